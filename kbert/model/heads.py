@@ -1,0 +1,60 @@
+"""Heads: the encoder with one output layer for a task."""
+
+import keras
+from keras import ops
+
+from kbert.config import BertConfig
+from kbert.model.dropout import Dropout
+from kbert.model.encoder import INPUT_NAMES, BertEncoder, check_inputs, first_token_vectors
+from kbert.model.layers import dense
+
+
+@keras.saving.register_keras_serializable("kbert")
+class BertForSequenceClassification(keras.Model):
+    """BERT with a linear layer on the pooler's vector of each text, for classification and regression.
+
+    Parameters
+    ----------
+    config : BertConfig
+    num_labels : int
+        Outputs of the head.
+    dtype : str or keras.DTypePolicy, optional
+    name : str, optional
+    seed : int, default=0
+        Seed of the random start and of the dropout streams.
+
+    Notes
+    -----
+    The input is `BertEncoder`'s dict and besides ``first_positions`` (B, K) int32, where each text of a row starts:
+    zeros of shape (B, 1) when each row holds one text. The output is the logits (B, K, num_labels) in float32.
+    """
+
+    def __init__(self, config: BertConfig, num_labels: int, dtype=None, name: str | None = None, seed: int = 0):
+        encoder = BertEncoder(config, dtype=dtype, name="bert", seed=seed)
+        policy = encoder.encoder_policy
+        # Before the seeds of the encoder, which start at `seed`.
+        dropout = Dropout(config.head_dropout, seed - 1, dtype=policy, name="classifier_dropout")
+        classifier = dense(config, num_labels, seed - 2, policy, "classifier")
+
+        inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in (*INPUT_NAMES, "first_positions")}
+        hidden = encoder({key: inputs[key] for key in INPUT_NAMES})["sequence_output"]
+        pooled = first_token_vectors(encoder, hidden, inputs["first_positions"])  # (B, K, D)
+        logits = ops.cast(classifier(dropout(pooled)), "float32")
+        super().__init__(inputs=inputs, outputs=logits, name=name)
+
+        self.config = config
+        self.num_labels = num_labels
+        self.seed = seed
+        self.encoder = encoder
+        self.classifier = classifier
+
+    def call(self, inputs, training=None, mask=None):
+        check_inputs(inputs, (*INPUT_NAMES, "first_positions"), self.config)
+        return super().call(inputs, training=training, mask=mask)
+
+    def get_config(self):
+        return {**self.encoder.get_config(), "name": self.name, "num_labels": self.num_labels}
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        return cls(**{**config, "config": BertConfig(**config["config"])})

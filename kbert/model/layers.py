@@ -1,0 +1,181 @@
+"""The layers of BERT (Devlin et al., 2018, section 3): embeddings, self-attention, one transformer layer, pooler.
+
+Letter key: B batch, T length, N heads, H head size, D hidden, V vocabulary, K texts per row.
+"""
+
+import keras
+from keras import ops
+
+from kbert.config import BertConfig
+from kbert.model.dropout import Dropout
+
+# Masked scores get this value in float32, where the softmax runs. Finite, so that nothing becomes NaN.
+_MASKED = -1e9
+
+
+def activation(name: str):
+    """The activation that ``hidden_act`` of a config.json names."""
+    if name == "gelu":
+        return lambda x: ops.gelu(x, approximate=False)
+    if name in ("gelu_new", "gelu_pytorch_tanh"):
+        return lambda x: ops.gelu(x, approximate=True)
+    return getattr(ops, name)
+
+
+def _initializer(config: BertConfig, seed: int):
+    # Truncated at two standard deviations, as in the original code; Keras's Dense would take Glorot.
+    return keras.initializers.TruncatedNormal(stddev=config.initializer_range, seed=seed)
+
+
+def dense(config: BertConfig, width: int, seed: int, dtype, name: str) -> keras.layers.Dense:
+    """A dense layer that starts as BERT's do: truncated normal kernel, zero bias."""
+    return keras.layers.Dense(width, kernel_initializer=_initializer(config, seed), dtype=dtype, name=name)
+
+
+def layer_norm(config: BertConfig, dtype, name: str) -> keras.layers.LayerNormalization:
+    """LayerNorm with BERT's epsilon (Keras computes it in float32 under any policy)."""
+    return keras.layers.LayerNormalization(epsilon=config.layer_norm_eps, dtype=dtype, name=name)
+
+
+class BertEmbeddings(keras.layers.Layer):
+    """Word + position + segment embeddings, then LayerNorm and dropout: three (B, T) arrays of ids to (B, T, D)."""
+
+    def __init__(self, config: BertConfig, seed: int, **kwargs):
+        super().__init__(**kwargs)
+        self.config, self.seed = config, seed
+        self.norm = layer_norm(config, self.dtype_policy, "norm")
+        self.dropout = Dropout(config.hidden_dropout_prob, seed, dtype=self.dtype_policy, name="dropout")
+
+    def build(self, *_):
+        def table(name, rows, seed):
+            return self.add_weight((rows, self.config.hidden_size), _initializer(self.config, seed), name=name)
+
+        config = self.config
+        self.word = table("word", config.vocab_size, self.seed)
+        self.position = table("position", config.max_position_embeddings, self.seed + 1)
+        self.segment = table("segment", config.type_vocab_size, self.seed + 2)
+        self.norm.build((None, None, config.hidden_size))
+        self.built = True
+
+    def call(self, token_ids, position_ids, segment_ids, training=False):
+        x = ops.take(self.word, token_ids, axis=0)  # (B, T, D)
+        x = x + ops.take(self.position, position_ids, axis=0)
+        # Two or so rows: a product with one-hot rows, whose gradient is a product too, where a gather's is a slow
+        # scatter-add of every token into the same rows.
+        one_hot = ops.one_hot(segment_ids, self.config.type_vocab_size, dtype=x.dtype)
+        x = x + ops.matmul(one_hot, ops.cast(self.segment, x.dtype))
+        return self.dropout(self.norm(x), training=training)
+
+    def compute_output_spec(self, token_ids, *_, **__):
+        return keras.KerasTensor((*token_ids.shape, self.config.hidden_size), self.compute_dtype)
+
+
+class SameText(keras.layers.Layer):
+    """text_ids (B, T) to the attention mask (B, 1, T, T): true where two tokens belong to the same text of a row.
+
+    Padding has text id 0 and sees padding, so no row of the softmax is empty.
+    """
+
+    def call(self, text_ids):
+        return ops.equal(text_ids[:, None, :, None], text_ids[:, None, None, :])
+
+    def compute_output_spec(self, text_ids):
+        batch, length = text_ids.shape
+        return keras.KerasTensor((batch, 1, length, length), "bool")
+
+
+class SelfAttention(keras.layers.Layer):
+    """Multi-head scaled dot-product attention of x (B, T, D) with itself under a mask (B, 1, T, T)."""
+
+    def __init__(self, config: BertConfig, seed: int, **kwargs):
+        super().__init__(**kwargs)
+        self.config = config
+        width, policy = config.hidden_size, self.dtype_policy
+        # Three products, not one fused: on CPU the fused one measured the same or slower (docs/performance.md).
+        self.query = dense(config, width, seed, policy, "query")
+        self.key = dense(config, width, seed + 1, policy, "key")
+        self.value = dense(config, width, seed + 2, policy, "value")
+        self.output_dense = dense(config, width, seed + 3, policy, "output")
+        self.dropout = Dropout(config.attention_probs_dropout_prob, seed + 4, dtype=policy, name="dropout")
+
+    def build(self, x_shape, *_):
+        for layer in (self.query, self.key, self.value, self.output_dense):
+            layer.build(x_shape)
+        self.built = True
+
+    def call(self, x, mask, training=False):
+        B, T, D = ops.shape(x)
+        N, H = self.config.num_attention_heads, self.config.head_size
+        query, key, value = (ops.reshape(layer(x), (B, T, N, H)) for layer in (self.query, self.key, self.value))
+        if training and self.dropout.rate:
+            context = self._attend_with_dropout(query, key, value, mask)
+        else:
+            context = ops.dot_product_attention(query, key, value, mask=mask)  # (B, T, N, H)
+        return self.output_dense(ops.reshape(context, (B, T, D)))
+
+    def _attend_with_dropout(self, query, key, value, mask):
+        # ops.dot_product_attention drops nothing, and BERT drops attention probabilities when training.
+        scores = ops.einsum("btnh,bsnh->bnts", query * self.config.head_size**-0.5, key)
+        scores = ops.where(mask, ops.cast(scores, "float32"), _MASKED)
+        probabilities = ops.cast(ops.softmax(scores, axis=-1), value.dtype)
+        return ops.einsum("bnts,bsnh->btnh", self.dropout(probabilities, training=True), value)
+
+    def compute_output_spec(self, x, *_, **__):
+        return keras.KerasTensor(x.shape, self.compute_dtype)
+
+
+class TransformerLayer(keras.layers.Layer):
+    """One layer: x + attention, LayerNorm, + feed-forward, LayerNorm (the norm comes last, as in the paper)."""
+
+    def __init__(self, config: BertConfig, seed: int, **kwargs):
+        super().__init__(**kwargs)
+        self.config = config
+        policy, rate = self.dtype_policy, config.hidden_dropout_prob
+        self.attention = SelfAttention(config, seed, dtype=policy, name="attention")
+        self.attention_dropout = Dropout(rate, seed + 5, dtype=policy, name="attention_dropout")
+        self.attention_norm = layer_norm(config, policy, "attention_norm")
+        self.intermediate = dense(config, config.intermediate_size, seed + 6, policy, "intermediate")
+        self.activation = activation(config.hidden_act)
+        self.output_dense = dense(config, config.hidden_size, seed + 7, policy, "output")
+        self.output_dropout = Dropout(rate, seed + 8, dtype=policy, name="output_dropout")
+        self.output_norm = layer_norm(config, policy, "output_norm")
+
+    def build(self, x_shape, *_):
+        for layer in (self.attention, self.attention_norm, self.intermediate, self.output_norm):
+            layer.build(x_shape)
+        self.output_dense.build((*x_shape[:-1], self.config.intermediate_size))
+        self.built = True
+
+    def call(self, x, mask, training=False):
+        attended = self.attention(x, mask, training=training)
+        x = self.attention_norm(x + self.attention_dropout(attended, training=training))
+        expanded = self.activation(self.intermediate(x))
+        return self.output_norm(x + self.output_dropout(self.output_dense(expanded), training=training))
+
+    def compute_output_spec(self, x, *_, **__):
+        return keras.KerasTensor(x.shape, self.compute_dtype)
+
+
+class Pooler(keras.layers.Layer):
+    """tanh(dense(x)): of the [CLS] vectors x (..., D), one vector a text (..., D)."""
+
+    def __init__(self, config: BertConfig, seed: int, **kwargs):
+        super().__init__(**kwargs)
+        self.dense = dense(config, config.hidden_size, seed, self.dtype_policy, "dense")
+
+    def build(self, x_shape):
+        self.dense.build(x_shape)
+        self.built = True
+
+    def call(self, x):
+        return ops.tanh(self.dense(x))
+
+
+class FirstTokens(keras.layers.Layer):
+    """The vectors at given positions: x (B, T, D) and positions (B, K) to (B, K, D)."""
+
+    def call(self, x, positions):
+        return ops.take_along_axis(x, ops.expand_dims(positions, -1), axis=1)
+
+    def compute_output_spec(self, x, positions):
+        return keras.KerasTensor((*positions.shape, x.shape[-1]), x.dtype)

