@@ -51,7 +51,7 @@ def random_bits(shape, seed):
     seed = ops.cast(seed, "uint32")
     bits = ops.reshape(ops.arange(size, dtype="uint32"), shape)
     # One round would make two seeds' streams shifted copies of each other.
-    return _mix(_mix(bits + seed[0]) ^ seed[1])
+    return _mix(ops.bitwise_xor(_mix(bits + seed[0]), seed[1]))
 
 
 def _mix(x):
@@ -59,8 +59,10 @@ def _mix(x):
 
     The xor-shift-multiply form with the constants that C. Wellons found by search ("Hash Prospector", 2018; bias 0.11).
     """
-    x = x ^ (x >> 16)
-    x = x * ops.cast(0x21F0AAAD, "uint32")
-    x = x ^ (x >> 15)
-    x = x * ops.cast(0xD35A2D97, "uint32")
-    return x ^ (x >> 15)
+    x = _xor_shift(x, 16) * ops.cast(0x21F0AAAD, "uint32")
+    x = _xor_shift(x, 15) * ops.cast(0xD35A2D97, "uint32")
+    return _xor_shift(x, 15)
+
+
+def _xor_shift(x, bits):
+    return ops.bitwise_xor(x, ops.right_shift(x, ops.cast(bits, "uint32")))

@@ -69,6 +69,7 @@ class BertEncoder(keras.Model):
         # === Config ===
         self.config = config
         self.seed = seed
+        self.last_seed = seeds[-1]
         self.encoder_policy = policy
         self.embeddings = embeddings
         self.transformer_layers = transformer_layers

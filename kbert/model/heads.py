@@ -32,9 +32,8 @@ class BertForSequenceClassification(keras.Model):
     def __init__(self, config: BertConfig, num_labels: int, dtype=None, name: str | None = None, seed: int = 0):
         encoder = BertEncoder(config, dtype=dtype, name="bert", seed=seed)
         policy = encoder.encoder_policy
-        # Before the seeds of the encoder, which start at `seed`.
-        dropout = Dropout(config.head_dropout, seed - 1, dtype=policy, name="classifier_dropout")
-        classifier = dense(config, num_labels, seed - 2, policy, "classifier")
+        dropout = Dropout(config.head_dropout, encoder.last_seed + 1, dtype=policy, name="classifier_dropout")
+        classifier = dense(config, num_labels, encoder.last_seed + 2, policy, "classifier")
 
         inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in (*INPUT_NAMES, "first_positions")}
         hidden = encoder({key: inputs[key] for key in INPUT_NAMES})["sequence_output"]

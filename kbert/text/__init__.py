@@ -1,0 +1,6 @@
+"""Text -> tokens: the WordPiece tokenizer, and whole columns of texts as rows of tokens. No Keras here."""
+
+from kbert.text.sequences import Ragged, TokenSequences, build_sequences
+from kbert.text.wordpiece import Encoding, WordPieceTokenizer
+
+__all__ = ["Encoding", "Ragged", "TokenSequences", "WordPieceTokenizer", "build_sequences"]

@@ -1,0 +1,223 @@
+"""The files of a tokenizer: tokenizer.json, vocab.txt and the settings beside them."""
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+from kbert.errors import WeightsMismatchError, WeightsNotFoundError
+
+SPECIAL_TOKENS = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+# The Hugging Face default. Google's own code went on to 200.
+LONGEST_WORD = 100
+_REMEDY = "Copy or download the folder again, or save the tokenizer anew."
+
+
+class TokenizerFiles(NamedTuple):
+    """What a folder says of its tokenizer."""
+
+    path: Path
+    spec: dict  # as in tokenizer.json
+    special_tokens: dict[str, str | None]  # role -> name, with the keys of SPECIAL_TOKENS
+    model_max_length: int | None
+
+
+def read_tokenizer(folder: Path) -> TokenizerFiles:
+    """Read ``tokenizer.json``, or ``vocab.txt`` where there is none.
+
+    Raises
+    ------
+    WeightsNotFoundError
+        If the folder has neither.
+    WeightsMismatchError
+        If a file is malformed.
+    """
+    config = _read_json(folder / "tokenizer_config.json")
+    names = _read_json(folder / "special_tokens_map.json") | config
+    special_tokens = {role: _name(names.get(f"{role}_token")) or name for role, name in SPECIAL_TOKENS.items()}
+    # Hugging Face writes 1e30 where it knows no limit.
+    limit = config.get("model_max_length")
+    limit = int(limit) if isinstance(limit, int | float) and 0 < limit < 1e9 else None
+
+    path = folder / "tokenizer.json"
+    if path.is_file():
+        spec = _read_json(path)
+        vocab = _wordpiece_vocab(spec, path)
+        special_tokens["unk"] = spec["model"].get("unk_token", "[UNK]")
+    elif (path := folder / "vocab.txt").is_file():
+        vocab = _read_vocab(path, special_tokens)
+        lowercase = config.get("do_lower_case")
+        if lowercase is None:
+            specials = set(special_tokens.values())
+            # Not isupper: Google's uncased vocabulary has the letter of the real numbers, which has no lower case.
+            lowercase = all(piece == piece.lower() for piece in vocab if piece not in specials)
+        chinese = config.get("tokenize_chinese_chars")
+        spec = bert_spec(
+            vocab, special_tokens["unk"], bool(lowercase), config.get("strip_accents"), chinese is None or bool(chinese)
+        )
+    else:
+        raise WeightsNotFoundError(
+            f"There is neither a tokenizer.json nor a vocab.txt in {folder}. Copy one of them there from where the "
+            "weights come from, or give another folder."
+        )
+    return TokenizerFiles(path, spec, _checked_special_tokens(special_tokens, spec, vocab, path), limit)
+
+
+def write_tokenizer(
+    folder: Path, spec: dict, special_tokens: dict[str, str | None], lowercase: bool, model_max_length: int | None
+) -> None:
+    """Write ``tokenizer.json``, ``tokenizer_config.json`` and, where it says the same, ``vocab.txt``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    _write_json(folder / "tokenizer.json", spec)
+
+    normalizer = spec["normalizer"] or {}
+    config = {
+        # transformers 5 builds its BertTokenizer anew, from the vocabulary and the settings below, and reads the rest of
+        # tokenizer.json for the general class only.
+        "tokenizer_class": "BertTokenizer" if _is_plain_bert(spec) else "PreTrainedTokenizerFast",
+        "do_lower_case": lowercase,
+        "strip_accents": normalizer.get("strip_accents"),
+        "tokenize_chinese_chars": normalizer.get("handle_chinese_chars", False),
+        **{f"{role}_token": name for role, name in special_tokens.items() if name is not None},
+    }
+    if model_max_length is not None:
+        config["model_max_length"] = model_max_length
+    _write_json(folder / "tokenizer_config.json", config)
+
+    pieces = list(spec["model"]["vocab"])  # in the order of their ids
+    text = "".join(f"{piece}\n" for piece in pieces)
+    path = folder / "vocab.txt"
+    if list(spec["model"]["vocab"].values()) == list(range(len(pieces))) and _lines(text) == pieces:
+        path.write_text(text, encoding="utf-8", newline="\n")
+    else:
+        path.unlink(missing_ok=True)  # one from an earlier save would contradict tokenizer.json
+
+
+def bert_spec(
+    vocab: dict[str, int], unk_token: str, lowercase: bool, strip_accents: bool | None, tokenize_chinese_chars: bool
+) -> dict:
+    """The ``tokenizer.json`` of BERT's own tokenizer around a vocabulary."""
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [],
+        "normalizer": {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": tokenize_chinese_chars,
+            "strip_accents": strip_accents,
+            "lowercase": lowercase,
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": None,
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        "model": {
+            "type": "WordPiece",
+            "unk_token": unk_token,
+            "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": LONGEST_WORD,
+            "vocab": vocab,
+        },
+    }
+
+
+def _is_plain_bert(spec: dict) -> bool:
+    """Whether the vocabulary and the settings of ``tokenizer_config.json`` say all there is in ``tokenizer.json``."""
+    model, normalizer = spec["model"], spec["normalizer"] or {}
+    plain = bert_spec(
+        model["vocab"],
+        model["unk_token"],
+        normalizer.get("lowercase", True),
+        normalizer.get("strip_accents"),
+        normalizer.get("handle_chinese_chars", True),
+    )
+    return all(spec[part] == plain[part] for part in ("normalizer", "pre_tokenizer", "model")) and all(
+        token["content"] in model["vocab"] for token in spec["added_tokens"]
+    )
+
+
+def _wordpiece_vocab(spec: dict, path: Path) -> dict[str, int]:
+    """The vocabulary of a ``tokenizer.json``, once it was found to be one of WordPiece."""
+    model = spec.get("model")
+    if not isinstance(model, dict) or not isinstance(model.get("vocab"), dict | list):
+        raise WeightsMismatchError(f"{path} holds no tokenizer: it has no model with a vocabulary. {_REMEDY}")
+    # Old files do not name the type.
+    kind = model.get("type") or ("WordPiece" if "max_input_chars_per_word" in model else "BPE")
+    if kind != "WordPiece" or not isinstance(model["vocab"], dict):
+        raise WeightsMismatchError(
+            f"{path} holds a tokenizer of type {kind}, and BERT's is WordPiece. Give the folder of a BERT model."
+        )
+    model["type"] = kind
+    return model["vocab"]
+
+
+def _checked_special_tokens(
+    special_tokens: dict[str, str | None], spec: dict, vocab: dict[str, int], path: Path
+) -> dict[str, str | None]:
+    """The special tokens that the vocabulary has, each under one id. Only the mask may be missing."""
+    added = [token for token in spec.get("added_tokens") or [] if isinstance(token, dict)]
+    owners: dict[int, str] = {}
+    for role, name in special_tokens.items():
+        ids = {token.get("id") for token in added if token.get("content") == name}
+        ids |= {vocab[name]} if name in vocab else set()
+        if role == "mask" and not ids:
+            special_tokens = special_tokens | {"mask": None}
+        elif not ids or (role == "unk" and name not in vocab):
+            raise WeightsMismatchError(
+                f"{path} lacks the special token {name!r} ({role}). If the vocabulary calls it otherwise, name it as "
+                f'"{role}_token" in tokenizer_config.json in the same folder.'
+            )
+        elif len(ids) > 1 or owners.setdefault(min(ids), name) != name:
+            raise WeightsMismatchError(
+                f"{path}: the special token {name!r} has no id of its own ({', '.join(map(str, sorted(ids)))}, "
+                f"{owners.get(min(ids), name)!r}). {_REMEDY}"
+            )
+    return special_tokens
+
+
+def _read_vocab(path: Path, special_tokens: dict[str, str | None]) -> dict[str, int]:
+    """The pieces of a ``vocab.txt`` and their line numbers; of equal lines the last counts, as in the original."""
+    try:
+        pieces = _lines(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise WeightsMismatchError(f"{path} is not UTF-8 text ({error}). {_REMEDY}") from None
+    for name in special_tokens.values():
+        if pieces.count(name) > 1:
+            raise WeightsMismatchError(f"{path} has the special token {name!r} in more than one line. {_REMEDY}")
+    return {piece: i for i, piece in enumerate(pieces)}
+
+
+def _lines(text: str) -> list[str]:
+    """The lines of a text. Not splitlines, which also splits at characters that can be pieces, such as U+0085."""
+    return text.removesuffix("\n").replace("\r\n", "\n").split("\n")
+
+
+def _name(token) -> str | None:
+    """The name of a special token, which the files give as a str or as a dict."""
+    name = token.get("content") if isinstance(token, dict) else token
+    return name if isinstance(name, str) else None
+
+
+def _read_json(path: Path) -> dict:
+    """The object in a JSON file; an empty one if there is no file."""
+    if not path.is_file():
+        return {}
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_unique)
+    except ValueError as error:
+        raise WeightsMismatchError(f"{path} is not valid JSON ({error}). {_REMEDY}") from None
+    if not isinstance(values, dict):
+        raise WeightsMismatchError(f"{path} does not hold a JSON object. {_REMEDY}")
+    return values
+
+
+def _unique(pairs: list[tuple]) -> dict:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} occurs twice")
+    return values
+
+
+def _write_json(path: Path, values: dict) -> None:
+    path.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

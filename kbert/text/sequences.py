@@ -1,0 +1,249 @@
+"""Rows of tokens for a whole column of texts, without a Python loop over the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from operator import index
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from kbert.text.wordpiece import WordPieceTokenizer
+
+
+@dataclass(frozen=True, eq=False)
+class Ragged:
+    """Rows of different lengths in one flat array.
+
+    Attributes
+    ----------
+    values : ndarray of int32, shape (n_values,)
+        All rows, one after the other.
+    splits : ndarray of int64, shape (n_rows + 1,)
+        Row i is ``values[splits[i]:splits[i + 1]]``.
+    """
+
+    values: np.ndarray
+    splits: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.splits) - 1
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Length of each row, int64, shape (n_rows,)."""
+        return np.diff(self.splits)
+
+    def row(self, i: int) -> np.ndarray:
+        """One row, as a view. Negative numbers count from the end."""
+        i = range(len(self))[i]
+        return self.values[self.splits[i] : self.splits[i + 1]]
+
+    def take(self, indices) -> Ragged:
+        """The rows that an index array, a mask or a slice selects, in its order."""
+        rows = np.arange(len(self))[indices]
+        lengths = self.lengths[rows]
+        return Ragged(self.values[_ranges(self.splits[rows], lengths)], _splits(lengths))
+
+
+@dataclass(frozen=True, eq=False)
+class TokenSequences:
+    """Rows "[CLS] a [SEP]" or "[CLS] a [SEP] b [SEP]", cut to a greatest length and not padded.
+
+    Attributes
+    ----------
+    tokens : Ragged
+        Token ids, the special ones included.
+    first_length : ndarray of int64, shape (n_rows,)
+        How many tokens of a row have segment id 0: "[CLS] a [SEP]". The others are "b [SEP]" and have segment id 1.
+    truncated : ndarray of bool, shape (n_rows,)
+        Which rows were cut.
+    """
+
+    tokens: Ragged
+    first_length: np.ndarray
+    truncated: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Length of each row, special tokens included, int64, shape (n_rows,)."""
+        return self.tokens.lengths
+
+    @property
+    def n_truncated(self) -> int:
+        """How many rows were cut."""
+        return int(self.truncated.sum())
+
+    def take(self, indices) -> TokenSequences:
+        """The rows that an index array, a mask or a slice selects, in its order."""
+        return TokenSequences(self.tokens.take(indices), self.first_length[indices], self.truncated[indices])
+
+    def padded(self, rows=slice(None), length: int | None = None, pad_id: int = 0) -> dict[str, np.ndarray]:
+        """Some rows as BertEncoder's inputs.
+
+        Parameters
+        ----------
+        rows : index array, mask or slice
+            Which rows, B of them; all of them by default.
+        length : int, optional
+            Length T to pad to; that of the longest of these rows by default.
+        pad_id : int
+            Token id of the padding.
+
+        Returns
+        -------
+        dict of ndarray of int32, each of shape (B, T)
+            ``token_ids``, ``segment_ids`` (0 on padding), ``position_ids`` (0 to T - 1) and ``text_ids`` (1, 0 on padding).
+        """
+        chosen = self.take(rows)
+        longest = int(chosen.lengths.max(initial=0))
+        length = longest if length is None else index(length)
+        if length < longest:
+            raise ValueError(
+                f"length is {length}, and the longest of these rows has {longest} tokens. Pad to at least that."
+            )
+        positions = np.arange(length, dtype=np.int32)
+        real = positions < chosen.lengths[:, None]  # (B, T)
+        token_ids = np.full(real.shape, pad_id, np.int32)
+        token_ids[real] = chosen.tokens.values
+        return {
+            "token_ids": token_ids,
+            "segment_ids": (real & (positions >= chosen.first_length[:, None])).astype(np.int32),
+            "position_ids": np.repeat(positions[None], len(chosen), axis=0),
+            "text_ids": real.astype(np.int32),
+        }
+
+
+def build_sequences(
+    tokenizer: WordPieceTokenizer, texts: Iterable[str], pairs: Iterable[str] | None = None, max_length: int = 128
+) -> TokenSequences:
+    """Tokenise a column of texts, or of pairs of texts, into rows of at most ``max_length`` tokens.
+
+    Pairs that do not fit lose tokens from the end of the longer text, on a tie from the second, until they fit
+    (``_truncate_seq_pair`` of the original ``run_classifier.py``).
+
+    Parameters
+    ----------
+    tokenizer : WordPieceTokenizer
+    texts : iterable of str
+        The first texts; n_rows of them.
+    pairs : iterable of str, optional
+        The second texts, as many.
+    max_length : int
+        Greatest length of a row, special tokens included: at least 3, for pairs 5.
+
+    Returns
+    -------
+    TokenSequences
+        n_rows rows in the given order.
+
+    Raises
+    ------
+    ValueError
+        If a text cannot be tokenised, the columns differ in length, or ``max_length`` is too small.
+    TypeError
+        If a row is not a str.
+    """
+    n_specials = 2 if pairs is None else 3
+    max_length = _checked_max_length(max_length, n_specials)
+    first = tokenizer.tokenize_column(texts, name="texts")
+    if pairs is None:
+        budget = max_length - n_specials
+        kept = np.minimum(first.lengths, budget)
+        tokens = _assemble(tokenizer, first, kept)
+        return TokenSequences(tokens, tokens.lengths, first.lengths > budget)
+    second = tokenizer.tokenize_column(pairs, name="pairs")
+    if len(first) != len(second):
+        raise ValueError(
+            f"texts has {len(first)} rows and pairs has {len(second)}. Give one second text for each first."
+        )
+    kept_first, kept_second = truncated_lengths(first.lengths, second.lengths, max_length - n_specials)
+    cut = kept_first + kept_second < first.lengths + second.lengths
+    return TokenSequences(_assemble(tokenizer, first, kept_first, second, kept_second), kept_first + 2, cut)
+
+
+def truncated_lengths(first: np.ndarray, second: np.ndarray, budget: int) -> tuple[np.ndarray, np.ndarray]:
+    """How much is left of the two texts of each pair, once the longer has been cut, token by token, until both fit.
+
+    The original pops from the longer list, on a tie from the second, until the sum is at most ``budget``. So the second
+    keeps half of the budget, rounded down, or whatever a short first text leaves to it, if that is more.
+    """
+    fits = first + second <= budget
+    kept_second = np.where(fits, second, np.minimum(second, np.maximum(budget // 2, budget - first)))
+    return np.where(fits, first, budget - kept_second), kept_second
+
+
+def text_list(texts: Iterable[str], name: str = "texts") -> list[str]:
+    """A column of texts as a list, whose rows were found to be strings.
+
+    Raises
+    ------
+    ValueError
+        If this is no column.
+    TypeError
+        If a row is not a str.
+    """
+    if isinstance(texts, str):
+        raise ValueError(f"{name} is a single str, and a column of texts is wanted. Put it in a list: [{name}].")
+    if isinstance(texts, Mapping) or getattr(texts, "ndim", 1) != 1:
+        raise ValueError(
+            f"{name} is a {type(texts).__name__}, and one column of texts is wanted. Select one column of it."
+        )
+    rows = texts if isinstance(texts, list) else list(texts)
+    # The tokenizers library would take a tuple for a pair of texts. A set of types is quick, a look at each row is not.
+    if not all(issubclass(kind, str) for kind in set(map(type, rows))):
+        row, value = next((row, value) for row, value in enumerate(rows) if not isinstance(value, str))
+        raise TypeError(
+            f"{name}: row {row} is of type {type(value).__name__} ({value!r:.60}), and texts are str. Turn it into a "
+            'str first; a missing text is "".'
+        )
+    return rows
+
+
+def _checked_max_length(max_length: int, n_specials: int) -> int:
+    least, row = (3, "a text") if n_specials == 2 else (5, "a pair of texts")
+    try:
+        value = -1 if isinstance(max_length, bool) else index(max_length)
+    except TypeError:
+        value = -1
+    if value < least:
+        raise ValueError(
+            f"max_length must be a whole number of at least {least} for {row} ({n_specials} special tokens and at "
+            f"least one piece of each text), got {max_length!r}."
+        )
+    return value
+
+
+def _assemble(
+    tokenizer: WordPieceTokenizer,
+    first: Ragged,
+    kept_first: np.ndarray,
+    second: Ragged | None = None,
+    kept_second: np.ndarray | None = None,
+) -> Ragged:
+    """Put the beginnings of the texts and the special tokens in place."""
+    splits = _splits(kept_first + 2 if second is None else kept_first + kept_second + 3)
+    starts = splits[:-1]
+    # Every place that gets no piece of a text is a [SEP], or the [CLS] at the start.
+    values = np.full(splits[-1], tokenizer.sep_id, np.int32)
+    values[starts] = tokenizer.cls_id
+    values[_ranges(starts + 1, kept_first)] = first.values[_ranges(first.splits[:-1], kept_first)]
+    if second is not None:
+        values[_ranges(starts + kept_first + 2, kept_second)] = second.values[_ranges(second.splits[:-1], kept_second)]
+    return Ragged(values, splits)
+
+
+def _splits(lengths: np.ndarray) -> np.ndarray:
+    """Where rows of these lengths begin and end in a flat array."""
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+
+def _ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """The ranges [start, start + length), one after the other."""
+    splits = _splits(lengths)
+    return np.repeat(starts - splits[:-1], lengths) + np.arange(splits[-1])

@@ -1,0 +1,118 @@
+"""Learn a WordPiece vocabulary from texts."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from operator import index
+
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+# Characters beyond the most frequent 1,000 become [UNK], as in Hugging Face's BERT vocabularies.
+ALPHABET = 1000
+
+
+def learn_vocabulary(
+    texts: Iterable[str], vocab_size: int, min_frequency: int, special_tokens: list[str], tokenizer: Tokenizer
+) -> dict[str, int]:
+    """The pieces of a vocabulary and their ids: the special tokens, single characters, then pieces as they were merged.
+
+    The same texts always give the same vocabulary, in any process and in any order of the texts.
+
+    Parameters
+    ----------
+    texts : iterable of str
+        Read once, in a stream; only the counts of the different words are held.
+    vocab_size : int
+        Greatest number of pieces. Few texts give fewer.
+    min_frequency : int
+        How often two neighbouring pieces must occur to be merged.
+    special_tokens : list of str
+        They get the first ids.
+    tokenizer : tokenizers.Tokenizer
+        Its normaliser, pre-tokeniser and model say what a word is, how long it may be and how pieces are marked.
+
+    Raises
+    ------
+    ValueError
+        If there is no word in the texts, or room for no piece but the special tokens.
+    TypeError
+        If a text is not a str.
+    """
+    vocab_size, min_frequency = index(vocab_size), index(min_frequency)
+    # A letter may need two pieces: at the start of a word, and inside.
+    room = (vocab_size - len(special_tokens)) // 2
+    if room < 1:
+        raise ValueError(f"vocab_size must be at least {len(special_tokens) + 2}, got {vocab_size}.")
+    words = _count_words(texts, tokenizer)
+    if not words:
+        raise ValueError("There is no word in the texts. Check that they are not empty, or used up by an earlier loop.")
+    frequency = Counter()
+    inside = set()
+    for word, count in words.items():
+        for character in word:
+            frequency[character] += count
+        inside.update(word[1:])
+    ranked = sorted(frequency, key=lambda character: (-frequency[character], character))
+    alphabet = sorted(ranked[: min(ALPHABET, room)])
+    prefix = tokenizer.model.continuing_subword_prefix
+
+    # Left alone, the trainer numbers the letters inside of words in the order of a randomly seeded hash table, and its
+    # choice between equally frequent pairs follows these numbers. Letters that count as special tokens are numbered
+    # first, in the given order.
+    letters = alphabet + [prefix + character for character in alphabet if character in inside]
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=vocab_size,
+        min_frequency=min_frequency,
+        special_tokens=special_tokens + letters,
+        initial_alphabet=alphabet,
+        limit_alphabet=len(alphabet),
+        continuing_subword_prefix=prefix,
+        show_progress=False,
+    )
+    learner = Tokenizer(models.WordPiece(unk_token=tokenizer.model.unk_token))
+    learner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    learner.train_from_iterator(_repeated(words), trainer)
+    pieces = learner.get_vocab()
+    return {piece: pieces[piece] for piece in sorted(pieces, key=pieces.get)}
+
+
+def _count_words(texts: Iterable[str], tokenizer: Tokenizer) -> dict[str, int]:
+    """How often each word occurs, without words that are too long for the tokenizer."""
+    counter = Tokenizer(models.WordPiece(unk_token=tokenizer.model.unk_token))
+    counter.normalizer = tokenizer.normalizer
+    counter.pre_tokenizer = tokenizer.pre_tokenizer
+    # A trainer counts on all cores. It gives its counts away as part of its state only.
+    trainer = trainers.WordPieceTrainer(vocab_size=0, special_tokens=[], show_progress=False)
+    counter.train_from_iterator(_checked(texts), trainer)
+    words = json.loads(trainer.__getstate__())["WordPieceTrainer"]["bpe_trainer"]["words"]
+    longest = tokenizer.model.max_input_chars_per_word
+    return {word: words[word] for word in sorted(words) if len(word) <= longest}
+
+
+def _checked(texts: Iterable[str]) -> Iterator[str]:
+    for row, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise TypeError(
+                f"texts: row {row} is of type {type(text).__name__}, and texts are str. Turn it into a str."
+            )
+        if not text.isascii():
+            require_no_surrogates(text, f"texts: row {row}")
+        yield text
+
+
+def _repeated(words: dict[str, int]) -> Iterator[str]:
+    """Texts in which each word occurs as often as counted, for a trainer that takes nothing but texts."""
+    for word, count in words.items():
+        for start in range(0, count, 1000):
+            yield f"{word} " * min(1000, count - start)
+
+
+def require_no_surrogates(text: str, where: str) -> None:
+    """Raise a ValueError if a text holds half of a surrogate pair, which is no character and has no UTF-8."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{where} holds a lone surrogate, {text[error.start]!r} at character {error.start}, which is no character. "
+            "Repair the text: text.encode('utf-16', 'surrogatepass').decode('utf-16', 'replace')."
+        ) from None

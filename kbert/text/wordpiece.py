@@ -1,0 +1,356 @@
+"""The WordPiece tokenizer of BERT, immutable, on the Rust library ``tokenizers``."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+from tokenizers import AddedToken, Tokenizer, decoders, processors
+
+from kbert import hub
+from kbert.errors import WeightsMismatchError
+from kbert.text.files import SPECIAL_TOKENS, bert_spec, read_tokenizer, write_tokenizer
+from kbert.text.sequences import Ragged, build_sequences, text_list
+from kbert.text.vocabulary import learn_vocabulary, require_no_surrogates
+
+# What is tokenised at a time. The library's own results take about a hundred bytes a token.
+_CHUNK_ROWS = 1024
+_CHUNK_CHARACTERS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """The tokens of one text, or of a pair of texts, special tokens included.
+
+    Attributes
+    ----------
+    ids : list of int
+        Token ids.
+    tokens : list of str
+        The pieces themselves.
+    segment_ids : list of int
+        0 for [CLS], the first text and its [SEP]; 1 for the second text and its [SEP].
+    word_ids : list of int or None
+        Which word of its own text a piece belongs to; None for special tokens.
+    offsets : list of (int, int)
+        Where in its own text, as it was given, a piece begins and ends, in characters; (0, 0) for special tokens.
+    """
+
+    ids: list[int]
+    tokens: list[str]
+    segment_ids: list[int]
+    word_ids: list[int | None]
+    offsets: list[tuple[int, int]]
+
+
+class WordPieceTokenizer:
+    """BERT's tokenizer: text to word pieces, and their ids.
+
+    Make one with `train` or `from_pretrained`. It never changes, so that threads may share it. Text is data: a special
+    token's name, such as "[SEP]", typed in a text is ordinary characters. Other tokens that were added to a vocabulary,
+    such as markers of entities, are found in texts.
+
+    Parameters
+    ----------
+    spec : dict
+        The content of a ``tokenizer.json``. Its truncation, padding and post-processor are passed over.
+    special_tokens : dict of str
+        The names of the special tokens under "pad", "unk", "cls", "sep" and "mask".
+    model_max_length : int, optional
+        The longest sequence of the model that the tokenizer came with, if known.
+    """
+
+    def __init__(
+        self, spec: dict, special_tokens: dict[str, str | None] = SPECIAL_TOKENS, model_max_length: int | None = None
+    ):
+        self._special_tokens = dict(special_tokens)
+        self._model_max_length = model_max_length
+        backend = Tokenizer.from_str(json.dumps(spec | {"truncation": None, "padding": None, "post_processor": None}))
+        names = [name for name in self._special_tokens.values() if name is not None]
+        backend.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in names])
+        cls, sep = self._special_tokens["cls"], self._special_tokens["sep"]
+        backend.post_processor = processors.TemplateProcessing(
+            single=f"{cls}:0 $A:0 {sep}:0",
+            pair=f"{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1",
+            special_tokens=[(name, backend.token_to_id(name)) for name in {cls, sep}],
+        )
+        if backend.decoder is None:
+            backend.decoder = decoders.WordPiece(prefix=backend.model.continuing_subword_prefix)
+        self._json = backend.to_str()
+        self._backend = _text_is_data(backend, names)
+        self._ids = {role: name and backend.token_to_id(name) for role, name in self._special_tokens.items()}
+        self._vocab_size = max(backend.get_vocab().values()) + 1
+
+    @classmethod
+    def train(
+        cls,
+        texts: Iterable[str],
+        vocab_size: int = 30522,
+        lowercase: bool = True,
+        strip_accents: bool | None = None,
+        min_frequency: int = 2,
+    ) -> "WordPieceTokenizer":
+        """Learn a vocabulary from texts. The same texts always give the same vocabulary.
+
+        Parameters
+        ----------
+        texts : iterable of str
+            Read once, in a stream.
+        vocab_size : int
+            Greatest number of pieces, the special tokens [PAD], [UNK], [CLS], [SEP] and [MASK] (ids 0 to 4) included.
+        lowercase : bool
+            Whether upper and lower case are the same.
+        strip_accents : bool, optional
+            Whether letters with and without accents are the same; None, as in the original, means as ``lowercase``.
+        min_frequency : int
+            How often two neighbouring pieces must occur to become one.
+
+        Raises
+        ------
+        ValueError
+            If there is no word in the texts, ``vocab_size`` is too small, or a text holds a lone surrogate.
+        TypeError
+            If a text is not a str.
+        """
+        if isinstance(texts, str):
+            raise ValueError("texts is a single str, and many texts are wanted. Put it in a list: [texts].")
+        names = list(SPECIAL_TOKENS.values())
+        plain = {name: i for i, name in enumerate(names)}
+        spec = bert_spec(plain, SPECIAL_TOKENS["unk"], lowercase, strip_accents, tokenize_chinese_chars=True)
+        spec["model"]["vocab"] = learn_vocabulary(
+            texts, vocab_size, min_frequency, names, Tokenizer.from_str(json.dumps(spec))
+        )
+        return cls(spec)
+
+    @classmethod
+    def from_pretrained(cls, name: str | Path, revision: str | None = None) -> "WordPieceTokenizer":
+        """Open the tokenizer of a weights folder.
+
+        ``tokenizer.json`` is read first. From a ``vocab.txt`` alone, casing and accents follow ``tokenizer_config.json``;
+        where this does not say, a vocabulary with capital letters is cased, and words of more than 100 characters are
+        [UNK], as in Hugging Face's own tokenizer.
+
+        Parameters
+        ----------
+        name : str or Path
+            A folder, a named size or a hub name.
+        revision : str, optional
+            Branch, tag or commit of a hub name.
+
+        Raises
+        ------
+        WeightsNotFoundError
+            If there is no such folder, or no tokenizer in it.
+        WeightsMismatchError
+            If a file is malformed, or is not a WordPiece tokenizer.
+        """
+        files = read_tokenizer(hub.resolve_folder(name, revision=revision))
+        try:
+            return cls(files.spec, files.special_tokens, files.model_max_length)
+        except Exception as error:  # the library has no errors of its own
+            raise WeightsMismatchError(
+                f"{files.path} is not a tokenizer that the tokenizers library can read ({error}). Copy or download the "
+                "folder again, or update the library: pip install -U tokenizers."
+            ) from None
+
+    def save(self, folder: str | Path) -> None:
+        """Write ``tokenizer.json``, ``tokenizer_config.json`` and ``vocab.txt``, which transformers opens too.
+
+        ``vocab.txt`` is left out where it could not say the same, because ids are missing or a piece holds a line break.
+        """
+        write_tokenizer(
+            Path(folder), json.loads(self._json), self._special_tokens, self.lowercase, self._model_max_length
+        )
+
+    # === The vocabulary ===
+
+    @property
+    def vocab_size(self) -> int:
+        """Rows that an embedding table needs: the greatest id, of added tokens too, plus one."""
+        return self._vocab_size
+
+    @property
+    def vocab(self) -> dict[str, int]:
+        """A copy of the vocabulary, added tokens included: piece -> id, in the order of the ids."""
+        pieces = self._backend.get_vocab()
+        return {piece: pieces[piece] for piece in sorted(pieces, key=pieces.get)}
+
+    @property
+    def pad_id(self) -> int:
+        """Id of the padding."""
+        return self._ids["pad"]
+
+    @property
+    def unk_id(self) -> int:
+        """Id of unknown words."""
+        return self._ids["unk"]
+
+    @property
+    def cls_id(self) -> int:
+        """Id of the token at the start of every row."""
+        return self._ids["cls"]
+
+    @property
+    def sep_id(self) -> int:
+        """Id of the token at the end of every text."""
+        return self._ids["sep"]
+
+    @property
+    def mask_id(self) -> int | None:
+        """Id of the mask, or None if the vocabulary has none."""
+        return self._ids["mask"]
+
+    @property
+    def lowercase(self) -> bool:
+        """Whether upper and lower case are the same."""
+        normalizer = self._backend.normalizer
+        return normalizer is not None and normalizer.normalize_str("A") == "a"
+
+    @property
+    def model_max_length(self) -> int | None:
+        """The longest sequence of the model that the tokenizer came with, or None."""
+        return self._model_max_length
+
+    def id_to_token(self, i: int) -> str | None:
+        """The piece of an id, or None."""
+        return self._backend.id_to_token(int(i))
+
+    def token_to_id(self, token: str) -> int | None:
+        """The id of a piece, or None."""
+        return self._backend.token_to_id(token)
+
+    def decode(self, ids: Iterable[int], skip_special_tokens: bool = True) -> str:
+        """Put pieces together to text again; casing, accents and spacing are not always those of the original."""
+        return self._backend.decode([int(i) for i in ids], skip_special_tokens=skip_special_tokens)
+
+    # === Texts to tokens ===
+
+    def encode(self, text: str, pair: str | None = None) -> Encoding:
+        """The tokens of one text or pair, special tokens included and nothing cut off.
+
+        Raises
+        ------
+        ValueError
+            If a text holds a lone surrogate.
+        TypeError
+            If a text is not a str.
+        """
+        for name, value in (("text", text), ("pair", pair)):
+            if not isinstance(value, str) and not (name == "pair" and value is None):
+                raise TypeError(f"{name} must be a str, got {type(value).__name__}. For many texts call the tokenizer.")
+            require_no_surrogates(value or "", name)
+        encoded = self._backend.encode(text, pair)
+        return Encoding(encoded.ids, encoded.tokens, encoded.type_ids, encoded.word_ids, encoded.offsets)
+
+    def tokenize_column(self, texts: Iterable[str], name: str = "texts") -> Ragged:
+        """The token ids of many texts, without special tokens and with nothing cut off; in parallel.
+
+        Parameters
+        ----------
+        texts : iterable of str
+            A list, an array, a Series: n_rows texts.
+        name : str
+            What error messages call the texts.
+
+        Returns
+        -------
+        Ragged
+            n_rows rows of ids.
+
+        Raises
+        ------
+        ValueError
+            If this is a single str or no column, or a text holds a lone surrogate.
+        TypeError
+            If a row is not a str.
+        """
+        rows = text_list(texts, name)
+        ends = np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows)))
+        lengths, values = [np.zeros(1, np.int64)], [np.zeros(0, np.int32)]
+        start = 0
+        while start < len(rows):
+            limit = (ends[start - 1] if start else 0) + _CHUNK_CHARACTERS
+            stop = min(max(int(np.searchsorted(ends, limit, "right")), start + 1), start + _CHUNK_ROWS)
+            try:
+                encoded = self._backend.encode_batch_fast(rows[start:stop], add_special_tokens=False)
+            except TypeError:
+                # Looked for only now, because it is rare and looking takes time.
+                for row in range(start, min(stop, len(rows))):
+                    require_no_surrogates(rows[row], f"{name}: row {row}")
+                raise
+            ids = [e.ids for e in encoded]
+            lengths.append(np.fromiter(map(len, ids), np.int64, len(ids)))
+            values.append(_flat(ids, int(lengths[-1].sum())))
+            start = stop
+        return Ragged(np.concatenate(values), np.cumsum(np.concatenate(lengths)))
+
+    def __call__(
+        self, texts: Iterable[str], pairs: Iterable[str] | None = None, max_length: int = 128
+    ) -> dict[str, np.ndarray]:
+        """Texts or pairs as BertEncoder's inputs, padded to the longest row.
+
+        Parameters
+        ----------
+        texts : iterable of str
+            The first texts; B of them.
+        pairs : iterable of str, optional
+            The second texts, as many.
+        max_length : int
+            Greatest length in tokens. Of longer pairs the longer text loses tokens first.
+
+        Returns
+        -------
+        dict of ndarray of int32, each of shape (B, T)
+            ``token_ids``, ``segment_ids``, ``position_ids`` and ``text_ids``, as in `TokenSequences.padded`.
+
+        Raises
+        ------
+        ValueError
+            If a text cannot be tokenised, the columns differ in length, or ``max_length`` is too small.
+        TypeError
+            If a row is not a str.
+        """
+        return build_sequences(self, texts, pairs, max_length).padded(pad_id=self.pad_id)
+
+    # === Python's protocols ===
+
+    def __getstate__(self) -> dict:
+        # The library's own pickles forget that special tokens in a text are ordinary characters.
+        return {"json": self._json, "special_tokens": self._special_tokens, "model_max_length": self._model_max_length}
+
+    def __setstate__(self, state: dict) -> None:
+        self.__init__(json.loads(state["json"]), state["special_tokens"], state["model_max_length"])
+
+    def __copy__(self) -> "WordPieceTokenizer":
+        return self
+
+    def __deepcopy__(self, memo: dict) -> "WordPieceTokenizer":
+        return self
+
+    def __eq__(self, other) -> bool:
+        if not isinstance(other, WordPieceTokenizer):
+            return NotImplemented
+        return self._json == other._json and self._special_tokens == other._special_tokens
+
+    def __hash__(self) -> int:
+        return hash(self._json)
+
+    def __repr__(self) -> str:
+        return f"WordPieceTokenizer(vocab_size={self.vocab_size}, lowercase={self.lowercase})"
+
+
+def _text_is_data(backend: Tokenizer, names: list[str]) -> Tokenizer:
+    """The tokenizer that finds, in a text, none of these special tokens, but every other token that was added."""
+    spec = json.loads(backend.to_str())
+    for token in spec["added_tokens"]:
+        token["special"] = token["content"] in names
+    backend = Tokenizer.from_str(json.dumps(spec))
+    backend.encode_special_tokens = True
+    return backend
+
+
+def _flat(ids: list[list[int]], n_ids: int) -> np.ndarray:
+    """Lists of ids in one array."""
+    return np.fromiter(chain.from_iterable(ids), np.int32, n_ids)

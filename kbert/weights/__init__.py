@@ -1,0 +1,17 @@
+"""Weights folders in the Hugging Face layout, read and written."""
+
+from kbert.weights.models import (
+    load_encoder,
+    load_encoder_weights,
+    load_sequence_classifier,
+    save_encoder,
+    save_sequence_classifier,
+)
+
+__all__ = [
+    "load_encoder",
+    "load_encoder_weights",
+    "load_sequence_classifier",
+    "save_encoder",
+    "save_sequence_classifier",
+]

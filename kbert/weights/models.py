@@ -1,0 +1,61 @@
+"""Whole models from a weights folder, and back."""
+
+import warnings
+from pathlib import Path
+
+from kbert.config import BertConfig
+from kbert.errors import NewWeightsWarning
+from kbert.hub import resolve_folder
+from kbert.model import BertEncoder, BertForSequenceClassification
+from kbert.weights.huggingface import dense_slots, encoder_slots, load_slots, number_of_labels, save_slots
+
+# Models without next-sentence pre-training, such as masked-LM checkpoints, come without a pooler.
+_OPTIONAL = ("pooler.",)
+
+
+def load_encoder(name_or_folder: str | Path, *, dtype=None, revision: str | None = None, seed: int = 0) -> BertEncoder:
+    """See `BertEncoder.from_pretrained`."""
+    folder = resolve_folder(name_or_folder, revision)
+    encoder = BertEncoder(BertConfig.from_folder(folder), dtype=dtype, seed=seed)
+    load_encoder_weights(encoder, folder)
+    return encoder
+
+
+def load_encoder_weights(encoder: BertEncoder, folder: str | Path) -> None:
+    """Copy a folder's encoder into ``encoder``; a pooler that it lacks starts at random, with a warning."""
+    new = load_slots(encoder_slots(encoder), folder, optional=_OPTIONAL)
+    if new:
+        warnings.warn(
+            f"The checkpoint {folder} has no {', '.join(new)}: started at random, to be learned in training.",
+            NewWeightsWarning,
+            stacklevel=3,
+        )
+
+
+def save_encoder(encoder: BertEncoder, folder: str | Path) -> None:
+    """See `BertEncoder.save_pretrained`."""
+    save_slots(folder, encoder.config, encoder_slots(encoder), extra={"architectures": ["BertModel"]})
+
+
+def _classifier_slots(model: BertForSequenceClassification):
+    return encoder_slots(model.encoder) + dense_slots("classifier", model.classifier)
+
+
+def load_sequence_classifier(folder: str | Path, *, dtype=None, seed: int = 0) -> BertForSequenceClassification:
+    """A `BertForSequenceClassification` with all of its weights, head included, from a folder."""
+    model = BertForSequenceClassification(BertConfig.from_folder(folder), number_of_labels(folder), dtype=dtype, seed=seed)
+    load_slots(_classifier_slots(model), folder)
+    return model
+
+
+def save_sequence_classifier(model: BertForSequenceClassification, folder: str | Path, id2label: dict[int, str]) -> None:
+    """Write what `transformers.BertForSequenceClassification` opens: encoder, head and label names."""
+    extra = {
+        "architectures": ["BertForSequenceClassification"],
+        "id2label": {str(i): label for i, label in id2label.items()},
+        "label2id": {label: i for i, label in id2label.items()},
+        "problem_type": "single_label_classification",
+    }
+    save_slots(folder, model.config, _classifier_slots(model), prefix="bert.", extra=extra)
+
+
