@@ -3,7 +3,6 @@
 Whatever the caller hands over is read and never changed; every result is new.
 """
 
-import math
 import warnings
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
@@ -42,11 +41,12 @@ class TextColumns:
 
 
 class _Column(NamedTuple):
-    """One column as it came: its values, its name in a message, how to turn it into strings, and the row labels."""
+    """One column as it came: its values, its name in a message, how to make it text, its dtype and row labels."""
 
     values: list
     called: str
     convert: str
+    dtype: Any = None
     index: pd.Index | None = None
 
     def row(self, i: int) -> str:
@@ -56,15 +56,23 @@ class _Column(NamedTuple):
         return f"row {i} (index {_show(self.index[i])})"
 
 
+class _Table(NamedTuple):
+    """The columns of a container, its shape, and the labels of its columns if it is a DataFrame."""
+
+    columns: list[_Column]
+    shape: tuple[int, ...]
+    labels: list | None = None
+
+
 def text_columns(X: Any, *, columns: tuple[int, ...] = (1, 2), name: str = "X") -> TextColumns:
     """Read one or more columns of texts out of any usual container.
 
     Parameters
     ----------
     X : array-like
-        For one column: a list or tuple of str, a Series, an Index, a 1-D array, or anything with one column. For several:
-        a DataFrame, a 2-D array, or a list of rows, such as pairs of str. Containers of other libraries are read through
-        their ``to_pandas`` or ``__array__``. A missing text (None, NaN, pd.NA, NaT) becomes "".
+        For one column: a list or tuple of str, a Series, an Index, a 1-D array, or anything with one column. For
+        several: a DataFrame, a 2-D array, or a list of rows, such as pairs of str. Containers of other libraries are
+        read through their ``to_pandas`` or ``__array__``. A missing text (None, NaN, pd.NA, NaT) becomes "".
     columns : tuple of int
         The numbers of columns that are allowed.
     name : str
@@ -83,21 +91,18 @@ def text_columns(X: Any, *, columns: tuple[int, ...] = (1, 2), name: str = "X") 
         If X is a bare str, is empty, is ragged, or has another number of columns.
     """
     _refuse_what_has_no_rows(X, name)
-    found, names = _split_columns(X, name)
-    if found and not found[0].values:
-        shape = (0,) if len(found) == 1 and np.ndim(X) < 2 else (0, len(found))
-        raise ValueError(f"{_NO_SAMPLES.format(shape)} {name} is empty: give at least one text.")
-    if not found:
-        shape = np.shape(X)
-        raise ValueError(f"Found array with 0 feature(s) (shape={shape}) while a minimum of 1 is required. {name} has no columns.")
-    if len(found) not in columns:
-        raise ValueError(_wrong_number_of_columns(found, columns, name, isinstance(X, pd.DataFrame) or names is not None))
+    table = _read_table(X, name)
+    if table.shape[0] == 0:
+        raise ValueError(f"{_NO_SAMPLES.format(table.shape)} {name} is empty: give at least one text.")
+    if len(table.columns) not in columns:
+        raise ValueError(_wrong_number_of_columns(table, columns, name))
     texts, n_missing = [], 0
-    for column in found:
-        cleaned, missing = _clean_texts(column, name)
-        texts.append(cleaned)
+    for column in table.columns:
+        plain, missing = _plain_texts(column, name)
+        texts.append(plain)
         n_missing += missing
-    return TextColumns(tuple(texts), names, n_missing)
+    named = table.labels is not None and all(isinstance(label, str) for label in table.labels)
+    return TextColumns(tuple(texts), list(table.labels) if named else None, n_missing)
 
 
 def warn_missing(n_missing: int, n_rows: int, stacklevel: int = 3) -> None:
@@ -107,8 +112,8 @@ def warn_missing(n_missing: int, n_rows: int, stacklevel: int = 3) -> None:
     """
     if n_missing:
         warnings.warn(
-            f"{n_missing} of the texts in {n_rows} rows {'are' if n_missing > 1 else 'is'} missing (None, NaN, pd.NA or '') "
-            "and read as empty. Every row still gets a result; drop or fill such rows first if that is not wanted.",
+            f"{n_missing} of the texts in {n_rows} rows {'are' if n_missing > 1 else 'is'} missing (None, NaN, pd.NA "
+            "or '') and read as empty. Every row still gets a result; drop or fill such rows first if that is not wanted.",
             MissingTextWarning,
             stacklevel=stacklevel,
         )
@@ -120,8 +125,8 @@ def label_column(y: Any, n_rows: int, name: str = "y") -> np.ndarray:
     Parameters
     ----------
     y : array-like
-        Strings, whole numbers or booleans: a list, Series (categorical and nullable dtypes too) or array; a single column
-        serves with scikit-learn's DataConversionWarning.
+        Strings, whole numbers or booleans: a list, Series (categorical and nullable dtypes too) or array; a table of
+        one column serves, with scikit-learn's DataConversionWarning.
     n_rows : int
         How many labels there must be.
     name : str
@@ -141,25 +146,34 @@ def label_column(y: Any, n_rows: int, name: str = "y") -> np.ndarray:
     """
     if y is None:
         raise ValueError(
-            f"This estimator requires y to be passed, but the target y is None. Give one label for each of the {n_rows} rows."
+            "This estimator requires y to be passed, but the target y is None. Give one label for each of the "
+            f"{n_rows} rows."
         )
     _refuse_what_has_no_rows(y, name)
-    found, _ = _split_columns(y, name)
-    if len(found) != 1:
+    table = _read_table(y, name)
+    if len(table.columns) != 1:
         raise ValueError(
-            f"{name} should be a 1d array, got an array of shape ({len(found[0].values) if found else 0}, {len(found)}) "
-            f"instead. Give one label for each row, that is one column, such as df['label']."
+            f"{name} should be a 1d array, got an array of shape {table.shape} instead. Give one label for each row, "
+            "that is one column, such as df['label']."
         )
-    column = found[0]
-    values = column.values
-    if _n_dimensions(y) == 2:
-        _warn_column_vector(name)
-    if len(values) != n_rows:
+    if len(table.shape) == 2:
+        from sklearn.exceptions import DataConversionWarning
+
+        warnings.warn(
+            f"A column-vector {name} was passed when a 1d array was expected. Please change the shape of {name} to "
+            "(n_samples, ), for example using ravel(), or choose the column of a DataFrame: df['label'].",
+            DataConversionWarning,
+            stacklevel=3,
+        )
+    n_labels = table.shape[0]
+    if n_labels != n_rows:
         raise ValueError(
-            f"Found input variables with inconsistent numbers of samples: {[n_rows, len(values)]}. X has {n_rows} rows and "
-            f"{name} has {len(values)} labels: give both from the same rows."
+            f"Found input variables with inconsistent numbers of samples: {[n_rows, n_labels]}. X has {n_rows} rows "
+            f"and {name} has {n_labels} labels: take both from the same rows."
         )
-    return _typed_labels(column, name)
+    if n_labels == 0:
+        raise ValueError(f"{_NO_SAMPLES.format(table.shape)} {name} is empty: give at least one label.")
+    return _typed_labels(table.columns[0], name)
 
 
 def sample_weights(sample_weight: Any, n_rows: int) -> np.ndarray | None:
@@ -188,19 +202,20 @@ def sample_weights(sample_weight: Any, n_rows: int) -> np.ndarray | None:
         weights = np.array(sample_weight, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"sample_weight must be one number for each row, without gaps: {error}. For a Series with missing values use "
-            "sample_weight.fillna(0)."
+            f"sample_weight must be one number for each row, without gaps ({error}). For a Series with missing values "
+            "use sample_weight.fillna(0)."
         ) from None
     if weights.ndim > 1:
         raise ValueError(
-            f"Sample weights must be 1D array or scalar, got {weights.ndim}D array. Expected either a scalar value or a 1D "
-            f"array of length {n_rows}."
+            f"Sample weights must be 1D array or scalar, got {weights.ndim}D array. Expected either a scalar value or "
+            f"a 1D array of length {n_rows}."
         )
     if weights.ndim == 0:
         weights = np.full(n_rows, weights)
     if weights.shape != (n_rows,):
         raise ValueError(
-            f"sample_weight.shape == {weights.shape}, expected {(n_rows,)}! Give one weight for each row of X, or one number."
+            f"sample_weight.shape == {weights.shape}, expected {(n_rows,)}! Give one weight for each row of X, or one "
+            "number for all."
         )
     # Checked as they will be used: float32 turns what is very large into infinity, and what is very small into zero.
     with np.errstate(over="ignore", under="ignore"):
@@ -211,9 +226,13 @@ def sample_weights(sample_weight: Any, n_rows: int) -> np.ndarray | None:
         (weights < 0, "Negative values in data passed to `sample_weight`"),
     ):
         if wrong.any():
-            raise ValueError(f"{phrase}: row {int(np.argmax(wrong))} and {int(wrong.sum()) - 1} more. Use weights >= 0.")
+            raise ValueError(
+                f"{phrase}: row {int(np.argmax(wrong))} and {int(wrong.sum()) - 1} more. Use weights >= 0."
+            )
     if not weights.any():
-        raise ValueError("Sample weights must contain at least one non-zero number. Leave sample_weight out for equal weights.")
+        raise ValueError(
+            "Sample weights must contain at least one non-zero number. Leave sample_weight out for equal weights."
+        )
     return weights
 
 
@@ -224,12 +243,15 @@ def _refuse_what_has_no_rows(X: Any, name: str) -> None:
     """Raise for what is no container of rows, or one whose rows have no order or are gone after one reading."""
     if isinstance(X, str):
         raise ValueError(
-            f"{name} is a single str ({_show(X)}), where one text for each row is expected. Put it in a list: [{_show(X)}]."
+            f"{name} is a single str ({_show(X)}), where one text for each row is expected. Put it in a list: "
+            f"[{_show(X)}]."
         )
     if isinstance(X, bytes | bytearray):
         raise TypeError(f"{name} is {type(X).__name__}. Decode it, and put it in a list: [{name}.decode('utf-8')].")
     if isinstance(X, Mapping):
-        raise TypeError(f"{name} is a {type(X).__name__}. Make it a table: pd.DataFrame({name}), and choose its columns.")
+        raise TypeError(
+            f"{name} is a {type(X).__name__}. Make it a table: pd.DataFrame({name}), and choose its columns."
+        )
     if isinstance(X, Iterator):
         raise TypeError(
             f"{name} is a {type(X).__name__}, which can be read only once. Wrap it in a list: list({name})."
@@ -238,39 +260,53 @@ def _refuse_what_has_no_rows(X: Any, name: str) -> None:
         raise TypeError(f"{name} is a {type(X).__name__}, whose rows have no order. Make it a list: sorted({name}).")
     if hasattr(X, "tocsr") and hasattr(X, "toarray"):
         raise TypeError(
-            f"Sparse data was passed for {name}, but dense data is required. Give the texts themselves, not counts of words."
+            f"Sparse data was passed for {name}, but dense data is required. Give the texts themselves, not counts "
+            "of words."
         )
-    is_container = hasattr(X, "to_pandas") or hasattr(X, "__array__") or (hasattr(X, "__len__") and hasattr(X, "__iter__"))
-    if not is_container or np.isscalar(X) or getattr(X, "shape", None) == ():
-        raise TypeError(
-            f"Expected array-like (array or non-string sequence), got {_show(X)} as {name}. Give a list, a Series, a DataFrame "
-            "or an array."
-        )
+    is_container = (
+        hasattr(X, "to_pandas") or hasattr(X, "__array__") or (hasattr(X, "__len__") and hasattr(X, "__iter__"))
+    )
+    if not is_container or np.isscalar(X) or isinstance(X, type):
+        raise TypeError(_not_array_like(X, name))
 
 
-def _split_columns(X: Any, name: str) -> tuple[list[_Column], list[str] | None]:
-    """The columns of a container, and their names if it has any that are strings."""
+def _not_array_like(X: Any, name: str) -> str:
+    return (
+        f"Expected array-like (array or non-string sequence), got {_show(X)} as {name}. Give a list, a Series, a "
+        "DataFrame or an array."
+    )
+
+
+def _read_table(X: Any, name: str) -> _Table:
+    """The columns of any container."""
     X = _to_known_container(X)
     if isinstance(X, pd.DataFrame):
-        found = [
-            _Column(X.iloc[:, j].tolist(), f"column {_show(label)}", f"df[{_show(label)}].astype(str)", X.index)
-            for j, label in enumerate(X.columns)
-        ]
-        named = len(found) > 0 and all(isinstance(label, str) for label in X.columns)
-        return found, [str(label) for label in X.columns] if named else None
+        labels = list(X.columns)
+        columns = []
+        for j, label in enumerate(labels):
+            # By position, because two columns may have the same name.
+            series = X.iloc[:, j]
+            convert = f"df[{_show(label)}].astype(str), or choose another column"
+            columns.append(_Column(series.tolist(), f"column {_show(label)}", convert, series.dtype, X.index))
+        return _Table(columns, X.shape, labels)
     if isinstance(X, pd.Series | pd.Index):
-        label = name if X.name is None else f"column {_show(X.name)}"
-        convert = f"{name}.astype(str)" if X.name is None else f"df[{_show(X.name)}].astype(str)"
+        called = name if X.name is None else f"column {_show(X.name)}"
+        source = name if X.name is None else f"df[{_show(X.name)}]"
         index = X.index if isinstance(X, pd.Series) else None
-        return _split_rows(_Column(X.tolist(), label, convert, index), name), None
+        return _split_rows(_Column(X.tolist(), called, f"{source}.astype(str)", X.dtype, index), name)
     if isinstance(X, np.ndarray):
-        if X.ndim > 2:
-            raise ValueError(f"Found array with dim {X.ndim}, while dim <= 2 is required. Give {name} the shape (rows, columns).")
         convert = f"{name}.astype(str)"
+        if X.ndim == 0:
+            raise TypeError(_not_array_like(X, name))
+        if X.ndim == 1:
+            return _split_rows(_Column(X.tolist(), name, convert, X.dtype), name)
         if X.ndim == 2:
-            return [_Column(X[:, j].tolist(), f"column {j} of {name}", convert) for j in range(X.shape[1])], None
-        return _split_rows(_Column(X.tolist(), name, convert), name), None
-    return _split_rows(_Column(list(X), name, f"[str(value) for value in {name}]"), name), None
+            columns = [_Column(X[:, j].tolist(), f"column {j}", convert, X.dtype) for j in range(X.shape[1])]
+            return _Table(columns, X.shape)
+        raise ValueError(
+            f"Found array with dim {X.ndim}, while dim <= 2 is required. Give {name} the shape (rows, columns)."
+        )
+    return _split_rows(_Column(list(X), name, f"[str(value) for value in {name}]"), name)
 
 
 def _to_known_container(X: Any) -> Any:
@@ -286,38 +322,168 @@ def _to_known_container(X: Any) -> Any:
     return np.asarray(X) if hasattr(X, "__array__") else X
 
 
-def _split_rows(column: _Column, name: str) -> list[_Column]:
+def _split_rows(column: _Column, name: str) -> _Table:
     """A column whose values are rows themselves (pairs, say), as several columns; any other column as it is."""
     rows = column.values
-    is_row = [isinstance(row, list | tuple | np.ndarray) for row in rows]
-    if not any(is_row):
-        return [column]
-    if not all(is_row):
-        first = is_row.index(not is_row[0])
-        raise ValueError(
-            f"{name} is ragged: row 0 is a {_kind(rows[0])} and {column.row(first)} is a {_kind(rows[first])}. Give every row "
-            "the same number of texts."
-        )
-    width = len(rows[0])
-    for i, row in enumerate(rows):
-        if len(row) != width:
-            raise ValueError(
-                f"{name} is ragged: row 0 has {width} values and {column.row(i)} has {len(row)}. Give every row the same number "
-                "of texts."
+    if not any(issubclass(kind, list | tuple | np.ndarray) for kind in set(map(type, rows))):
+        return _Table([column], (len(rows),))
+    widths = [len(row) if isinstance(row, list | tuple) or np.ndim(row) else None for row in rows]
+    for i, width in enumerate(widths):
+        if width != widths[0]:
+            first, other = (
+                f"{_show(rows[k])} ({'one value' if w is None else f'{w} values'})"
+                for k, w in ((0, widths[0]), (i, width))
             )
-    return [
-        _Column([row[j] for row in rows], f"column {j} of {name}", f"[[str(value) for value in row] for row in {name}]", column.index)
-        for j in range(width)
-    ]
+            raise ValueError(
+                f"{name} is ragged: {column.row(0)} is {first} and {column.row(i)} is {other}. Give every row the same "
+                "number of texts."
+            )
+    convert = f"[[str(value) for value in row] for row in {name}]"
+    columns = [_Column([row[j] for row in rows], f"column {j}", convert, None, column.index) for j in range(widths[0])]
+    return _Table(columns, (len(rows), widths[0]))
 
 
-def _wrong_number_of_columns(found: list[_Column], columns: tuple[int, ...], name: str, is_frame: bool) -> str:
+def _wrong_number_of_columns(table: _Table, columns: tuple[int, ...], name: str) -> str:
     """The message for a container with a number of columns that does not fit."""
-    allowed = " or ".join(map(str, columns))
-    labels = [column.called.removeprefix("column ") for column in found]
-    message = f"{name} has {len(found)} columns{' (' + ', '.join(labels) + ')' if is_frame else ''}, where {allowed} are expected."
-    if is_frame:
-        wanted = next((n for n in reversed(columns) if n <= len(found)), columns[0])
-        choice = f"df[{labels[0]}]" if wanted == 1 else f"df[[{', '.join(labels[:wanted])}]]"
-        return f"{message} Choose the columns that hold the texts, for example {choice}."
-    return f"{message} Rows go first: for pairs, give one pair for each row, as in list(zip(first_texts, second_texts))."
+    n_found = len(table.columns)
+    if n_found == 0:
+        return (
+            f"Found array with 0 feature(s) (shape={table.shape}) while a minimum of 1 is required. Give a text column."
+        )
+    labels = [_show(label) for label in table.labels or []]
+    listed = f" ({', '.join(labels)})" if labels else ""
+    expected = " or ".join(map(str, columns))
+    message = f"{name} has {n_found} column{'s' if n_found > 1 else ''}{listed}, where {expected} are expected."
+    if n_found < min(columns):
+        return f"{message} Give the missing columns too."
+    if labels:
+        most = max(n for n in columns if n < n_found)
+        choice = labels[0] if most == 1 else f"[{', '.join(labels[:most])}]"
+        return f"{message} Choose those that hold the texts, for example df[{choice}]."
+    return f"{message} Rows go first: give one tuple for each row, as in list(zip(first_texts, second_texts))."
+
+
+# --- Columns -> plain values
+
+
+def _plain_texts(column: _Column, name: str) -> tuple[list[str], int]:
+    """The texts of a column as plain str, and how many were missing or empty."""
+    texts, n_missing = [], 0
+    for i, value in enumerate(column.values):
+        if type(value) is not str:
+            if isinstance(value, str):
+                # str() of a subclass may be anything: that of an Enum's member is its name.
+                value = str.__str__(value)
+            elif _is_missing(value):
+                value = ""
+            else:
+                raise TypeError(_not_a_text(column, i, name))
+        if not value:
+            n_missing += 1
+        texts.append(value)
+    return texts, n_missing
+
+
+def _not_a_text(column: _Column, i: int, name: str) -> str:
+    """The message for a value that is no text."""
+    value = column.values[i]
+    of_column = "" if column.called == name else f" of {column.called}"
+    dtype = "" if column.dtype is None else f" (dtype {column.dtype})"
+    message = (
+        f"{name}: {column.row(i)}{of_column}{dtype} is of type {type(value).__name__}, not a text: {_show(value)}."
+    )
+    if isinstance(value, bytes | bytearray):
+        return f"{message} Decode bytes first, with value.decode('utf-8')."
+    if pd.api.types.is_scalar(value):
+        return f"{message} Convert with {column.convert}."
+    return f"{message} Give one str for each row and column."
+
+
+def _typed_labels(column: _Column, name: str) -> np.ndarray:
+    """The labels of a column in the NumPy dtype of their one type."""
+    values = column.values
+    types = set(map(type, values))
+    if not types <= {str, int, bool}:
+        missing = [i for i, value in enumerate(values) if _is_missing(value)]
+        if missing:
+            raise ValueError(
+                f"Input {name} contains NaN: {len(missing)} label{'s are' if len(missing) > 1 else ' is'} missing, at "
+                f"{_rows(column, missing)}. Drop these rows from X and {name}, or give them a label of their own."
+            )
+    kinds = {_label_kind(kind) for kind in types}
+    if kinds == {"int", "float"}:
+        kinds = {"float"}
+    if len(kinds) > 1:
+        firsts = {}
+        for i, value in enumerate(values):
+            firsts.setdefault(_label_kind(type(value)), f"{column.row(i)} is {_show(value)}")
+        examples = ", ".join(f"{where} ({kind})" for kind, where in firsts.items())
+        raise TypeError(
+            f"{name} mixes labels of several types: {examples}. Give all one type, such as {column.convert}."
+        )
+    kind = kinds.pop()
+    if kind == "str":
+        labels = np.empty(len(values), dtype=object)
+        labels[:] = [str.__str__(value) for value in values]
+        return labels
+    if kind == "bool":
+        return np.array(values, dtype=bool)
+    if kind == "int":
+        labels = np.array(values)
+        # Beyond int64, NumPy's choice stands.
+        return labels.astype(np.int64) if labels.dtype.kind == "i" else labels
+    if kind == "float":
+        return _whole_floats(column, name)
+    raise TypeError(
+        f"{name}: labels of type {kind} are not supported ({column.row(0)} is {_show(values[0])}). Give str, whole "
+        f"numbers or booleans, for example {column.convert}."
+    )
+
+
+def _whole_floats(column: _Column, name: str) -> np.ndarray:
+    """Labels that came as floats."""
+    labels = np.array(column.values, dtype=np.float64)
+    infinite = np.flatnonzero(np.isinf(labels)).tolist()
+    if infinite:
+        raise ValueError(
+            f"Input {name} contains infinity or a value too large for dtype('float64'), at {_rows(column, infinite)}. "
+            "Give every row a finite label."
+        )
+    broken = np.flatnonzero(labels != np.floor(labels)).tolist()
+    if broken:
+        raise ValueError(
+            "Unknown label type: continuous. Maybe you are trying to fit a classifier, which expects discrete classes "
+            f"on a regression target with continuous values. {name}, {column.row(broken[0])} is {labels[broken[0]]}: use "
+            "a regressor, or make classes of the numbers, for example with pd.cut and astype(str)."
+        )
+    return labels
+
+
+def _label_kind(kind: type) -> str:
+    """The name under which labels of a type may stand together."""
+    for name, types in (
+        ("str", str),
+        ("bool", bool | np.bool_),
+        ("int", int | np.integer),
+        ("float", float | np.floating),
+    ):
+        if issubclass(kind, types):
+            return name
+    return kind.__name__
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether one value is None, NaN, pd.NA or NaT."""
+    return pd.api.types.is_scalar(value) and bool(pd.isna(value))
+
+
+def _rows(column: _Column, positions: list[int]) -> str:
+    """The first few of some rows."""
+    shown = ", ".join(column.row(i) for i in positions[:5])
+    return shown if len(positions) <= 5 else f"{shown} and {len(positions) - 5} more"
+
+
+def _show(value: Any) -> str:
+    """A value in a message, cut if it is long."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -71,8 +71,8 @@ def write_tokenizer(
 
     normalizer = spec["normalizer"] or {}
     config = {
-        # transformers 5 builds its BertTokenizer anew, from the vocabulary and the settings below, and reads the rest of
-        # tokenizer.json for the general class only.
+        # transformers 5 builds its BertTokenizer anew from the vocabulary and the settings below. Only for the general
+        # class does it read the rest of tokenizer.json.
         "tokenizer_class": "BertTokenizer" if _is_plain_bert(spec) else "PreTrainedTokenizerFast",
         "do_lower_case": lowercase,
         "strip_accents": normalizer.get("strip_accents"),
@@ -86,7 +86,7 @@ def write_tokenizer(
     pieces = list(spec["model"]["vocab"])  # in the order of their ids
     text = "".join(f"{piece}\n" for piece in pieces)
     path = folder / "vocab.txt"
-    if list(spec["model"]["vocab"].values()) == list(range(len(pieces))) and _lines(text) == pieces:
+    if list(spec["model"]["vocab"].values()) == list(range(len(pieces))) and text.splitlines() == pieces:
         path.write_text(text, encoding="utf-8", newline="\n")
     else:
         path.unlink(missing_ok=True)  # one from an earlier save would contradict tokenizer.json
@@ -178,18 +178,14 @@ def _checked_special_tokens(
 def _read_vocab(path: Path, special_tokens: dict[str, str | None]) -> dict[str, int]:
     """The pieces of a ``vocab.txt`` and their line numbers; of equal lines the last counts, as in the original."""
     try:
-        pieces = _lines(path.read_text(encoding="utf-8"))
+        # Not splitlines, which also splits at characters that can be pieces, such as U+0085.
+        pieces = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except ValueError as error:
         raise WeightsMismatchError(f"{path} is not UTF-8 text ({error}). {_REMEDY}") from None
     for name in special_tokens.values():
         if pieces.count(name) > 1:
             raise WeightsMismatchError(f"{path} has the special token {name!r} in more than one line. {_REMEDY}")
     return {piece: i for i, piece in enumerate(pieces)}
-
-
-def _lines(text: str) -> list[str]:
-    """The lines of a text. Not splitlines, which also splits at characters that can be pieces, such as U+0085."""
-    return text.removesuffix("\n").replace("\r\n", "\n").split("\n")
 
 
 def _name(token) -> str | None:

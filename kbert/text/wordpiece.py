@@ -128,9 +128,9 @@ class WordPieceTokenizer:
     def from_pretrained(cls, name: str | Path, revision: str | None = None) -> "WordPieceTokenizer":
         """Open the tokenizer of a weights folder.
 
-        ``tokenizer.json`` is read first. From a ``vocab.txt`` alone, casing and accents follow ``tokenizer_config.json``;
-        where this does not say, a vocabulary with capital letters is cased, and words of more than 100 characters are
-        [UNK], as in Hugging Face's own tokenizer.
+        ``tokenizer.json`` is read first. With a ``vocab.txt`` alone, casing and accents follow
+        ``tokenizer_config.json``; where it does not say, a vocabulary with capital letters is cased. Words of more than
+        100 characters are then [UNK], as in Hugging Face's own tokenizer.
 
         Parameters
         ----------
@@ -158,7 +158,7 @@ class WordPieceTokenizer:
     def save(self, folder: str | Path) -> None:
         """Write ``tokenizer.json``, ``tokenizer_config.json`` and ``vocab.txt``, which transformers opens too.
 
-        ``vocab.txt`` is left out where it could not say the same, because ids are missing or a piece holds a line break.
+        ``vocab.txt`` is left out where it could not say the same: ids are missing, or a piece holds a line break.
         """
         write_tokenizer(
             Path(folder), json.loads(self._json), self._special_tokens, self.lowercase, self._model_max_length
@@ -280,9 +280,9 @@ class WordPieceTokenizer:
                 for row in range(start, min(stop, len(rows))):
                     require_no_surrogates(rows[row], f"{name}: row {row}")
                 raise
-            ids = [e.ids for e in encoded]
+            ids = [row.ids for row in encoded]
             lengths.append(np.fromiter(map(len, ids), np.int64, len(ids)))
-            values.append(_flat(ids, int(lengths[-1].sum())))
+            values.append(np.fromiter(chain.from_iterable(ids), np.int32, int(lengths[-1].sum())))
             start = stop
         return Ragged(np.concatenate(values), np.cumsum(np.concatenate(lengths)))
 
@@ -342,15 +342,12 @@ class WordPieceTokenizer:
 
 
 def _text_is_data(backend: Tokenizer, names: list[str]) -> Tokenizer:
-    """The tokenizer that finds, in a text, none of these special tokens, but every other token that was added."""
-    spec = json.loads(backend.to_str())
-    for token in spec["added_tokens"]:
-        token["special"] = token["content"] in names
-    backend = Tokenizer.from_str(json.dumps(spec))
+    """The tokenizer that finds none of these special tokens in a text, but every other token that was added."""
+    added = backend.get_added_tokens_decoder().values()
+    if any(token.special and token.content not in names for token in added):
+        spec = json.loads(backend.to_str())
+        for token in spec["added_tokens"]:
+            token["special"] = token["content"] in names
+        backend = Tokenizer.from_str(json.dumps(spec))
     backend.encode_special_tokens = True
     return backend
-
-
-def _flat(ids: list[list[int]], n_ids: int) -> np.ndarray:
-    """Lists of ids in one array."""
-    return np.fromiter(chain.from_iterable(ids), np.int32, n_ids)

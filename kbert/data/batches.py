@@ -1,0 +1,169 @@
+"""Batches for training and for predicting: which texts go together, and the arrays that BertEncoder takes."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from kbert.data.packing import Layout, choose_layout, pack, row_length, slots_of
+from kbert.text import TokenSequences
+
+# Texts among which one batch is balanced against another.
+_POOL = 64
+
+# Tokens of a batch when predicting: enough to keep the matrix products busy, little enough to stay in the cache.
+_PREDICT_TOKENS = 4096
+
+# Texts that are sorted and packed together when predicting.
+_PREDICT_WINDOW = 8192
+
+
+class Batch(NamedTuple):
+    """Some texts, packed.
+
+    Attributes
+    ----------
+    inputs : dict of ndarray of int32
+        BertEncoder's four arrays (B, T), and ``first_positions`` (B, K): where the texts of each row start.
+    texts : ndarray of int64, shape (B, K)
+        The text of each slot, by its number in the column; -1 where a slot is empty.
+    """
+
+    inputs: dict[str, np.ndarray]
+    texts: np.ndarray
+
+    @property
+    def n_texts(self) -> int:
+        """Texts in the batch."""
+        return int((self.texts >= 0).sum())
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens that are no padding."""
+        return int((self.inputs["text_ids"] > 0).sum())
+
+
+class TrainingBatches:
+    """The steps of every epoch: each text once an epoch, exactly ``batch_size`` of them a step, but in the last.
+
+    Texts are dealt at random, but so that the steps of an epoch have nearly the same number of tokens: then a batch
+    can be packed into one shape that hardly leaves room for padding. Every step sees short and long texts.
+
+    Parameters
+    ----------
+    sequences : TokenSequences
+    batch_size : int
+        Texts a step.
+    seed : int
+        The same seed gives the same batches.
+    pad_id : int
+        Token id of the padding.
+    """
+
+    def __init__(self, sequences: TokenSequences, batch_size: int, seed: int, pad_id: int):
+        self.sequences, self.batch_size, self.seed, self.pad_id = sequences, batch_size, seed, pad_id
+        self.lengths = sequences.lengths
+        self.steps_per_epoch = -(-len(sequences) // batch_size)
+        self.layout = choose_layout([self.lengths[texts] for texts in self.deal(0)])
+
+    def epoch(self, epoch: int) -> Iterator[Batch]:
+        """The batches of one epoch, counted from 0."""
+        for texts in self.deal(epoch):
+            yield make_batch(self.sequences, self._packed(texts), self.layout, self.pad_id)
+
+    def _packed(self, texts: np.ndarray) -> list[np.ndarray]:
+        rows = pack(self.lengths[texts], self.layout.length, self.layout.slots)
+        return [texts[row] for row in rows]
+
+    def deal(self, epoch: int) -> list[np.ndarray]:
+        """The texts of each step of an epoch."""
+        rng = np.random.default_rng([self.seed, epoch])
+        order = rng.permutation(len(self.sequences))
+        size, pool = self.batch_size, self.batch_size * _POOL
+        n_full = len(order) // size * size
+        steps = []
+        for start in range(0, n_full, pool):
+            steps += _balanced(order[start : min(start + pool, n_full)], self.lengths, size)
+        # The incomplete step is the last, as in every loop that users know.
+        return [steps[i] for i in rng.permutation(len(steps))] + [order[n_full:]] * (n_full < len(order))
+
+
+def _balanced(texts: np.ndarray, lengths: np.ndarray, size: int) -> list[np.ndarray]:
+    """Deal texts to steps of ``size``, the longest first, each round's longest to the step that has fewest tokens."""
+    n_steps = len(texts) // size
+    rounds = texts[np.argsort(-lengths[texts], kind="stable")].reshape(size, n_steps)
+    steps = np.empty((n_steps, size), texts.dtype)
+    totals = np.zeros(n_steps, np.int64)
+    for i, longest_first in enumerate(rounds):
+        emptiest_first = np.argsort(totals, kind="stable")
+        steps[emptiest_first, i] = longest_first
+        totals[emptiest_first] += lengths[longest_first]
+    return list(steps)
+
+
+def prediction_batches(sequences: TokenSequences, pad_id: int) -> Iterator[Batch]:
+    """All texts, once, in batches of one shape (smaller where few texts are left): for predicting.
+
+    The texts of a batch are in no particular order; `Batch.texts` says which is which.
+    """
+    lengths = sequences.lengths
+    length = _doubled(row_length(int(lengths.max())), 32)
+    slots = slots_of(length)
+    rows_per_batch = max(1, _PREDICT_TOKENS // length)
+    waiting: list[np.ndarray] = []
+    for start in range(0, len(sequences), _PREDICT_WINDOW):
+        texts = np.arange(start, min(start + _PREDICT_WINDOW, len(sequences)))
+        waiting += [texts[row] for row in pack(lengths[texts], length, slots)]
+        while len(waiting) >= rows_per_batch:
+            yield make_batch(sequences, waiting[:rows_per_batch], Layout(rows_per_batch, length, slots), pad_id)
+            del waiting[:rows_per_batch]
+    if waiting:
+        # One text alone should not pay for a whole batch.
+        rows = min(_doubled(len(waiting), 1), rows_per_batch)
+        yield make_batch(sequences, waiting, Layout(rows, length, slots), pad_id)
+
+
+def _doubled(least: int, start: int) -> int:
+    """``start`` doubled until it is at least ``least``: few different values, so few shapes to compile."""
+    while start < least:
+        start *= 2
+    return start
+
+
+def make_batch(sequences: TokenSequences, rows: list[np.ndarray], layout: Layout, pad_id: int) -> Batch:
+    """Put the texts of each row one after the other; rows that the layout has beyond these are padding.
+
+    Where more rows are needed than the layout has, the batch gets them, in a shape of its own.
+    """
+    B, T = max(layout.rows, len(rows)), layout.length
+    K = layout.slots
+    texts = np.full((B, K), -1, np.int64)
+    for row, members in enumerate(rows):
+        texts[row, : len(members)] = members
+    row, slot = np.nonzero(texts >= 0)
+    chosen = sequences.take(texts[row, slot])
+    lengths = chosen.lengths
+
+    # Where each text starts in its row: the lengths before it, counted from the row's first text.
+    room = np.zeros((B, K + 1), np.int64)
+    room[row, slot + 1] = lengths
+    starts = room.cumsum(axis=1)[row, slot]  # (n_texts,)
+
+    inside = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)  # position in its text
+    place = np.repeat(row * T + starts, lengths) + inside
+
+    def filled(values, empty=0):
+        flat = np.full(B * T, empty, np.int32)
+        flat[place] = values
+        return flat.reshape(B, T)
+
+    first_positions = np.zeros((B, K), np.int32)
+    first_positions[row, slot] = starts
+    inputs = {
+        "token_ids": filled(chosen.tokens.values, pad_id),
+        "segment_ids": filled(inside >= np.repeat(chosen.first_length, lengths)),
+        "position_ids": filled(inside),
+        "text_ids": filled(np.repeat(slot + 1, lengths)),
+        "first_positions": first_positions,
+    }
+    return Batch(inputs, texts)

@@ -1,0 +1,220 @@
+"""The one training loop: epochs of steps, on any backend, with evaluation, callbacks and a progress bar."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import keras
+import numpy as np
+
+from kbert.data.batches import TrainingBatches
+from kbert.training.optimizer import BETA_1, BETA_2, Hyper, Schedule, decays_of
+from kbert.training.prefetch import prefetched
+from kbert.training.progress import Progress
+
+# Steps in a row whose loss or gradients may be NaN or infinite before training is given up.
+_MOST_BAD_STEPS = 5
+
+# The loss scale that float16 starts at; halved at each step that overflows.
+_FLOAT16_LOSS_SCALE = 2.0**12
+
+
+class DivergedError(RuntimeError):
+    """Several steps in a row gave a loss that is not finite."""
+
+
+@dataclass
+class TrainingOptions:
+    """How to train. The names and defaults are those of the estimators' parameters.
+
+    ``layer_rates`` holds a factor on the learning rate for each trainable variable (`layer_rates`).
+    """
+
+    epochs: int = 3
+    learning_rate: float = 5e-5
+    warmup: float | int = 0.1
+    weight_decay: float = 0.01
+    bias_correction: bool = True
+    gradient_accumulation: int = 1
+    layer_rates: list[float] | None = None
+    seed: int = 0
+    verbose: int = 0
+    callbacks: list = field(default_factory=list)
+
+
+def backend_step():
+    """The step module of the backend in use."""
+    name = keras.backend.backend()
+    if name == "jax":
+        from kbert.training import step_jax as step
+    elif name == "tensorflow":
+        from kbert.training import step_tensorflow as step
+    else:
+        from kbert.training import step_torch as step
+    return step
+
+
+def train(
+    model: keras.Model,
+    loss: Callable,
+    batches: TrainingBatches,
+    targets: np.ndarray,
+    weights: np.ndarray,
+    options: TrainingOptions,
+    on_epoch_end: Callable[[int, dict[str, float]], dict[str, float] | None] | None = None,
+) -> dict[str, list[float]]:
+    """Train a model in place.
+
+    Parameters
+    ----------
+    model : keras.Model
+        Takes `Batch.inputs`.
+    loss : callable
+        One of `kbert.training.losses`.
+    batches : TrainingBatches
+    targets : ndarray, shape (n_texts, ...)
+    weights : ndarray of float32, shape (n_texts,)
+        Weight of each text in the loss, 1 in the mean.
+    options : TrainingOptions
+    on_epoch_end : callable, optional
+        ``on_epoch_end(epoch, logs)`` is called with the trained weights in the model; what it returns is added to the
+        logs. It stops the training by setting ``model.stop_training``.
+
+    Returns
+    -------
+    dict of list of float
+        The mean loss and whatever ``on_epoch_end`` added, one value an epoch.
+
+    Raises
+    ------
+    DivergedError
+        If five steps in a row gave a loss or gradients that are not finite; such a step changes nothing.
+    """
+    trainer = backend_step().Trainer(model, loss)
+    plan = _Plan(model, batches.steps_per_epoch, options)
+    history: dict[str, list[float]] = {}
+    callbacks = keras.callbacks.CallbackList(
+        options.callbacks, model=model, epochs=options.epochs, steps=batches.steps_per_epoch, verbose=0
+    )
+    model.stop_training = False
+    callbacks.on_train_begin()
+    with Progress(len(batches.sequences) * options.epochs, options.verbose) as progress:
+        for epoch in range(options.epochs):
+            callbacks.on_epoch_begin(epoch)
+            logs = {"loss": _run_epoch(trainer, plan, batches, epoch, targets, weights, callbacks, progress)}
+            trainer.write_back()
+            if on_epoch_end is not None:
+                logs.update(on_epoch_end(epoch, logs) or {})
+            callbacks.on_epoch_end(epoch, logs)
+            for name, value in logs.items():
+                history.setdefault(name, []).append(float(value))
+            if model.stop_training:
+                break
+    callbacks.on_train_end()
+    return history
+
+
+class _Plan:
+    """The optimiser's numbers, update by update."""
+
+    def __init__(self, model: keras.Model, steps_per_epoch: int, options: TrainingOptions):
+        self.every = options.gradient_accumulation
+        updates = -(-steps_per_epoch // self.every) * options.epochs
+        self.schedule = Schedule(options.learning_rate, updates, options.warmup)
+        self.bias_correction = options.bias_correction
+        self.decays = np.asarray(decays_of(model, options.weight_decay), "float32")
+        rates = options.layer_rates or [1.0] * len(self.decays)
+        self.rates = np.asarray(rates, "float32")
+        self.seed = options.seed
+        self.update = 0
+        self.float16 = model.compute_dtype == "float16"
+        self.loss_scale = _FLOAT16_LOSS_SCALE if self.float16 else 1.0
+
+    def hyper(self, step: int) -> Hyper:
+        """For the update under way; ``step`` counts batches, and draws the dropout."""
+        t = self.update + 1
+        correction = (1 - BETA_1**t, 1 - BETA_2**t) if self.bias_correction else (1.0, 1.0)
+        return Hyper(
+            np.float32(self.schedule(self.update)) * self.rates,
+            self.decays,
+            *map(np.float32, correction),
+            np.float32(self.loss_scale),
+            np.random.SeedSequence([self.seed, step]).generate_state(2, "uint32"),
+        )
+
+
+def _run_epoch(trainer, plan, batches, epoch, targets, weights, callbacks, progress) -> float:
+    """One epoch; returns its mean loss over texts."""
+    steps, losses, counts = batches.steps_per_epoch, [], []
+    watch = _Watch(plan)
+    gradients, pending = None, 0
+    for i, (batch, *arrays) in enumerate(prefetched(_with_targets(batches.epoch(epoch), targets, weights))):
+        callbacks.on_train_batch_begin(i)
+        hyper = plan.hyper(epoch * steps + i)
+        if plan.every == 1:
+            loss = trainer.train(batch.inputs, *arrays, hyper)
+            plan.update += 1
+        else:
+            gradients, loss = trainer.accumulate(batch.inputs, *arrays, hyper, gradients)
+            pending += 1
+            if pending == plan.every or i == steps - 1:
+                # The mean over the batches: the scale is divided out in the update.
+                trainer.update(gradients, hyper._replace(loss_scale=np.float32(plan.loss_scale * pending)))
+                gradients, pending = None, 0
+                plan.update += 1
+        losses.append(loss)
+        counts.append(batch.n_texts)
+        watch(losses)
+        progress.update(batch.n_texts, losses)
+        callbacks.on_train_batch_end(i, {"loss": loss})
+    watch(losses, all_of_them=True)
+    values = np.array([float(loss) for loss in losses])
+    finite = np.isfinite(values)
+    return float(np.average(values[finite], weights=np.array(counts)[finite])) if finite.any() else float("nan")
+
+
+def _with_targets(batches, targets, weights):
+    """Each batch with its texts' targets and weights; the weights are divided by the number of texts."""
+    for batch in batches:
+        filled = batch.texts >= 0
+        share = np.where(filled, weights[batch.texts], 0) / max(1, filled.sum())
+        yield batch, targets[batch.texts], share.astype("float32")
+
+
+class _Watch:
+    """Looks at the losses a few steps late, so that the device is never waited for."""
+
+    def __init__(self, plan: _Plan, delay: int = 8):
+        self.plan, self.delay, self.seen, self.bad = plan, delay, 0, 0
+
+    def __call__(self, losses, all_of_them=False):
+        while self.seen < len(losses) - (0 if all_of_them else self.delay):
+            finite = np.isfinite(float(losses[self.seen]))
+            self.seen += 1
+            self.bad = 0 if finite else self.bad + 1
+            if not finite and self.plan.float16:
+                self.plan.loss_scale = max(1.0, self.plan.loss_scale / 2)
+            if self.bad == 1 and not self.plan.float16:
+                warnings.warn(f"The loss of step {self.seen} was not finite; the step was skipped.", stacklevel=5)
+            if self.bad >= _MOST_BAD_STEPS:
+                raise DivergedError(
+                    f"The loss was not finite in {self.bad} steps in a row. Try a lower learning_rate, "
+                    "or dtype='float32'."
+                )
+
+
+def layer_rates(model: Any, layer_decay: float) -> list[float]:
+    """The factor on the learning rate of each trainable variable.
+
+    1 in the head and the pooler, ``layer_decay`` in the last transformer layer, ``layer_decay ** 2`` in the one before
+    it, and so on down to the embeddings (Howard and Ruder, 2018; Zhang et al., 2021).
+    """
+    encoder = model.encoder
+    depth = len(encoder.transformer_layers)
+    factors = {id(variable): layer_decay ** (depth + 1) for variable in encoder.embeddings.weights}
+    for i, layer in enumerate(encoder.transformer_layers):
+        factors |= {id(variable): layer_decay ** (depth - i) for variable in layer.weights}
+    return [factors.get(id(variable), 1.0) for variable in model.trainable_variables]

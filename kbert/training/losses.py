@@ -1,0 +1,19 @@
+"""Losses over the slots of a packed batch. Each gives the mean over the batch's texts."""
+
+from keras import ops
+
+
+def softmax_cross_entropy(logits, targets, weights):
+    """Weighted cross-entropy in nats.
+
+    Parameters
+    ----------
+    logits : tensor, shape (B, K, C)
+    targets : tensor of int32, shape (B, K)
+        Class of each slot.
+    weights : tensor of float32, shape (B, K)
+        0 in empty slots, and such that the weights of a batch add up to what its texts weigh in the mean.
+    """
+    log_probabilities = ops.log_softmax(logits, axis=-1)
+    one_hot = ops.one_hot(targets, logits.shape[-1], dtype=log_probabilities.dtype)
+    return -ops.sum(ops.sum(log_probabilities * one_hot, axis=-1) * weights)
