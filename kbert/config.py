@@ -75,7 +75,9 @@ class BertConfig:
             if not (value is None and name == "classifier_dropout") and not 0 <= value < 1:
                 raise ValueError(f"BertConfig: {name} must lie in [0, 1), got {value!r}.")
         if self.hidden_act not in ACTIVATIONS:
-            raise ValueError(f"BertConfig: hidden_act must be one of {', '.join(ACTIVATIONS)}, got {self.hidden_act!r}.")
+            raise ValueError(
+                f"BertConfig: hidden_act must be one of {', '.join(ACTIVATIONS)}, got {self.hidden_act!r}."
+            )
 
     @property
     def head_size(self) -> int:
@@ -106,13 +108,19 @@ class BertConfig:
             raise WeightsMismatchError(f"config.json describes a model of type {kind!r}; kbert reads BERT models only.")
         position = values.get("position_embedding_type") or "absolute"
         if position != "absolute":
-            raise WeightsMismatchError(f"position_embedding_type {position!r} is not BERT's; only 'absolute' is supported.")
+            raise WeightsMismatchError(
+                f"position_embedding_type {position!r} is not BERT's; only 'absolute' is supported."
+            )
         if values.get("is_decoder") or values.get("add_cross_attention"):
-            raise WeightsMismatchError("config.json describes a decoder (is_decoder or add_cross_attention); BERT is an encoder.")
+            raise WeightsMismatchError(
+                "config.json describes a decoder (is_decoder or add_cross_attention); BERT is an encoder."
+            )
         known = {key: values[key] for key in _KEYS if key in values}
         missing = [key for key in _SHAPE_KEYS if key not in known]
         if missing:
-            raise WeightsMismatchError(f"config.json lacks {', '.join(missing)}, without which the architecture is unknown.")
+            raise WeightsMismatchError(
+                f"config.json lacks {', '.join(missing)}, without which the architecture is unknown."
+            )
         try:
             return cls(**known)
         except (TypeError, ValueError) as error:

@@ -14,9 +14,6 @@ _POOL = 64
 # Tokens of a batch when predicting: enough to keep the matrix products busy, little enough to stay in the cache.
 _PREDICT_TOKENS = 4096
 
-# Texts that are sorted and packed together when predicting.
-_PREDICT_WINDOW = 8192
-
 
 class Batch(NamedTuple):
     """Some texts, packed.
@@ -102,25 +99,19 @@ def _balanced(texts: np.ndarray, lengths: np.ndarray, size: int) -> list[np.ndar
 
 
 def prediction_batches(sequences: TokenSequences, pad_id: int) -> Iterator[Batch]:
-    """All texts, once, in batches of one shape (smaller where few texts are left): for predicting.
+    """All texts, once, in batches of one shape: for predicting.
 
     The texts of a batch are in no particular order; `Batch.texts` says which is which.
     """
     lengths = sequences.lengths
     length = _doubled(row_length(int(lengths.max())), 32)
     slots = slots_of(length)
-    rows_per_batch = max(1, _PREDICT_TOKENS // length)
-    waiting: list[np.ndarray] = []
-    for start in range(0, len(sequences), _PREDICT_WINDOW):
-        texts = np.arange(start, min(start + _PREDICT_WINDOW, len(sequences)))
-        waiting += [texts[row] for row in pack(lengths[texts], length, slots)]
-        while len(waiting) >= rows_per_batch:
-            yield make_batch(sequences, waiting[:rows_per_batch], Layout(rows_per_batch, length, slots), pad_id)
-            del waiting[:rows_per_batch]
-    if waiting:
-        # One text alone should not pay for a whole batch.
-        rows = min(_doubled(len(waiting), 1), rows_per_batch)
-        yield make_batch(sequences, waiting, Layout(rows, length, slots), pad_id)
+    rows = pack(lengths, length, slots)
+    # Few texts should not pay for a whole batch.
+    size = min(_doubled(len(rows), 1), max(1, _PREDICT_TOKENS // length))
+    for start in range(0, len(rows), size):
+        members = [np.asarray(row) for row in rows[start : start + size]]
+        yield make_batch(sequences, members, Layout(size, length, slots), pad_id)
 
 
 def _doubled(least: int, start: int) -> int:

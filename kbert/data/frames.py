@@ -113,7 +113,7 @@ def warn_missing(n_missing: int, n_rows: int, stacklevel: int = 3) -> None:
     if n_missing:
         warnings.warn(
             f"{n_missing} of the texts in {n_rows} rows {'are' if n_missing > 1 else 'is'} missing (None, NaN, pd.NA "
-            "or '') and read as empty. Every row still gets a result; drop or fill such rows first if that is not wanted.",
+            "or '') and read as empty. Every row still gets a result; drop or fill such rows if that is not wanted.",
             MissingTextWarning,
             stacklevel=stacklevel,
         )
@@ -226,9 +226,7 @@ def sample_weights(sample_weight: Any, n_rows: int) -> np.ndarray | None:
         (weights < 0, "Negative values in data passed to `sample_weight`"),
     ):
         if wrong.any():
-            raise ValueError(
-                f"{phrase}: row {int(np.argmax(wrong))} and {int(wrong.sum()) - 1} more. Use weights >= 0."
-            )
+            raise ValueError(f"{phrase}, first in row {int(np.argmax(wrong))}. Give weights of zero or more.")
     if not weights.any():
         raise ValueError(
             "Sample weights must contain at least one non-zero number. Leave sample_weight out for equal weights."
@@ -243,7 +241,7 @@ def _refuse_what_has_no_rows(X: Any, name: str) -> None:
     """Raise for what is no container of rows, or one whose rows have no order or are gone after one reading."""
     if isinstance(X, str):
         raise ValueError(
-            f"{name} is a single str ({_show(X)}), where one text for each row is expected. Put it in a list: "
+            f"{name} is a single str ({_show(X)}), where one value for each row is expected. Put it in a list: "
             f"[{_show(X)}]."
         )
     if isinstance(X, bytes | bytearray):
@@ -260,8 +258,8 @@ def _refuse_what_has_no_rows(X: Any, name: str) -> None:
         raise TypeError(f"{name} is a {type(X).__name__}, whose rows have no order. Make it a list: sorted({name}).")
     if hasattr(X, "tocsr") and hasattr(X, "toarray"):
         raise TypeError(
-            f"Sparse data was passed for {name}, but dense data is required. Give the texts themselves, not counts "
-            "of words."
+            f"Sparse data was passed for {name}, but dense data is required. Give a list, a Series, a DataFrame or an "
+            "array."
         )
     is_container = (
         hasattr(X, "to_pandas") or hasattr(X, "__array__") or (hasattr(X, "__len__") and hasattr(X, "__iter__"))
@@ -331,12 +329,12 @@ def _split_rows(column: _Column, name: str) -> _Table:
     for i, width in enumerate(widths):
         if width != widths[0]:
             first, other = (
-                f"{_show(rows[k])} ({'one value' if w is None else f'{w} values'})"
+                f"{_show(rows[k])} ({'no row' if w is None else f'length {w}'})"
                 for k, w in ((0, widths[0]), (i, width))
             )
             raise ValueError(
                 f"{name} is ragged: {column.row(0)} is {first} and {column.row(i)} is {other}. Give every row the same "
-                "number of texts."
+                "number of values."
             )
     convert = f"[[str(value) for value in row] for row in {name}]"
     columns = [_Column([row[j] for row in rows], f"column {j}", convert, None, column.index) for j in range(widths[0])]
@@ -429,11 +427,17 @@ def _typed_labels(column: _Column, name: str) -> np.ndarray:
     if kind == "bool":
         return np.array(values, dtype=bool)
     if kind == "int":
-        labels = np.array(values)
-        # Beyond int64, NumPy's choice stands.
-        return labels.astype(np.int64) if labels.dtype.kind == "i" else labels
+        try:
+            return np.array(values, dtype=np.int64)
+        except OverflowError:
+            # Hashes as labels, say. NumPy's own choice would be floats, which merges neighbours.
+            return np.array([int(value) for value in values], dtype=object)
     if kind == "float":
         return _whole_floats(column, name)
+    if kind in ("bytes", "bytearray"):
+        raise TypeError(
+            f"{name} holds bytes ({column.row(0)} is {_show(values[0])}). Decode with value.decode('utf-8')."
+        )
     raise TypeError(
         f"{name}: labels of type {kind} are not supported ({column.row(0)} is {_show(values[0])}). Give str, whole "
         f"numbers or booleans, for example {column.convert}."
@@ -453,8 +457,8 @@ def _whole_floats(column: _Column, name: str) -> np.ndarray:
     if broken:
         raise ValueError(
             "Unknown label type: continuous. Maybe you are trying to fit a classifier, which expects discrete classes "
-            f"on a regression target with continuous values. {name}, {column.row(broken[0])} is {labels[broken[0]]}: use "
-            "a regressor, or make classes of the numbers, for example with pd.cut and astype(str)."
+            f"on a regression target with continuous values. {name} is {labels[broken[0]]} in {column.row(broken[0])}: "
+            "use a regressor, or make classes of the numbers, for example with pd.cut and astype(str)."
         )
     return labels
 
@@ -485,5 +489,5 @@ def _rows(column: _Column, positions: list[int]) -> str:
 
 def _show(value: Any) -> str:
     """A value in a message, cut if it is long."""
-    text = repr(value)
+    text = " ".join(repr(value.item() if isinstance(value, np.generic) else value).split())
     return text if len(text) <= 60 else f"{text[:57]}..."

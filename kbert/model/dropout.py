@@ -49,7 +49,7 @@ def random_bits(shape, seed):
     for length in shape:
         size = size * length
     seed = ops.cast(seed, "uint32")
-    bits = ops.reshape(ops.arange(size, dtype="uint32"), shape)
+    bits = ops.reshape(ops.cast(ops.arange(size, dtype="int32"), "uint32"), shape)
     # One round would make two seeds' streams shifted copies of each other.
     return _mix(ops.bitwise_xor(_mix(bits + seed[0]), seed[1]))
 

@@ -137,7 +137,9 @@ def check_inputs(inputs, names, config: BertConfig) -> None:
         raise TypeError(f"The input must be a dict with the keys {', '.join(names)}, got {type(inputs).__name__}.")
     missing, extra = sorted(set(names) - set(inputs)), sorted(set(inputs) - set(names))
     if missing or extra:
-        parts = [f"lacks {', '.join(missing)}"] * bool(missing) + [f"has the unknown {', '.join(map(str, extra))}"] * bool(extra)
+        parts = [f"lacks {', '.join(missing)}"] * bool(missing) + [
+            f"has the unknown {', '.join(map(str, extra))}"
+        ] * bool(extra)
         raise ValueError(
             f"The input dict {' and '.join(parts)}. Its keys must be exactly {', '.join(names)}, "
             "as WordPieceTokenizer(texts) makes them."

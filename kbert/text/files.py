@@ -77,6 +77,8 @@ def write_tokenizer(
         "do_lower_case": lowercase,
         "strip_accents": normalizer.get("strip_accents"),
         "tokenize_chinese_chars": normalizer.get("handle_chinese_chars", False),
+        # Without this the general class would give no segment ids.
+        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
         **{f"{role}_token": name for role, name in special_tokens.items() if name is not None},
     }
     if model_max_length is not None:

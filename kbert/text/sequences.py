@@ -98,7 +98,7 @@ class TokenSequences:
         Returns
         -------
         dict of ndarray of int32, each of shape (B, T)
-            ``token_ids``, ``segment_ids`` (0 on padding), ``position_ids`` (0 to T - 1), ``text_ids`` (1; 0 on padding).
+            ``token_ids``, ``segment_ids`` (0 on padding), ``position_ids`` (0 to T - 1), ``text_ids`` (1, or 0).
         """
         chosen = self.take(rows)
         longest = int(chosen.lengths.max(initial=0))

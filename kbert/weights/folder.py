@@ -72,4 +72,6 @@ def write_folder(folder: str | Path, config: dict, arrays: dict[str, np.ndarray]
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     # transformers reads the "format" key, and refuses a file without one.
-    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, folder / SAFETENSORS, {"format": "pt"})
+    save_file(
+        {name: np.ascontiguousarray(array) for name, array in arrays.items()}, folder / SAFETENSORS, {"format": "pt"}
+    )

@@ -80,11 +80,15 @@ def load_slots(slots: list[Slot], folder: str | Path, optional: tuple[str, ...] 
     """
     arrays = {canonical_name(name): array for name, array in read_arrays(folder).items()}
     wanted = {slot.name for slot in slots}
-    unknown = sorted(name for name in arrays if name not in wanted and name not in _BUFFERS and not name.startswith(_HEADS))
+    unknown = sorted(
+        name for name in arrays if name not in wanted and name not in _BUFFERS and not name.startswith(_HEADS)
+    )
     missing = sorted(name for name in wanted if name not in arrays)
     fatal = [name for name in missing if not name.startswith(optional or ("\0",))]
     if unknown or fatal:
-        lines = [f"lacks {_listed(fatal)}"] * bool(fatal) + [f"holds {_listed(unknown)}, which no BERT has"] * bool(unknown)
+        lines = [f"lacks {_listed(fatal)}"] * bool(fatal) + [f"holds {_listed(unknown)}, which no BERT has"] * bool(
+            unknown
+        )
         raise WeightsMismatchError(
             f"The weights in {folder} are not those of the architecture in its config.json: the file {' and '.join(lines)}."
         )

@@ -43,12 +43,16 @@ def _classifier_slots(model: BertForSequenceClassification):
 
 def load_sequence_classifier(folder: str | Path, *, dtype=None, seed: int = 0) -> BertForSequenceClassification:
     """A `BertForSequenceClassification` with all of its weights, head included, from a folder."""
-    model = BertForSequenceClassification(BertConfig.from_folder(folder), number_of_labels(folder), dtype=dtype, seed=seed)
+    model = BertForSequenceClassification(
+        BertConfig.from_folder(folder), number_of_labels(folder), dtype=dtype, seed=seed
+    )
     load_slots(_classifier_slots(model), folder)
     return model
 
 
-def save_sequence_classifier(model: BertForSequenceClassification, folder: str | Path, id2label: dict[int, str]) -> None:
+def save_sequence_classifier(
+    model: BertForSequenceClassification, folder: str | Path, id2label: dict[int, str]
+) -> None:
     """Write what `transformers.BertForSequenceClassification` opens: encoder, head and label names."""
     extra = {
         "architectures": ["BertForSequenceClassification"],
@@ -57,5 +61,3 @@ def save_sequence_classifier(model: BertForSequenceClassification, folder: str |
         "problem_type": "single_label_classification",
     }
     save_slots(folder, model.config, _classifier_slots(model), prefix="bert.", extra=extra)
-
-

@@ -1,0 +1,240 @@
+"""What all estimators share: where the weights come from, tokenising, fitting, saving and loading."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+
+from kbert.config import SIZES, BertConfig, default_learning_rate, named_size
+from kbert.data.frames import TextColumns, text_columns, warn_missing
+from kbert.errors import TruncationWarning, WeightsMismatchError
+from kbert.estimators.parameters import check_parameters, draw_seed, dtype_policy
+from kbert.hub import resolve_folder
+from kbert.text import TokenSequences, WordPieceTokenizer, build_sequences
+from kbert.weights import load_encoder_weights
+
+# Texts that are tokenised at once when predicting.
+_PART = 8192
+
+
+class Pretrained(NamedTuple):
+    """Where a fit starts: an architecture, a tokenizer, and the folder of the weights (None: a random start)."""
+
+    config: BertConfig
+    tokenizer: WordPieceTokenizer
+    folder: Path | None
+
+
+class BertEstimator(BaseEstimator):
+    """Base of the estimators. Subclasses declare their parameters in ``__init__``, which only assigns."""
+
+    model_: keras.Model
+    tokenizer_: WordPieceTokenizer
+    config_: BertConfig
+    n_iter_: int
+    history_: dict[str, list[float]]
+    n_features_in_: int
+    feature_names_in_: np.ndarray
+
+    # --- Input -------------------------------------------------------------------------------------------------
+
+    def _read_texts(self, X: Any, *, fitting: bool) -> TextColumns:
+        """Plain columns from X, with one warning about missing texts; when predicting, the columns seen in fit."""
+        texts = text_columns(X)
+        if fitting:
+            self.n_features_in_ = len(texts.columns)
+            if texts.names is not None:
+                self.feature_names_in_ = np.array(texts.names, dtype=object)
+            elif hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_
+        else:
+            self._check_columns(texts)
+        warn_missing(texts.n_missing, texts.n_rows, stacklevel=4)
+        return texts
+
+    def _check_columns(self, texts: TextColumns) -> None:
+        # A classifier that transformers saved does not say whether it was made for pairs.
+        if len(texts.columns) != getattr(self, "n_features_in_", len(texts.columns)):
+            raise ValueError(
+                f"X has {len(texts.columns)} features, but {type(self).__name__} is expecting {self.n_features_in_} "
+                "features as input: one column for single texts, two for pairs, as in fit."
+            )
+        seen = getattr(self, "feature_names_in_", None)
+        if seen is not None and texts.names is not None and list(seen) != texts.names:
+            raise ValueError(
+                "The feature names should match those that were passed during fit: "
+                f"fit had {list(seen)}, this X has {texts.names}. Select X[{list(seen)}]."
+            )
+
+    def _sequences(self, tokenizer: WordPieceTokenizer, texts: TextColumns) -> TokenSequences:
+        """All rows as tokens, with one warning that says how many were cut."""
+        sequences = build_sequences(tokenizer, *texts.columns, max_length=self.max_length)
+        self._warn_truncated(sequences.n_truncated, texts.n_rows)
+        return sequences
+
+    def _parts(self, texts: TextColumns, truncated: list[int]) -> Iterator[TokenSequences]:
+        """All rows as tokens, some at a time; how many were cut is appended to ``truncated``."""
+        for start in range(0, texts.n_rows, _PART):
+            columns = [column[start : start + _PART] for column in texts.columns]
+            sequences = build_sequences(self.tokenizer_, *columns, max_length=self.max_length)
+            truncated.append(sequences.n_truncated)
+            yield sequences
+
+    def _warn_truncated(self, n_truncated: int, n_rows: int) -> None:
+        if n_truncated:
+            warnings.warn(
+                f"{n_truncated} of {n_rows} rows have more than max_length={self.max_length} tokens and were cut. "
+                "A larger max_length reads more of them, and costs time.",
+                TruncationWarning,
+                stacklevel=4,
+            )
+
+    def _predict_logits(self, X: Any) -> np.ndarray:
+        """The head's outputs for each row of X, shape (n_rows, n_outputs)."""
+        from kbert.training.predict import predict_logits
+
+        self._check_fitted()
+        texts = self._read_texts(X, fitting=False)
+        truncated: list[int] = []
+        logits = predict_logits(self.model_, self._parts(texts, truncated), texts.n_rows, self.tokenizer_.pad_id)
+        self._warn_truncated(sum(truncated), texts.n_rows)
+        return logits
+
+    # --- Start of a fit ----------------------------------------------------------------------------------------
+
+    def _pretrained(self, texts: TextColumns) -> Pretrained:
+        """Resolve ``size`` and ``weights``; a random start learns its vocabulary from the texts."""
+        if self.weights is None:
+            return self._random_start(texts)
+        name = self.weights
+        if name == "auto":
+            if isinstance(self.size, BertConfig):
+                raise ValueError(
+                    f"{type(self).__name__}: size is a BertConfig of your own, for which there are no released weights. "
+                    "Give weights=<a folder or a hub name>, or weights=None for a random start."
+                )
+            name = named_size(self.size).hub_name
+        folder = resolve_folder(name, self.revision)
+        config, tokenizer = BertConfig.from_folder(folder), WordPieceTokenizer.from_pretrained(folder)
+        check_vocabulary(tokenizer, config, folder)
+        return Pretrained(config, tokenizer, folder)
+
+    def _random_start(self, texts: TextColumns) -> Pretrained:
+        config = self.size if isinstance(self.size, BertConfig) else named_size(self.size).config
+        lowercase = not (isinstance(self.size, str) and self.size.endswith("-cased"))
+        everything = (text for column in texts.columns for text in column)
+        tokenizer = WordPieceTokenizer.train(everything, vocab_size=config.vocab_size, lowercase=lowercase)
+        values = {**config.to_dict(), "vocab_size": tokenizer.vocab_size}
+        return Pretrained(BertConfig.from_dict(values), tokenizer, None)
+
+    def _load_weights(self, encoder, start: Pretrained) -> None:
+        if start.folder is not None:
+            load_encoder_weights(encoder, start.folder)
+
+    def _freeze(self, encoder) -> None:
+        """Take the embeddings and the first layers out of the training."""
+        if not self.freeze:
+            return
+        depth = len(encoder.transformer_layers)
+        if self.freeze > depth:
+            raise ValueError(
+                f"{type(self).__name__}: freeze must be at most {depth}, the layers of this model, got {self.freeze}."
+            )
+        for layer in (encoder.embeddings, *encoder.transformer_layers[: self.freeze]):
+            layer.trainable = False
+
+    def _training_options(self, config: BertConfig, encoder_model, seed: int, callbacks):
+        from kbert.training.loop import TrainingOptions, layer_rates
+
+        rate = self.learning_rate
+        if rate == "auto":
+            named = SIZES.get(self.size) if isinstance(self.size, str) and self.weights in ("auto", None) else None
+            rate = named.learning_rate if named else default_learning_rate(config)
+        return TrainingOptions(
+            epochs=int(self.epochs),
+            learning_rate=float(rate),
+            warmup=self.warmup,
+            weight_decay=float(self.weight_decay),
+            bias_correction=bool(self.bias_correction),
+            gradient_accumulation=int(self.gradient_accumulation),
+            layer_rates=layer_rates(encoder_model, float(self.layer_decay)),
+            seed=seed,
+            verbose=int(self.verbose),
+            callbacks=list(callbacks)
+            if isinstance(callbacks, (list, tuple))
+            else [callbacks] * (callbacks is not None),
+        )
+
+    def _check_start(self, start: Pretrained) -> None:
+        """Check what depends on the architecture."""
+        limit = start.config.max_position_embeddings
+        if self.max_length > limit:
+            raise ValueError(
+                f"{type(self).__name__}: max_length must be at most {limit}, the positions of this model, got {self.max_length}."
+            )
+
+    def _validated(self) -> tuple[int, str]:
+        """Check the parameters; the seed of this fit and the dtype policy."""
+        check_parameters(self)
+        return draw_seed(self.random_state), dtype_policy(self.dtype)
+
+    # --- scikit-learn ------------------------------------------------------------------------------------------
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")
+
+    def _check_fitted(self) -> None:
+        if not self.__sklearn_is_fitted__():
+            name = type(self).__name__
+            raise NotFittedError(
+                f"This {name} instance is not fitted yet. Call 'fit' with appropriate arguments before using this "
+                f"estimator, or load a saved one: {name}.load(folder)."
+            )
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        tags.input_tags.two_d_array = False
+        tags.input_tags.allow_nan = True
+        tags.non_deterministic = self.random_state is None
+        return tags
+
+    def __getstate__(self):
+        """The model travels as plain arrays, so that a pickle opens under another backend too."""
+        state = super().__getstate__()
+        if "model_" in state:
+            model = state["model_"]
+            weights = [np.asarray(keras.ops.convert_to_numpy(variable)) for variable in model.weights]
+            state = {**state, "model_": (type(model), model.get_config(), weights)}
+        return state
+
+    def __setstate__(self, state):
+        if "model_" in state:
+            model_class, config, weights = state["model_"]
+            model = model_class.from_config(config)
+            for variable, array in zip(model.weights, weights, strict=True):
+                variable.assign(array)
+            state = {**state, "model_": model}
+        super().__setstate__(state)
+
+    @staticmethod
+    def _folder_of(folder: str | os.PathLike) -> Path:
+        return Path(folder).expanduser()
+
+
+def check_vocabulary(tokenizer: WordPieceTokenizer, config: BertConfig, folder: Path) -> None:
+    """An id beyond the embedding table would be looked up in silence on an accelerator."""
+    if tokenizer.vocab_size > config.vocab_size:
+        raise WeightsMismatchError(
+            f"The vocabulary in {folder} has {tokenizer.vocab_size} entries, and the embedding table of its config.json "
+            f"has {config.vocab_size} rows. The tokenizer belongs to another model: put the right tokenizer.json or "
+            "vocab.txt there."
+        )

@@ -1,0 +1,124 @@
+"""Checks of the estimators' parameters, made in fit: type, range, and what to write instead."""
+
+from __future__ import annotations
+
+import numbers
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from kbert.config import BertConfig, named_size
+
+DTYPES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
+
+
+def _is_int(value: Any, least: int) -> bool:
+    return isinstance(value, numbers.Integral) and not isinstance(value, (bool, np.bool_)) and value >= least
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_)) and np.isfinite(value)
+
+
+def _whole(least: int) -> tuple[Callable, str]:
+    return (lambda value: _is_int(value, least)), f"a whole number of at least {least}"
+
+
+def _flag() -> tuple[Callable, str]:
+    return (lambda value: isinstance(value, (bool, np.bool_))), "True or False"
+
+
+def _optional_str(value: Any) -> bool:
+    return value is None or isinstance(value, str)
+
+
+# Name -> test, and what the message says is wanted.
+RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "size": (lambda v: isinstance(v, (str, BertConfig)), 'the name of a size, such as "base", or a BertConfig'),
+    "weights": (
+        lambda v: v is None or (isinstance(v, (str, os.PathLike)) and str(v) != ""),
+        '"auto", None (random start), a folder or a hub name',
+    ),
+    "revision": (_optional_str, "None, or a branch, tag or commit of a hub repository"),
+    "max_length": _whole(5),
+    "epochs": _whole(1),
+    "batch_size": _whole(1),
+    "learning_rate": (
+        lambda v: v == "auto" if isinstance(v, str) else _is_real(v) and v > 0,
+        '"auto" or a number over 0',
+    ),
+    "warmup": (
+        lambda v: _is_int(v, 0) or (_is_real(v) and not isinstance(v, numbers.Integral) and 0 <= v <= 1),
+        "a share of the steps between 0.0 and 1.0, or a whole number of steps",
+    ),
+    "weight_decay": (lambda v: _is_real(v) and v >= 0, "a number of at least 0"),
+    "layer_decay": (lambda v: _is_real(v) and 0 < v <= 1, "a number over 0 and up to 1"),
+    "freeze": _whole(0),
+    "dropout": (lambda v: v is None or (_is_real(v) and 0 <= v < 1), "None, or a rate of at least 0 and under 1"),
+    "bias_correction": _flag(),
+    "gradient_accumulation": _whole(1),
+    "early_stopping": _flag(),
+    "validation_fraction": (lambda v: _is_real(v) and 0 < v < 1, "a share of the rows, over 0 and under 1"),
+    "n_iter_no_change": _whole(1),
+    "class_weight": (lambda v: v is None or v == "balanced" or isinstance(v, dict), 'None, "balanced" or a dict'),
+    "dtype": (lambda v: isinstance(v, str) and v in ("auto", *DTYPES), f'"auto" or one of {", ".join(DTYPES)}'),
+    "verbose": (lambda v: isinstance(v, (bool, np.bool_)) or _is_int(v, 0), "0 or 1"),
+}
+
+
+def check_parameters(estimator) -> None:
+    """Check all parameters of an estimator.
+
+    Raises
+    ------
+    TypeError, ValueError
+        With the parameter's name, what it was and what is wanted. TypeError where the kind of value is wrong,
+        ValueError where its range is.
+    """
+    name = type(estimator).__name__
+    for parameter, value in estimator.get_params(deep=False).items():
+        if parameter == "random_state":
+            check_random_state(value)
+            continue
+        test, wanted = RULES[parameter]
+        if not test(value):
+            kind = ValueError if isinstance(value, (numbers.Number, str)) else TypeError
+            raise kind(f"{name}: {parameter} must be {wanted}, got {value!r}.")
+    if isinstance(estimator.size, str) and estimator.weights in ("auto", None):
+        named_size(estimator.size)
+
+
+def draw_seed(random_state) -> int:
+    """A seed from a `random_state`; the global random state is left alone where it is None."""
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1)[0] >> 1)
+    if isinstance(random_state, numbers.Integral):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def dtype_policy(dtype: str) -> str:
+    """The Keras dtype policy of a ``dtype`` parameter: "auto" is float32 on a CPU and bfloat16 on a GPU or TPU."""
+    if dtype == "auto":
+        dtype = "bfloat16" if _has_accelerator() else "float32"
+    return DTYPES[dtype]
+
+
+def _has_accelerator() -> bool:
+    import keras
+
+    backend = keras.backend.backend()
+    if backend == "jax":
+        import jax
+
+        return jax.default_backend() != "cpu"
+    if backend == "torch":
+        import torch
+
+        return torch.cuda.is_available()
+    import tensorflow as tf
+
+    return any(device.device_type in ("GPU", "TPU") for device in tf.config.list_logical_devices())

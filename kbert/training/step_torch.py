@@ -1,0 +1,101 @@
+"""One training step and one prediction on PyTorch: eager, on the model's own parameters."""
+
+import contextlib
+
+import keras
+import torch
+
+from kbert.training.optimizer import CLIP_NORM, Hyper
+
+
+class Trainer:
+    """Holds a model's moments while it is trained.
+
+    Parameters
+    ----------
+    model : keras.Model
+    loss : callable
+        ``loss(outputs, targets, weights)``, a scalar.
+    """
+
+    def __init__(self, model: keras.Model, loss):
+        self.model, self.loss = model, loss
+        self.parameters = [variable.value for variable in model.trainable_variables]
+        self.moments_1 = [torch.zeros_like(parameter) for parameter in self.parameters]
+        self.moments_2 = [torch.zeros_like(parameter) for parameter in self.parameters]
+
+    def train(self, inputs, targets, weights, hyper):
+        """Update on one batch; returns its loss."""
+        gradients, loss = self._gradients(inputs, targets, weights, hyper)
+        self.update(gradients, hyper)
+        return loss
+
+    def accumulate(self, inputs, targets, weights, hyper, gradients=None):
+        """Add one batch's gradients to ``gradients``; returns them and the batch's loss."""
+        new, loss = self._gradients(inputs, targets, weights, hyper)
+        if gradients is None:
+            return list(new), loss
+        torch._foreach_add_(gradients, list(new))
+        return gradients, loss
+
+    @torch.no_grad()
+    def update(self, gradients, hyper):
+        """Update with gradients, by the formulas of `kbert.training.optimizer`, on all variables at once."""
+        adamw_all(self.parameters, list(gradients), self.moments_1, self.moments_2, hyper)
+
+    def write_back(self):
+        """Nothing to do: the model's own parameters were trained."""
+
+    def _gradients(self, inputs, targets, weights, hyper):
+        inputs, targets, weights = _on_device((inputs, targets, weights))
+        with _seeded(hyper.seed, self.parameters[0].device):
+            loss = self.loss(self.model(inputs, training=True), targets, weights)
+        gradients = torch.autograd.grad(loss * float(hyper.loss_scale), self.parameters)
+        return gradients, loss.detach()
+
+
+def adamw_all(parameters, gradients, moments_1, moments_2, hyper: Hyper) -> None:
+    """Clip and update in place; nothing happens where a gradient is not finite.
+
+    The same numbers as `kbert.training.optimizer.adamw`, variable by variable, by PyTorch's own fused kernel: one for
+    each pair of learning rate and decay.
+    """
+    scale = float(hyper.loss_scale)
+    norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))) / scale
+    if not torch.isfinite(norm):
+        return
+    torch._foreach_mul_(gradients, min(1.0, CLIP_NORM / (float(norm) + 1e-6)) / scale)
+    _adamw_foreach(parameters, gradients, moments_1, moments_2, hyper)
+
+
+def _adamw_foreach(parameters, gradients, moments_1, moments_2, hyper: Hyper) -> None:
+    from kbert.training.optimizer import BETA_1, BETA_2, EPSILON
+
+    rates = [float(rate) for rate in hyper.learning_rates]
+    torch._foreach_lerp_(moments_1, gradients, 1 - BETA_1)
+    torch._foreach_mul_(moments_2, BETA_2)
+    torch._foreach_addcmul_(moments_2, gradients, gradients, 1 - BETA_2)
+    roots = torch._foreach_div(moments_2, float(hyper.correction_2))
+    torch._foreach_sqrt_(roots)
+    torch._foreach_add_(roots, EPSILON)
+    torch._foreach_mul_(parameters, [1 - r * float(d) for r, d in zip(rates, hyper.decays, strict=True)])
+    torch._foreach_addcdiv_(parameters, moments_1, roots, [-rate / float(hyper.correction_1) for rate in rates])
+
+
+@torch.no_grad()
+def predict(model: keras.Model, inputs):
+    """The model's outputs. Any number of threads may call it for one model."""
+    return model(_on_device(inputs), training=False)
+
+
+def _on_device(arrays):
+    return keras.tree.map_structure(keras.ops.convert_to_tensor, arrays)
+
+
+@contextlib.contextmanager
+def _seeded(seed, device):
+    """Seed PyTorch's global generator, which its dropout draws from, and leave it afterwards as it was."""
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices):
+        torch.manual_seed(int(seed[0]) << 32 | int(seed[1]))
+        yield

