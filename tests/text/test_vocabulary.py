@@ -19,7 +19,7 @@ def _texts(n_words=3000, seed=0):
 
 def test_same_texts_give_the_same_vocabulary_in_any_process():
     code = (
-        "from tests.text.test_vocabulary import _texts, WordPieceTokenizer as W\n"
+        "from test_vocabulary import _texts, WordPieceTokenizer as W\n"
         "print(*W.train(_texts(), vocab_size=900).vocab, sep='\\n')"
     )
     env = os.environ | {"PYTHONIOENCODING": "utf-8", "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pandas as pd
 import pytest
+from unusual_texts import NASTY
 
 from kbert.text import WordPieceTokenizer
-from tests.text.nasty import NASTY
 
 
 @pytest.fixture(scope="module")

