@@ -14,7 +14,10 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 def run_example(name: str) -> str:
     """Standard output of an example, which must end well."""
     done = subprocess.run(
-        [sys.executable, str(EXAMPLES / name)], capture_output=True, text=True, env={**os.environ, "HF_HUB_OFFLINE": "1"}
+        [sys.executable, str(EXAMPLES / name)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "HF_HUB_OFFLINE": "1"},
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout

@@ -1,0 +1,113 @@
+"""Which Keras backend is taken, on machines with other things installed and chosen."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kbert import backend
+from kbert.errors import BackendNotInstalledError
+
+
+@pytest.fixture
+def machine(monkeypatch, tmp_path):
+    """Make it look as if Keras were not loaded, these backends were installed and the user had chosen so."""
+
+    def arrange(installed: str, variable: str | None = None, keras_json: str | None = None):
+        monkeypatch.delitem(sys.modules, "keras", raising=False)
+        monkeypatch.setattr(backend, "find_spec", lambda name: object() if name in installed.split() else None)
+        monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+        # Set first, so that the variable is put back as it was even where it was not there.
+        monkeypatch.setenv("KERAS_BACKEND", variable or "")
+        if variable is None:
+            monkeypatch.delenv("KERAS_BACKEND")
+        if keras_json is not None:
+            (tmp_path / "keras.json").write_text(keras_json)
+
+    return arrange
+
+
+def _json(name):
+    return json.dumps({"floatx": "float32", "backend": name})
+
+
+@pytest.mark.parametrize(
+    "installed, keras_json, selected",
+    [
+        ("tensorflow jax torch", None, "tensorflow"),
+        ("jax torch", None, "jax"),
+        ("torch", None, "torch"),
+        ("jax", _json("tensorflow"), "jax"),  # Keras writes such a file by itself
+        ("tensorflow jax", _json("torch"), "tensorflow"),
+        ("tensorflow jax", "{ not json", "tensorflow"),
+        ("jax", "[]", "jax"),
+    ],
+)
+def test_an_installed_backend_is_selected_where_nobody_chose_one(machine, installed, keras_json, selected):
+    machine(installed, keras_json=keras_json)
+    backend.select_backend()
+    assert os.environ["KERAS_BACKEND"] == selected
+    backend.require_backend()
+
+
+def test_the_environment_variable_stands(machine):
+    machine("tensorflow jax torch", variable="torch", keras_json=_json("jax"))
+    backend.select_backend()
+    assert os.environ["KERAS_BACKEND"] == "torch"
+    backend.require_backend()
+
+
+def test_a_keras_json_that_names_an_installed_backend_is_left_to_keras(machine):
+    machine("tensorflow jax", keras_json=_json("jax"))
+    backend.select_backend()
+    assert "KERAS_BACKEND" not in os.environ
+    backend.require_backend()
+
+
+def test_nothing_is_selected_once_keras_is_loaded(machine, monkeypatch):
+    machine("jax")
+    monkeypatch.setitem(sys.modules, "keras", object())
+    backend.select_backend()
+    assert "KERAS_BACKEND" not in os.environ
+
+
+def test_no_backend_at_all_is_an_error_with_the_pip_command(machine):
+    machine("")
+    backend.select_backend()
+    with pytest.raises(BackendNotInstalledError, match=r"pip install 'kbert\[tensorflow\]'"):
+        backend.require_backend()
+
+
+def test_a_chosen_backend_that_is_not_installed_is_named_with_one_that_is(machine):
+    machine("tensorflow", variable="jax")
+    backend.select_backend()
+    with pytest.raises(BackendNotInstalledError, match=r"'jax'.*pip install 'kbert\[jax\]'.*KERAS_BACKEND=tensorflow"):
+        backend.require_backend()
+
+
+def test_a_backend_that_kbert_does_not_know_is_named(machine):
+    machine("tensorflow", variable="mxnet")
+    with pytest.raises(BackendNotInstalledError, match="KERAS_BACKEND is 'mxnet'.*tensorflow, jax, torch"):
+        backend.require_backend()
+
+
+def test_a_model_is_refused_with_that_error_before_keras_is_imported(tmp_path):
+    code = (
+        "import sys; sys.modules.update(tensorflow=None, jax=None, torch=None)\n"  # as good as not installed
+        "try: from kbert import BertEncoder\n"
+        "except ImportError as error: print(type(error).__name__, 'keras' in sys.modules)"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "KERAS_BACKEND"}
+    root = Path(backend.__file__).parents[1]
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=root,
+        env={**environment, "KERAS_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout.split() == ["BackendNotInstalledError", "False"]

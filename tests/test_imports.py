@@ -1,0 +1,105 @@
+"""What ``import kbert`` costs, and which part of the package may import which."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kbert
+
+PACKAGE = Path(kbert.__file__).parent
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+# A part may import those of its own rank and below. The parts not named here are leaves, which nothing else imports.
+RANKS = {
+    **dict.fromkeys(("config", "hub", "errors", "backend"), 0),
+    **{"text": 1, "data": 2, "model": 3, "weights": 4, "training": 5, "pretraining": 6, "estimators": 6},
+}
+LEAVES = {"__init__", "cli", "datasets", "metrics", "plots"}
+# BertEncoder.from_pretrained and .save_pretrained belong to the class, and reach up when they are called.
+ALLOWED = {("model/encoder.py", "weights")}
+
+BACKENDS = {"keras", "tensorflow", "jax", "torch", "keras_hub"}
+HEAVY = BACKENDS | {"pandas", "sklearn", "scipy", "transformers"}
+
+
+def _part(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def _imports(path: Path) -> set[str]:
+    """Full names of all modules that a file imports, inside functions too."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path.name} has a relative import, which this test does not follow"
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def _packages(path: Path) -> set[str]:
+    return {name.partition(".")[0] for name in _imports(path)}
+
+
+def _run(code: str) -> str:
+    run = subprocess.run([sys.executable, "-c", code], cwd=PACKAGE.parent, capture_output=True, text=True, check=True)
+    return run.stdout.strip()
+
+
+def test_importing_kbert_takes_less_than_a_fifth_of_a_second():
+    code = "import time; start = time.perf_counter(); import kbert; print(time.perf_counter() - start)"
+    assert min(float(_run(code)) for _ in range(3)) < 0.2
+
+
+def test_importing_kbert_loads_no_backend_and_no_heavy_library():
+    loaded = _run("import sys, kbert; print(' '.join({name.partition('.')[0] for name in sys.modules}))").split()
+    assert "kbert" in loaded and not HEAVY & set(loaded)
+
+
+def test_loading_weights_names_and_tokenizers_needs_no_backend():
+    code = "import sys; from kbert import BertConfig, WordPieceTokenizer; import kbert.hub, kbert.data.batches; "
+    loaded = _run(code + "print(' '.join({name.partition('.')[0] for name in sys.modules}))").split()
+    assert "tokenizers" in loaded and not BACKENDS & set(loaded)
+
+
+@pytest.mark.parametrize("name", kbert.__all__)
+def test_every_public_name_can_be_imported_and_is_listed(name):
+    value = getattr(kbert, name)
+    assert value.__name__.rpartition(".")[2] == name
+    assert name in dir(kbert)
+
+
+def test_an_unknown_name_is_an_attribute_error_that_lists_the_names():
+    with pytest.raises(AttributeError, match="'BertNothing'.*BertClassifier"):
+        kbert.BertNothing  # noqa: B018
+
+
+def test_every_part_has_a_place_in_the_order_of_imports():
+    assert {_part(path) for path in FILES} - set(RANKS) <= LEAVES
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if _part(path) in RANKS], ids=lambda p: f"{p.parent.name}/{p.stem}"
+)
+def test_imports_between_the_parts_go_one_way(path):
+    parts = {name.split(".")[1] for name in _imports(path) if name.startswith("kbert.")}
+    file = path.relative_to(PACKAGE).as_posix()
+    # A name that is no part, such as the BertConfig of ``from kbert import BertConfig``, would hide where it comes from.
+    upward = {part for part in parts if RANKS.get(part, 99) > RANKS[_part(path)] and (file, part) not in ALLOWED}
+    assert not upward
+
+
+def test_the_parts_before_the_model_import_no_backend():
+    before = [path for path in FILES if RANKS.get(_part(path), 99) < RANKS["model"]]
+    assert {"config.py", "batches.py", "wordpiece.py"} <= {path.name for path in before}
+    assert not {path.name: _packages(path) & BACKENDS for path in before if _packages(path) & BACKENDS}
+
+
+def test_pandas_is_known_to_frames_datasets_and_estimators_alone():
+    users = {path.relative_to(PACKAGE).as_posix() for path in FILES if "pandas" in _packages(path)}
+    assert "data/frames.py" in users
+    assert not {user for user in users if user not in ("data/frames.py", "datasets.py") and "estimators/" not in user}
