@@ -2,7 +2,8 @@
 
     KBERT_DATA=... KERAS_BACKEND=jax python benchmarks/batching.py
 
-Every shape that an epoch needs is timed on real rows, the two ways in turn, several rounds; the epoch is the sum over its steps.
+Every shape that an epoch needs is timed on real rows, the two ways in turn, several rounds; the epoch is the sum over
+its steps.
 PyTorch needs no compilation, so there buckets are padded to the longest text and no further.
 """
 

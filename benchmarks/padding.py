@@ -1,6 +1,6 @@
 """How much of a batch is real tokens, over an epoch: padding to 128, length buckets, and packing.
 
-    KBERT_DATA=... python benchmarks/padding.py
+KBERT_DATA=... python benchmarks/padding.py
 """
 
 import csv
@@ -28,7 +28,7 @@ def columns(task: str) -> list[list[str]]:
 
 
 def length_buckets(lengths: np.ndarray, batch_size: int, seed: int = 0) -> list[tuple[np.ndarray, int]]:
-    """The other way: batches of texts of nearly one length, drawn from pools of 50 batches, and what each is padded to."""
+    """The other way: batches of texts of nearly one length, from pools of 50 batches, and what each is padded to."""
     order = np.random.default_rng(seed).permutation(len(lengths))
     steps = []
     for start in range(0, len(order), 50 * batch_size):

@@ -18,8 +18,10 @@ import pandas as pd
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
 RESULTS = Path(__file__).parent / "results" / "scores.csv"
-COLUMNS = ["task", "seed", "backend", "epochs", "metric", "score", "accuracy", "f1", "fit_s", "rows", "dev_rows", "date", "kbert",
-           "keras", "backend_version"]  # fmt: skip
+COLUMNS = """
+task seed backend epochs metric score accuracy f1
+fit_s rows dev_rows date kbert keras backend_version
+""".split()
 
 # Task: text columns, label column, epochs, the metric that counts.
 TASKS = {
@@ -68,6 +70,13 @@ def run(task: str, seed: int) -> dict:
     }  # fmt: skip
 
 
+def done() -> set[tuple]:
+    """What stands in the results."""
+    if not RESULTS.exists():
+        return set()
+    return set(pd.read_csv(RESULTS)[["task", "seed", "backend"]].itertuples(index=False, name=None))
+
+
 def table() -> pd.DataFrame:
     """Mean and spread of what has been run, beside PyTorch."""
     results = pd.read_csv(RESULTS)
@@ -87,8 +96,7 @@ def main() -> None:
         for task in options.task:
             for seed in options.seed:
                 backend = os.environ.get("KERAS_BACKEND", "tensorflow")
-                done = pd.read_csv(RESULTS) if RESULTS.exists() else pd.DataFrame(columns=COLUMNS)
-                if len(done.query("task == @task and seed == @seed and backend == @backend")):
+                if (task, seed, backend) in done():
                     continue
                 row = run(task, seed)
                 RESULTS.parent.mkdir(exist_ok=True)

@@ -5,7 +5,7 @@ import kbert
 project = "kbert"
 author = "the kbert authors"
 release = version = kbert.__version__
-extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.autosummary"]
+extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc"]
 source_suffix = {".md": "markdown"}
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3

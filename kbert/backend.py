@@ -20,9 +20,9 @@ def installed_backends() -> list[str]:
 def select_backend() -> None:
     """Set ``KERAS_BACKEND`` where Keras, left alone, would take a backend that is not installed.
 
-    A user's own choice stands: the environment variable, or a ``keras.json`` that names an installed backend. (Importing
-    Keras writes a ``keras.json`` that names TensorFlow on any machine, so one that names a missing backend is no choice.)
-    Nothing happens when Keras is loaded already.
+    A user's own choice stands: the environment variable, or a ``keras.json`` that names an installed backend.
+    (Importing Keras writes a ``keras.json`` that names TensorFlow on any machine, so one that names a missing backend
+    is no choice.) Nothing happens when Keras is loaded already.
     """
     if "keras" in sys.modules or os.environ.get("KERAS_BACKEND"):
         return
@@ -44,7 +44,7 @@ def require_backend() -> None:
     wanted = os.environ.get("KERAS_BACKEND") or _backend_of_keras_json() or BACKENDS[0]
     if wanted not in BACKENDS:
         raise BackendNotInstalledError(
-            f"KERAS_BACKEND is {wanted!r}, and kbert trains on {', '.join(BACKENDS)}. Set KERAS_BACKEND to one of these."
+            f"KERAS_BACKEND is {wanted!r}, and kbert runs on {', '.join(BACKENDS)}. Set KERAS_BACKEND to one of these."
         )
     if find_spec(wanted) is None:
         others = installed_backends()

@@ -136,7 +136,7 @@ class BertConfig:
         return asdict(self)
 
     def with_dropout(self, rate: float | None) -> "BertConfig":
-        """A copy with one dropout rate for hidden states, attention and classifier; None leaves the rates as they are."""
+        """A copy with one dropout rate for hidden states, attention and classifier; None changes nothing."""
         if rate is None:
             return self
         return replace(self, hidden_dropout_prob=rate, attention_probs_dropout_prob=rate, classifier_dropout=rate)

@@ -88,7 +88,7 @@ def test_every_part_has_a_place_in_the_order_of_imports():
 def test_imports_between_the_parts_go_one_way(path):
     parts = {name.split(".")[1] for name in _imports(path) if name.startswith("kbert.")}
     file = path.relative_to(PACKAGE).as_posix()
-    # A name that is no part, such as the BertConfig of ``from kbert import BertConfig``, would hide where it comes from.
+    # A name that is no part, such as that of ``from kbert import BertConfig``, would hide where it comes from.
     upward = {part for part in parts if RANKS.get(part, 99) > RANKS[_part(path)] and (file, part) not in ALLOWED}
     assert not upward
 

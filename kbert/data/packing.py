@@ -1,4 +1,4 @@
-"""Packing: several short texts into one row, so that few tokens of a batch are padding and one shape serves all batches.
+"""Packing: several short texts in a row, so that few tokens of a batch are padding and one shape serves all batches.
 
 The texts of a row are kept apart by ``text_ids`` (see `BertEncoder`), so each gets the vectors that it gets alone.
 """
@@ -42,7 +42,8 @@ def pack(lengths: np.ndarray, length: int, slots: int) -> list[list[int]]:
     """
     rows: list[list[int]] = []
     rows_by_room: list[list[int]] = [[] for _ in range(length + 1)]
-    rooms = 0  # Bit r is set where rows_by_room[r] has a row: the least room that suffices is its lowest bit from `need` on.
+    # Bit r is set where rows_by_room[r] has a row: the least room that suffices is its lowest bit from `need` on.
+    rooms = 0
     for text in np.argsort(-lengths, kind="stable").tolist():
         need = int(lengths[text])
         fitting = rooms >> need

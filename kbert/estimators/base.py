@@ -118,7 +118,7 @@ class BertEstimator(BaseEstimator):
         if name == "auto":
             if isinstance(self.size, BertConfig):
                 raise ValueError(
-                    f"{type(self).__name__}: size is a BertConfig of your own, for which there are no released weights. "
+                    f"{type(self).__name__}: size is a BertConfig, for which there are no released weights. "
                     "Give weights=<a folder or a hub name>, or weights=None for a random start."
                 )
             name = named_size(self.size).hub_name
@@ -178,7 +178,8 @@ class BertEstimator(BaseEstimator):
         limit = start.config.max_position_embeddings
         if self.max_length > limit:
             raise ValueError(
-                f"{type(self).__name__}: max_length must be at most {limit}, the positions of this model, got {self.max_length}."
+                f"{type(self).__name__}: max_length must be at most {limit}, the positions of this model, "
+                f"got {self.max_length}."
             )
 
     def _validated(self) -> tuple[int, str]:
@@ -234,7 +235,7 @@ def check_vocabulary(tokenizer: WordPieceTokenizer, config: BertConfig, folder: 
     """An id beyond the embedding table would be looked up in silence on an accelerator."""
     if tokenizer.vocab_size > config.vocab_size:
         raise WeightsMismatchError(
-            f"The vocabulary in {folder} has {tokenizer.vocab_size} entries, and the embedding table of its config.json "
-            f"has {config.vocab_size} rows. The tokenizer belongs to another model: put the right tokenizer.json or "
+            f"The vocabulary in {folder} has {tokenizer.vocab_size} entries, and the embedding table of its "
+            f"config.json has {config.vocab_size} rows. The tokenizer belongs to another model: put the right tokenizer.json or "
             "vocab.txt there."
         )

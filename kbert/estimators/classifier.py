@@ -248,7 +248,8 @@ class BertClassifier(ClassifierMixin, BertEstimator):
                 unknown = [label for label in self.class_weight if label not in classes]
                 if unknown:
                     raise ValueError(
-                        f"class_weight names {unknown[:5]}, which y does not hold. The classes are {classes.tolist()[:20]}."
+                        f"class_weight names {unknown[:5]}, which y does not hold. "
+                        f"The classes are {classes.tolist()[:20]}."
                     )
             weights = weights * compute_class_weight(self.class_weight, classes=classes, y=classes[targets])[targets]
         if not weights.sum() > 0:
@@ -269,8 +270,8 @@ class BertClassifier(ClassifierMixin, BertEstimator):
             )
         except ValueError as error:
             raise ValueError(
-                f"early_stopping sets validation_fraction={self.validation_fraction} of {len(rows)} rows aside, with rows "
-                f"of every class on both sides, and that cannot be done here ({error}). Give an eval_set, or more rows."
+                f"early_stopping sets validation_fraction={self.validation_fraction} of {len(rows)} rows aside, with "
+                f"rows of every class on both sides, and that cannot be done here ({error}). Give an eval_set, or more rows."
             ) from None
 
     def _eval_rows(self, eval_set: Any, classes: np.ndarray, start: Pretrained):
@@ -425,8 +426,8 @@ class BertClassifier(ClassifierMixin, BertEstimator):
         tolerance = _GOLDEN_TOLERANCE[self.model_.encoder.encoder_policy.name]
         if not difference <= tolerance:
             raise WeightsMismatchError(
-                f"The model in {folder} does not predict what it did when it was saved: logits differ by {difference:.2g} "
-                f"(allowed {tolerance:.2g}). The folder was changed, or the computation here is not the same."
+                f"The model in {folder} does not predict what it did when it was saved: logits differ by "
+                f"{difference:.2g} (allowed {tolerance:.2g}). The folder was changed, or the computation here is not the same."
             )
 
 

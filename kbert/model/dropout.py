@@ -49,9 +49,12 @@ def random_bits(shape, seed):
     for length in shape:
         size = size * length
     seed = ops.cast(seed, "uint32")
-    bits = ops.reshape(ops.cast(ops.arange(size, dtype="int32"), "uint32"), shape)
-    # One round would make two seeds' streams shifted copies of each other.
-    return _mix(ops.bitwise_xor(_mix(bits + seed[0]), seed[1]))
+    positions = ops.reshape(ops.cast(ops.arange(size, dtype="int32"), "uint32"), shape)
+    # Both words go into both rounds, well mixed: seeds that are neighbours, as those of two layers or of two steps are,
+    # would otherwise give streams that are shifted copies of each other.
+    inner = _mix(ops.bitwise_xor(seed[0], _mix(seed[1])))
+    outer = _mix(inner + seed[1])
+    return _mix(ops.bitwise_xor(_mix(positions + inner), outer))
 
 
 def _mix(x):

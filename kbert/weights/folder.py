@@ -1,4 +1,4 @@
-"""Weights folders as plain arrays: model.safetensors (or pytorch_model.bin) in, config.json and model.safetensors out."""
+"""Weights folders as plain arrays: model.safetensors (or pytorch_model.bin) in, model.safetensors out."""
 
 import json
 from pathlib import Path

@@ -90,7 +90,8 @@ def load_slots(slots: list[Slot], folder: str | Path, optional: tuple[str, ...] 
             unknown
         )
         raise WeightsMismatchError(
-            f"The weights in {folder} are not those of the architecture in its config.json: the file {' and '.join(lines)}."
+            f"The weights in {folder} are not those of the architecture in its config.json: "
+            f"the file {' and '.join(lines)}."
         )
     for slot in slots:
         if slot.name in arrays:
@@ -102,7 +103,8 @@ def _assign(slot: Slot, array: np.ndarray, folder) -> None:
     array = array.T if slot.transposed else array
     if array.shape != tuple(slot.variable.shape):
         raise WeightsMismatchError(
-            f"{slot.name} in {folder} has shape {array.shape}, and its config.json asks for {tuple(slot.variable.shape)}."
+            f"{slot.name} in {folder} has shape {array.shape}, and its config.json asks for "
+            f"{tuple(slot.variable.shape)}."
         )
     array = np.asarray(array, "float32")
     if not np.isfinite(array).all():

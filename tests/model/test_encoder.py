@@ -1,0 +1,237 @@
+"""The encoder: texts packed into rows, padding, precision, input checks, initial weights, Keras's serialisation."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from kbert import BertEncoder
+from kbert.model import BertForSequenceClassification
+
+pytestmark = pytest.mark.backend
+
+
+@pytest.fixture(scope="module")
+def encoder(toy_config):
+    return BertEncoder(toy_config, seed=1)
+
+
+@pytest.fixture(scope="module")
+def classifier(toy_config):
+    return BertForSequenceClassification(toy_config, num_labels=3, seed=1)
+
+
+@pytest.fixture(scope="module")
+def inputs(rows_of, texts):
+    """Two rows of one text."""
+    return rows_of([[texts[3]], [texts[7]]], 16)
+
+
+def _array(tensor):
+    return ops.convert_to_numpy(ops.cast(tensor, "float32"))
+
+
+def _outputs(model, inputs):
+    return {name: _array(tensor) for name, tensor in model(inputs).items()}
+
+
+def _with_starts(inputs):
+    return {**inputs, "first_positions": np.zeros((len(inputs["token_ids"]), 1), "int32")}
+
+
+# === Packing and padding ===
+
+
+def test_a_text_gets_the_same_vectors_among_others_in_a_row_as_alone(encoder, rows_of, texts):
+    rows = [[texts[0], texts[9], texts[4]], [texts[11], texts[1]], [texts[6], texts[8]]]
+    packed = _outputs(encoder, rows_of(rows, 28))["sequence_output"]
+    order = [text for row in rows for text in row]
+    alone = _outputs(encoder, rows_of([[text] for text in order], 16))["sequence_output"]
+    i = 0
+    for r, row in enumerate(rows):
+        start = 0
+        for text in row:
+            np.testing.assert_allclose(packed[r, start : start + len(text)], alone[i, : len(text)], rtol=0, atol=1e-5)
+            start += len(text)
+            i += 1
+
+
+def test_a_token_sees_its_own_text_and_no_other(encoder, rows_of, texts):
+    inputs = rows_of([[texts[5], texts[6]]], 16)
+    n = len(texts[5])
+    changed = {**inputs, "token_ids": inputs["token_ids"].copy()}
+    changed["token_ids"][0, n] = (inputs["token_ids"][0, n] + 1) % 100
+    difference = np.abs(
+        _outputs(encoder, inputs)["sequence_output"] - _outputs(encoder, changed)["sequence_output"]
+    ).max(axis=-1)[0]
+    assert (difference[:n] == 0).all()
+    assert (difference[n : n + len(texts[6])] > 1e-4).all()
+
+
+def test_logits_of_packed_texts_are_those_of_each_alone(classifier, rows_of, texts):
+    packed = {**rows_of([[texts[2], texts[8]]], 16), "first_positions": np.array([[0, len(texts[2])]], "int32")}
+    alone = _with_starts(rows_of([[texts[2]], [texts[8]]], 16))
+    np.testing.assert_allclose(_array(classifier(packed))[0], _array(classifier(alone))[:, 0], rtol=0, atol=1e-5)
+
+
+def test_the_pooled_output_is_the_pooler_of_the_first_token(encoder, inputs):
+    outputs = _outputs(encoder, inputs)
+    pooled = _array(encoder.pooler(outputs["sequence_output"][:, 0]))
+    np.testing.assert_allclose(outputs["pooled_output"], pooled, rtol=0, atol=1e-6)
+    assert np.abs(pooled).max() < 1
+
+
+# === Precision ===
+
+
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize("training", [False, True])
+def test_rows_of_nothing_but_padding_are_finite(toy_config, rows_of, texts, dtype, training):
+    encoder = BertEncoder(toy_config, dtype=dtype)
+    outputs = encoder(rows_of([[texts[3], texts[5]], [], [texts[11]]], 16), training=training)
+    assert all(np.isfinite(_array(tensor)).all() for tensor in outputs.values())
+
+
+@pytest.mark.parametrize("dtype, tolerance", [("mixed_bfloat16", 0.1), ("mixed_float16", 0.02)])
+def test_half_precision_is_close_to_float32(toy_config, inputs, classifier, dtype, tolerance):
+    model = BertForSequenceClassification(toy_config, num_labels=3, dtype=dtype, seed=1)
+    difference = np.abs(_array(model(_with_starts(inputs))) - _array(classifier(_with_starts(inputs)))).max()
+    assert 0 < difference < tolerance
+
+
+@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
+def test_a_policy_reaches_every_layer_and_leaves_weights_and_logits_in_float32(toy_config, inputs, dtype):
+    model = BertForSequenceClassification(toy_config, num_labels=3, dtype=dtype)
+    compute = dtype.removeprefix("mixed_")
+    parts = [
+        layer
+        for layer in model.encoder._flatten_layers()
+        if not isinstance(layer, (BertEncoder, keras.layers.InputLayer))
+    ]
+    assert len(parts) > 20
+    assert {layer.name: layer.compute_dtype for layer in parts if layer.variables} == {
+        layer.name: compute for layer in parts if layer.variables
+    }
+    assert model.classifier.compute_dtype == compute
+    assert {keras.backend.standardize_dtype(weight.dtype) for weight in model.weights} == {"float32"}
+    assert keras.backend.standardize_dtype(model(_with_starts(inputs)).dtype) == "float32"
+    assert keras.backend.standardize_dtype(model.encoder(inputs)["sequence_output"].dtype) == compute
+
+
+def test_without_a_dtype_the_global_policy_holds(toy_config):
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        encoder = BertEncoder(toy_config)
+    finally:
+        keras.config.set_dtype_policy(before)
+    assert encoder.transformer_layers[0].attention.query.compute_dtype == "bfloat16"
+    assert encoder.get_config()["dtype"]["config"]["name"] == "mixed_bfloat16"
+
+
+# === Input checks ===
+
+
+@pytest.mark.parametrize("key", ["token_ids", "segment_ids", "position_ids", "text_ids"])
+def test_a_missing_key_is_named(encoder, inputs, key):
+    with pytest.raises(ValueError, match=f"(lacks|[Mm]issing).*{key}"):
+        encoder({name: array for name, array in inputs.items() if name != key})
+
+
+def test_an_extra_key_is_named(encoder, inputs):
+    with pytest.raises(ValueError, match="unknown attention_mask"):
+        encoder({**inputs, "attention_mask": inputs["text_ids"]})
+
+
+def test_a_wrong_key_is_named_by_keras_predict_and_in_a_functional_model(encoder, inputs):
+    with pytest.raises(ValueError, match="unknown attention_mask"):
+        encoder.predict({**inputs, "attention_mask": inputs["text_ids"]}, verbose=0)
+    with pytest.raises(ValueError, match="unknown attention_mask"):
+        encoder({name: keras.Input((None,), dtype="int32") for name in (*inputs, "attention_mask")})
+
+
+def test_the_classifier_asks_for_first_positions(classifier, inputs):
+    with pytest.raises(ValueError, match="first_positions"):
+        classifier(inputs)
+
+
+def test_a_list_of_arrays_is_refused(encoder, inputs):
+    with pytest.raises(TypeError, match="dict with the keys token_ids.*list"):
+        encoder(list(inputs.values()))
+
+
+@pytest.mark.parametrize("key, limit", [("token_ids", 100), ("segment_ids", 2), ("position_ids", 64)])
+@pytest.mark.parametrize("beyond", [True, False])
+def test_an_id_outside_its_table_is_named(encoder, inputs, key, limit, beyond):
+    wrong = {**inputs, key: inputs[key].copy()}
+    wrong[key][1, 2] = limit if beyond else -1
+    with pytest.raises(ValueError, match=rf"{key} must lie in \[0, {limit}\)"):
+        encoder(wrong)
+
+
+# === Initial weights ===
+
+
+def test_initial_weights_are_a_normal_cut_at_two_sigma_of_one_fiftieth(toy_config):
+    encoder = BertEncoder(toy_config)
+    matrices = [_array(weight) for weight in encoder.weights if len(weight.shape) == 2]
+    values = np.concatenate([matrix.ravel() for matrix in matrices])
+    assert np.abs(values).max() <= 0.04
+    # A normal cut at two sigma keeps 0.8796 of its deviation.
+    assert values.std() == pytest.approx(0.8796 * 0.02, rel=0.02)
+    assert abs(values.mean()) < 4 * values.std() / len(values) ** 0.5
+
+
+def test_no_two_matrices_start_from_the_same_numbers(toy_config):
+    matrices = [_array(weight).ravel() for weight in BertEncoder(toy_config).weights if len(weight.shape) == 2]
+    correlations = [
+        np.corrcoef(a[: len(b)], b[: len(a)])[0, 1] * min(len(a), len(b)) ** 0.5
+        for i, a in enumerate(matrices)
+        for b in matrices[:i]
+    ]
+    assert np.abs(correlations).max() < 5
+
+
+def test_biases_start_at_zero_and_layer_norms_at_one_and_zero(toy_config):
+    vectors = {weight.path: _array(weight) for weight in BertEncoder(toy_config).weights if len(weight.shape) == 1}
+    starts = {path: np.unique(vector).tolist() for path, vector in vectors.items()}
+    expected = {path: [1.0 if path.endswith("gamma") else 0.0] for path in vectors}
+    assert starts == expected
+    assert sum(path.endswith("gamma") for path in vectors) == 1 + 2 * toy_config.num_hidden_layers
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_the_seed_decides_the_start(toy_config, same):
+    first, second = (BertEncoder(toy_config, seed=seed) for seed in (3, 3 if same else 4))
+    equal = [
+        np.array_equal(_array(a), _array(b))
+        for a, b in zip(first.weights, second.weights, strict=True)
+        if len(a.shape) == 2
+    ]
+    assert all(equal) if same else not any(equal)
+
+
+# === Serialisation ===
+
+
+def test_a_model_made_again_from_its_config_has_the_same_start(toy_config, inputs):
+    encoder = BertEncoder(toy_config.with_dropout(0.3), dtype="mixed_bfloat16", name="mine", seed=5)
+    again = BertEncoder.from_config(encoder.get_config())
+    assert (again.name, again.config, again.seed) == ("mine", encoder.config, 5)
+    for name, array in _outputs(encoder, inputs).items():
+        np.testing.assert_array_equal(_outputs(again, inputs)[name], array)
+
+
+@pytest.mark.parametrize("kind", ["encoder", "classifier"])
+def test_a_model_survives_a_keras_file(request, kind, inputs, tmp_path):
+    model = request.getfixturevalue(kind)
+    if kind == "classifier":
+        inputs = _with_starts(inputs)
+        model.classifier.bias.assign([1.0, 2.0, 3.0])  # no start value
+    else:
+        model.pooler.dense.bias.assign(np.linspace(-1, 1, 32))
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    assert type(again) is type(model) and again.config == model.config
+    for before, after in zip(keras.tree.flatten(model(inputs)), keras.tree.flatten(again(inputs)), strict=True):
+        np.testing.assert_array_equal(_array(before), _array(after))
