@@ -236,6 +236,6 @@ def check_vocabulary(tokenizer: WordPieceTokenizer, config: BertConfig, folder: 
     if tokenizer.vocab_size > config.vocab_size:
         raise WeightsMismatchError(
             f"The vocabulary in {folder} has {tokenizer.vocab_size} entries, and the embedding table of its "
-            f"config.json has {config.vocab_size} rows. The tokenizer belongs to another model: put the right tokenizer.json or "
-            "vocab.txt there."
+            f"config.json has {config.vocab_size} rows. "
+            "The tokenizer belongs to another model: put the right tokenizer.json or vocab.txt there."
         )

@@ -15,7 +15,8 @@ from sklearn.utils.class_weight import compute_class_weight
 import kbert
 from kbert.config import BertConfig
 from kbert.data.batches import TrainingBatches
-from kbert.data.frames import TextColumns, label_column, sample_weights
+from kbert.data.frames import TextColumns
+from kbert.data.labels import label_column, sample_weights
 from kbert.errors import WeightsMismatchError
 from kbert.estimators import persistence
 from kbert.estimators.base import BertEstimator, Pretrained, check_vocabulary
@@ -271,7 +272,8 @@ class BertClassifier(ClassifierMixin, BertEstimator):
         except ValueError as error:
             raise ValueError(
                 f"early_stopping sets validation_fraction={self.validation_fraction} of {len(rows)} rows aside, with "
-                f"rows of every class on both sides, and that cannot be done here ({error}). Give an eval_set, or more rows."
+                f"rows of every class on both sides, which cannot be done here ({error}). "
+                "Give an eval_set, or more rows."
             ) from None
 
     def _eval_rows(self, eval_set: Any, classes: np.ndarray, start: Pretrained):
@@ -427,7 +429,7 @@ class BertClassifier(ClassifierMixin, BertEstimator):
         if not difference <= tolerance:
             raise WeightsMismatchError(
                 f"The model in {folder} does not predict what it did when it was saved: logits differ by "
-                f"{difference:.2g} (allowed {tolerance:.2g}). The folder was changed, or the computation here is not the same."
+                f"{difference:.2g} (allowed {tolerance:.2g}). The folder was changed, or the computation differs."
             )
 
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.exceptions import DataConversionWarning
 
-from kbert.data.frames import label_column, sample_weights, text_columns, warn_missing
+from kbert.data.frames import text_columns, warn_missing
+from kbert.data.labels import label_column, sample_weights
 from kbert.errors import MissingTextWarning
 
 TEXTS = ["One text.", " ", "Ünïcode 中文 🙂", "", "[SEP] is text"]

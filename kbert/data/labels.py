@@ -1,0 +1,202 @@
+"""Labels and weights of the rows, from any container to NumPy arrays. No Keras here."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from kbert.data.frames import NO_SAMPLES, Column, is_missing, listed_rows, read_table, refuse_what_has_no_rows, shown
+
+
+def label_column(y: Any, n_rows: int, name: str = "y") -> np.ndarray:
+    """Read one label for each row, in a NumPy dtype that keeps their type.
+
+    Parameters
+    ----------
+    y : array-like
+        Strings, whole numbers or booleans: a list, Series (categorical and nullable dtypes too) or array; a table of
+        one column serves, with scikit-learn's DataConversionWarning.
+    n_rows : int
+        How many labels there must be.
+    name : str
+        What the caller calls y, for messages.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,)
+        Of dtype object (str), int64, bool, or float64 if whole numbers came as floats.
+
+    Raises
+    ------
+    ValueError
+        If the length is wrong, labels are missing, there are several columns, or the numbers are not whole.
+    TypeError
+        If y is no container of rows, mixes types, or holds something else than str, numbers or booleans.
+    """
+    if y is None:
+        raise ValueError(
+            "This estimator requires y to be passed, but the target y is None. Give one label for each of the "
+            f"{n_rows} rows."
+        )
+    refuse_what_has_no_rows(y, name)
+    table = read_table(y, name)
+    if len(table.columns) != 1:
+        raise ValueError(
+            f"{name} should be a 1d array, got an array of shape {table.shape} instead. Give one label for each row, "
+            "that is one column, such as df['label']."
+        )
+    if len(table.shape) == 2:
+        from sklearn.exceptions import DataConversionWarning
+
+        warnings.warn(
+            f"A column-vector {name} was passed when a 1d array was expected. Please change the shape of {name} to "
+            "(n_samples, ), for example using ravel(), or choose the column of a DataFrame: df['label'].",
+            DataConversionWarning,
+            stacklevel=3,
+        )
+    n_labels = table.shape[0]
+    if n_labels != n_rows:
+        raise ValueError(
+            f"Found input variables with inconsistent numbers of samples: {[n_rows, n_labels]}. X has {n_rows} rows "
+            f"and {name} has {n_labels} labels: take both from the same rows."
+        )
+    if n_labels == 0:
+        raise ValueError(f"{NO_SAMPLES.format(table.shape)} {name} is empty: give at least one label.")
+    return _typed_labels(table.columns[0], name)
+
+
+def sample_weights(sample_weight: Any, n_rows: int) -> np.ndarray | None:
+    """Check the weights of the rows.
+
+    Parameters
+    ----------
+    sample_weight : array-like of shape (n_rows,), number or None
+        A number counts for every row.
+    n_rows : int
+        How many weights there must be.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,) and dtype float32, or None
+        None if None was given.
+
+    Raises
+    ------
+    ValueError
+        If a weight is no number, not finite or negative, all are zero, or the shape is wrong.
+    """
+    if sample_weight is None:
+        return None
+    try:
+        weights = np.array(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"sample_weight must be one number for each row, without gaps ({error}). For a Series with missing values "
+            "use sample_weight.fillna(0)."
+        ) from None
+    if weights.ndim > 1:
+        raise ValueError(
+            f"Sample weights must be 1D array or scalar, got {weights.ndim}D array. Expected either a scalar value or "
+            f"a 1D array of length {n_rows}."
+        )
+    if weights.ndim == 0:
+        weights = np.full(n_rows, weights)
+    if weights.shape != (n_rows,):
+        raise ValueError(
+            f"sample_weight.shape == {weights.shape}, expected {(n_rows,)}! Give one weight for each row of X, or one "
+            "number for all."
+        )
+    # Checked as they will be used: float32 turns what is very large into infinity, and what is very small into zero.
+    with np.errstate(over="ignore", under="ignore"):
+        weights = weights.astype(np.float32)
+    for wrong, phrase in (
+        (np.isnan(weights), "Input sample_weight contains NaN"),
+        (np.isinf(weights), "Input sample_weight contains infinity or a value too large for dtype('float32')"),
+        (weights < 0, "Negative values in data passed to `sample_weight`"),
+    ):
+        if wrong.any():
+            raise ValueError(f"{phrase}, first in row {int(np.argmax(wrong))}. Give weights of zero or more.")
+    if not weights.any():
+        raise ValueError(
+            "Sample weights must contain at least one non-zero number. Leave sample_weight out for equal weights."
+        )
+    return weights
+
+
+def _typed_labels(column: Column, name: str) -> np.ndarray:
+    """The labels of a column in the NumPy dtype of their one type."""
+    values = column.values
+    types = set(map(type, values))
+    if not types <= {str, int, bool}:
+        missing = [i for i, value in enumerate(values) if is_missing(value)]
+        if missing:
+            raise ValueError(
+                f"Input {name} contains NaN: {len(missing)} label{'s are' if len(missing) > 1 else ' is'} missing, at "
+                f"{listed_rows(column, missing)}. Drop these rows from X and {name}, or give them a label of their own."
+            )
+    kinds = {_label_kind(kind) for kind in types}
+    if kinds == {"int", "float"}:
+        kinds = {"float"}
+    if len(kinds) > 1:
+        firsts = {}
+        for i, value in enumerate(values):
+            firsts.setdefault(_label_kind(type(value)), f"{column.row(i)} is {shown(value)}")
+        examples = ", ".join(f"{where} ({kind})" for kind, where in firsts.items())
+        raise TypeError(
+            f"{name} mixes labels of several types: {examples}. Give all one type, such as {column.convert}."
+        )
+    kind = kinds.pop()
+    if kind == "str":
+        labels = np.empty(len(values), dtype=object)
+        labels[:] = [str.__str__(value) for value in values]
+        return labels
+    if kind == "bool":
+        return np.array(values, dtype=bool)
+    if kind == "int":
+        try:
+            return np.array(values, dtype=np.int64)
+        except OverflowError:
+            # Hashes as labels, say. NumPy's own choice would be floats, which merges neighbours.
+            return np.array([int(value) for value in values], dtype=object)
+    if kind == "float":
+        return _whole_floats(column, name)
+    if kind in ("bytes", "bytearray"):
+        raise TypeError(
+            f"{name} holds bytes ({column.row(0)} is {shown(values[0])}). Decode with value.decode('utf-8')."
+        )
+    raise TypeError(
+        f"{name}: labels of type {kind} are not supported ({column.row(0)} is {shown(values[0])}). Give str, whole "
+        f"numbers or booleans, for example {column.convert}."
+    )
+
+
+def _whole_floats(column: Column, name: str) -> np.ndarray:
+    """Labels that came as floats."""
+    labels = np.array(column.values, dtype=np.float64)
+    infinite = np.flatnonzero(np.isinf(labels)).tolist()
+    if infinite:
+        raise ValueError(
+            f"Input {name} contains infinity or a value too large for dtype('float64'), at {listed_rows(column, infinite)}. "
+            "Give every row a finite label."
+        )
+    broken = np.flatnonzero(labels != np.floor(labels)).tolist()
+    if broken:
+        raise ValueError(
+            "Unknown label type: continuous. Maybe you are trying to fit a classifier, which expects discrete classes "
+            f"on a regression target with continuous values. {name} is {labels[broken[0]]} in {column.row(broken[0])}: "
+            "use a regressor, or make classes of the numbers, for example with pd.cut and astype(str)."
+        )
+    return labels
+
+
+def _label_kind(kind: type) -> str:
+    """The name under which labels of a type may stand together."""
+    for name, types in (
+        ("str", str),
+        ("bool", bool | np.bool_),
+        ("int", int | np.integer),
+        ("float", float | np.floating),
+    ):
+        if issubclass(kind, types):
+            return name
+    return kind.__name__
