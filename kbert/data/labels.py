@@ -176,8 +176,8 @@ def _whole_floats(column: Column, name: str) -> np.ndarray:
     infinite = np.flatnonzero(np.isinf(labels)).tolist()
     if infinite:
         raise ValueError(
-            f"Input {name} contains infinity or a value too large for dtype('float64'), at {listed_rows(column, infinite)}. "
-            "Give every row a finite label."
+            f"Input {name} contains infinity or a value too large for dtype('float64'), at "
+            f"{listed_rows(column, infinite)}. Give every row a finite label."
         )
     broken = np.flatnonzero(labels != np.floor(labels)).tolist()
     if broken:

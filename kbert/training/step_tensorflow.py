@@ -62,8 +62,8 @@ class Trainer:
                 values, state_values(self.model, hyper.seed, frozen), inputs, training=True
             )
             loss = self.loss(outputs, targets, weights) * hyper.loss_scale
-        gradients = [tf.convert_to_tensor(gradient) for gradient in tape.gradient(loss, values)]
-        return gradients, loss / hyper.loss_scale
+        gradients = tape.gradient(loss, values, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        return [tf.convert_to_tensor(gradient) for gradient in gradients], loss / hyper.loss_scale
 
     def _train(self, values, moments_1, moments_2, frozen, inputs, targets, weights, hyper):
         gradients, loss = self._gradients(values, frozen, inputs, targets, weights, hyper)

@@ -1,11 +1,12 @@
 """One training step and one prediction on PyTorch: eager, on the model's own parameters."""
 
 import contextlib
+import math
 
 import keras
 import torch
 
-from kbert.training.optimizer import CLIP_NORM, Hyper
+from kbert.training.optimizer import BETA_1, BETA_2, CLIP_NORM, EPSILON, Hyper
 
 
 class Trainer:
@@ -40,7 +41,7 @@ class Trainer:
 
     @torch.no_grad()
     def update(self, gradients, hyper):
-        """Update with gradients, by the formulas of `kbert.training.optimizer`, on all variables at once."""
+        """Update with gradients, which it may overwrite."""
         adamw_all(self.parameters, list(gradients), self.moments_1, self.moments_2, hyper)
 
     def write_back(self):
@@ -50,35 +51,28 @@ class Trainer:
         inputs, targets, weights = _on_device((inputs, targets, weights))
         with _seeded(hyper.seed, self.parameters[0].device):
             loss = self.loss(self.model(inputs, training=True), targets, weights)
-        gradients = torch.autograd.grad(loss * float(hyper.loss_scale), self.parameters)
+        gradients = torch.autograd.grad(loss * float(hyper.loss_scale), self.parameters, materialize_grads=True)
         return gradients, loss.detach()
 
 
 def adamw_all(parameters, gradients, moments_1, moments_2, hyper: Hyper) -> None:
     """Clip and update in place; nothing happens where a gradient is not finite.
 
-    The same numbers as `kbert.training.optimizer.adamw`, variable by variable, by PyTorch's own fused kernel: one for
-    each pair of learning rate and decay.
+    The formulas of `clip_factor` and `adamw` in `kbert.training.optimizer`, on all variables at once.
     """
     scale = float(hyper.loss_scale)
-    norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))) / scale
-    if not torch.isfinite(norm):
+    norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))) / scale
+    if not math.isfinite(norm):
         return
-    torch._foreach_mul_(gradients, min(1.0, CLIP_NORM / (float(norm) + 1e-6)) / scale)
-    _adamw_foreach(parameters, gradients, moments_1, moments_2, hyper)
-
-
-def _adamw_foreach(parameters, gradients, moments_1, moments_2, hyper: Hyper) -> None:
-    from kbert.training.optimizer import BETA_1, BETA_2, EPSILON
-
-    rates = [float(rate) for rate in hyper.learning_rates]
+    torch._foreach_mul_(gradients, min(1.0, CLIP_NORM / (norm + 1e-6)) / scale)
     torch._foreach_lerp_(moments_1, gradients, 1 - BETA_1)
     torch._foreach_mul_(moments_2, BETA_2)
     torch._foreach_addcmul_(moments_2, gradients, gradients, 1 - BETA_2)
     roots = torch._foreach_div(moments_2, float(hyper.correction_2))
     torch._foreach_sqrt_(roots)
     torch._foreach_add_(roots, EPSILON)
-    torch._foreach_mul_(parameters, [1 - r * float(d) for r, d in zip(rates, hyper.decays, strict=True)])
+    rates = hyper.learning_rates.tolist()
+    torch._foreach_mul_(parameters, [1 - r * d for r, d in zip(rates, hyper.decays.tolist(), strict=True)])
     torch._foreach_addcdiv_(parameters, moments_1, roots, [-rate / float(hyper.correction_1) for rate in rates])
 
 
