@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,10 +14,13 @@ from sklearn.exceptions import NotFittedError
 
 from kbert.config import SIZES, BertConfig, default_learning_rate, named_size
 from kbert.data.frames import TextColumns, text_columns, warn_missing
-from kbert.errors import TruncationWarning, WeightsMismatchError
+from kbert.errors import TruncationWarning
 from kbert.estimators.parameters import check_parameters, draw_seed, dtype_policy
+from kbert.estimators.saving import SavingMixin, check_vocabulary
 from kbert.hub import resolve_folder
 from kbert.text import TokenSequences, WordPieceTokenizer, build_sequences
+from kbert.training.loop import TrainingOptions, layer_rates
+from kbert.training.predict import predict_logits
 from kbert.weights import load_encoder_weights
 
 # Texts that are tokenised at once when predicting.
@@ -33,7 +35,7 @@ class Pretrained(NamedTuple):
     folder: Path | None
 
 
-class BertEstimator(BaseEstimator):
+class BertEstimator(SavingMixin, BaseEstimator):
     """Base of the estimators. Subclasses declare their parameters in ``__init__``, which only assigns."""
 
     model_: keras.Model
@@ -99,8 +101,6 @@ class BertEstimator(BaseEstimator):
 
     def _predict_logits(self, X: Any) -> np.ndarray:
         """The head's outputs for each row of X, shape (n_rows, n_outputs)."""
-        from kbert.training.predict import predict_logits
-
         self._check_fitted()
         texts = self._read_texts(X, fitting=False)
         truncated: list[int] = []
@@ -152,8 +152,6 @@ class BertEstimator(BaseEstimator):
             layer.trainable = False
 
     def _training_options(self, config: BertConfig, encoder_model, seed: int, callbacks):
-        from kbert.training.loop import TrainingOptions, layer_rates
-
         rate = self.learning_rate
         if rate == "auto":
             named = SIZES.get(self.size) if isinstance(self.size, str) and self.weights in ("auto", None) else None
@@ -225,17 +223,3 @@ class BertEstimator(BaseEstimator):
                 variable.assign(array)
             state = {**state, "model_": model}
         super().__setstate__(state)
-
-    @staticmethod
-    def _folder_of(folder: str | os.PathLike) -> Path:
-        return Path(folder).expanduser()
-
-
-def check_vocabulary(tokenizer: WordPieceTokenizer, config: BertConfig, folder: Path) -> None:
-    """An id beyond the embedding table would be looked up in silence on an accelerator."""
-    if tokenizer.vocab_size > config.vocab_size:
-        raise WeightsMismatchError(
-            f"The vocabulary in {folder} has {tokenizer.vocab_size} entries, and the embedding table of its "
-            f"config.json has {config.vocab_size} rows. "
-            "The tokenizer belongs to another model: put the right tokenizer.json or vocab.txt there."
-        )

@@ -12,27 +12,19 @@ from sklearn.base import ClassifierMixin
 from sklearn.model_selection import train_test_split
 from sklearn.utils.class_weight import compute_class_weight
 
-import kbert
 from kbert.config import BertConfig
 from kbert.data.batches import TrainingBatches
-from kbert.data.frames import TextColumns
 from kbert.data.labels import label_column, sample_weights
 from kbert.errors import WeightsMismatchError
 from kbert.estimators import persistence
-from kbert.estimators.base import BertEstimator, Pretrained, check_vocabulary
-from kbert.estimators.parameters import dtype_policy
-from kbert.hub import resolve_folder
+from kbert.estimators.base import BertEstimator, Pretrained
 from kbert.model import BertForSequenceClassification
-from kbert.text import TokenSequences, WordPieceTokenizer
+from kbert.text import TokenSequences
 from kbert.training.early_stopping import Evaluation
 from kbert.training.loop import train
 from kbert.training.losses import softmax_cross_entropy
 from kbert.training.predict import predict_logits
 from kbert.weights import load_sequence_classifier, save_sequence_classifier
-
-# Texts whose logits are stored with a saved estimator, for `load(..., verify=True)`.
-_GOLDEN_TEXTS = ("The quick brown fox jumps over the lazy dog.", "Is this the same model?", "No.", "")
-_GOLDEN_TOLERANCE = {"float32": 1e-3, "mixed_bfloat16": 0.25, "mixed_float16": 0.05}
 
 
 class BertClassifier(ClassifierMixin, BertEstimator):
@@ -339,98 +331,24 @@ class BertClassifier(ClassifierMixin, BertEstimator):
 
     # --- Saving ------------------------------------------------------------------------------------------------
 
-    def save(self, folder: str | os.PathLike) -> None:
-        """Write the fitted estimator into a folder, which `load` and transformers open.
-
-        Parameters
-        ----------
-        folder : str or Path
-            A new folder, or one that holds a saved estimator, which is replaced when the new one is complete.
-        """
-        self._check_fitted()
-        persistence.replace_folder(self._folder_of(folder), self._write)
-
-    def _write(self, folder: Path) -> None:
+    def _save_model(self, folder: Path) -> None:
         save_sequence_classifier(self.model_, folder, {i: str(label) for i, label in enumerate(self.classes_)})
-        self.tokenizer_.save(folder)
-        golden = self._golden_texts()
-        values = {
-            "format": persistence.FORMAT,
-            "kbert": kbert.__version__,
-            "estimator": type(self).__name__,
-            "parameters": {name: persistence.encode_value(v) for name, v in self.get_params(deep=False).items()},
-            "classes": persistence.encode_labels(self.classes_),
-            "n_features_in": self.n_features_in_,
-            "feature_names_in": getattr(self, "feature_names_in_", np.array([])).tolist(),
-            "history": self.history_,
-            "golden": {"columns": golden.columns, "logits": self._golden_logits(golden).tolist()},
-        }
-        persistence.write_kbert_json(folder, values)
 
-    def _golden_texts(self) -> TextColumns:
-        return TextColumns((list(_GOLDEN_TEXTS),) * self.n_features_in_, None, 0)
+    def _load_model(self, folder: Path, policy: str) -> BertForSequenceClassification:
+        return load_sequence_classifier(folder, dtype=policy)
 
-    def _golden_logits(self, texts: TextColumns) -> np.ndarray:
-        return predict_logits(self.model_, self._parts(texts, []), texts.n_rows, self.tokenizer_.pad_id)
+    def _learned_to_json(self) -> dict:
+        return {"classes": persistence.encode_labels(self.classes_)}
 
-    @classmethod
-    def load(cls, folder: str | os.PathLike, verify: bool = False) -> BertClassifier:
-        """Open a saved classifier, or a sequence classifier that transformers saved.
-
-        Parameters
-        ----------
-        folder : str or Path
-            A folder; a hub name works too.
-        verify : bool, default=False
-            Predict a few stored texts and compare with the logits that were stored with them.
-
-        Returns
-        -------
-        BertClassifier
-            Fitted. For a folder that transformers saved the labels are the names in its ``id2label``, or whole numbers
-            where it has none.
-
-        Raises
-        ------
-        WeightsNotFoundError, WeightsMismatchError
-            When the folder is not there, not complete, damaged, or (with ``verify``) predicts something else.
-        """
-        folder = resolve_folder(folder)
-        saved = persistence.read_kbert_json(folder, cls.__name__)
-        parameters = saved["parameters"] if saved else {"weights": str(folder)}
-        estimator = cls(**{name: persistence.decode_value(value) for name, value in parameters.items()})
-        estimator.model_ = load_sequence_classifier(folder, dtype=dtype_policy(estimator.dtype))
-        estimator.config_ = estimator.model_.config
-        estimator.tokenizer_ = WordPieceTokenizer.from_pretrained(folder)
-        check_vocabulary(estimator.tokenizer_, estimator.config_, folder)
-        n_labels = estimator.model_.num_labels
-        if saved is None:
-            estimator.classes_ = persistence.labels_of_config(folder, n_labels)
-            estimator.history_, estimator.n_iter_ = {}, 0
-            return estimator
-        estimator.classes_ = persistence.decode_labels(saved["classes"])
-        estimator.n_features_in_ = saved["n_features_in"]
-        if saved["feature_names_in"]:
-            estimator.feature_names_in_ = np.array(saved["feature_names_in"], dtype=object)
-        estimator.history_ = saved["history"]
-        estimator.n_iter_ = len(saved["history"].get("loss", []))
-        if len(estimator.classes_) != n_labels:
+    def _learned_from_json(self, values: dict, folder: Path) -> None:
+        self.classes_ = persistence.decode_labels(values["classes"])
+        if len(self.classes_) != self.model_.num_labels:
             raise WeightsMismatchError(
-                f"{folder} holds {len(estimator.classes_)} labels and a head of {n_labels} outputs."
+                f"{folder} holds {len(self.classes_)} labels and a head of {self.model_.num_labels} outputs."
             )
-        if verify:
-            estimator._verify(saved["golden"], folder)
-        return estimator
 
-    def _verify(self, golden: dict, folder: Path) -> None:
-        texts = TextColumns(tuple(golden["columns"]), None, 0)
-        difference = np.abs(self._golden_logits(texts) - np.array(golden["logits"])).max()
-        tolerance = _GOLDEN_TOLERANCE[self.model_.encoder.encoder_policy.name]
-        if not difference <= tolerance:
-            raise WeightsMismatchError(
-                f"The model in {folder} does not predict what it did when it was saved: logits differ by "
-                f"{difference:.2g} (allowed {tolerance:.2g}). The folder was changed, or the computation differs."
-            )
+    def _learned_from_config(self, folder: Path) -> None:
+        self.classes_ = persistence.labels_of_config(folder, self.model_.num_labels)
 
 
 def _evaluator(model, sequences: TokenSequences, targets: np.ndarray, weights: np.ndarray, pad_id: int):

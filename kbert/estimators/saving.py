@@ -1,0 +1,135 @@
+"""Saving and loading estimators."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+import kbert
+from kbert.data.frames import TextColumns
+from kbert.errors import WeightsMismatchError
+from kbert.estimators import persistence
+from kbert.estimators.parameters import dtype_policy
+from kbert.hub import resolve_folder
+from kbert.text import WordPieceTokenizer
+from kbert.training.predict import predict_logits
+
+# Texts whose logits are stored with a saved estimator, for `load(..., verify=True)`, and how far off they may be.
+_GOLDEN_TEXTS = ("The quick brown fox jumps over the lazy dog.", "Is this the same model?", "No.", "")
+_GOLDEN_TOLERANCE = {"float32": 1e-3, "mixed_bfloat16": 0.25, "mixed_float16": 0.05}
+
+
+class SavingMixin:
+    """``save`` and ``load`` for an estimator. It says how by five methods:
+
+    ``_save_model(folder)`` and ``_load_model(folder, policy)`` write and read the Keras model; ``_learned_to_json()``
+    and ``_learned_from_json(values, folder)`` turn what it learned besides into JSON and back;
+    ``_learned_from_config(folder)`` makes do without, for a folder that transformers saved.
+    """
+
+    def save(self, folder: str | os.PathLike) -> None:
+        """Write the fitted estimator into a folder, which `load` and transformers open.
+
+        Parameters
+        ----------
+        folder : str or Path
+            A new folder, or one that holds a saved estimator, which is replaced when the new one is complete.
+
+        Raises
+        ------
+        FileExistsError
+            Where the folder holds something else, which is left as it is.
+        """
+        self._check_fitted()
+        persistence.replace_folder(Path(folder).expanduser(), self._write)
+
+    def _write(self, folder: Path) -> None:
+        self._save_model(folder)
+        self.tokenizer_.save(folder)
+        golden = TextColumns((list(_GOLDEN_TEXTS),) * getattr(self, "n_features_in_", 1), None, 0)
+        values = {
+            "format": persistence.FORMAT,
+            "kbert": kbert.__version__,
+            "estimator": type(self).__name__,
+            "parameters": {name: persistence.encode_value(v) for name, v in self.get_params(deep=False).items()},
+            "learned": self._learned_to_json(),
+            "n_features_in": getattr(self, "n_features_in_", None),
+            "feature_names_in": getattr(self, "feature_names_in_", np.array([])).tolist(),
+            "history": self.history_,
+            "golden": {"columns": golden.columns, "logits": self._logits(golden).tolist()},
+        }
+        persistence.write_kbert_json(folder, values)
+
+    def _logits(self, texts: TextColumns) -> np.ndarray:
+        return predict_logits(self.model_, self._parts(texts, []), texts.n_rows, self.tokenizer_.pad_id)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike, verify: bool = False) -> Self:
+        """Open a saved estimator, or a model for the same task that transformers saved.
+
+        Parameters
+        ----------
+        folder : str or Path
+            A folder; a hub name works too.
+        verify : bool, default=False
+            Predict a few stored texts and compare with the logits that were stored with them.
+
+        Returns
+        -------
+        estimator
+            Fitted. For a folder that transformers saved, labels are the names in its ``id2label``, or whole numbers
+            where it has none.
+
+        Raises
+        ------
+        WeightsNotFoundError, WeightsMismatchError
+            When the folder is not there, not complete, damaged, or (with ``verify``) predicts something else.
+        """
+        folder = resolve_folder(folder)
+        saved = persistence.read_kbert_json(folder, cls.__name__)
+        parameters = saved["parameters"] if saved else {"weights": str(folder)}
+        estimator = cls(**{name: persistence.decode_value(value) for name, value in parameters.items()})
+        estimator.model_ = estimator._load_model(folder, dtype_policy(estimator.dtype))
+        estimator.config_ = estimator.model_.config
+        estimator.tokenizer_ = WordPieceTokenizer.from_pretrained(folder)
+        check_vocabulary(estimator.tokenizer_, estimator.config_, folder)
+        if saved is None:
+            estimator._learned_from_config(folder)
+            estimator.history_, estimator.n_iter_ = {}, 0
+        else:
+            estimator._restore(saved, folder)
+            if verify:
+                estimator._verify(saved["golden"], folder)
+        return estimator
+
+    def _restore(self, saved: dict[str, Any], folder: Path) -> None:
+        self._learned_from_json(saved["learned"], folder)
+        if saved["n_features_in"] is not None:
+            self.n_features_in_ = saved["n_features_in"]
+        if saved["feature_names_in"]:
+            self.feature_names_in_ = np.array(saved["feature_names_in"], dtype=object)
+        self.history_ = saved["history"]
+        self.n_iter_ = len(self.history_.get("loss", []))
+
+    def _verify(self, golden: dict, folder: Path) -> None:
+        texts = TextColumns(tuple(golden["columns"]), None, 0)
+        difference = np.abs(self._logits(texts) - np.array(golden["logits"])).max()
+        tolerance = _GOLDEN_TOLERANCE[self.model_.encoder.encoder_policy.name]
+        if not difference <= tolerance:
+            raise WeightsMismatchError(
+                f"The model in {folder} does not predict what it did when it was saved: logits differ by "
+                f"{difference:.2g} (allowed {tolerance:.2g}). The folder was changed, or the computation differs."
+            )
+
+
+def check_vocabulary(tokenizer: WordPieceTokenizer, config, folder: Path) -> None:
+    """An id beyond the embedding table would be looked up in silence on an accelerator."""
+    if tokenizer.vocab_size > config.vocab_size:
+        raise WeightsMismatchError(
+            f"The vocabulary in {folder} has {tokenizer.vocab_size} entries, and the embedding table of its "
+            f"config.json has {config.vocab_size} rows. "
+            "The tokenizer belongs to another model: put the right tokenizer.json or vocab.txt there."
+        )
