@@ -107,18 +107,20 @@ class SelfAttention(keras.layers.Layer):
         B, T, D = ops.shape(x)
         N, H = self.config.num_attention_heads, self.config.head_size
         query, key, value = (ops.reshape(layer(x), (B, T, N, H)) for layer in (self.query, self.key, self.value))
-        if training and self.dropout.rate:
-            context = self._attend_with_dropout(query, key, value, mask)
+        # ops.dot_product_attention drops nothing, and BERT drops attention probabilities when training. On JAX its
+        # float16 form asks for a product that a CPU does not have.
+        jax_float16 = self.compute_dtype == "float16" and keras.backend.backend() == "jax"
+        if (training and self.dropout.rate) or jax_float16:
+            context = self._explicit_attention(query, key, value, mask, training)
         else:
-            context = ops.dot_product_attention(query, key, value, mask=mask)  # (B, T, N, H)
-        return self.output_dense(ops.reshape(context, (B, T, D)))
+            context = ops.dot_product_attention(query, key, value, mask=mask)
+        return self.output_dense(ops.reshape(context, (B, T, D)))  # (B, T, N, H) -> (B, T, D)
 
-    def _attend_with_dropout(self, query, key, value, mask):
-        # ops.dot_product_attention drops nothing, and BERT drops attention probabilities when training.
+    def _explicit_attention(self, query, key, value, mask, training):
         scores = ops.einsum("btnh,bsnh->bnts", query * self.config.head_size**-0.5, key)
         scores = ops.where(mask, ops.cast(scores, "float32"), _MASKED)
         probabilities = ops.cast(ops.softmax(scores, axis=-1), value.dtype)
-        return ops.einsum("bnts,bsnh->btnh", self.dropout(probabilities, training=True), value)
+        return ops.einsum("bnts,bsnh->btnh", self.dropout(probabilities, training=training), value)
 
     def compute_output_spec(self, x, *_, **__):
         return keras.KerasTensor(x.shape, self.compute_dtype)

@@ -46,7 +46,7 @@ class Trainer:
     def update(self, gradients, hyper):
         """Update with gradients that were accumulated."""
         state = (self.values, self.moments_1, self.moments_2)
-        run = self._compiled("update", self._update, (0, 1), {}, (state, gradients, hyper))
+        run = self._compiled("update", self._update, (0,), {}, (state, gradients, hyper))
         self.values, self.moments_1, self.moments_2 = run(state, gradients, hyper)
 
     def write_back(self):
