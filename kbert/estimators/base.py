@@ -59,7 +59,8 @@ class BertEstimator(SavingMixin, BaseEstimator):
                 del self.feature_names_in_
         else:
             self._check_columns(texts)
-        warn_missing(texts.n_missing, texts.n_rows, stacklevel=4)
+        # At the line that calls fit, or, one call further, predict.
+        warn_missing(texts.n_missing, texts.n_rows, stacklevel=4 if fitting else 5)
         return texts
 
     def _check_columns(self, texts: TextColumns) -> None:
@@ -211,7 +212,7 @@ class BertEstimator(SavingMixin, BaseEstimator):
         state = super().__getstate__()
         if "model_" in state:
             model = state["model_"]
-            weights = [np.asarray(keras.ops.convert_to_numpy(variable)) for variable in model.weights]
+            weights = [np.asarray(keras.ops.convert_to_numpy(variable.value)) for variable in model.weights]
             state = {**state, "model_": (type(model), model.get_config(), weights)}
         return state
 

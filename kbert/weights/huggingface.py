@@ -120,7 +120,7 @@ def save_slots(folder: str | Path, config: BertConfig, slots: list[Slot], prefix
     """Write the arrays and a config.json, ``extra`` keys included, as transformers lays them out."""
     arrays = {}
     for slot in slots:
-        array = np.asarray(keras.ops.convert_to_numpy(slot.variable), "float32")
+        array = np.asarray(keras.ops.convert_to_numpy(slot.variable.value), "float32")
         name = slot.name if slot.name.startswith(_HEADS) else prefix + slot.name
         arrays[name] = array.T if slot.transposed else array
     write_folder(folder, {"model_type": "bert", **config.to_dict(), "dtype": "float32", **(extra or {})}, arrays)
