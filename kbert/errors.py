@@ -21,6 +21,10 @@ class WeightsMismatchError(KbertError, ValueError):
     """A weights folder is damaged, incomplete, or does not fit the model."""
 
 
+class DivergedError(KbertError, RuntimeError):
+    """Several training steps in a row gave a loss or gradients that are not finite."""
+
+
 class KbertWarning(UserWarning):
     """Base of the warnings that kbert defines itself."""
 

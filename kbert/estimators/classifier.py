@@ -201,7 +201,7 @@ class BertClassifier(ClassifierMixin, BertEstimator):
         if eval_set is not None:
             held_out = self._eval_rows(eval_set, classes, start)
         elif self.early_stopping:
-            kept, aside = self._split(targets, seed)
+            kept, aside = self._split(targets, weights, seed)
             held_out = (sequences.take(aside), targets[aside], weights[aside])
         sequences, targets, weights = sequences.take(kept), targets[kept], weights[kept]
 
@@ -249,24 +249,20 @@ class BertClassifier(ClassifierMixin, BertEstimator):
             raise ValueError("All rows have weight 0 after class_weight: nothing could be learned.")
         return weights.astype("float32")
 
-    def _split(self, targets: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Rows to train on, and rows to watch, with the same shares of the labels."""
-        rows = np.arange(len(targets))
+    def _split(self, targets: np.ndarray, weights: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """Rows to train on, and rows to watch, with the same shares of the labels. A row to watch has a weight."""
+        rows = np.flatnonzero(weights > 0)
         try:
-            return tuple(
-                map(
-                    np.sort,
-                    train_test_split(
-                        rows, test_size=self.validation_fraction, stratify=targets, random_state=seed % 2**32
-                    ),
-                )
+            _, aside = train_test_split(
+                rows, test_size=self.validation_fraction, stratify=targets[rows], random_state=seed % 2**32
             )
         except ValueError as error:
             raise ValueError(
                 f"early_stopping sets validation_fraction={self.validation_fraction} of {len(rows)} rows aside, with "
-                f"rows of every class on both sides, which cannot be done here ({error}). "
-                "Give an eval_set, or more rows."
+                f"rows of every class on both sides, and that cannot be done here ({error}). Give an eval_set, or more "
+                "rows."
             ) from None
+        return np.setdiff1d(np.arange(len(targets)), aside), np.sort(aside)
 
     def _eval_rows(self, eval_set: Any, classes: np.ndarray, start: Pretrained):
         if not isinstance(eval_set, (tuple, list)) or len(eval_set) != 2:

@@ -117,7 +117,7 @@ class SavingMixin:
     def _verify(self, golden: dict, folder: Path) -> None:
         texts = TextColumns(tuple(golden["columns"]), None, 0)
         difference = np.abs(self._logits(texts) - np.array(golden["logits"])).max()
-        tolerance = _GOLDEN_TOLERANCE[self.model_.encoder.encoder_policy.name]
+        tolerance = _GOLDEN_TOLERANCE[self.model_.dtype_policy.name]
         if not difference <= tolerance:
             raise WeightsMismatchError(
                 f"The model in {folder} does not predict what it did when it was saved: logits differ by "

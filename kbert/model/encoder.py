@@ -70,7 +70,8 @@ class BertEncoder(keras.Model):
         self.config = config
         self.seed = seed
         self.last_seed = seeds[-1]
-        self.encoder_policy = policy
+        # A functional model would take the global policy for its own.
+        self.dtype_policy = policy
         self.embeddings = embeddings
         self.transformer_layers = transformer_layers
         self.pooler = pooler
@@ -82,7 +83,7 @@ class BertEncoder(keras.Model):
     def get_config(self):
         return {
             "config": self.config.to_dict(),
-            "dtype": keras.dtype_policies.serialize(self.encoder_policy),
+            "dtype": keras.dtype_policies.serialize(self.dtype_policy),
             "name": self.name,
             "seed": self.seed,
         }

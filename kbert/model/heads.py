@@ -31,7 +31,7 @@ class BertForSequenceClassification(keras.Model):
 
     def __init__(self, config: BertConfig, num_labels: int, dtype=None, name: str | None = None, seed: int = 0):
         encoder = BertEncoder(config, dtype=dtype, name="bert", seed=seed)
-        policy = encoder.encoder_policy
+        policy = encoder.dtype_policy
         dropout = Dropout(config.head_dropout, encoder.last_seed + 1, dtype=policy, name="classifier_dropout")
         classifier = dense(config, num_labels, encoder.last_seed + 2, policy, "classifier")
 
@@ -41,6 +41,7 @@ class BertForSequenceClassification(keras.Model):
         logits = ops.cast(classifier(dropout(pooled)), "float32")
         super().__init__(inputs=inputs, outputs=logits, name=name)
 
+        self.dtype_policy = policy
         self.config = config
         self.num_labels = num_labels
         self.seed = seed

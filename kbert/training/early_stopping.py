@@ -32,7 +32,9 @@ class Evaluation:
             rank = (values["val_score"], -values["val_loss"])
             if self.best is None or rank > self.best:
                 self.best, self.best_epoch = rank, epoch
-                self.best_weights = [np.array(keras.ops.convert_to_numpy(v.value)) for v in self.model.trainable_weights]
+                self.best_weights = [
+                    np.array(keras.ops.convert_to_numpy(v.value)) for v in self.model.trainable_weights
+                ]
             elif epoch - self.best_epoch >= self.patience:
                 self.model.stop_training = True
         return values

@@ -31,14 +31,22 @@ def state_values(model: keras.Model, seed, frozen):
 
 
 def updated(trainable, moments_1, moments_2, gradients, hyper: Hyper):
-    """All variables and moments after one update; as they were, where a gradient is not finite."""
+    """One update of all variables.
+
+    Returns
+    -------
+    values, moments_1, moments_2 : list of tensor
+        As they were, where a gradient is not finite.
+    flaw : tensor, a scalar
+        0, or NaN where a gradient is not finite: added to the loss, it tells.
+    """
     factor, finite = clip_factor(gradients, hyper.loss_scale)
     values, ms, vs = [], [], []
     for i, (value, m, v, gradient) in enumerate(zip(trainable, moments_1, moments_2, gradients, strict=True)):
         gradient = ops.cast(gradient, "float32") * factor
         new = adamw(value, gradient, m, v, hyper.learning_rates[i], hyper.decays[i], hyper)
         kept = [ops.where(finite, after, before) for after, before in zip(new, (value, m, v), strict=True)]
-        values.append(kept[0])
+        values.append(ops.cast(kept[0], value.dtype))
         ms.append(kept[1])
         vs.append(kept[2])
-    return values, ms, vs
+    return values, ms, vs, ops.where(finite, 0.0, float("nan"))

@@ -11,6 +11,7 @@ import keras
 import numpy as np
 
 from kbert.data.batches import TrainingBatches
+from kbert.errors import DivergedError
 from kbert.training.optimizer import BETA_1, BETA_2, Hyper, Schedule, decays_of
 from kbert.training.prefetch import prefetched
 from kbert.training.progress import Progress
@@ -20,10 +21,6 @@ _MOST_BAD_STEPS = 5
 
 # The loss scale that float16 starts at; halved at each step that overflows.
 _FLOAT16_LOSS_SCALE = 2.0**12
-
-
-class DivergedError(RuntimeError):
-    """Several steps in a row gave a loss that is not finite."""
 
 
 @dataclass
@@ -130,6 +127,7 @@ class _Plan:
         self.rates = np.asarray(rates, "float32")
         self.seed = options.seed
         self.update = 0
+        self.bad_steps = 0  # in a row, over the ends of epochs
         self.float16 = model.compute_dtype == "float16"
         self.loss_scale = _FLOAT16_LOSS_SCALE if self.float16 else 1.0
 
@@ -162,12 +160,16 @@ def _run_epoch(trainer, plan, batches, epoch, targets, weights, callbacks, progr
             pending += 1
             if pending == plan.every or i == steps - 1:
                 # The mean over the batches: the scale is divided out in the update.
-                trainer.update(gradients, hyper._replace(loss_scale=np.float32(plan.loss_scale * pending)))
+                loss = loss + trainer.update(
+                    gradients, hyper._replace(loss_scale=np.float32(plan.loss_scale * pending))
+                )
                 gradients, pending = None, 0
                 plan.update += 1
         losses.append(loss)
         counts.append(batch.n_texts)
-        watch(losses)
+        if not pending:
+            # Not between the batches of one update, whose gradients are under one loss scale.
+            watch(losses)
         progress.update(batch.n_texts, losses)
         callbacks.on_train_batch_end(i, {"loss": loss})
     watch(losses, all_of_them=True)
@@ -188,21 +190,25 @@ class _Watch:
     """Looks at the losses a few steps late, so that the device is never waited for."""
 
     def __init__(self, plan: _Plan, delay: int = 8):
-        self.plan, self.delay, self.seen, self.bad = plan, delay, 0, 0
+        self.plan, self.delay, self.seen = plan, delay, 0
 
     def __call__(self, losses, all_of_them=False):
         while self.seen < len(losses) - (0 if all_of_them else self.delay):
             finite = np.isfinite(float(losses[self.seen]))
             self.seen += 1
-            self.bad = 0 if finite else self.bad + 1
+            self.plan.bad_steps = 0 if finite else self.plan.bad_steps + 1
             if not finite and self.plan.float16:
                 self.plan.loss_scale = max(1.0, self.plan.loss_scale / 2)
-            if self.bad == 1 and not self.plan.float16:
-                warnings.warn(f"The loss of step {self.seen} was not finite; the step was skipped.", stacklevel=5)
-            if self.bad >= _MOST_BAD_STEPS:
+            if self.plan.bad_steps == 1 and not self.plan.float16:
+                warnings.warn(
+                    f"The loss of step {self.seen} or its gradients were not finite; the step was skipped.",
+                    stacklevel=5,
+                )
+            # Under float16 a smaller scale is tried first.
+            if self.plan.bad_steps >= _MOST_BAD_STEPS and self.plan.loss_scale <= 1:
                 raise DivergedError(
-                    f"The loss was not finite in {self.bad} steps in a row. Try a lower learning_rate, "
-                    "or dtype='float32'."
+                    f"The loss or its gradients were not finite in {self.plan.bad_steps} steps in a row. "
+                    "Try a lower learning_rate, or dtype='float32'."
                 )
 
 

@@ -28,11 +28,12 @@ class Trainer:
         self.moments_2 = [jnp.zeros(value.shape, "float32") for value in self.values]
 
     def train(self, inputs, targets, weights, hyper):
-        """Update on one batch; returns its loss, which may still be under way."""
+        """Update on one batch; returns its loss, which may still be under way, NaN where the update was skipped."""
         state = (self.values, self.moments_1, self.moments_2)
         batch = (inputs, targets, weights)
         run = self._compiled("train", self._train, (0,), inputs, (state, self._frozen(), batch, hyper))
-        (self.values, self.moments_1, self.moments_2), loss = run(state, self._frozen(), batch, hyper)
+        *state, loss = run(state, self._frozen(), batch, hyper)
+        self.values, self.moments_1, self.moments_2 = state
         return loss
 
     def accumulate(self, inputs, targets, weights, hyper, gradients=None):
@@ -44,10 +45,11 @@ class Trainer:
         return self._compiled("accumulate", self._accumulate, (0,), inputs, arguments)(*arguments)
 
     def update(self, gradients, hyper):
-        """Update with gradients that were accumulated."""
+        """Update with gradients that were accumulated; returns 0, or NaN where one is not finite."""
         state = (self.values, self.moments_1, self.moments_2)
         run = self._compiled("update", self._update, (0,), {}, (state, gradients, hyper))
-        self.values, self.moments_1, self.moments_2 = run(state, gradients, hyper)
+        self.values, self.moments_1, self.moments_2, flaw = run(state, gradients, hyper)
+        return flaw
 
     def write_back(self):
         """Give the model its trained weights."""
@@ -79,7 +81,8 @@ class Trainer:
 
     def _train(self, state, frozen, batch, hyper):
         gradients, loss = self._gradients(state[0], frozen, batch, hyper)
-        return updated(*state, gradients, hyper), loss
+        *state, flaw = updated(*state, gradients, hyper)
+        return *state, loss + flaw
 
     def _accumulate(self, total, values, frozen, batch, hyper):
         gradients, loss = self._gradients(values, frozen, batch, hyper)

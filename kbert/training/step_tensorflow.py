@@ -26,7 +26,7 @@ class Trainer:
         self.moments_2 = [tf.zeros(value.shape) for value in self.values]
 
     def train(self, inputs, targets, weights, hyper):
-        """Update on one batch; returns its loss."""
+        """Update on one batch; returns its loss, NaN where the update was skipped."""
         state = (self.values, self.moments_1, self.moments_2)
         arguments = (*state, self._frozen(), inputs, targets, weights, hyper)
         self.values, self.moments_1, self.moments_2, loss = self._run("train", self._train, inputs, arguments)
@@ -40,9 +40,10 @@ class Trainer:
         return self._run("accumulate", self._accumulate, inputs, arguments)
 
     def update(self, gradients, hyper):
-        """Update with gradients that were accumulated."""
+        """Update with gradients that were accumulated; returns 0, or NaN where one is not finite."""
         arguments = (self.values, self.moments_1, self.moments_2, gradients, hyper)
-        self.values, self.moments_1, self.moments_2 = self._run("update", self._update, {}, arguments)
+        self.values, self.moments_1, self.moments_2, flaw = self._run("update", self._update, {}, arguments)
+        return flaw
 
     def write_back(self):
         """Give the model its trained weights."""
@@ -67,7 +68,8 @@ class Trainer:
 
     def _train(self, values, moments_1, moments_2, frozen, inputs, targets, weights, hyper):
         gradients, loss = self._gradients(values, frozen, inputs, targets, weights, hyper)
-        return *updated(values, moments_1, moments_2, gradients, hyper), loss
+        *state, flaw = updated(values, moments_1, moments_2, gradients, hyper)
+        return *state, loss + flaw
 
     def _accumulate(self, total, values, frozen, inputs, targets, weights, hyper):
         gradients, loss = self._gradients(values, frozen, inputs, targets, weights, hyper)

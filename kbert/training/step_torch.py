@@ -26,10 +26,9 @@ class Trainer:
         self.moments_2 = [torch.zeros_like(parameter) for parameter in self.parameters]
 
     def train(self, inputs, targets, weights, hyper):
-        """Update on one batch; returns its loss."""
+        """Update on one batch; returns its loss, NaN where the update was skipped."""
         gradients, loss = self._gradients(inputs, targets, weights, hyper)
-        self.update(gradients, hyper)
-        return loss
+        return loss + self.update(gradients, hyper)
 
     def accumulate(self, inputs, targets, weights, hyper, gradients=None):
         """Add one batch's gradients to ``gradients``; returns them and the batch's loss."""
@@ -41,8 +40,8 @@ class Trainer:
 
     @torch.no_grad()
     def update(self, gradients, hyper):
-        """Update with gradients, which it may overwrite."""
-        adamw_all(self.parameters, list(gradients), self.moments_1, self.moments_2, hyper)
+        """Update with gradients, which it may overwrite; returns 0, or NaN where one is not finite."""
+        return adamw_all(self.parameters, list(gradients), self.moments_1, self.moments_2, hyper)
 
     def write_back(self):
         """Nothing to do: the model's own parameters were trained."""
@@ -55,15 +54,15 @@ class Trainer:
         return gradients, loss.detach()
 
 
-def adamw_all(parameters, gradients, moments_1, moments_2, hyper: Hyper) -> None:
-    """Clip and update in place; nothing happens where a gradient is not finite.
+def adamw_all(parameters, gradients, moments_1, moments_2, hyper: Hyper) -> float:
+    """Clip and update in place and return 0; where a gradient is not finite, change nothing and return NaN.
 
     The formulas of `clip_factor` and `adamw` in `kbert.training.optimizer`, on all variables at once.
     """
     scale = float(hyper.loss_scale)
     norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))) / scale
     if not math.isfinite(norm):
-        return
+        return math.nan
     torch._foreach_mul_(gradients, min(1.0, CLIP_NORM / (norm + 1e-6)) / scale)
     torch._foreach_lerp_(moments_1, gradients, 1 - BETA_1)
     torch._foreach_mul_(moments_2, BETA_2)
@@ -74,6 +73,7 @@ def adamw_all(parameters, gradients, moments_1, moments_2, hyper: Hyper) -> None
     rates = hyper.learning_rates.tolist()
     torch._foreach_mul_(parameters, [1 - r * d for r, d in zip(rates, hyper.decays.tolist(), strict=True)])
     torch._foreach_addcdiv_(parameters, moments_1, roots, [-rate / float(hyper.correction_1) for rate in rates])
+    return 0.0
 
 
 @torch.no_grad()

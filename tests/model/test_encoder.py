@@ -113,6 +113,7 @@ def test_a_policy_reaches_every_layer_and_leaves_weights_and_logits_in_float32(t
         layer.name: compute for layer in parts if layer.variables
     }
     assert model.classifier.compute_dtype == compute
+    assert (model.compute_dtype, model.encoder.compute_dtype) == (compute, compute)
     assert {keras.backend.standardize_dtype(weight.dtype) for weight in model.weights} == {"float32"}
     assert keras.backend.standardize_dtype(model(_with_starts(inputs)).dtype) == "float32"
     assert keras.backend.standardize_dtype(model.encoder(inputs)["sequence_output"].dtype) == compute

@@ -1,0 +1,106 @@
+"""Batches: which texts go together, and the arrays made of them."""
+
+import numpy as np
+import pytest
+
+from kbert.data.batches import TrainingBatches, make_batch, prediction_batches
+from kbert.data.packing import Layout
+
+
+def _texts(batch):
+    return batch.texts[batch.texts >= 0].tolist()
+
+
+@pytest.mark.parametrize("n, batch_size", [(100, 16), (96, 16), (5, 16), (1, 1), (70, 1)])
+def test_each_text_comes_once_an_epoch_in_steps_of_exactly_batch_size(sequences_of, n, batch_size):
+    sequences = sequences_of(np.random.default_rng(0).integers(3, 40, n))
+    batches = TrainingBatches(sequences, batch_size, seed=0, pad_id=0)
+    for epoch in range(2):
+        steps = [_texts(batch) for batch in batches.epoch(epoch)]
+        assert len(steps) == batches.steps_per_epoch == -(-n // batch_size)
+        assert sorted(text for step in steps for text in step) == list(range(n))
+        assert [len(step) for step in steps[:-1]] == [batch_size] * (len(steps) - 1)
+        assert len(steps[-1]) == (n % batch_size or batch_size)
+
+
+def _deals(sequences, seed, epoch):
+    return [_texts(batch) for batch in TrainingBatches(sequences, 16, seed=seed, pad_id=0).epoch(epoch)]
+
+
+def test_the_same_seed_and_epoch_give_the_same_batches_and_others_give_others(sequences_of, realistic_lengths):
+    sequences = sequences_of(realistic_lengths[:200])
+    first = _deals(sequences, seed=1, epoch=0)
+    assert _deals(sequences, seed=1, epoch=0) == first
+
+    def groups(deal):
+        return {frozenset(step) for step in deal}
+
+    assert not groups(first) & groups(_deals(sequences, seed=1, epoch=1))
+    assert not groups(first) & groups(_deals(sequences, seed=2, epoch=0))
+
+
+def test_texts_of_the_same_length_are_not_kept_together(sequences_of):
+    lengths = np.repeat([5, 50], 320)
+    batches = TrainingBatches(sequences_of(lengths), 16, seed=0, pad_id=0)
+    assert all(0 < (lengths[_texts(batch)] == 5).sum() < 16 for batch in batches.epoch(0))
+
+
+@pytest.mark.parametrize("batch_size", [16, 32])
+def test_batches_hardly_hold_padding_and_keep_one_shape(sequences_of, realistic_lengths, batch_size):
+    batches = TrainingBatches(sequences_of(realistic_lengths), batch_size, seed=0, pad_id=0)
+    made = [batch for epoch in range(3) for batch in batches.epoch(epoch)]
+    tokens = sum(batch.n_tokens for batch in made)
+    assert tokens == 3 * realistic_lengths.sum()
+    assert tokens / sum(batch.inputs["token_ids"].size for batch in made) >= 0.85
+    shapes = [batch.inputs["token_ids"].shape for batch in made]
+    usual = max(set(shapes), key=shapes.count)
+    assert shapes.count(usual) >= 0.97 * len(shapes) and len(set(shapes)) <= 4
+
+
+def test_the_arrays_of_a_batch_are_the_texts_one_after_the_other(sequences_of):
+    sequences = sequences_of([5, 3, 7, 6, 9])
+    rows = [np.array([3, 1, 0]), np.array([4])]
+    batch = make_batch(sequences, rows, Layout(rows=3, length=16, slots=4), pad_id=99)
+    assert batch.texts.tolist() == [[3, 1, 0, -1], [4, -1, -1, -1], [-1] * 4]
+    assert (batch.n_texts, batch.n_tokens) == (4, 23)
+    assert batch.inputs["first_positions"].tolist() == [[0, 6, 9, 0], [0] * 4, [0] * 4]
+    assert {array.dtype for array in batch.inputs.values()} == {np.dtype("int32")}
+
+    first = {name: array[0].tolist() for name, array in batch.inputs.items()}
+    assert first["text_ids"] == [1] * 6 + [2] * 3 + [3] * 5 + [0] * 2
+    assert first["position_ids"] == [*range(6), *range(3), *range(5), 0, 0]
+    assert first["segment_ids"] == [0] * 4 + [1] * 2 + [0] * 2 + [1] + [0] * 4 + [1] + [0] * 2
+    ids = [sequences.tokens.row(text).tolist() for text in (3, 1, 0)]
+    assert first["token_ids"] == sum(ids, []) + [99, 99]
+
+    padding = {name: array[2].tolist() for name, array in batch.inputs.items() if name != "first_positions"}
+    empty = [0] * 16
+    assert padding == {"token_ids": [99] * 16, "segment_ids": empty, "position_ids": empty, "text_ids": empty}
+
+
+def test_a_step_that_needs_more_rows_than_the_layout_has_loses_none(sequences_of):
+    batch = make_batch(sequences_of([9, 9, 9]), [np.array([i]) for i in range(3)], Layout(2, 16, 2), pad_id=0)
+    assert _texts(batch) == [0, 1, 2] and batch.n_tokens == 27
+
+
+def test_texts_of_every_slot_are_found_again_at_their_first_positions(sequences_of, realistic_lengths):
+    sequences = sequences_of(realistic_lengths[:300])
+    for batch in TrainingBatches(sequences, 32, seed=3, pad_id=0).epoch(0):
+        for row, slot in np.argwhere(batch.texts >= 0):
+            ids = sequences.tokens.row(batch.texts[row, slot])
+            start = batch.inputs["first_positions"][row, slot]
+            np.testing.assert_array_equal(batch.inputs["token_ids"][row, start : start + len(ids)], ids)
+            assert (batch.inputs["text_ids"][row, start : start + len(ids)] == slot + 1).all()
+
+
+@pytest.mark.parametrize("n", [1, 3, 2000])
+def test_prediction_takes_each_text_once_in_one_shape(sequences_of, realistic_lengths, n):
+    batches = list(prediction_batches(sequences_of(realistic_lengths[:n]), pad_id=0))
+    assert sorted(text for batch in batches for text in _texts(batch)) == list(range(n))
+    assert len({batch.inputs["token_ids"].shape for batch in batches}) == 1
+    assert sum(batch.n_tokens for batch in batches) == realistic_lengths[:n].sum()
+
+
+def test_predicting_few_texts_does_not_cost_a_whole_batch(sequences_of):
+    (batch,) = prediction_batches(sequences_of([5, 6, 7]), pad_id=0)
+    assert batch.inputs["token_ids"].size <= 64

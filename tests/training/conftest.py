@@ -1,0 +1,69 @@
+import keras
+import numpy as np
+import pytest
+
+from kbert import BertConfig
+from kbert.data.batches import TrainingBatches
+from kbert.model import BertForSequenceClassification
+from kbert.text import Ragged, TokenSequences
+from kbert.training.loop import TrainingOptions, train
+from kbert.training.losses import softmax_cross_entropy
+
+TOY = BertConfig(
+    vocab_size=100,
+    hidden_size=32,
+    num_hidden_layers=1,  # compiles twice as fast as two
+    num_attention_heads=4,
+    intermediate_size=64,
+    max_position_embeddings=64,
+)
+
+
+@pytest.fixture(scope="session")
+def model_of():
+    """A classifier into two classes; ``model_of(dropout=0.0)``."""
+
+    def make(dropout=None, dtype=None, seed=1):
+        return BertForSequenceClassification(TOY.with_dropout(dropout), num_labels=2, dtype=dtype, seed=seed)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def sequences():
+    """96 texts of 8 tokens, so that all batches of one size have one shape; half of the texts hold the token 7."""
+    rng = np.random.default_rng(0)
+    tokens = rng.integers(10, 100, (96, 8)).astype("int32")
+    tokens[1::2, 3] = 7
+    return TokenSequences(Ragged(tokens.ravel(), np.arange(0, 769, 8)), np.full(96, 5), np.zeros(96, bool))
+
+
+@pytest.fixture(scope="session")
+def targets():
+    """The class of each text: whether it holds the token 7."""
+    return (np.arange(96) % 2).astype("int32")
+
+
+@pytest.fixture(scope="session")
+def trained(sequences, targets):
+    """Train a model on the texts, 16 a step; returns the history."""
+
+    def run(model, batch_size=16, n_texts=64, weights=None, on_epoch_end=None, loss=softmax_cross_entropy, **options):
+        batches = TrainingBatches(sequences.take(slice(n_texts)), batch_size, seed=options.get("seed", 0), pad_id=0)
+        weights = np.ones(n_texts, "float32") if weights is None else weights
+        options = TrainingOptions(**{"epochs": 1, "learning_rate": 1e-3, **options})
+        return train(model, loss, batches, targets[:n_texts], weights, options, on_epoch_end)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def arrays_of():
+    """A model's weights as NumPy arrays."""
+    return lambda model: [np.array(keras.ops.convert_to_numpy(weight)) for weight in model.weights]
+
+
+@pytest.fixture(scope="session")
+def largest_difference():
+    """Of two lists of arrays."""
+    return lambda first, second: max(np.abs(a - b).max() for a, b in zip(first, second, strict=True))

@@ -1,0 +1,50 @@
+"""Predicting a column: row i in, row i out, in parts, from several threads."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import keras
+import numpy as np
+import pytest
+
+from kbert.text import Ragged, TokenSequences
+from kbert.training.predict import predict_logits
+
+pytestmark = pytest.mark.backend
+
+
+@pytest.fixture(scope="module")
+def column():
+    """Fifty texts of 2 to 16 tokens."""
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(2, 17, 50)
+    tokens = Ragged(rng.integers(0, 100, lengths.sum()).astype("int32"), np.concatenate([[0], lengths.cumsum()]))
+    return TokenSequences(tokens, lengths, np.zeros(50, bool))
+
+
+@pytest.fixture(scope="module")
+def model(model_of):
+    return model_of()
+
+
+@pytest.fixture(scope="module")
+def expected(model, column):
+    inputs = column.padded(length=16)
+    logits = model({**inputs, "first_positions": np.zeros((50, 1), "int32")})
+    return keras.ops.convert_to_numpy(logits)[:, 0]
+
+
+def test_row_i_of_the_logits_belongs_to_text_i(model, column, expected):
+    logits = predict_logits(model, [column], 50, pad_id=0)
+    assert logits.dtype == np.float32
+    np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-5)
+
+
+def test_a_column_may_come_in_parts(model, column, expected):
+    parts = (column.take(slice(start, start + 12)) for start in range(0, 50, 12))
+    np.testing.assert_allclose(predict_logits(model, parts, 50, pad_id=0), expected, rtol=0, atol=1e-5)
+
+
+def test_threads_may_predict_with_one_model(model, column, expected):
+    with ThreadPoolExecutor(4) as pool:
+        for logits in pool.map(lambda _: predict_logits(model, [column], 50, pad_id=0), range(8)):
+            np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-5)
