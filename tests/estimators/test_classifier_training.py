@@ -1,0 +1,242 @@
+"""Weights of rows and classes, random states, callbacks, and early stopping."""
+
+import random
+
+import keras
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.utils.class_weight import compute_sample_weight
+
+from kbert import BertClassifier
+
+# The same words in every row: the model can learn nothing but how often each label occurs.
+SAME = ["the table"] * 48
+UNEVEN = np.array(["a"] * 36 + ["b"] * 12)
+
+
+@pytest.fixture(scope="module")
+def share_of_b(toy):
+    """A function that gives the probability of "b" that a classifier learns from uneven labels."""
+
+    def learn(y=UNEVEN, sample_weight=None, **parameters):
+        classifier = toy(epochs=8, learning_rate=1e-2, **parameters).fit(SAME, y, sample_weight)
+        return classifier.predict_proba(SAME[:1])[0, 1]
+
+    return learn
+
+
+@pytest.fixture(scope="module")
+def plain_share(share_of_b):
+    return share_of_b()
+
+
+@pytest.mark.backend
+def test_class_weight_moves_the_probabilities(share_of_b, plain_share):
+    balanced, heavy = share_of_b(class_weight="balanced"), share_of_b(class_weight={"b": 60})
+    assert plain_share < 0.4 < balanced < 0.6 < 0.8 < heavy
+
+
+@pytest.mark.backend
+def test_sample_weight_moves_the_probabilities(share_of_b, plain_share):
+    assert share_of_b(sample_weight=np.where(UNEVEN == "b", 60, 1)) > 0.8
+    assert share_of_b(sample_weight=np.where(UNEVEN == "b", 0.1, 1)) < plain_share
+
+
+def test_class_weight_is_the_sample_weight_of_its_rows(share_of_b):
+    by_row = share_of_b(sample_weight=compute_sample_weight("balanced", UNEVEN))
+    assert share_of_b(class_weight="balanced") == pytest.approx(by_row, abs=1e-5)
+    by_row = share_of_b(sample_weight=np.where(UNEVEN == "b", 6.0, 2.0))
+    assert share_of_b(class_weight={"b": 3}, sample_weight=2) == pytest.approx(by_row, abs=1e-5)
+
+
+def test_only_the_ratios_of_sample_weight_count(toy, reviews):
+    X, y, weight = reviews.text[:32], reviews.label[:32], np.linspace(0.1, 2, 32)
+    once, thousandfold = (toy().fit(X, y, w).predict_proba(X) for w in (weight, weight * 1024))
+    assert np.abs(once - toy().fit(X, y).predict_proba(X)).max() > 1e-3
+    np.testing.assert_allclose(thousandfold, once, atol=1e-5)
+    np.testing.assert_allclose(toy().fit(X, y, 5).predict_proba(X), toy().fit(X, y).predict_proba(X), atol=1e-6)
+
+
+def test_labels_of_rows_without_weight_do_not_matter(toy, reviews):
+    X, y, weight = reviews.text[:32], reviews.label[:32], np.tile([1, 1, 0, 0], 8)
+    other = np.where(weight == 0, np.where(y == "bad", "good", "bad"), y)
+    assert (other != y).sum() == 16
+    assert np.array_equal(toy().fit(X, y, weight).predict_proba(X), toy().fit(X, other, weight).predict_proba(X))
+    assert not np.array_equal(toy().fit(X, y).predict_proba(X), toy().fit(X, other).predict_proba(X))
+
+
+# --- Random states
+
+
+@pytest.mark.backend
+def test_the_same_random_state_gives_the_same_predictions(toy, reviews):
+    X, y = reviews.text[:32], reviews.label[:32]
+    classifier = toy(random_state=3)
+    first = classifier.fit(X, y).predict_proba(X)
+    assert np.array_equal(classifier.fit(X, y).predict_proba(X), first)
+    assert np.array_equal(toy(random_state=np.int64(3)).fit(X, y).predict_proba(X), first)
+    assert not np.array_equal(toy(random_state=4).fit(X, y).predict_proba(X), first)
+
+
+def test_no_random_state_differs_from_fit_to_fit(toy, reviews):
+    X, y = reviews.text[:32], reviews.label[:32]
+    np.random.seed(0)
+    first = toy(random_state=None).fit(X, y).predict_proba(X)
+    np.random.seed(0)
+    assert not np.array_equal(toy(random_state=None).fit(X, y).predict_proba(X), first)
+
+
+def test_a_random_generator_is_used_up_from_fit_to_fit(toy, reviews):
+    X, y = reviews.text[:32], reviews.label[:32]
+    classifier = toy(random_state=np.random.RandomState(3))
+    first, second = (classifier.fit(X, y).predict_proba(X) for _ in range(2))
+    assert not np.array_equal(first, second)
+    assert np.array_equal(toy(random_state=np.random.RandomState(3)).fit(X, y).predict_proba(X), first)
+
+
+@pytest.mark.backend
+def test_the_largest_random_state_works(toy, reviews):
+    X, y = reviews.text[:32], reviews.label[:32]
+    probabilities = toy(random_state=2**32 - 1).fit(X, y).predict_proba(X)
+    assert np.isfinite(probabilities).all()
+
+
+def torch_state():
+    if keras.backend.backend() != "torch":
+        return None
+    import torch
+
+    return torch.get_rng_state().tolist()
+
+
+@pytest.mark.backend
+def test_the_global_random_states_stay_as_they_are(toy, reviews):
+    plain, numpys, torchs = random.getstate(), np.random.get_state(), torch_state()
+    toy(random_state=None, early_stopping=True).fit(reviews.text[:64], reviews.label[:64]).predict(reviews.text[:8])
+    assert random.getstate() == plain
+    assert all(np.array_equal(now, then) for now, then in zip(np.random.get_state(), numpys, strict=True))
+    assert torch_state() == torchs
+
+
+def test_the_callers_data_stay_as_they_are(toy, pairs):
+    X, y = pairs[["left", "right"]][:32].copy(), pairs.both[:32].copy()
+    X.iloc[3, 1] = None
+    weight, seen = np.linspace(1, 2, 32), (X.copy(deep=True), y.copy(deep=True))
+    with pytest.warns(match="missing"):
+        toy(class_weight="balanced").fit(X, y, weight, eval_set=(X, y)).predict(X)
+    pd.testing.assert_frame_equal(X, seen[0])
+    pd.testing.assert_series_equal(y, seen[1])
+    assert np.array_equal(weight, np.linspace(1, 2, 32))
+
+
+# --- Callbacks and held-out rows
+
+
+def test_callbacks_see_each_epoch_and_its_weights(toy, reviews):
+    X, y = reviews.text[:32], reviews.label[:32]
+    seen = []
+
+    class Watch(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            seen.append((epoch, dict(logs), self.model.classifier.get_weights()[0]))
+
+    classifier = toy(epochs=3).fit(X, y, eval_set=(X, y), callbacks=Watch())
+    assert [epoch for epoch, _, _ in seen] == [0, 1, 2]
+    history = {name: [logs[name] for _, logs, _ in seen] for name in ("loss", "val_loss", "val_score")}
+    assert history == classifier.history_
+    assert not np.array_equal(seen[0][2], seen[1][2])
+    assert np.array_equal(seen[2][2], classifier.model_.classifier.get_weights()[0])
+
+
+def test_a_callback_may_stop_the_training(toy, reviews):
+    stop = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: setattr(stop.model, "stop_training", True))
+    classifier = toy(epochs=3).fit(reviews.text[:32], reviews.label[:32], callbacks=[stop])
+    assert classifier.n_iter_ == len(classifier.history_["loss"]) == 1
+
+
+def test_an_eval_set_is_scored_after_each_epoch(toy, reviews):
+    train, held_out = reviews[:160], reviews[160:]
+    classifier = toy(epochs=3).fit(train.text, train.label, eval_set=(held_out.text, held_out.label))
+    assert list(classifier.history_) == ["loss", "val_loss", "val_score"]
+    assert {len(values) for values in classifier.history_.values()} == {3}
+    probability = classifier.predict_proba(held_out.text)[range(40), (held_out.label == "good").astype(int)]
+    assert classifier.history_["val_loss"][-1] == pytest.approx(-np.log(probability).mean(), rel=1e-3)
+    assert classifier.history_["val_score"][-1] == classifier.score(held_out.text, held_out.label)
+
+
+def test_an_eval_set_does_not_change_the_training(toy, reviews):
+    X, y = reviews.text[:32], reviews.label[:32]
+    alone, watched = toy().fit(X, y), toy().fit(X, y, eval_set=(reviews.text[32:], reviews.label[32:]))
+    assert np.array_equal(alone.predict_proba(X), watched.predict_proba(X))
+
+
+@pytest.mark.backend
+def test_early_stopping_restores_the_best_weights(toy, reviews):
+    train, held_out = reviews[:160], reviews[160:]
+    # Labels of the held-out rows turned round: the more is learned, the worse the score.
+    wrong = held_out.label.map({"good": "bad", "bad": "good"})
+    classifier = toy(epochs=12, early_stopping=True, n_iter_no_change=3)
+    classifier.fit(train.text, train.label, eval_set=(held_out.text, wrong))
+    scores = classifier.history_["val_score"]
+    assert scores[-1] < max(scores)
+    assert classifier.score(held_out.text, wrong) == max(scores)
+    assert classifier.n_iter_ == len(scores) == np.argmax(scores) + 1 + 3 < 12
+
+
+def test_without_early_stopping_the_last_weights_stay(toy, reviews):
+    train, held_out = reviews[:160], reviews[160:]
+    wrong = held_out.label.map({"good": "bad", "bad": "good"})
+    classifier = toy(epochs=6).fit(train.text, train.label, eval_set=(held_out.text, wrong))
+    scores = classifier.history_["val_score"]
+    assert classifier.score(held_out.text, wrong) == scores[-1] < max(scores)
+
+
+@pytest.fixture
+def splits(monkeypatch):
+    """The rows that were kept, and those that were set aside, in each fit."""
+    seen, split = [], BertClassifier._split
+
+    def spy(self, *args):
+        seen.append(split(self, *args))
+        return seen[-1]
+
+    monkeypatch.setattr(BertClassifier, "_split", spy)
+    return seen
+
+
+def test_early_stopping_sets_rows_of_every_class_aside(toy, reviews, splits):
+    classifier = toy(epochs=4, early_stopping=True, validation_fraction=0.2)
+    classifier.fit(reviews.text, reviews.label)
+    ((kept, aside),) = splits
+    assert sorted([*kept, *aside]) == list(range(200))
+    assert reviews.label[aside].value_counts().to_dict() == {"bad": 20, "good": 20}
+    score = classifier.score(reviews.text[aside], reviews.label[aside])
+    assert score == max(classifier.history_["val_score"])
+
+
+def test_rows_that_are_set_aside_are_not_trained_on(toy, reviews, splits):
+    def fit(texts):
+        return toy(early_stopping=True, validation_fraction=0.5).fit(texts, reviews.label[:64])
+
+    texts = reviews.text[:64]
+    first = fit(texts)
+    kept, aside = splits[0]
+    others = texts.copy()
+    others[aside] = "plain usual fine plain usual fine"
+    second = fit(others)
+    assert np.array_equal(first.predict_proba(texts), second.predict_proba(texts))
+    assert first.history_["val_loss"] != second.history_["val_loss"]
+    others = texts.copy()
+    others[kept] = "plain usual fine plain usual fine"
+    assert not np.array_equal(first.predict_proba(texts), fit(others).predict_proba(texts))
+
+
+def test_early_stopping_watches_rows_that_have_a_weight(toy, reviews, splits):
+    weight = np.zeros(64)
+    weight[:8] = 1
+    classifier = toy(early_stopping=True, validation_fraction=0.25).fit(reviews.text[:64], reviews.label[:64], weight)
+    ((kept, aside),) = splits
+    assert len(aside) == 2 and set(aside) < set(range(8))
+    assert sorted([*kept, *aside]) == list(range(64))
+    assert np.isfinite([classifier.history_["loss"], classifier.history_["val_loss"]]).all()
