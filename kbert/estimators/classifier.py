@@ -18,6 +18,7 @@ from kbert.data.labels import label_column, sample_weights
 from kbert.errors import WeightsMismatchError
 from kbert.estimators import persistence
 from kbert.estimators.base import BertEstimator, Pretrained
+from kbert.estimators.parameters import is_real
 from kbert.model import BertForSequenceClassification
 from kbert.text import TokenSequences
 from kbert.training.early_stopping import Evaluation
@@ -237,17 +238,24 @@ class BertClassifier(ClassifierMixin, BertEstimator):
         weights = sample_weights(sample_weight, len(targets))
         weights = np.ones(len(targets), "float32") if weights is None else weights
         if self.class_weight is not None:
-            if isinstance(self.class_weight, dict):
-                unknown = [label for label in self.class_weight if label not in classes]
-                if unknown:
-                    raise ValueError(
-                        f"class_weight names {unknown[:5]}, which y does not hold. "
-                        f"The classes are {classes.tolist()[:20]}."
-                    )
-            weights = weights * compute_class_weight(self.class_weight, classes=classes, y=classes[targets])[targets]
+            weights = weights * self._class_weights(classes, targets)[targets]
         if not weights.sum() > 0:
             raise ValueError("All rows have weight 0 after class_weight: nothing could be learned.")
         return weights.astype("float32")
+
+    def _class_weights(self, classes: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """The weight of each class. A class that a dict does not name counts 1."""
+        labels = classes.tolist()
+        if not isinstance(self.class_weight, dict):
+            return compute_class_weight(self.class_weight, classes=np.arange(len(labels)), y=targets)
+        unknown = [label for label in self.class_weight if label not in labels]
+        if unknown:
+            raise ValueError(f"class_weight names {unknown[:5]}, which y does not hold. The classes are {labels[:20]}.")
+        for label, weight in self.class_weight.items():
+            if not is_real(weight) or weight < 0:
+                raise ValueError(f"class_weight must be numbers of at least 0, got {weight!r} for {label!r}.")
+        # Not scikit-learn's reading of a dict, which takes the label "1" for the number 1.
+        return np.array([self.class_weight.get(label, 1) for label in labels], "float64")
 
     def _split(self, targets: np.ndarray, weights: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Rows to train on, and rows to watch, with the same shares of the labels. A row to watch has a weight."""

@@ -19,7 +19,8 @@ def _is_int(value: Any, least: int) -> bool:
     return isinstance(value, numbers.Integral) and not isinstance(value, (bool, np.bool_)) and value >= least
 
 
-def _is_real(value: Any) -> bool:
+def is_real(value: Any) -> bool:
+    """Whether a value is a finite number, and no boolean."""
     return isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_)) and np.isfinite(value)
 
 
@@ -47,23 +48,26 @@ RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "epochs": _whole(1),
     "batch_size": _whole(1),
     "learning_rate": (
-        lambda v: v == "auto" if isinstance(v, str) else _is_real(v) and v > 0,
+        lambda v: v == "auto" if isinstance(v, str) else is_real(v) and v > 0,
         '"auto" or a number over 0',
     ),
     "warmup": (
-        lambda v: _is_int(v, 0) or (_is_real(v) and not isinstance(v, numbers.Integral) and 0 <= v <= 1),
+        lambda v: _is_int(v, 0) or (is_real(v) and not isinstance(v, numbers.Integral) and 0 <= v <= 1),
         "a share of the steps between 0.0 and 1.0, or a whole number of steps",
     ),
-    "weight_decay": (lambda v: _is_real(v) and v >= 0, "a number of at least 0"),
-    "layer_decay": (lambda v: _is_real(v) and 0 < v <= 1, "a number over 0 and up to 1"),
+    "weight_decay": (lambda v: is_real(v) and v >= 0, "a number of at least 0"),
+    "layer_decay": (lambda v: is_real(v) and 0 < v <= 1, "a number over 0 and up to 1"),
     "freeze": _whole(0),
-    "dropout": (lambda v: v is None or (_is_real(v) and 0 <= v < 1), "None, or a rate of at least 0 and under 1"),
+    "dropout": (lambda v: v is None or (is_real(v) and 0 <= v < 1), "None, or a rate of at least 0 and under 1"),
     "bias_correction": _flag(),
     "gradient_accumulation": _whole(1),
     "early_stopping": _flag(),
-    "validation_fraction": (lambda v: _is_real(v) and 0 < v < 1, "a share of the rows, over 0 and under 1"),
+    "validation_fraction": (lambda v: is_real(v) and 0 < v < 1, "a share of the rows, over 0 and under 1"),
     "n_iter_no_change": _whole(1),
-    "class_weight": (lambda v: v is None or v == "balanced" or isinstance(v, dict), 'None, "balanced" or a dict'),
+    "class_weight": (
+        lambda v: v is None or isinstance(v, dict) or (isinstance(v, str) and v == "balanced"),
+        'None, "balanced" or a dict',
+    ),
     "dtype": (lambda v: isinstance(v, str) and v in ("auto", *DTYPES), f'"auto" or one of {", ".join(DTYPES)}'),
     "verbose": (lambda v: isinstance(v, (bool, np.bool_)) or _is_int(v, 0), "0 or 1"),
 }
@@ -81,7 +85,13 @@ def check_parameters(estimator) -> None:
     name = type(estimator).__name__
     for parameter, value in estimator.get_params(deep=False).items():
         if parameter == "random_state":
-            check_random_state(value)
+            try:
+                check_random_state(value)
+            except ValueError:
+                raise ValueError(
+                    f"{name}: random_state must be None, a whole number from 0 to 2**32 - 1 or a NumPy RandomState, "
+                    f"got {value!r}."
+                ) from None
             continue
         test, wanted = RULES[parameter]
         if not test(value):

@@ -16,6 +16,7 @@ from kbert.errors import WeightsMismatchError
 
 FILE = "kbert.json"
 FORMAT = 1
+_KEYS = ("parameters", "learned", "n_features_in", "feature_names_in", "history", "golden")
 
 
 def encode_value(value: Any) -> Any:
@@ -76,12 +77,17 @@ def read_kbert_json(folder: str | Path, estimator: str) -> dict | None:
         saved_format, saved_by = values["format"], values["estimator"]
     except (ValueError, KeyError, TypeError) as error:
         raise WeightsMismatchError(f"{path} is damaged ({error!r}). Save the estimator again.") from None
+    if not isinstance(saved_format, int):
+        raise WeightsMismatchError(f"{path} is damaged (format {saved_format!r}). Save the estimator again.")
     if saved_format > FORMAT:
         raise WeightsMismatchError(
             f"{path} was written by a newer kbert (format {saved_format}). Update: pip install -U kbert."
         )
     if saved_by != estimator:
         raise WeightsMismatchError(f"{folder} holds a {saved_by}; load it with kbert.{saved_by}.load.")
+    missing = [key for key in _KEYS if key not in values]
+    if missing:
+        raise WeightsMismatchError(f"{path} is damaged (it lacks {', '.join(missing)}). Save the estimator again.")
     return values
 
 

@@ -91,12 +91,20 @@ class SavingMixin:
         folder = resolve_folder(folder)
         saved = persistence.read_kbert_json(folder, cls.__name__)
         parameters = saved["parameters"] if saved else {"weights": str(folder)}
+        unknown = sorted(set(parameters) - set(cls._get_param_names()))
+        if unknown:
+            raise WeightsMismatchError(
+                f"{folder / persistence.FILE} holds parameters that this {cls.__name__} does not have: "
+                f"{', '.join(unknown)}. Was it written by another version of kbert? Update: pip install -U kbert."
+            )
         estimator = cls(**{name: persistence.decode_value(value) for name, value in parameters.items()})
         estimator.model_ = estimator._load_model(folder, dtype_policy(estimator.dtype))
         estimator.config_ = estimator.model_.config
         estimator.tokenizer_ = WordPieceTokenizer.from_pretrained(folder)
         check_vocabulary(estimator.tokenizer_, estimator.config_, folder)
         if saved is None:
+            # The default may be more than a small model has positions.
+            estimator.max_length = min(estimator.max_length, estimator.config_.max_position_embeddings)
             estimator._learned_from_config(folder)
             estimator.history_, estimator.n_iter_ = {}, 0
         else:

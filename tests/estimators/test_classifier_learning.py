@@ -112,8 +112,9 @@ def test_fitted_attributes_say_what_was_done(fitted):
     assert fitted.tokenizer_.vocab_size == fitted.config_.vocab_size
 
 
-def test_bfloat16_learns_too(toy, reviews):
+def test_bfloat16_learns_with_weights_of_float32(toy, reviews):
     classifier = toy(epochs=6, dtype="bfloat16").fit(reviews.text, reviews.label)
+    assert classifier.model_.compute_dtype == "bfloat16"
     assert classifier.score(reviews.text, reviews.label) >= 0.95
     assert {weight.dtype for weight in classifier.model_.trainable_weights} == {"float32"}
 
