@@ -45,8 +45,9 @@ test: $(VENV)/.test
 	KERAS_BACKEND=tensorflow $(RUN) -m pytest
 
 test-backends: $(VENV)/.backends
-	KERAS_BACKEND=jax $(RUN) -m pytest -m "backend"
-	KERAS_BACKEND=torch $(RUN) -m pytest -m "backend or parity"
+	KERAS_BACKEND=tensorflow $(RUN) -m pytest -m parity
+	KERAS_BACKEND=jax $(RUN) -m pytest -m backend
+	OMP_NUM_THREADS=1 KERAS_BACKEND=torch $(RUN) -m pytest -m backend
 
 docs: $(VENV)/.docs
 	KERAS_BACKEND=tensorflow $(RUN) -m sphinx -W --keep-going -q -b html docs docs/_build/html

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -160,7 +161,7 @@ class BertEstimator(SavingMixin, BaseEstimator):
         return TrainingOptions(
             epochs=int(self.epochs),
             learning_rate=float(rate),
-            warmup=self.warmup,
+            warmup=int(self.warmup) if isinstance(self.warmup, numbers.Integral) else float(self.warmup),
             weight_decay=float(self.weight_decay),
             bias_correction=bool(self.bias_correction),
             gradient_accumulation=int(self.gradient_accumulation),

@@ -12,6 +12,9 @@ from sklearn.utils import check_random_state
 
 from kbert.config import BertConfig, named_size
 
+# Keras keeps seeds as int32 on PyTorch, and the layers of a model count on from the first.
+_MOST_SEEDS = 2**31 - 2**16
+
 DTYPES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
 
 
@@ -104,10 +107,12 @@ def check_parameters(estimator) -> None:
 def draw_seed(random_state) -> int:
     """A seed from a `random_state`; the global random state is left alone where it is None."""
     if random_state is None:
-        return int(np.random.SeedSequence().generate_state(1)[0] >> 1)
-    if isinstance(random_state, numbers.Integral):
-        return int(random_state)
-    return int(check_random_state(random_state).randint(2**31 - 1))
+        seed = int(np.random.SeedSequence().generate_state(1)[0])
+    elif isinstance(random_state, numbers.Integral):
+        seed = int(random_state)
+    else:
+        seed = int(check_random_state(random_state).randint(2**31 - 1))
+    return seed % _MOST_SEEDS
 
 
 def dtype_policy(dtype: str) -> str:

@@ -8,7 +8,6 @@ from importlib.util import find_spec
 import joblib
 import keras
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
@@ -250,13 +249,3 @@ def test_threads_share_a_fitted_classifier(fitted, reviews):
     found = joblib.Parallel(n_jobs=4, prefer="threads")(joblib.delayed(fitted.predict_proba)(part) for part in parts)
     for here, there in zip(expected, found, strict=True):
         assert np.array_equal(here, there)
-
-
-def test_an_empty_selection_of_a_frame_is_refused_by_name(fitted, reviews):
-    with pytest.raises(ValueError, match=r"Found array with 0 sample\(s\)"):
-        fitted.predict(reviews.text[reviews.label == "none"])
-
-
-def test_a_frame_of_one_column_and_its_series_predict_alike(fitted_three, three_classes):
-    frame = three_classes[["text"]]
-    assert np.array_equal(fitted_three.predict(frame), fitted_three.predict(pd.Series(three_classes.text)))

@@ -130,6 +130,14 @@ def test_the_callers_data_stay_as_they_are(toy, pairs):
     assert np.array_equal(weight, np.linspace(1, 2, 32))
 
 
+def test_numbers_of_numpy_are_taken_for_what_they_are(toy, reviews):
+    X, y = reviews.text[:32], reviews.label[:32]
+    for plain, numpys in [({"warmup": 0.5}, {"warmup": np.float32(0.5)}), ({"warmup": 2}, {"warmup": np.int64(2)})]:
+        expected = toy(epochs=2, **plain).fit(X, y).predict_proba(X)
+        assert np.array_equal(toy(epochs=np.int64(2), **numpys).fit(X, y).predict_proba(X), expected)
+        assert not np.array_equal(toy(epochs=2).fit(X, y).predict_proba(X), expected)
+
+
 # --- Callbacks and held-out rows
 
 
