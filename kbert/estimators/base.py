@@ -49,33 +49,31 @@ class BertEstimator(SavingMixin, BaseEstimator):
 
     # --- Input -------------------------------------------------------------------------------------------------
 
-    def _read_texts(self, X: Any, *, fitting: bool) -> TextColumns:
-        """Plain columns from X, with one warning about missing texts; when predicting, the columns seen in fit."""
+    def _read_texts(self, X: Any, stacklevel: int = 5) -> TextColumns:
+        """Plain columns from X, with one warning about missing texts, at the user's line: two calls away, or so."""
         texts = text_columns(X)
-        if fitting:
-            self.n_features_in_ = len(texts.columns)
-            if texts.names is not None:
-                self.feature_names_in_ = np.array(texts.names, dtype=object)
-            elif hasattr(self, "feature_names_in_"):
-                del self.feature_names_in_
-        else:
-            self._check_columns(texts)
-        # At the line that calls fit, or, one call further, predict.
-        warn_missing(texts.n_missing, texts.n_rows, stacklevel=4 if fitting else 5)
+        warn_missing(texts.n_missing, texts.n_rows, stacklevel=stacklevel)
         return texts
 
-    def _check_columns(self, texts: TextColumns) -> None:
-        # A classifier that transformers saved does not say whether it was made for pairs.
-        if len(texts.columns) != getattr(self, "n_features_in_", len(texts.columns)):
+    def _remember_columns(self, texts: TextColumns) -> None:
+        """What predict is to expect; kept at the end of a fit, so that one that fails changes nothing."""
+        self.n_features_in_ = len(texts.columns)
+        if texts.names is not None:
+            self.feature_names_in_ = np.array(texts.names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
+    def _check_columns(self, texts: TextColumns, n_columns: int, names: list[str] | None) -> None:
+        """Refuse other columns than those of fit."""
+        if len(texts.columns) != n_columns:
             raise ValueError(
-                f"X has {len(texts.columns)} features, but {type(self).__name__} is expecting {self.n_features_in_} "
+                f"X has {len(texts.columns)} features, but {type(self).__name__} is expecting {n_columns} "
                 "features as input: one column for single texts, two for pairs, as in fit."
             )
-        seen = getattr(self, "feature_names_in_", None)
-        if seen is not None and texts.names is not None and list(seen) != texts.names:
+        if names is not None and texts.names is not None and names != texts.names:
             raise ValueError(
                 "The feature names should match those that were passed during fit: "
-                f"fit had {list(seen)}, this X has {texts.names}. Select X[{list(seen)}]."
+                f"fit had {names}, this X has {texts.names}. Select X[{names}]."
             )
 
     def _sequences(self, tokenizer: WordPieceTokenizer, texts: TextColumns) -> TokenSequences:
@@ -104,7 +102,12 @@ class BertEstimator(SavingMixin, BaseEstimator):
     def _predict_logits(self, X: Any) -> np.ndarray:
         """The head's outputs for each row of X, shape (n_rows, n_outputs)."""
         self._check_fitted()
-        texts = self._read_texts(X, fitting=False)
+        self._check_max_length(self.config_)
+        texts = self._read_texts(X)
+        names = getattr(self, "feature_names_in_", None)
+        # A classifier that transformers saved does not say whether it was made for pairs.
+        n_columns = getattr(self, "n_features_in_", len(texts.columns))
+        self._check_columns(texts, n_columns, None if names is None else list(names))
         truncated: list[int] = []
         logits = predict_logits(self.model_, self._parts(texts, truncated), texts.n_rows, self.tokenizer_.pad_id)
         self._warn_truncated(sum(truncated), texts.n_rows)
@@ -173,9 +176,9 @@ class BertEstimator(SavingMixin, BaseEstimator):
             else [callbacks] * (callbacks is not None),
         )
 
-    def _check_start(self, start: Pretrained) -> None:
-        """Check what depends on the architecture."""
-        limit = start.config.max_position_embeddings
+    def _check_max_length(self, config: BertConfig) -> None:
+        """A position beyond the table would be looked up in silence on an accelerator."""
+        limit = config.max_position_embeddings
         if self.max_length > limit:
             raise ValueError(
                 f"{type(self).__name__}: max_length must be at most {limit}, the positions of this model, "

@@ -14,6 +14,7 @@ from sklearn.utils.class_weight import compute_class_weight
 
 from kbert.config import BertConfig
 from kbert.data.batches import TrainingBatches
+from kbert.data.frames import TextColumns
 from kbert.data.labels import label_column, sample_weights
 from kbert.errors import WeightsMismatchError
 from kbert.estimators import persistence
@@ -67,8 +68,8 @@ class BertClassifier(ClassifierMixin, BertEstimator):
     gradient_accumulation : int, default=1
         Batches whose gradients are averaged into one update.
     early_stopping : bool, default=False
-        Set rows aside, watch the accuracy on them after each epoch, stop when it has not risen for
-        ``n_iter_no_change`` epochs, and restore the best weights.
+        Set rows aside, watch the accuracy on them after each epoch (of equal ones, the lower loss is better), stop when
+        it has not become better for ``n_iter_no_change`` epochs, and restore the best weights.
     validation_fraction : float, default=0.1
         Share of the rows set aside, stratified by label. Not used when ``fit`` is given an ``eval_set``.
     n_iter_no_change : int, default=2
@@ -169,7 +170,7 @@ class BertClassifier(ClassifierMixin, BertEstimator):
         X : array-like of str, shape (n_rows,) or (n_rows, 2)
             Texts: a Series, list or array; or pairs: a DataFrame of two columns, or a list of pairs.
         y : array-like of shape (n_rows,)
-            Labels of any type.
+            Labels: strings, whole numbers or booleans, categorical and nullable dtypes included.
         sample_weight : array-like of shape (n_rows,), optional
             Weight of each row in the loss. Only the ratios count.
         eval_set : tuple (X, y), optional
@@ -190,17 +191,17 @@ class BertClassifier(ClassifierMixin, BertEstimator):
             When there are no weights under that name, or damaged ones.
         """
         seed, policy = self._validated()
-        texts = self._read_texts(X, fitting=True)
+        texts = self._read_texts(X, stacklevel=4)
         classes, targets = self._encode_labels(y, texts.n_rows)
         weights = self._row_weights(classes, targets, sample_weight)
         start = self._pretrained(texts)
-        self._check_start(start)
+        self._check_max_length(start.config)
         config = start.config.with_dropout(self.dropout)
         sequences = self._sequences(start.tokenizer, texts)
 
         kept, held_out = np.arange(len(sequences)), None
         if eval_set is not None:
-            held_out = self._eval_rows(eval_set, classes, start)
+            held_out = self._eval_rows(eval_set, texts, classes, start)
         elif self.early_stopping:
             kept, aside = self._split(targets, weights, seed)
             held_out = (sequences.take(aside), targets[aside], weights[aside])
@@ -219,6 +220,7 @@ class BertClassifier(ClassifierMixin, BertEstimator):
         if evaluation:
             evaluation.restore_best()
 
+        self._remember_columns(texts)
         self.classes_, self.model_, self.tokenizer_, self.config_ = classes, model, start.tokenizer, config
         self.history_, self.n_iter_ = history, len(history["loss"])
         return self
@@ -267,15 +269,16 @@ class BertClassifier(ClassifierMixin, BertEstimator):
         except ValueError as error:
             raise ValueError(
                 f"early_stopping sets validation_fraction={self.validation_fraction} of {len(rows)} rows aside, with "
-                f"rows of every class on both sides, and that cannot be done here ({error}). Give an eval_set, or more "
-                "rows."
+                f"rows of every class on both sides, and that cannot be done here ({error}). Give an eval_set, a "
+                "larger validation_fraction, or more rows."
             ) from None
         return np.setdiff1d(np.arange(len(targets)), aside), np.sort(aside)
 
-    def _eval_rows(self, eval_set: Any, classes: np.ndarray, start: Pretrained):
+    def _eval_rows(self, eval_set: Any, train: TextColumns, classes: np.ndarray, start: Pretrained):
         if not isinstance(eval_set, (tuple, list)) or len(eval_set) != 2:
             raise ValueError("eval_set must be a pair (X, y).")
-        texts = self._read_texts(eval_set[0], fitting=False)
+        texts = self._read_texts(eval_set[0])
+        self._check_columns(texts, len(train.columns), train.names)
         labels = label_column(eval_set[1], texts.n_rows, name="eval_set's y")
         unknown = sorted(set(labels.tolist()) - set(classes.tolist()), key=str)
         if unknown:

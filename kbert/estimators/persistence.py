@@ -16,6 +16,11 @@ from kbert.errors import WeightsMismatchError
 
 FILE = "kbert.json"
 FORMAT = 1
+# What a saved estimator consists of, or did when another version or library saved it.
+_OURS = {
+    FILE, "config.json", "model.safetensors", "pytorch_model.bin", "vocab.txt", "tokenizer.json",
+    "tokenizer_config.json", "special_tokens_map.json",
+}  # fmt: skip
 _KEYS = ("parameters", "learned", "n_features_in", "feature_names_in", "history", "golden")
 
 
@@ -94,12 +99,14 @@ def read_kbert_json(folder: str | Path, estimator: str) -> dict | None:
 def replace_folder(folder: Path, write) -> None:
     """Let ``write(path)`` fill a new folder aside, and put it in the place of ``folder`` when it is complete.
 
+    Other files in a folder that is replaced, such as a README.md, are kept. If something fails, the old folder stays.
+
     Raises
     ------
     FileExistsError
         Where ``folder`` holds something else than a saved estimator, which is left as it is.
     """
-    folder = Path(folder)
+    folder = Path(folder).resolve()
     if folder.exists() and not folder.is_dir():
         raise FileExistsError(f"{folder} is a file. Give the name of a folder, existing or not.")
     if folder.is_dir() and any(folder.iterdir()) and not (folder / FILE).is_file():
@@ -108,13 +115,22 @@ def replace_folder(folder: Path, write) -> None:
         )
     folder.parent.mkdir(parents=True, exist_ok=True)
     aside = folder.parent / f".{folder.name}.{uuid.uuid4().hex[:8]}"
+    new, old = aside / "new", aside / "old"
     try:
-        write(aside / "new")
+        write(new)
         if folder.is_dir():
-            folder.rename(aside / "old")
-        (aside / "new").rename(folder)
-    finally:
+            folder.rename(old)
+        new.rename(folder)
+    except BaseException:
+        if old.is_dir() and not folder.exists():
+            old.rename(folder)
         shutil.rmtree(aside, ignore_errors=True)
+        raise
+    if old.is_dir():
+        for path in old.iterdir():
+            if path.name not in _OURS:
+                path.rename(folder / path.name)
+    shutil.rmtree(aside, ignore_errors=True)
 
 
 def write_kbert_json(folder: Path, values: dict) -> None:

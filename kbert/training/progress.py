@@ -23,6 +23,6 @@ class Progress:
         """Count rows as done. The loss shown is that of the step before, which is ready."""
         if self.bar is None:
             return
-        if len(losses) > 1 and len(losses) % _EVERY == 0:
+        if len(losses) > 1 and (len(losses) == 2 or len(losses) % _EVERY == 0):
             self.bar.set_postfix(loss=f"{float(losses[-2]):.3f}", refresh=False)
         self.bar.update(n_rows)

@@ -2,11 +2,14 @@
 
 import contextlib
 import math
+import threading
 
 import keras
 import torch
 
 from kbert.training.optimizer import BETA_1, BETA_2, CLIP_NORM, EPSILON, Hyper
+
+_generator_lock = threading.Lock()
 
 
 class Trainer:
@@ -88,8 +91,11 @@ def _on_device(arrays):
 
 @contextlib.contextmanager
 def _seeded(seed, device):
-    """Seed PyTorch's global generator, which its dropout draws from, and leave it afterwards as it was."""
+    """Seed PyTorch's global generator, which its dropout draws from, and leave it afterwards as it was.
+
+    One fit at a time, where several threads fit: the generator is the process's.
+    """
     devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices):
+    with _generator_lock, torch.random.fork_rng(devices):
         torch.manual_seed(int(seed[0]) << 32 | int(seed[1]))
         yield

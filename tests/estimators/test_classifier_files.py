@@ -164,6 +164,37 @@ def test_a_save_that_fails_leaves_the_older_one(fitted, tmp_path, monkeypatch):
 # --- Damage
 
 
+def test_a_swap_that_fails_puts_the_older_one_back(fitted, tmp_path, monkeypatch):
+    folder = tmp_path / "model"
+    fitted.save(folder)
+    rename = type(folder).rename
+
+    def fail_for_the_new_one(path, target):
+        if path.name == "new":
+            raise PermissionError("no")
+        return rename(path, target)
+
+    monkeypatch.setattr(type(folder), "rename", fail_for_the_new_one)
+    with pytest.raises(PermissionError):
+        fitted.save(folder)
+    monkeypatch.undo()
+    BertClassifier.load(folder, verify=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_other_files_in_a_saved_folder_are_kept(fitted, tmp_path):
+    fitted.save(tmp_path / "model")
+    (tmp_path / "model" / "README.md").write_text("mine")
+    fitted.save(tmp_path / "model")
+    assert (tmp_path / "model" / "README.md").read_text() == "mine"
+
+
+def test_save_into_the_working_folder(fitted, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    fitted.save(".")
+    BertClassifier.load(tmp_path, verify=True)
+
+
 def test_verify_notices_a_changed_weight(damaged):
     arrays = load_file(damaged / "model.safetensors")
     arrays["classifier.weight"] = arrays["classifier.weight"] + 0.5 * np.sign(arrays["classifier.weight"])

@@ -1,5 +1,6 @@
 """Weights of rows and classes, random states, callbacks, and early stopping."""
 
+import copy
 import random
 
 import keras
@@ -248,3 +249,17 @@ def test_early_stopping_watches_rows_that_have_a_weight(toy, reviews, splits):
     assert len(aside) == 2 and set(aside) < set(range(8))
     assert sorted([*kept, *aside]) == list(range(64))
     assert np.isfinite([classifier.history_["loss"], classifier.history_["val_loss"]]).all()
+
+
+def test_a_fit_that_fails_leaves_the_estimator_as_it_was(fitted, reviews):
+    classifier = copy.deepcopy(fitted)
+    before = classifier.predict_proba(reviews.text)
+    with pytest.raises(ValueError, match="one class only"):
+        classifier.fit(reviews[["text", "label"]], ["same"] * len(reviews))
+    np.testing.assert_array_equal(classifier.predict_proba(reviews.text), before)
+
+
+def test_max_length_beyond_the_models_positions_is_refused_when_predicting_too(fitted, reviews):
+    classifier = copy.deepcopy(fitted).set_params(max_length=65)
+    with pytest.raises(ValueError, match="max_length must be at most 64"):
+        classifier.predict(reviews.text)
