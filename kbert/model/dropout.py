@@ -9,7 +9,7 @@ class Dropout(keras.layers.Layer):
 
     The same function as ``keras.layers.Dropout``. Under JAX and TensorFlow the bits are an integer hash of the
     position and the seed, which the compiler fuses into the product around it: the default generators (Threefry,
-    Philox) take 10% to 20% of a training step on a CPU. PyTorch runs step by step, where its own fused call is the
+    Philox) take about a tenth of a training step on a CPU. PyTorch runs step by step, where its own fused call is the
     fast one; it draws from PyTorch's global generator.
 
     Parameters
