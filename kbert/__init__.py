@@ -15,9 +15,9 @@ _HOMES = {
     "WordPieceTokenizer": "kbert.text",
     "BertEncoder": "kbert.model",
     "BertClassifier": "kbert.estimators",
-    "errors": "kbert",
 }
-__all__ = list(_HOMES)
+# kbert.errors is loaded with the choice of the backend.
+__all__ = [*_HOMES, "errors"]
 
 # Before anybody imports Keras, whose own default is TensorFlow, installed or not.
 select_backend()
@@ -26,8 +26,6 @@ select_backend()
 def __getattr__(name):
     if name not in _HOMES:
         raise AttributeError(f"module 'kbert' has no attribute {name!r}. It has: {', '.join(__all__)}")
-    if name == "errors":
-        return import_module("kbert.errors")
     value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value

@@ -109,9 +109,12 @@ class BertEstimator(SavingMixin, BaseEstimator):
         n_columns = getattr(self, "n_features_in_", len(texts.columns))
         self._check_columns(texts, n_columns, None if names is None else list(names))
         truncated: list[int] = []
-        logits = predict_logits(self.model_, self._parts(texts, truncated), texts.n_rows, self.tokenizer_.pad_id)
+        logits = self._logits(texts, truncated)
         self._warn_truncated(sum(truncated), texts.n_rows)
         return logits
+
+    def _logits(self, texts: TextColumns, truncated: list[int]) -> np.ndarray:
+        return predict_logits(self.model_, self._parts(texts, truncated), texts.n_rows, self.tokenizer_.pad_id)
 
     # --- Start of a fit ----------------------------------------------------------------------------------------
 

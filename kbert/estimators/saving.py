@@ -15,7 +15,6 @@ from kbert.estimators import persistence
 from kbert.estimators.parameters import dtype_policy
 from kbert.hub import resolve_folder
 from kbert.text import WordPieceTokenizer
-from kbert.training.predict import predict_logits
 
 # Texts whose logits are stored with a saved estimator, for `load(..., verify=True)`, and how far off they may be.
 _GOLDEN_TEXTS = ("The quick brown fox jumps over the lazy dog.", "Is this the same model?", "No.", "")
@@ -59,12 +58,9 @@ class SavingMixin:
             "n_features_in": getattr(self, "n_features_in_", None),
             "feature_names_in": getattr(self, "feature_names_in_", np.array([])).tolist(),
             "history": self.history_,
-            "golden": {"columns": golden.columns, "logits": self._logits(golden).tolist()},
+            "golden": {"columns": golden.columns, "logits": self._logits(golden, []).tolist()},
         }
         persistence.write_kbert_json(folder, values)
-
-    def _logits(self, texts: TextColumns) -> np.ndarray:
-        return predict_logits(self.model_, self._parts(texts, []), texts.n_rows, self.tokenizer_.pad_id)
 
     @classmethod
     def load(cls, folder: str | os.PathLike, verify: bool = False) -> Self:
@@ -124,7 +120,7 @@ class SavingMixin:
 
     def _verify(self, golden: dict, folder: Path) -> None:
         texts = TextColumns(tuple(golden["columns"]), None, 0)
-        difference = np.abs(self._logits(texts) - np.array(golden["logits"])).max()
+        difference = np.abs(self._logits(texts, []) - np.array(golden["logits"])).max()
         tolerance = _GOLDEN_TOLERANCE[self.model_.dtype_policy.name]
         if not difference <= tolerance:
             raise WeightsMismatchError(
