@@ -19,13 +19,14 @@ from kbert.errors import TruncationWarning
 from kbert.estimators.parameters import check_parameters, draw_seed, dtype_policy
 from kbert.estimators.saving import SavingMixin, check_vocabulary
 from kbert.hub import resolve_folder
-from kbert.text import TokenSequences, WordPieceTokenizer, build_sequences
+from kbert.text import TokenSequences, WordPieceTokenizer, build_sequences, build_windows
 from kbert.training.loop import TrainingOptions, layer_rates
 from kbert.training.predict import predict_logits
 from kbert.weights import load_encoder_weights
 
-# Texts that are tokenised at once when predicting.
-_PART = 8192
+# What is tokenised, and when predicting computed, at a time: bounded, since texts may be long.
+_PART_ROWS = 8192
+_PART_CHARACTERS = 4_000_000
 
 
 class Pretrained(NamedTuple):
@@ -34,6 +35,19 @@ class Pretrained(NamedTuple):
     config: BertConfig
     tokenizer: WordPieceTokenizer
     folder: Path | None
+
+
+def _parts_of(texts: TextColumns) -> Iterator[slice]:
+    """The rows of each part."""
+    ends = np.zeros(texts.n_rows, np.int64)
+    for column in texts.columns:
+        ends += np.cumsum(np.fromiter(map(len, column), np.int64, texts.n_rows))
+    start = 0
+    while start < texts.n_rows:
+        limit = (ends[start - 1] if start else 0) + _PART_CHARACTERS
+        stop = min(max(int(np.searchsorted(ends, limit, "right")), start + 1), start + _PART_ROWS)
+        yield slice(start, min(stop, texts.n_rows))
+        start = stop
 
 
 class BertEstimator(SavingMixin, BaseEstimator):
@@ -78,23 +92,31 @@ class BertEstimator(SavingMixin, BaseEstimator):
 
     def _sequences(self, tokenizer: WordPieceTokenizer, texts: TextColumns) -> TokenSequences:
         """All rows as tokens, with one warning that says how many were cut."""
-        sequences = build_sequences(tokenizer, *texts.columns, max_length=self.max_length)
-        self._warn_truncated(sequences.n_truncated, texts.n_rows)
+        truncated: list[int] = []
+        sequences = TokenSequences.concatenate(self._parts(tokenizer, texts, truncated))
+        self._warn_truncated(sum(truncated), texts.n_rows)
         return sequences
 
-    def _parts(self, texts: TextColumns, truncated: list[int]) -> Iterator[TokenSequences]:
+    def _parts(
+        self, tokenizer: WordPieceTokenizer, texts: TextColumns, truncated: list[int]
+    ) -> Iterator[TokenSequences]:
         """All rows as tokens, some at a time; how many were cut is appended to ``truncated``."""
-        for start in range(0, texts.n_rows, _PART):
-            columns = [column[start : start + _PART] for column in texts.columns]
-            sequences = build_sequences(self.tokenizer_, *columns, max_length=self.max_length)
-            truncated.append(sequences.n_truncated)
-            yield sequences
+        for rows in _parts_of(texts):
+            columns = [column[rows] for column in texts.columns]
+            if self.long_text == "window":
+                part = build_windows(
+                    tokenizer, *columns, max_length=self.max_length, stride=self.stride, first_row=rows.start
+                )
+            else:
+                part = build_sequences(tokenizer, *columns, max_length=self.max_length, first_row=rows.start)
+            truncated.append(part.n_truncated)
+            yield part
 
     def _warn_truncated(self, n_truncated: int, n_rows: int) -> None:
         if n_truncated:
             warnings.warn(
                 f"{n_truncated} of {n_rows} rows have more than max_length={self.max_length} tokens and were cut. "
-                "A larger max_length reads more of them, and costs time.",
+                "long_text='window' reads all of them, a larger max_length more of them; both cost time.",
                 TruncationWarning,
                 stacklevel=4,
             )
@@ -114,7 +136,8 @@ class BertEstimator(SavingMixin, BaseEstimator):
         return logits
 
     def _logits(self, texts: TextColumns, truncated: list[int]) -> np.ndarray:
-        return predict_logits(self.model_, self._parts(texts, truncated), texts.n_rows, self.tokenizer_.pad_id)
+        parts = self._parts(self.tokenizer_, texts, truncated)
+        return predict_logits(self.model_, parts, texts.n_rows, self.tokenizer_.pad_id)
 
     # --- Start of a fit ----------------------------------------------------------------------------------------
 

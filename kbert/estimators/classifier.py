@@ -43,12 +43,18 @@ class BertClassifier(ClassifierMixin, BertEstimator):
     revision : str, optional
         Branch, tag or commit of a hub repository.
     max_length : int, default=128
-        Longest sequence in tokens, special ones included. What is longer is cut at its end (of a pair, the longer text
-        first), with one warning.
+        Longest sequence in tokens, special ones included.
+    long_text : {"truncate", "window"}, default="truncate"
+        What happens to a text that is longer. "truncate" cuts it at its end (of a pair, the longer text first), with one
+        warning. "window" reads all of it in overlapping windows: each is trained on with the row's label and a weight
+        of one over the row's windows, and a row's logits are the mean of its windows'. Costs in proportion to the
+        length.
+    stride : int, optional
+        Tokens from the start of a window to that of the next; None is half of ``max_length``.
     epochs : int, default=3
         Passes over the training rows.
     batch_size : int, default=32
-        Texts a step.
+        Texts a step; a window counts as a text.
     learning_rate : "auto" or float, default="auto"
         Peak of the schedule. "auto": 1e-4 for tiny and mini, 5e-5 for small, medium and minilm-l6, 3e-5 for base,
         2e-5 for large.
@@ -120,6 +126,8 @@ class BertClassifier(ClassifierMixin, BertEstimator):
         weights: str | os.PathLike | None = "auto",
         revision: str | None = None,
         max_length: int = 128,
+        long_text: str = "truncate",
+        stride: int | None = None,
         epochs: int = 3,
         batch_size: int = 32,
         learning_rate: str | float = "auto",
@@ -142,6 +150,8 @@ class BertClassifier(ClassifierMixin, BertEstimator):
         self.weights = weights
         self.revision = revision
         self.max_length = max_length
+        self.long_text = long_text
+        self.stride = stride
         self.epochs = epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
@@ -199,13 +209,16 @@ class BertClassifier(ClassifierMixin, BertEstimator):
         config = start.config.with_dropout(self.dropout)
         sequences = self._sequences(start.tokenizer, texts)
 
-        kept, held_out = np.arange(len(sequences)), None
+        kept, held_out = np.arange(texts.n_rows), None
         if eval_set is not None:
             held_out = self._eval_rows(eval_set, texts, classes, start)
         elif self.early_stopping:
             kept, aside = self._split(targets, weights, seed)
-            held_out = (sequences.take(aside), targets[aside], weights[aside])
-        sequences, targets, weights = sequences.take(kept), targets[kept], weights[kept]
+            held_out = (sequences.of_rows(aside), targets[aside], weights[aside])
+        sequences, targets, weights = sequences.of_rows(kept), targets[kept], weights[kept]
+        # A row counts as much in several windows as it would in one.
+        weights = (weights / np.bincount(sequences.rows))[sequences.rows]
+        targets = targets[sequences.rows]
 
         model = BertForSequenceClassification(config, len(classes), dtype=policy, seed=seed)
         self._load_weights(model.encoder, start)
@@ -216,7 +229,15 @@ class BertClassifier(ClassifierMixin, BertEstimator):
         )
         batches = TrainingBatches(sequences, int(self.batch_size), seed, pad_id)
         options = self._training_options(config, model, seed, callbacks)
-        history = train(model, softmax_cross_entropy, batches, targets, weights / weights.mean(), options, evaluation)
+        history = train(
+            model,
+            softmax_cross_entropy,
+            batches,
+            targets,
+            (weights / weights.mean()).astype("float32"),
+            options,
+            evaluation,
+        )
         if evaluation:
             evaluation.restore_best()
 
@@ -362,7 +383,7 @@ def _evaluator(model, sequences: TokenSequences, targets: np.ndarray, weights: n
     """A function that gives the model's present loss and accuracy on some rows."""
 
     def evaluate() -> dict[str, float]:
-        logits = predict_logits(model, [sequences], len(sequences), pad_id).astype("float64")
+        logits = predict_logits(model, [sequences], len(targets), pad_id).astype("float64")
         losses = -log_softmax(logits, axis=1)[np.arange(len(targets)), targets]
         return {
             "val_loss": float(np.average(losses, weights=weights)),

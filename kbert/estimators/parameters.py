@@ -48,6 +48,8 @@ RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     ),
     "revision": (_optional_str, "None, or a branch, tag or commit of a hub repository"),
     "max_length": _whole(5),
+    "long_text": (lambda v: isinstance(v, str) and v in ("truncate", "window"), '"truncate" or "window"'),
+    "stride": (lambda v: v is None or _is_int(v, 1), "None, or a whole number of at least 1"),
     "epochs": _whole(1),
     "batch_size": _whole(1),
     "learning_rate": (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import index
 from typing import TYPE_CHECKING
 
@@ -45,43 +45,84 @@ class Ragged:
         """The rows that an index array, a mask or a slice selects, in its order."""
         rows = np.arange(len(self))[indices]
         lengths = self.lengths[rows]
-        return Ragged(self.values[_ranges(self.splits[rows], lengths)], _splits(lengths))
+        return Ragged(self.parts(rows, 0, lengths), row_splits(lengths))
+
+    def parts(self, rows, starts, lengths: np.ndarray) -> np.ndarray:
+        """Of each of ``rows`` the values from ``starts`` on, as many as ``lengths`` says; one after the other."""
+        return self.values[ranges(self.splits[rows] + starts, lengths)]
 
 
 @dataclass(frozen=True, eq=False)
 class TokenSequences:
-    """Rows "[CLS] a [SEP]" or "[CLS] a [SEP] b [SEP]", cut to a greatest length and not padded.
+    """Sequences "[CLS] a [SEP]" or "[CLS] a [SEP] b [SEP]", of a greatest length and not padded.
+
+    One for each row of a column of texts, cut where it is too long (`build_sequences`), or several windows of a row
+    (`kbert.text.windows.build_windows`).
 
     Attributes
     ----------
     tokens : Ragged
         Token ids, the special ones included.
-    first_length : ndarray of int64, shape (n_rows,)
-        How many tokens of a row have segment id 0: "[CLS] a [SEP]". The others are "b [SEP]" and have segment id 1.
-    truncated : ndarray of bool, shape (n_rows,)
-        Which rows were cut.
+    first_length : ndarray of int64, shape (n_sequences,)
+        How many tokens have segment id 0: "[CLS] a [SEP]". The others are "b [SEP]" and have segment id 1.
+    truncated : ndarray of bool, shape (n_sequences,)
+        Which were cut.
+    rows : ndarray of int64, shape (n_sequences,)
+        The row that each is of, ascending.
     """
 
     tokens: Ragged
     first_length: np.ndarray
     truncated: np.ndarray
+    rows: np.ndarray
+
+    @classmethod
+    def concatenate(cls, parts: Iterable[TokenSequences]) -> TokenSequences:
+        """Those of consecutive parts of a column, each of whose rows are counted from 0."""
+        tokens, lengths, first_length, truncated, rows = [], [], [], [], []
+        n_rows = 0
+        for part in parts:
+            tokens.append(part.tokens.values)
+            lengths.append(part.lengths)
+            first_length.append(part.first_length)
+            truncated.append(part.truncated)
+            rows.append(part.rows + n_rows)
+            n_rows += part.n_rows
+        return cls(
+            Ragged(np.concatenate(tokens), row_splits(np.concatenate(lengths))),
+            *map(np.concatenate, (first_length, truncated, rows)),
+        )
 
     def __len__(self) -> int:
         return len(self.tokens)
 
     @property
     def lengths(self) -> np.ndarray:
-        """Length of each row, special tokens included, int64, shape (n_rows,)."""
+        """Length of each, special tokens included, int64, shape (n_sequences,)."""
         return self.tokens.lengths
 
     @property
+    def n_rows(self) -> int:
+        """How many rows they are of."""
+        return int(self.rows[-1]) + 1 if len(self.rows) else 0
+
+    @property
     def n_truncated(self) -> int:
-        """How many rows were cut."""
+        """How many were cut."""
         return int(self.truncated.sum())
 
     def take(self, indices) -> TokenSequences:
-        """The rows that an index array, a mask or a slice selects, in its order."""
-        return TokenSequences(self.tokens.take(indices), self.first_length[indices], self.truncated[indices])
+        """Those that an index array, a mask or a slice selects, in its order."""
+        return TokenSequences(
+            self.tokens.take(indices), self.first_length[indices], self.truncated[indices], self.rows[indices]
+        )
+
+    def of_rows(self, rows: np.ndarray) -> TokenSequences:
+        """Those of some rows, given in ascending order, which are counted anew from 0."""
+        number = np.full(self.n_rows, -1, np.int64)
+        number[rows] = np.arange(len(rows))
+        chosen = self.take(number[self.rows] >= 0)
+        return replace(chosen, rows=number[chosen.rows])
 
     def padded(self, rows=slice(None), length: int | None = None, pad_id: int = 0) -> dict[str, np.ndarray]:
         """Some rows as BertEncoder's inputs.
@@ -120,7 +161,11 @@ class TokenSequences:
 
 
 def build_sequences(
-    tokenizer: WordPieceTokenizer, texts: Iterable[str], pairs: Iterable[str] | None = None, max_length: int = 128
+    tokenizer: WordPieceTokenizer,
+    texts: Iterable[str],
+    pairs: Iterable[str] | None = None,
+    max_length: int = 128,
+    first_row: int = 0,
 ) -> TokenSequences:
     """Tokenise a column of texts, or of pairs of texts, into rows of at most ``max_length`` tokens.
 
@@ -136,6 +181,8 @@ def build_sequences(
         The second texts, as many.
     max_length : int
         Greatest length of a row, special tokens included: at least 3, for pairs 5.
+    first_row : int
+        What error messages call the first row.
 
     Returns
     -------
@@ -149,22 +196,32 @@ def build_sequences(
     TypeError
         If a row is not a str.
     """
-    n_specials = 2 if pairs is None else 3
-    max_length = _checked_max_length(max_length, n_specials)
-    first = tokenizer.tokenize_column(texts, name="texts")
-    if pairs is None:
-        budget = max_length - n_specials
+    budget = room_for_texts(max_length, pairs is not None)
+    first, second = tokenize(tokenizer, texts, pairs, first_row)
+    rows = np.arange(len(first))
+    if second is None:
         kept = np.minimum(first.lengths, budget)
-        tokens = _assemble(tokenizer, first, kept)
-        return TokenSequences(tokens, tokens.lengths, first.lengths > budget)
-    second = tokenizer.tokenize_column(pairs, name="pairs")
+        return assemble(tokenizer, rows, first.lengths > budget, first.parts(rows, 0, kept), kept)
+    kept, kept_second = truncated_lengths(first.lengths, second.lengths, budget)
+    cut = kept + kept_second < first.lengths + second.lengths
+    return assemble(
+        tokenizer, rows, cut, first.parts(rows, 0, kept), kept, second.parts(rows, 0, kept_second), kept_second
+    )
+
+
+def tokenize(
+    tokenizer: WordPieceTokenizer, texts: Iterable[str], pairs: Iterable[str] | None, first_row: int
+) -> tuple[Ragged, Ragged | None]:
+    """The pieces of the first texts, and of the second ones where there are any."""
+    first = tokenizer.tokenize_column(texts, name="texts", first_row=first_row)
+    if pairs is None:
+        return first, None
+    second = tokenizer.tokenize_column(pairs, name="pairs", first_row=first_row)
     if len(first) != len(second):
         raise ValueError(
             f"texts has {len(first)} rows and pairs has {len(second)}. Give one second text for each first."
         )
-    kept_first, kept_second = truncated_lengths(first.lengths, second.lengths, max_length - n_specials)
-    cut = kept_first + kept_second < first.lengths + second.lengths
-    return TokenSequences(_assemble(tokenizer, first, kept_first, second, kept_second), kept_first + 2, cut)
+    return first, second
 
 
 def truncated_lengths(first: np.ndarray, second: np.ndarray, budget: int) -> tuple[np.ndarray, np.ndarray]:
@@ -205,8 +262,9 @@ def text_list(texts: Iterable[str], name: str = "texts") -> list[str]:
     return rows
 
 
-def _checked_max_length(max_length: int, n_specials: int) -> int:
-    least, row = (3, "a text") if n_specials == 2 else (5, "a pair of texts")
+def room_for_texts(max_length: int, pairs: bool) -> int:
+    """The tokens that the special ones leave of a greatest length."""
+    n_specials, least, row = (3, 5, "a pair of texts") if pairs else (2, 3, "a text")
     try:
         value = -1 if isinstance(max_length, bool) else index(max_length)
     except TypeError:
@@ -216,34 +274,36 @@ def _checked_max_length(max_length: int, n_specials: int) -> int:
             f"max_length must be a whole number of at least {least} for {row} ({n_specials} special tokens and at "
             f"least one piece of each text), got {max_length!r}."
         )
-    return value
+    return value - n_specials
 
 
-def _assemble(
+def assemble(
     tokenizer: WordPieceTokenizer,
-    first: Ragged,
-    kept_first: np.ndarray,
-    second: Ragged | None = None,
-    kept_second: np.ndarray | None = None,
-) -> Ragged:
-    """Put the beginnings of the texts and the special tokens in place."""
-    splits = _splits(kept_first + 2 if second is None else kept_first + kept_second + 3)
+    rows: np.ndarray,
+    truncated: np.ndarray,
+    first: np.ndarray,
+    first_lengths: np.ndarray,
+    second: np.ndarray | None = None,
+    second_lengths: np.ndarray | None = None,
+) -> TokenSequences:
+    """Put pieces of the texts, one sequence's after the other's, and the special tokens in place."""
+    splits = row_splits(first_lengths + 2 if second is None else first_lengths + second_lengths + 3)
     starts = splits[:-1]
     # Every place that gets no piece of a text is a [SEP], or the [CLS] at the start.
     values = np.full(splits[-1], tokenizer.sep_id, np.int32)
     values[starts] = tokenizer.cls_id
-    values[_ranges(starts + 1, kept_first)] = first.values[_ranges(first.splits[:-1], kept_first)]
+    values[ranges(starts + 1, first_lengths)] = first
     if second is not None:
-        values[_ranges(starts + kept_first + 2, kept_second)] = second.values[_ranges(second.splits[:-1], kept_second)]
-    return Ragged(values, splits)
+        values[ranges(starts + first_lengths + 2, second_lengths)] = second
+    return TokenSequences(Ragged(values, splits), first_lengths + 2, truncated, rows)
 
 
-def _splits(lengths: np.ndarray) -> np.ndarray:
+def row_splits(lengths: np.ndarray) -> np.ndarray:
     """Where rows of these lengths begin and end in a flat array."""
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
-def _ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """The ranges [start, start + length), one after the other."""
-    splits = _splits(lengths)
+    splits = row_splits(lengths)
     return np.repeat(starts - splits[:-1], lengths) + np.arange(splits[-1])

@@ -244,7 +244,7 @@ class WordPieceTokenizer:
         encoded = self._backend.encode(text, pair)
         return Encoding(encoded.ids, encoded.tokens, encoded.type_ids, encoded.word_ids, encoded.offsets)
 
-    def tokenize_column(self, texts: Iterable[str], name: str = "texts") -> Ragged:
+    def tokenize_column(self, texts: Iterable[str], name: str = "texts", first_row: int = 0) -> Ragged:
         """The token ids of many texts, without special tokens and with nothing cut off; in parallel.
 
         Parameters
@@ -253,6 +253,8 @@ class WordPieceTokenizer:
             A list, an array, a Series: n_rows texts.
         name : str
             What error messages call the texts.
+        first_row : int
+            What error messages call the first row.
 
         Returns
         -------
@@ -278,7 +280,7 @@ class WordPieceTokenizer:
             except TypeError:
                 # Looked for only now, because it is rare and looking takes time.
                 for row in range(start, min(stop, len(rows))):
-                    require_no_surrogates(rows[row], f"{name}: row {row}")
+                    require_no_surrogates(rows[row], f"{name}: row {first_row + row}")
                 raise
             ids = [row.ids for row in encoded]
             lengths.append(np.fromiter(map(len, ids), np.int64, len(ids)))

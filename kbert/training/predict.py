@@ -15,35 +15,35 @@ from kbert.training.prefetch import prefetched
 _UNDER_WAY = 4
 
 
-def predict_logits(model: keras.Model, parts: Iterable[TokenSequences], n_texts: int, pad_id: int) -> np.ndarray:
-    """The model's output for each text.
+def predict_logits(model: keras.Model, parts: Iterable[TokenSequences], n_rows: int, pad_id: int) -> np.ndarray:
+    """The model's output for each row: of a row in several windows, the mean of theirs.
 
     Parameters
     ----------
     model : keras.Model
     parts : iterable of TokenSequences
-        The column, some thousand texts at a time; made while the batches before are computed.
-    n_texts : int
-        Texts in all parts together.
+        The column, some thousand rows at a time; made while the batches before are computed.
+    n_rows : int
+        Rows in all parts together.
     pad_id : int
         Token id of the padding.
 
     Returns
     -------
-    ndarray of float32, shape (n_texts, n_outputs)
-        Row i is text i.
+    ndarray of float32, shape (n_rows, n_outputs)
     """
     predict = backend_step().predict
-    results = np.empty((n_texts, model.num_labels), "float32")
+    results = np.zeros((n_rows, model.num_labels), "float32")
     under_way: deque = deque()
 
     def collect():
-        texts, outputs = under_way.popleft()
-        filled = texts >= 0
-        results[texts[filled]] = keras.ops.convert_to_numpy(outputs)[filled]
+        rows, shares, filled, outputs = under_way.popleft()
+        outputs = keras.ops.convert_to_numpy(outputs)[filled]
+        # Not `results[rows] += ...`, which counts one only of several windows of a row.
+        np.add.at(results, rows, outputs * shares[:, None])
 
-    for batch, texts in prefetched(_batches(parts, pad_id)):
-        under_way.append((texts, predict(model, batch.inputs)))
+    for inputs, *where in prefetched(_batches(parts, pad_id)):
+        under_way.append((*where, predict(model, inputs)))
         if len(under_way) >= _UNDER_WAY:
             collect()
     while under_way:
@@ -52,9 +52,12 @@ def predict_logits(model: keras.Model, parts: Iterable[TokenSequences], n_texts:
 
 
 def _batches(parts: Iterable[TokenSequences], pad_id: int):
-    """Each batch, and its texts by their numbers in the whole column."""
+    """The inputs of each batch; of its texts the rows in the whole column and their shares in the result; its slots."""
     start = 0
     for part in parts:
+        shares = (1 / np.bincount(part.rows)).astype("float32")
         for batch in prediction_batches(part, pad_id):
-            yield batch, np.where(batch.texts >= 0, batch.texts + start, -1)
-        start += len(part)
+            filled = batch.texts >= 0
+            rows = part.rows[batch.texts[filled]]
+            yield batch.inputs, start + rows, shares[rows], filled
+        start += part.n_rows

@@ -12,7 +12,7 @@ def sequences_of():
         lengths = np.asarray(lengths, "int64")
         splits = np.concatenate([[0], np.cumsum(lengths)])
         tokens = Ragged(np.arange(100, 100 + splits[-1], dtype="int32"), splits)
-        return TokenSequences(tokens, lengths - lengths // 3, np.zeros(len(lengths), bool))
+        return TokenSequences(tokens, lengths - lengths // 3, np.zeros(len(lengths), bool), np.arange(len(lengths)))
 
     return make
 

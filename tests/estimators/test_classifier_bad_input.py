@@ -149,6 +149,8 @@ WRONG = {
     "weights": [3, "", b"base"],
     "revision": [1],
     "max_length": [4, 0, 12.5, "128", None, True],
+    "long_text": ["cut", None, True],
+    "stride": [0, 1.5, "64", True],
     "epochs": [0, -1, 1.5, "3", None, True],
     "batch_size": [0, 2.0, "32", None],
     "learning_rate": [0, -1e-4, "fast", "1e-4", float("nan"), float("inf"), None, True],

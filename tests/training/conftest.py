@@ -35,7 +35,9 @@ def sequences():
     rng = np.random.default_rng(0)
     tokens = rng.integers(10, 100, (96, 8)).astype("int32")
     tokens[1::2, 3] = 7
-    return TokenSequences(Ragged(tokens.ravel(), np.arange(0, 769, 8)), np.full(96, 5), np.zeros(96, bool))
+    return TokenSequences(
+        Ragged(tokens.ravel(), np.arange(0, 769, 8)), np.full(96, 5), np.zeros(96, bool), np.arange(96)
+    )
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """Predicting a column: row i in, row i out, in parts, from several threads."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import keras
 import numpy as np
@@ -18,7 +19,7 @@ def column():
     rng = np.random.default_rng(0)
     lengths = rng.integers(2, 17, 50)
     tokens = Ragged(rng.integers(0, 100, lengths.sum()).astype("int32"), np.concatenate([[0], lengths.cumsum()]))
-    return TokenSequences(tokens, lengths, np.zeros(50, bool))
+    return TokenSequences(tokens, lengths, np.zeros(50, bool), np.arange(50))
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +41,16 @@ def test_row_i_of_the_logits_belongs_to_text_i(model, column, expected):
 
 
 def test_a_column_may_come_in_parts(model, column, expected):
-    parts = (column.take(slice(start, start + 12)) for start in range(0, 50, 12))
+    parts = (column.of_rows(rows) for rows in np.split(np.arange(50), [12, 24, 36, 48]))
     np.testing.assert_allclose(predict_logits(model, parts, 50, pad_id=0), expected, rtol=0, atol=1e-5)
+
+
+def test_a_row_in_several_windows_gets_their_mean(model, column, expected):
+    windows = replace(column, rows=np.repeat([0, 1, 2, 3], [1, 20, 9, 20]))
+    means = [expected[windows.rows == row].mean(axis=0) for row in range(4)]
+    np.testing.assert_allclose(predict_logits(model, [windows], 4, pad_id=0), means, rtol=0, atol=1e-5)
+    parts = [windows.of_rows(np.array([0, 1])), windows.of_rows(np.array([2, 3]))]
+    np.testing.assert_allclose(predict_logits(model, parts, 4, pad_id=0), means, rtol=0, atol=1e-5)
 
 
 def test_threads_may_predict_with_one_model(model, column, expected):

@@ -1,0 +1,67 @@
+"""Reading long texts in windows against cutting them: IMDB reviews, 5,000 to train on and 5,000 others to score.
+
+    KBERT_DATA=... python benchmarks/long_text.py [--seed 0 1 2]
+
+minilm-l6, one epoch at batch 32, rate 5e-5, max_length 128; windows start 96 tokens apart. Both parts are drawn once
+from IMDB's train part, without duplicates; the seeds are those of the training. Each finished (long_text, seed) is
+appended to benchmarks/results/long_text.csv; those that stand there are not run again.
+"""
+
+import argparse
+import datetime
+import os
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import pandas as pd
+
+RESULTS = Path(__file__).parent / "results" / "long_text.csv"
+ROWS = 5000
+
+
+def read() -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Rows to train on and rows to score, both with as many good reviews as bad ones, or nearly."""
+    reviews = pd.read_csv(Path(os.environ["KBERT_DATA"]) / "imdb" / "train.csv.gz").drop_duplicates("text")
+    drawn = reviews.sample(2 * ROWS, random_state=0)
+    return drawn[:ROWS], drawn[ROWS:]
+
+
+def run(long_text: str, seed: int) -> dict:
+    """Fine-tune and score."""
+    import keras
+
+    from kbert import BertClassifier
+
+    train, test = read()
+    classifier = BertClassifier(
+        "minilm-l6", long_text=long_text, stride=96, epochs=1, learning_rate=5e-5, random_state=seed, verbose=1
+    )
+    start = time.perf_counter()
+    classifier.fit(train.text, train.label)
+    fitted = time.perf_counter()
+    accuracy = classifier.score(test.text, test.label)
+    end = time.perf_counter()
+    backend = keras.backend.backend()
+    return {
+        "long_text": long_text, "seed": seed, "backend": backend, "accuracy": round(accuracy, 4),
+        "fit_s": round(fitted - start), "score_s": round(end - fitted), "date": datetime.date.today().isoformat(),
+        "kbert": version("kbert"), "keras": version("keras"), "backend_version": version(backend),
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", nargs="+", type=int, default=[0, 1, 2])
+    for seed in parser.parse_args().seed:
+        for long_text in ("truncate", "window"):
+            done = RESULTS.exists() and ((found := pd.read_csv(RESULTS)).long_text + found.seed.astype(str)).tolist()
+            if not done or f"{long_text}{seed}" not in done:
+                row = pd.DataFrame([run(long_text, seed)])
+                row.to_csv(RESULTS, mode="a", header=not RESULTS.exists(), index=False)
+    results = pd.read_csv(RESULTS).groupby("long_text")
+    print(results.agg(seeds=("seed", "count"), mean=("accuracy", "mean"), std=("accuracy", "std")).round(4))
+
+
+if __name__ == "__main__":
+    main()
