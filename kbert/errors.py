@@ -39,3 +39,7 @@ class TruncationWarning(KbertWarning):
 
 class NewWeightsWarning(KbertWarning):
     """A checkpoint lacked some weights, which were started at random."""
+
+
+class CollapsedWarning(KbertWarning):
+    """A fine-tuning run learned nothing but how often each label occurs."""

@@ -131,6 +131,12 @@ def refuse_what_has_no_rows(X: Any, name: str) -> None:
         )
     if isinstance(X, bytes | bytearray):
         raise TypeError(f"{name} is {type(X).__name__}. Decode it, and put it in a list: [{name}.decode('utf-8')].")
+    # Before mappings, since scipy's dictionary of keys is one.
+    if hasattr(X, "tocsr") and hasattr(X, "toarray"):
+        raise TypeError(
+            f"Sparse data was passed for {name}, but dense data is required. Give a list, a Series, a DataFrame or an "
+            "array."
+        )
     if isinstance(X, Mapping):
         raise TypeError(
             f"{name} is a {type(X).__name__}. Make it a table: pd.DataFrame({name}), and choose its columns."
@@ -141,11 +147,6 @@ def refuse_what_has_no_rows(X: Any, name: str) -> None:
         )
     if isinstance(X, Set):
         raise TypeError(f"{name} is a {type(X).__name__}, whose rows have no order. Make it a list: sorted({name}).")
-    if hasattr(X, "tocsr") and hasattr(X, "toarray"):
-        raise TypeError(
-            f"Sparse data was passed for {name}, but dense data is required. Give a list, a Series, a DataFrame or an "
-            "array."
-        )
     is_container = (
         hasattr(X, "to_pandas") or hasattr(X, "__array__") or (hasattr(X, "__len__") and hasattr(X, "__iter__"))
     )
@@ -162,7 +163,7 @@ def _not_array_like(X: Any, name: str) -> str:
 
 def read_table(X: Any, name: str) -> Table:
     """The columns of any container."""
-    X = _to_known_container(X)
+    X = to_known_container(X)
     if isinstance(X, pd.DataFrame):
         labels = list(X.columns)
         columns = []
@@ -192,7 +193,7 @@ def read_table(X: Any, name: str) -> Table:
     return _split_rows(Column(list(X), name, f"[str(value) for value in {name}]"), name)
 
 
-def _to_known_container(X: Any) -> Any:
+def to_known_container(X: Any) -> Any:
     """X as a DataFrame, Series, Index, array or sequence, whichever library it comes from."""
     if isinstance(X, pd.DataFrame | pd.Series | pd.Index | np.ndarray | list | tuple):
         return X

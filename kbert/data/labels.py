@@ -8,7 +8,7 @@ import numpy as np
 from kbert.data.frames import NO_SAMPLES, Column, is_missing, listed_rows, read_table, refuse_what_has_no_rows, shown
 
 
-def label_column(y: Any, n_rows: int, name: str = "y") -> np.ndarray:
+def label_column(y: Any, n_rows: int, name: str = "y", stacklevel: int = 3) -> np.ndarray:
     """Read one label for each row, in a NumPy dtype that keeps their type.
 
     Parameters
@@ -20,6 +20,8 @@ def label_column(y: Any, n_rows: int, name: str = "y") -> np.ndarray:
         How many labels there must be.
     name : str
         What the caller calls y, for messages.
+    stacklevel : int
+        Whose line a warning points at; the default is the caller's caller.
 
     Returns
     -------
@@ -50,19 +52,24 @@ def label_column(y: Any, n_rows: int, name: str = "y") -> np.ndarray:
 
         warnings.warn(
             f"A column-vector {name} was passed when a 1d array was expected. Please change the shape of {name} to "
-            "(n_samples, ), for example using ravel(), or choose the column of a DataFrame: df['label'].",
+            '(n_samples, ), for example using ravel(), or choose the column of a DataFrame: df["label"].',
             DataConversionWarning,
-            stacklevel=3,
+            stacklevel=stacklevel,
         )
-    n_labels = table.shape[0]
+    check_n_labels(table.shape, n_rows, name)
+    return typed_labels(table.columns[0], name)
+
+
+def check_n_labels(shape: tuple[int, ...], n_rows: int, name: str) -> None:
+    """Raise where y has another number of rows than X, or none."""
+    n_labels = shape[0]
     if n_labels != n_rows:
         raise ValueError(
             f"Found input variables with inconsistent numbers of samples: {[n_rows, n_labels]}. X has {n_rows} rows "
             f"and {name} has {n_labels} labels: take both from the same rows."
         )
     if n_labels == 0:
-        raise ValueError(f"{NO_SAMPLES.format(table.shape)} {name} is empty: give at least one label.")
-    return _typed_labels(table.columns[0], name)
+        raise ValueError(f"{NO_SAMPLES.format(shape)} {name} is empty: give at least one label.")
 
 
 def sample_weights(sample_weight: Any, n_rows: int) -> np.ndarray | None:
@@ -123,7 +130,7 @@ def sample_weights(sample_weight: Any, n_rows: int) -> np.ndarray | None:
     return weights
 
 
-def _typed_labels(column: Column, name: str) -> np.ndarray:
+def typed_labels(column: Column, name: str) -> np.ndarray:
     """The labels of a column in the NumPy dtype of their one type."""
     values = column.values
     types = set(map(type, values))

@@ -29,12 +29,16 @@ _PART_ROWS = 8192
 _PART_CHARACTERS = 4_000_000
 
 
-class Pretrained(NamedTuple):
-    """Where a fit starts: an architecture, a tokenizer, and the folder of the weights (None: a random start)."""
+class Start(NamedTuple):
+    """Where a fit starts: an architecture, a tokenizer, and weights.
+
+    These are in a folder, or a fitted model of the same architecture and head; without either the start is random.
+    """
 
     config: BertConfig
     tokenizer: WordPieceTokenizer
-    folder: Path | None
+    folder: Path | None = None
+    model: keras.Model | None = None
 
 
 def _parts_of(texts: TextColumns) -> Iterator[slice]:
@@ -77,8 +81,13 @@ class BertEstimator(SavingMixin, BaseEstimator):
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
 
-    def _check_columns(self, texts: TextColumns, n_columns: int, names: list[str] | None) -> None:
+    def _check_columns(self, texts: TextColumns, n_columns: int | None = None, names: list[str] | None = None) -> None:
         """Refuse other columns than those of fit."""
+        if n_columns is None:
+            # A classifier that transformers saved does not say whether it was made for pairs.
+            n_columns = getattr(self, "n_features_in_", len(texts.columns))
+            names = getattr(self, "feature_names_in_", None)
+            names = None if names is None else list(names)
         if len(texts.columns) != n_columns:
             raise ValueError(
                 f"X has {len(texts.columns)} features, but {type(self).__name__} is expecting {n_columns} "
@@ -86,8 +95,9 @@ class BertEstimator(SavingMixin, BaseEstimator):
             )
         if names is not None and texts.names is not None and names != texts.names:
             raise ValueError(
-                "The feature names should match those that were passed during fit: "
-                f"fit had {names}, this X has {texts.names}. Select X[{names}]."
+                "The feature names should match those that were passed during fit.\n"
+                f"Feature names must be in the same order as they were in fit: {names}; this X has {texts.names}. "
+                f"Select X[{names}]."
             )
 
     def _sequences(self, tokenizer: WordPieceTokenizer, texts: TextColumns) -> TokenSequences:
@@ -126,10 +136,7 @@ class BertEstimator(SavingMixin, BaseEstimator):
         self._check_fitted()
         self._check_max_length(self.config_)
         texts = self._read_texts(X)
-        names = getattr(self, "feature_names_in_", None)
-        # A classifier that transformers saved does not say whether it was made for pairs.
-        n_columns = getattr(self, "n_features_in_", len(texts.columns))
-        self._check_columns(texts, n_columns, None if names is None else list(names))
+        self._check_columns(texts)
         truncated: list[int] = []
         logits = self._logits(texts, truncated)
         self._warn_truncated(sum(truncated), texts.n_rows)
@@ -141,8 +148,14 @@ class BertEstimator(SavingMixin, BaseEstimator):
 
     # --- Start of a fit ----------------------------------------------------------------------------------------
 
-    def _pretrained(self, texts: TextColumns) -> Pretrained:
-        """Resolve ``size`` and ``weights``; a random start learns its vocabulary from the texts."""
+    def _goes_on(self) -> bool:
+        """Whether a fit continues an earlier one."""
+        return bool(self.warm_start) and self.__sklearn_is_fitted__()
+
+    def _start(self, texts: TextColumns) -> Start:
+        """The earlier fit, or ``size`` and ``weights``; a random start learns its vocabulary from the texts."""
+        if self._goes_on():
+            return Start(self.config_, self.tokenizer_, model=self.model_)
         if self.weights is None:
             return self._random_start(texts)
         name = self.weights
@@ -156,19 +169,22 @@ class BertEstimator(SavingMixin, BaseEstimator):
         folder = resolve_folder(name, self.revision)
         config, tokenizer = BertConfig.from_folder(folder), WordPieceTokenizer.from_pretrained(folder)
         check_vocabulary(tokenizer, config, folder)
-        return Pretrained(config, tokenizer, folder)
+        return Start(config, tokenizer, folder)
 
-    def _random_start(self, texts: TextColumns) -> Pretrained:
+    def _random_start(self, texts: TextColumns) -> Start:
         config = self.size if isinstance(self.size, BertConfig) else named_size(self.size).config
         lowercase = not (isinstance(self.size, str) and self.size.endswith("-cased"))
         everything = (text for column in texts.columns for text in column)
         tokenizer = WordPieceTokenizer.train(everything, vocab_size=config.vocab_size, lowercase=lowercase)
         values = {**config.to_dict(), "vocab_size": tokenizer.vocab_size}
-        return Pretrained(BertConfig.from_dict(values), tokenizer, None)
+        return Start(BertConfig.from_dict(values), tokenizer)
 
-    def _load_weights(self, encoder, start: Pretrained) -> None:
-        if start.folder is not None:
-            load_encoder_weights(encoder, start.folder)
+    def _load_weights(self, model: keras.Model, start: Start) -> None:
+        if start.model is not None:
+            for variable, earlier in zip(model.weights, start.model.weights, strict=True):
+                variable.assign(earlier.value)
+        elif start.folder is not None:
+            load_encoder_weights(model.encoder, start.folder)
 
     def _freeze(self, encoder) -> None:
         """Take the embeddings and the first layers out of the training."""

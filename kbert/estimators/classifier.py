@@ -1,4 +1,4 @@
-"""BertClassifier: texts, or pairs of texts, to labels."""
+"""BertClassifier: texts, or pairs of texts, to labels: one for each row, or several."""
 
 from __future__ import annotations
 
@@ -7,25 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.special import log_softmax, softmax
 from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.model_selection import train_test_split
-from sklearn.utils.class_weight import compute_class_weight
 
-from kbert.config import BertConfig
-from kbert.data.batches import TrainingBatches
+from kbert.config import BertConfig, read_config_json
 from kbert.data.frames import TextColumns
-from kbert.data.labels import label_column, sample_weights
+from kbert.data.labels import sample_weights
 from kbert.errors import WeightsMismatchError
 from kbert.estimators import persistence
-from kbert.estimators.base import BertEstimator, Pretrained
-from kbert.estimators.parameters import is_real
+from kbert.estimators.base import BertEstimator, Start
+from kbert.estimators.fitting import Rows, divide_by_temperature, fine_tune, with_restarts
+from kbert.estimators.label_tasks import MultiLabel, label_task, read_labels
 from kbert.model import BertForSequenceClassification
-from kbert.text import TokenSequences
-from kbert.training.early_stopping import Evaluation
-from kbert.training.loop import train
-from kbert.training.losses import softmax_cross_entropy
-from kbert.training.predict import predict_logits
 from kbert.weights import load_sequence_classifier, save_sequence_classifier
 
 
@@ -45,10 +39,9 @@ class BertClassifier(ClassifierMixin, BertEstimator):
     max_length : int, default=128
         Longest sequence in tokens, special ones included.
     long_text : {"truncate", "window"}, default="truncate"
-        What happens to a text that is longer. "truncate" cuts it at its end (of a pair, the longer text first), with one
-        warning. "window" reads all of it in overlapping windows: each is trained on with the row's label and a weight
-        of one over the row's windows, and a row's logits are the mean of its windows'. Costs in proportion to the
-        length.
+        What happens to a text that is longer. "truncate" cuts it at its end (of a pair, the longer text first), with
+        one warning. "window" reads all of it in overlapping windows: each is trained on with the row's label and a
+        weight of one over the number of the row's windows, and a row's logits are the mean of its windows'.
     stride : int, optional
         Tokens from the start of a window to that of the next; None is half of ``max_length``.
     epochs : int, default=3
@@ -74,13 +67,30 @@ class BertClassifier(ClassifierMixin, BertEstimator):
     gradient_accumulation : int, default=1
         Batches whose gradients are averaged into one update.
     early_stopping : bool, default=False
-        Set rows aside, watch the accuracy on them after each epoch (of equal ones, the lower loss is better), stop when
-        it has not become better for ``n_iter_no_change`` epochs, and restore the best weights.
+        Set rows aside, watch the score on them after each epoch (of equal ones, the lower loss is better), stop when it
+        has not become better for ``n_iter_no_change`` epochs, and restore the best weights. The score is the accuracy;
+        with several labels a row, the average precision over all pairs of row and label, which needs no threshold.
     validation_fraction : float, default=0.1
-        Share of the rows set aside, stratified by label. Not used when ``fit`` is given an ``eval_set``.
+        Share of the rows set aside for ``early_stopping``, ``calibrate`` and ``tune_thresholds``, stratified by label
+        (of several, the rarest). Not used when ``fit`` is given an ``eval_set``, which then serves them.
     n_iter_no_change : int, default=2
     class_weight : "balanced", dict or None, default=None
-        Weight of each class in the loss, as in scikit-learn.
+        Weight of each class in the loss, as in scikit-learn. With several labels a row, "balanced" weighs each label's
+        yes and no as if it were a classification of its own, and a dict gives the weight of a label's yes.
+    calibrate : {None, "temperature"}, default=None
+        "temperature" divides the logits by the number that gives rows set aside the lowest loss (Guo et al., 2017). The
+        head's weights are divided by it, so that it travels with them. The most probable label stays the same.
+    tune_thresholds : bool, default=False
+        With several labels a row: for each label the threshold on its probability with the highest F1 on rows set
+        aside, instead of 0.5.
+    n_restarts : int, default=0
+        How often a run that collapsed is started again with another seed. A run has collapsed when at its end the
+        loss is that of knowing only how often each label occurs, and all rows get the same label; it happens on small
+        data sets with large models (Mosbach et al., 2021). A warning tells of each.
+    warm_start : bool, default=False
+        Whether a further ``fit`` (or one after ``load``) goes on from the weights it finds, with the same tokenizer
+        and classes, for more data or more epochs; the optimiser and the learning rate start anew. Otherwise every
+        ``fit`` starts from ``weights``.
     dtype : {"auto", "float32", "bfloat16", "float16"}, default="auto"
         Of the computation; weights are float32. "auto" is float32 on a CPU, bfloat16 on a GPU or TPU.
     random_state : int, RandomState or None, default=None
@@ -91,16 +101,22 @@ class BertClassifier(ClassifierMixin, BertEstimator):
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The labels, sorted.
+        The labels, sorted; of an indicator matrix the names of its columns, or their numbers.
+    y_type_ : {"labels", "indicator", "lists"}
+        One label for each row, or several as an indicator matrix or as lists: what `predict` gives.
+    thresholds_ : ndarray of shape (n_classes,)
+        With several labels a row: the probability from which on a row has the label.
+    temperature_ : float
+        What the logits were divided by; 1.0 without ``calibrate``.
     model_ : BertForSequenceClassification
         The trained Keras model.
     tokenizer_ : WordPieceTokenizer
     config_ : BertConfig
     history_ : dict of list of float
-        ``loss`` (mean over the training texts), and with an ``eval_set`` or early stopping ``val_loss`` and
-        ``val_score``: one value an epoch.
+        Of the last fit: ``loss`` (mean over the training texts), and with an ``eval_set`` or early stopping
+        ``val_loss`` and ``val_score``: one value an epoch.
     n_iter_ : int
-        Epochs that were run.
+        Epochs that the last fit ran.
     n_features_in_ : int
         1 for single texts, 2 for pairs.
     feature_names_in_ : ndarray of str
@@ -142,6 +158,10 @@ class BertClassifier(ClassifierMixin, BertEstimator):
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 2,
         class_weight: str | dict | None = None,
+        calibrate: str | None = None,
+        tune_thresholds: bool = False,
+        n_restarts: int = 0,
+        warm_start: bool = False,
         dtype: str = "auto",
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
@@ -166,6 +186,10 @@ class BertClassifier(ClassifierMixin, BertEstimator):
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
         self.class_weight = class_weight
+        self.calibrate = calibrate
+        self.tune_thresholds = tune_thresholds
+        self.n_restarts = n_restarts
+        self.warm_start = warm_start
         self.dtype = dtype
         self.random_state = random_state
         self.verbose = verbose
@@ -179,12 +203,14 @@ class BertClassifier(ClassifierMixin, BertEstimator):
         ----------
         X : array-like of str, shape (n_rows,) or (n_rows, 2)
             Texts: a Series, list or array; or pairs: a DataFrame of two columns, or a list of pairs.
-        y : array-like of shape (n_rows,)
-            Labels: strings, whole numbers or booleans, categorical and nullable dtypes included.
+        y : array-like of shape (n_rows,) or (n_rows, n_classes)
+            Labels: strings, whole numbers or booleans, categorical and nullable dtypes included. For several labels a
+            row an indicator matrix (DataFrame, array or sparse), whose columns are the labels, or lists of labels.
         sample_weight : array-like of shape (n_rows,), optional
             Weight of each row in the loss. Only the ratios count.
         eval_set : tuple (X, y), optional
-            Rows on which loss and accuracy are taken after each epoch; early stopping watches these.
+            Rows on which loss and score are taken after each epoch; ``early_stopping``, ``calibrate`` and
+            ``tune_thresholds`` use these instead of setting rows aside.
         callbacks : keras.callbacks.Callback or list of them, optional
             ``on_epoch_end`` sees the trained weights in the model.
 
@@ -202,110 +228,91 @@ class BertClassifier(ClassifierMixin, BertEstimator):
         """
         seed, policy = self._validated()
         texts = self._read_texts(X, stacklevel=4)
-        classes, targets = self._encode_labels(y, texts.n_rows)
-        weights = self._row_weights(classes, targets, sample_weight)
-        start = self._pretrained(texts)
+        if self._goes_on():
+            self._check_columns(texts)
+            task = self._task()
+            labels = task.encode(y, texts.n_rows, "y")
+        else:
+            task, labels = read_labels(y, texts.n_rows)
+        if self.tune_thresholds and task.y_type == "labels":
+            raise ValueError(
+                "tune_thresholds is for several labels a row, and y holds one. For two classes, see scikit-learn's "
+                "TunedThresholdClassifierCV."
+            )
+        row_weights = sample_weights(sample_weight, texts.n_rows)
+        row_weights = np.ones(texts.n_rows, "float32") if row_weights is None else row_weights
+        targets, row_weights = task.weighted(labels, row_weights, self.class_weight)
+        start = self._start(texts)
         self._check_max_length(start.config)
-        config = start.config.with_dropout(self.dropout)
-        sequences = self._sequences(start.tokenizer, texts)
+        rows = Rows(self._sequences(start.tokenizer, texts), targets, row_weights)
 
-        kept, held_out = np.arange(texts.n_rows), None
+        held_out = None
         if eval_set is not None:
-            held_out = self._eval_rows(eval_set, texts, classes, start)
-        elif self.early_stopping:
-            kept, aside = self._split(targets, weights, seed)
-            held_out = (sequences.of_rows(aside), targets[aside], weights[aside])
-        sequences, targets, weights = sequences.of_rows(kept), targets[kept], weights[kept]
-        # A row counts as much in several windows as it would in one.
-        weights = (weights / np.bincount(sequences.rows))[sequences.rows]
-        targets = targets[sequences.rows]
+            held_out = self._eval_rows(eval_set, texts, task, start)
+        elif self.early_stopping or self.calibrate or self.tune_thresholds:
+            kept, aside = self._split(task.strata(targets), row_weights, seed)
+            rows, held_out = rows.take(kept), rows.take(aside)
 
-        model = BertForSequenceClassification(config, len(classes), dtype=policy, seed=seed)
-        self._load_weights(model.encoder, start)
-        self._freeze(model.encoder)
-        pad_id = start.tokenizer.pad_id
-        evaluation = held_out and Evaluation(
-            model, _evaluator(model, *held_out, pad_id), patience=self.n_iter_no_change if self.early_stopping else None
-        )
-        batches = TrainingBatches(sequences, int(self.batch_size), seed, pad_id)
-        options = self._training_options(config, model, seed, callbacks)
-        history = train(
-            model,
-            softmax_cross_entropy,
-            batches,
-            targets,
-            (weights / weights.mean()).astype("float32"),
-            options,
-            evaluation,
-        )
-        if evaluation:
-            evaluation.restore_best()
+        config = start.config.with_dropout(self.dropout)
+
+        def attempt(seed: int) -> tuple[BertForSequenceClassification, dict[str, list[float]]]:
+            model = BertForSequenceClassification(config, len(task.classes), dtype=policy, seed=seed)
+            self._load_weights(model, start)
+            self._freeze(model.encoder)
+            options = self._training_options(config, model, seed, callbacks)
+            patience = self.n_iter_no_change if self.early_stopping else None
+            batches = (int(self.batch_size), start.tokenizer.pad_id)
+            return model, fine_tune(model, task, rows, held_out, batches, options, patience)
+
+        model, history = with_restarts(attempt, task, rows, start.tokenizer.pad_id, seed, int(self.n_restarts))
+        temperature, thresholds = 1.0, getattr(task, "thresholds", None)
+        if self.calibrate:
+            temperature = divide_by_temperature(model, task, held_out, start.tokenizer.pad_id)
+        if self.tune_thresholds:
+            thresholds = task.best_thresholds(
+                held_out.logits(model, start.tokenizer.pad_id), held_out.targets, held_out.weights
+            )
 
         self._remember_columns(texts)
-        self.classes_, self.model_, self.tokenizer_, self.config_ = classes, model, start.tokenizer, config
+        self.model_, self.tokenizer_, self.config_ = model, start.tokenizer, config
         self.history_, self.n_iter_ = history, len(history["loss"])
+        self._remember_task(task.y_type, task.classes, thresholds, temperature)
         return self
 
-    def _encode_labels(self, y: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
-        """The classes, sorted, and the number of each row's class."""
-        classes, targets = np.unique(label_column(y, n_rows), return_inverse=True)
-        if len(classes) < 2:
-            raise ValueError(
-                f"BertClassifier needs at least two classes to tell apart, and y holds one class only: {classes[0]!r}. "
-                "Is it the right column, or a filtered one?"
-            )
-        return classes, targets.astype("int32")
+    def _remember_task(self, y_type: str, classes: np.ndarray, thresholds: np.ndarray | None, temperature: float):
+        self.y_type_, self.classes_, self.temperature_ = y_type, classes, temperature
+        if y_type != "labels":
+            self.thresholds_ = thresholds
+        elif hasattr(self, "thresholds_"):
+            del self.thresholds_
 
-    def _row_weights(self, classes: np.ndarray, targets: np.ndarray, sample_weight: Any) -> np.ndarray:
-        """sample_weight times class_weight."""
-        weights = sample_weights(sample_weight, len(targets))
-        weights = np.ones(len(targets), "float32") if weights is None else weights
-        if self.class_weight is not None:
-            weights = weights * self._class_weights(classes, targets)[targets]
-        if not weights.sum() > 0:
-            raise ValueError("All rows have weight 0 after class_weight: nothing could be learned.")
-        return weights.astype("float32")
+    def _task(self):
+        return label_task(self.y_type_, self.classes_, getattr(self, "thresholds_", None))
 
-    def _class_weights(self, classes: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """The weight of each class. A class that a dict does not name counts 1."""
-        labels = classes.tolist()
-        if not isinstance(self.class_weight, dict):
-            return compute_class_weight(self.class_weight, classes=np.arange(len(labels)), y=targets)
-        unknown = [label for label in self.class_weight if label not in labels]
-        if unknown:
-            raise ValueError(f"class_weight names {unknown[:5]}, which y does not hold. The classes are {labels[:20]}.")
-        for label, weight in self.class_weight.items():
-            if not is_real(weight) or weight < 0:
-                raise ValueError(f"class_weight must be numbers of at least 0, got {weight!r} for {label!r}.")
-        # Not scikit-learn's reading of a dict, which takes the label "1" for the number 1.
-        return np.array([self.class_weight.get(label, 1) for label in labels], "float64")
-
-    def _split(self, targets: np.ndarray, weights: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Rows to train on, and rows to watch, with the same shares of the labels. A row to watch has a weight."""
+    def _split(self, strata: np.ndarray, weights: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """Rows to train on, and rows to set aside, with the same shares of the strata. The latter have a weight."""
         rows = np.flatnonzero(weights > 0)
         try:
             _, aside = train_test_split(
-                rows, test_size=self.validation_fraction, stratify=targets[rows], random_state=seed % 2**32
+                rows, test_size=self.validation_fraction, stratify=strata[rows], random_state=seed % 2**32
             )
         except ValueError as error:
+            asking = [name for name in ("early_stopping", "calibrate", "tune_thresholds") if getattr(self, name)]
             raise ValueError(
-                f"early_stopping sets validation_fraction={self.validation_fraction} of {len(rows)} rows aside, with "
+                f"{asking[0]} sets validation_fraction={self.validation_fraction} of {len(rows)} rows aside, with "
                 f"rows of every class on both sides, and that cannot be done here ({error}). Give an eval_set, a "
                 "larger validation_fraction, or more rows."
             ) from None
-        return np.setdiff1d(np.arange(len(targets)), aside), np.sort(aside)
+        return np.setdiff1d(np.arange(len(strata)), aside), np.sort(aside)
 
-    def _eval_rows(self, eval_set: Any, train: TextColumns, classes: np.ndarray, start: Pretrained):
+    def _eval_rows(self, eval_set: Any, train: TextColumns, task, start: Start) -> Rows:
         if not isinstance(eval_set, (tuple, list)) or len(eval_set) != 2:
             raise ValueError("eval_set must be a pair (X, y).")
         texts = self._read_texts(eval_set[0])
         self._check_columns(texts, len(train.columns), train.names)
-        labels = label_column(eval_set[1], texts.n_rows, name="eval_set's y")
-        unknown = sorted(set(labels.tolist()) - set(classes.tolist()), key=str)
-        if unknown:
-            raise ValueError(f"eval_set holds labels that y does not: {unknown[:5]}.")
-        targets = np.searchsorted(classes, labels).astype("int32")
-        return self._sequences(start.tokenizer, texts), targets, np.ones(len(targets), "float32")
+        labels = task.encode(eval_set[1], texts.n_rows, name="eval_set's y")
+        targets, weights = task.weighted(labels, np.ones(texts.n_rows, "float32"), None)
+        return Rows(self._sequences(start.tokenizer, texts), targets, weights)
 
     # --- Predicting --------------------------------------------------------------------------------------------
 
@@ -322,7 +329,7 @@ class BertClassifier(ClassifierMixin, BertEstimator):
             With two classes, how much the second one's logit is over the first one's.
         """
         logits = self._predict_logits(X)
-        return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
+        return logits[:, 1] - logits[:, 0] if self.y_type_ == "labels" and len(self.classes_) == 2 else logits
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of each class.
@@ -334,16 +341,18 @@ class BertClassifier(ClassifierMixin, BertEstimator):
         Returns
         -------
         ndarray of float64, shape (n_rows, n_classes)
-            Columns in the order of ``classes_``.
+            Columns in the order of ``classes_``. With one label a row they add up to 1.
         """
-        return softmax(self._predict_logits(X).astype("float64"), axis=1)
+        logits = self._predict_logits(X).astype("float64")
+        return self._task().probabilities(logits)
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Natural logarithm of `predict_proba`."""
-        return log_softmax(self._predict_logits(X).astype("float64"), axis=1)
+        logits = self._predict_logits(X).astype("float64")
+        return self._task().log_probabilities(logits)
 
-    def predict(self, X: Any) -> np.ndarray:
-        """The most probable label of each row.
+    def predict(self, X: Any) -> np.ndarray | list[list]:
+        """The most probable label of each row, or all labels whose probability reaches their threshold.
 
         Parameters
         ----------
@@ -351,43 +360,61 @@ class BertClassifier(ClassifierMixin, BertEstimator):
 
         Returns
         -------
-        ndarray of shape (n_rows,)
-            Labels of the type that ``fit`` was given.
+        ndarray of shape (n_rows,), or of shape (n_rows, n_classes), or list of list
+            Labels of the type that ``fit`` was given. With several a row: an indicator matrix of int64 if ``fit`` was
+            given one, or else a list of labels for each row.
         """
-        logits = self._predict_logits(X)
-        return self.classes_[logits.argmax(axis=1)]
+        logits = self._predict_logits(X).astype("float64")
+        return self._task().labels(logits)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy: the share of rows whose label, or whose labels all, are right.
+
+        Parameters
+        ----------
+        X : array-like of str, shape (n_rows,) or (n_rows, 2)
+        y : array-like
+            As in ``fit``. Lists may hold labels that ``fit`` did not see, which are never right.
+        sample_weight : array-like of shape (n_rows,), optional
+        """
+        answers = self.predict(X)
+        if self.y_type_ == "labels":
+            return float(accuracy_score(y, answers, sample_weight=sample_weight))
+        right = self._task().equal_rows(y, answers)
+        return float(np.average(right, weights=sample_weights(sample_weight, len(right))))
 
     # --- Saving ------------------------------------------------------------------------------------------------
 
     def _save_model(self, folder: Path) -> None:
-        save_sequence_classifier(self.model_, folder, {i: str(label) for i, label in enumerate(self.classes_)})
+        labels = {i: str(label) for i, label in enumerate(self.classes_)}
+        save_sequence_classifier(self.model_, folder, labels, self._task().problem_type)
 
     def _load_model(self, folder: Path, policy: str) -> BertForSequenceClassification:
         return load_sequence_classifier(folder, dtype=policy)
 
     def _learned_to_json(self) -> dict:
-        return {"classes": persistence.encode_labels(self.classes_)}
-
-    def _learned_from_json(self, values: dict, folder: Path) -> None:
-        self.classes_ = persistence.decode_labels(values["classes"])
-        if len(self.classes_) != self.model_.num_labels:
-            raise WeightsMismatchError(
-                f"{folder} holds {len(self.classes_)} labels and a head of {self.model_.num_labels} outputs."
-            )
-
-    def _learned_from_config(self, folder: Path) -> None:
-        self.classes_ = persistence.labels_of_config(folder, self.model_.num_labels)
-
-
-def _evaluator(model, sequences: TokenSequences, targets: np.ndarray, weights: np.ndarray, pad_id: int):
-    """A function that gives the model's present loss and accuracy on some rows."""
-
-    def evaluate() -> dict[str, float]:
-        logits = predict_logits(model, [sequences], len(targets), pad_id).astype("float64")
-        losses = -log_softmax(logits, axis=1)[np.arange(len(targets)), targets]
         return {
-            "val_loss": float(np.average(losses, weights=weights)),
-            "val_score": float(np.average(logits.argmax(axis=1) == targets, weights=weights)),
+            "classes": persistence.encode_labels(self.classes_),
+            "y_type": self.y_type_,
+            "thresholds": None if self.y_type_ == "labels" else self.thresholds_.tolist(),
+            "temperature": self.temperature_,
         }
 
-    return evaluate
+    def _learned_from_json(self, values: dict, folder: Path) -> None:
+        classes = persistence.decode_labels(values["classes"])
+        if len(classes) != self.model_.num_labels:
+            raise WeightsMismatchError(
+                f"{folder} holds {len(classes)} labels and a head of {self.model_.num_labels} outputs."
+            )
+        thresholds = None if values["thresholds"] is None else np.array(values["thresholds"], "float64")
+        self._remember_task(values["y_type"], classes, thresholds, values["temperature"])
+
+    def _learned_from_config(self, folder: Path) -> None:
+        classes = persistence.labels_of_config(folder, self.model_.num_labels)
+        one_label = read_config_json(folder).get("problem_type") != MultiLabel.problem_type
+        self._remember_task("labels" if one_label else "indicator", classes, np.full(len(classes), 0.5), 1.0)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags

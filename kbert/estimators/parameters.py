@@ -73,6 +73,10 @@ RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
         lambda v: v is None or isinstance(v, dict) or (isinstance(v, str) and v == "balanced"),
         'None, "balanced" or a dict',
     ),
+    "calibrate": (lambda v: v is None or (isinstance(v, str) and v == "temperature"), 'None or "temperature"'),
+    "tune_thresholds": _flag(),
+    "n_restarts": _whole(0),
+    "warm_start": _flag(),
     "dtype": (lambda v: isinstance(v, str) and v in ("auto", *DTYPES), f'"auto" or one of {", ".join(DTYPES)}'),
     "verbose": (lambda v: isinstance(v, (bool, np.bool_)) or _is_int(v, 0), "0 or 1"),
 }

@@ -17,3 +17,18 @@ def softmax_cross_entropy(logits, targets, weights):
     log_probabilities = ops.log_softmax(logits, axis=-1)
     one_hot = ops.one_hot(targets, logits.shape[-1], dtype=log_probabilities.dtype)
     return -ops.sum(ops.sum(log_probabilities * one_hot, axis=-1) * weights)
+
+
+def binary_cross_entropy(logits, targets, weights):
+    """Weighted cross-entropy of each label's own yes or no in nats, its mean over the labels.
+
+    Parameters
+    ----------
+    logits : tensor, shape (B, K, C)
+    targets : tensor of float32, shape (B, K, C)
+        The weight of each label, positive where the text has the label and negative where it has not.
+    weights : tensor of float32, shape (B, K)
+        As in `softmax_cross_entropy`.
+    """
+    losses = ops.abs(targets) * ops.softplus(-ops.sign(targets) * logits)
+    return ops.sum(ops.mean(losses, axis=-1) * weights)

@@ -51,13 +51,13 @@ def load_sequence_classifier(folder: str | Path, *, dtype=None, seed: int = 0) -
 
 
 def save_sequence_classifier(
-    model: BertForSequenceClassification, folder: str | Path, id2label: dict[int, str]
+    model: BertForSequenceClassification, folder: str | Path, id2label: dict[int, str], problem_type: str
 ) -> None:
-    """Write what `transformers.BertForSequenceClassification` opens: encoder, head and label names."""
+    """Write what `transformers.BertForSequenceClassification` opens: encoder, head, label names and problem type."""
     extra = {
         "architectures": ["BertForSequenceClassification"],
         "id2label": {str(i): label for i, label in id2label.items()},
         "label2id": {label: i for i, label in id2label.items()},
-        "problem_type": "single_label_classification",
+        "problem_type": problem_type,
     }
     save_slots(folder, model.config, _classifier_slots(model), prefix="bert.", extra=extra)

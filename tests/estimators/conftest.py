@@ -46,7 +46,7 @@ def pairs():
     return pd.DataFrame({"left": texts[:, 0], "right": texts[:, 1], "both": label})
 
 
-def write_toy_folder(folder, layers):
+def write_toy_folder(folder, layers, initializer_range=0.02):
     """A weights folder with a random start, whose vocabulary has all the words above."""
     words = [*FILLERS, *KINDS, *(word for signs in SIGNS.values() for word in signs)]
     tokenizer = WordPieceTokenizer.train([" ".join(words)] * 20, vocab_size=200)
@@ -57,6 +57,7 @@ def write_toy_folder(folder, layers):
         num_attention_heads=2,
         intermediate_size=64,
         max_position_embeddings=64,
+        initializer_range=initializer_range,
     )
     BertEncoder(config, dtype="float32", seed=7).save_pretrained(folder)
     tokenizer.save(folder)
@@ -67,6 +68,12 @@ def write_toy_folder(folder, layers):
 def toy_folder(tmp_path_factory):
     """Weights with one layer, which is what is quick to compile."""
     return write_toy_folder(tmp_path_factory.mktemp("toy") / "one", layers=1)
+
+
+@pytest.fixture(scope="session")
+def quick_folder(tmp_path_factory):
+    """Weights with one layer and larger numbers, so that so small a model learns in a few epochs, whatever the seed."""
+    return write_toy_folder(tmp_path_factory.mktemp("toy") / "quick", layers=1, initializer_range=0.1)
 
 
 @pytest.fixture(scope="session")

@@ -111,7 +111,7 @@ def test_class_weights_that_cannot_be_used_are_refused(toy, weight, message):
 @pytest.mark.parametrize(
     ("eval_set", "message"),
     [
-        ((TEXTS, ["mid", "pos"] * 8), r"eval_set holds labels that y does not: \['mid'\]"),
+        ((TEXTS, ["mid", "pos"] * 8), r"eval_set's y holds labels that y of fit did not: \['mid'\]"),
         ((TEXTS, LABELS[:3]), "16 rows and eval_set's y has 3 labels"),
         ((TEXTS,), r"eval_set must be a pair \(X, y\)"),
         (TEXTS, r"eval_set must be a pair \(X, y\)"),
@@ -165,6 +165,10 @@ WRONG = {
     "validation_fraction": [0, 1, 1.5, None, "auto"],
     "n_iter_no_change": [0, 1.5, None],
     "class_weight": ["equal", 2, [1, 2], np.array([1, 2])],
+    "calibrate": ["isotonic", True, 1],
+    "tune_thresholds": [None, 1, "f1"],
+    "n_restarts": [-1, None, 1.5, True],
+    "warm_start": [None, 1, "yes"],
     "dtype": ["float64", None, "mixed_bfloat16", np.float32],
     "random_state": [-1, 1.5, "seed", np.random.default_rng(0)],
     "verbose": [-1, "yes", None],

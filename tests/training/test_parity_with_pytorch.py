@@ -30,7 +30,7 @@ def test_a_run_without_dropout_ends_at_the_same_logits(bert_tiny_folder, tmp_pat
     sequences = build_sequences(tokenizer, TEXTS, max_length=32)
     model = BertForSequenceClassification(BertConfig.from_folder(bert_tiny_folder).with_dropout(0.0), 2)
     load_encoder_weights(model.encoder, bert_tiny_folder)
-    save_sequence_classifier(model, tmp_path, {0: "no", 1: "yes"})
+    save_sequence_classifier(model, tmp_path, {0: "no", 1: "yes"}, "single_label_classification")
     batches = TrainingBatches(sequences, BATCH_SIZE, seed=5, pad_id=tokenizer.pad_id)
 
     peer = transformers.BertForSequenceClassification.from_pretrained(tmp_path).train()

@@ -57,7 +57,7 @@ def test_a_saved_classifier_opens_in_transformers_with_its_logits_and_label_name
     model = BertForSequenceClassification(toy_config, num_labels=3, seed=1)
     model.classifier.kernel.assign(np.random.default_rng(0).normal(size=(32, 3)))
     model.classifier.bias.assign([1.0, 2.0, 3.0])
-    save_sequence_classifier(model, tmp_path, LABELS)
+    save_sequence_classifier(model, tmp_path, LABELS, "single_label_classification")
     theirs, report = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path, output_loading_info=True)
     assert not report["missing_keys"] and not report["unexpected_keys"]
     assert theirs.config.id2label == LABELS

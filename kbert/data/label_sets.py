@@ -1,0 +1,160 @@
+"""Any number of labels for each row: an indicator matrix, or a list of labels a row. No Keras here."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from kbert.data.frames import Column, is_missing, read_table, shown, to_known_container
+from kbert.data.labels import check_n_labels, typed_labels
+
+_LISTS = (list, tuple, set, frozenset, np.ndarray)
+
+
+class LabelSets(NamedTuple):
+    """The labels of each row.
+
+    Attributes
+    ----------
+    indicator : ndarray of bool, shape (n_rows, n_classes)
+        Which labels each row has.
+    classes : ndarray of shape (n_classes,)
+        The labels: sorted, or the columns of a matrix in their order.
+    """
+
+    indicator: np.ndarray
+    classes: np.ndarray
+
+    def under(self, classes: np.ndarray, name: str = "y") -> np.ndarray:
+        """The indicator with the columns of other classes.
+
+        Raises
+        ------
+        ValueError
+            If a row has a label that is none of ``classes``.
+        """
+        place = {label: i for i, label in enumerate(classes.tolist())}
+        unknown = [label for label in self.classes[self.indicator.any(axis=0)].tolist() if label not in place]
+        if unknown:
+            raise ValueError(f"{name} holds labels that y of fit did not: {unknown[:5]}.")
+        indicator = np.zeros((len(self.indicator), len(classes)), bool)
+        for i, label in enumerate(self.classes.tolist()):
+            if label in place:
+                indicator[:, place[label]] = self.indicator[:, i]
+        return indicator
+
+
+def kind_of_labels(y: Any) -> str:
+    """How y gives the labels: "labels", one for each row; an "indicator" matrix; or "lists" of labels.
+
+    Lists of equal length, two or more, of nothing but 0 and 1 are the rows of an indicator matrix, as in
+    scikit-learn's ``type_of_target``.
+    """
+    if _is_sparse(y):
+        return "indicator"
+    y = to_known_container(y)
+    if isinstance(y, pd.DataFrame) and y.shape[1] == 1:
+        y = y.iloc[:, 0]
+    if isinstance(y, pd.DataFrame) or (isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] > 1):
+        return "indicator"
+    if not isinstance(y, list | tuple) and getattr(y, "dtype", None) != np.dtype(object):
+        return "labels"
+    rows = [row for row in y if isinstance(row, _LISTS)]
+    if not rows:
+        return "labels"
+    lengths = set(map(len, rows))
+    numbers = len(rows) == len(y) and len(lengths) == 1 and not any(isinstance(row, set | frozenset) for row in rows)
+    if numbers and lengths != {0}:
+        values = set(map(type, (value for row in rows for value in row)))
+        if not any(issubclass(kind, str) for kind in values):
+            if lengths == {1}:
+                return "labels"  # a column: one label for each row
+            if all(_is_zero_or_one(value) for row in rows for value in row):
+                return "indicator"
+    return "lists"
+
+
+def label_sets(y: Any, n_rows: int, name: str = "y") -> LabelSets:
+    """Read any number of labels for each row.
+
+    Parameters
+    ----------
+    y : array-like
+        An indicator matrix (DataFrame, array, sparse matrix, list of rows) of 0 and 1 or of booleans, a column for each
+        label; or a list, Series or array of lists, tuples or sets of labels.
+    n_rows : int
+        How many rows there must be.
+    name : str
+        What the caller calls y, for messages.
+
+    Raises
+    ------
+    ValueError
+        If the length is wrong, a matrix holds other values than 0 and 1, no row has a label, or a row is no list.
+    TypeError
+        If labels mix types, or are neither str nor whole numbers nor booleans.
+    """
+    if _is_sparse(y):
+        y = y.toarray()
+    read = _read_indicator if kind_of_labels(y) == "indicator" else _read_lists
+    return read(to_known_container(y), n_rows, name)
+
+
+def _is_sparse(y: Any) -> bool:
+    return hasattr(y, "tocsr") and hasattr(y, "toarray")
+
+
+def _is_zero_or_one(value: Any) -> bool:
+    return isinstance(value, int | float | bool | np.generic) and value in (0, 1)
+
+
+def _read_indicator(y: Any, n_rows: int, name: str) -> LabelSets:
+    table = read_table(y, name)
+    check_n_labels(table.shape, n_rows, name)
+    indicator = np.zeros(table.shape, bool)
+    for j, column in enumerate(table.columns):
+        numbers = np.asarray(column.values)
+        if numbers.dtype.kind in "biuf" and np.isin(numbers, (0, 1)).all():
+            indicator[:, j] = numbers
+            continue
+        for i, value in enumerate(column.values):
+            if not _is_zero_or_one(value):
+                if is_missing(value):
+                    raise ValueError(f"Input {name} contains NaN: {column.called} in {column.row(i)}. Fill it with 0.")
+                raise ValueError(
+                    f"{name} should be a 1d array, got an array of shape {table.shape} instead, and it is no indicator "
+                    f"matrix either: {column.called} is {shown(value)} in {column.row(i)}. Give one label for each "
+                    "row, such as df['label']; or for several labels a row a matrix of 0 and 1, or lists of labels."
+                )
+            indicator[i, j] = value == 1
+    labels = table.labels
+    if labels is not None and all(isinstance(label, str) for label in labels) and len(set(labels)) == len(labels):
+        return LabelSets(indicator, np.array(labels, dtype=object))
+    return LabelSets(indicator, np.arange(table.shape[1]))
+
+
+def _read_lists(y: Any, n_rows: int, name: str) -> LabelSets:
+    if isinstance(y, pd.DataFrame):
+        y = y.iloc[:, 0]
+    column = Column(list(y), name, "", None, y.index if isinstance(y, pd.Series) else None)
+    check_n_labels((len(column.values),), n_rows, name)
+    for i, row in enumerate(column.values):
+        if not isinstance(row, _LISTS):
+            what = "missing" if is_missing(row) else f"{shown(row)}, and others are lists"
+            raise ValueError(f"{name}: {column.row(i)} is {what}. Give a list of labels for each row; [] for none.")
+    rows = np.repeat(np.arange(n_rows), [len(row) for row in column.values])
+    values = [value.item() if isinstance(value, np.generic) else value for row in column.values for value in row]
+    if not values:
+        raise ValueError(f"No row of {name} has a label: nothing could be learned. Is it the right column?")
+    labels = typed_labels(_InLists(values, name, "[[str(label) for label in row] for row in y]", None, rows), name)
+    classes, number = np.unique(labels, return_inverse=True)
+    indicator = np.zeros((n_rows, len(classes)), bool)
+    indicator[rows, number] = True
+    return LabelSets(indicator, classes)
+
+
+class _InLists(Column):
+    """The labels of all lists; ``index`` holds the row of each."""
+
+    def row(self, i: int) -> str:
+        return f"a label of row {self.index[i]}"

@@ -1,0 +1,248 @@
+"""Several labels a row: indicator matrices and lists, thresholds, early stopping on a ranking."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import average_precision_score, f1_score
+from sklearn.model_selection import GridSearchCV
+from sklearn.utils import get_tags
+
+from kbert import BertClassifier
+from kbert.estimators.label_tasks import MultiLabel
+
+NAMES = np.array(["blue", "happy", "hot"])
+FILLERS = "the a table chair room with was and it this".split()
+
+
+@pytest.fixture(scope="module")
+def tagged():
+    """Texts of which each holds none to three words, and the matrix that says which."""
+    rng = np.random.default_rng(1)
+    matrix = (rng.random((160, 3)) < [0.5, 0.4, 0.3]).astype(int)
+    texts = []
+    for row in matrix:
+        words = [*NAMES[row == 1], *rng.choice(FILLERS, 6 - row.sum())]
+        texts.append(" ".join(rng.permutation(words)))
+    return pd.Series(texts), matrix
+
+
+@pytest.fixture(scope="module")
+def lists(tagged):
+    return [NAMES[row == 1].tolist() for row in tagged[1]]
+
+
+@pytest.fixture(scope="module")
+def quick(toy, quick_folder):
+    """A function that makes a classifier which learns."""
+    return lambda **changes: toy(**{"weights": quick_folder, "epochs": 20, **changes})
+
+
+@pytest.fixture(scope="module")
+def by_matrix(quick, tagged):
+    return quick().fit(*tagged)
+
+
+@pytest.fixture(scope="module")
+def by_lists(quick, tagged, lists):
+    return quick().fit(tagged[0], lists)
+
+
+@pytest.mark.backend
+def test_a_matrix_is_learned_and_predicted(by_matrix, tagged):
+    texts, matrix = tagged
+    predicted = by_matrix.predict(texts)
+    assert predicted.shape == (160, 3) and predicted.dtype == np.int64 and set(predicted.ravel()) == {0, 1}
+    assert by_matrix.score(texts, matrix) == (predicted == matrix).all(axis=1).mean() > 0.9
+    assert by_matrix.classes_.tolist() == [0, 1, 2]
+    assert by_matrix.y_type_ == "indicator" and by_matrix.thresholds_.tolist() == [0.5] * 3
+
+
+def test_probabilities_are_each_labels_own(by_matrix, tagged):
+    texts, matrix = tagged
+    probabilities, logits = by_matrix.predict_proba(texts), by_matrix.decision_function(texts)
+    assert probabilities.shape == logits.shape == (160, 3)
+    np.testing.assert_allclose(probabilities, 1 / (1 + np.exp(-logits.astype("float64"))))
+    np.testing.assert_allclose(by_matrix.predict_log_proba(texts), np.log(probabilities))
+    assert average_precision_score(matrix, probabilities) > 0.95
+    assert np.abs(probabilities.sum(axis=1) - 1).max() > 0.5
+
+
+def test_lists_give_the_same_model_and_lists(by_lists, by_matrix, tagged, lists):
+    texts, _ = tagged
+    assert by_lists.classes_.tolist() == NAMES.tolist() and by_lists.y_type_ == "lists"
+    assert np.array_equal(by_lists.predict_proba(texts), by_matrix.predict_proba(texts))
+    predicted = by_lists.predict(texts)
+    assert isinstance(predicted, list) and [] in predicted
+    assert predicted == [NAMES[row == 1].tolist() for row in by_matrix.predict(texts)]
+    assert by_lists.score(texts, lists) == by_matrix.score(texts, tagged[1])
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        lambda m: m.tolist(),
+        lambda m: m.astype(bool),
+        lambda m: m.astype(float),
+        sparse.csr_matrix,
+        lambda m: pd.DataFrame(m, columns=["x", "y", "z"]),
+    ],
+    ids=["list", "bool", "float", "sparse", "DataFrame"],
+)
+def test_every_kind_of_matrix_gives_the_same(toy, tagged, container):
+    texts, matrix = tagged[0][:32], tagged[1][:32]
+    expected = toy().fit(texts, matrix).predict_proba(texts)
+    found = toy().fit(texts, container(matrix))
+    assert np.array_equal(found.predict_proba(texts), expected)
+    assert found.score(texts, container(matrix)) == toy().fit(texts, matrix).score(texts, matrix)
+
+
+def test_the_columns_of_a_table_are_the_classes(toy, tagged):
+    classifier = toy().fit(tagged[0][:32], pd.DataFrame(tagged[1][:32], columns=["x", "a", "m"]))
+    assert classifier.classes_.tolist() == ["x", "a", "m"]
+
+
+def test_the_order_of_labels_in_a_list_does_not_matter(by_lists, tagged, lists):
+    backwards = [tuple(row[::-1]) for row in lists]
+    assert by_lists.score(tagged[0], backwards) == by_lists.score(tagged[0], lists)
+
+
+def test_score_of_labels_that_were_not_seen_and_with_weights(by_lists, tagged, lists):
+    texts = tagged[0][:2]
+    right = by_lists.predict(texts)
+    assert by_lists.score(texts, right) == 1
+    assert by_lists.score(texts, [right[0], [*right[1], "new"]]) == 0.5
+    assert by_lists.score(texts, [right[0], [*right[1], "new"]], sample_weight=[3, 1]) == 0.75
+
+
+def test_tags_say_so():
+    assert get_tags(BertClassifier()).classifier_tags.multi_label
+
+
+def test_grid_search_scores_a_matrix(quick, tagged):
+    search = GridSearchCV(quick(), {"epochs": [1, 20]}, cv=2, scoring="f1_micro").fit(*tagged)
+    assert search.best_params_ == {"epochs": 20} and search.best_score_ > 0.8
+
+
+def test_one_label_alone_can_be_learned(quick, tagged):
+    rows = [["hot"] if row[2] else [] for row in tagged[1]]
+    classifier = quick().fit(tagged[0], rows)
+    assert classifier.predict_proba(tagged[0]).shape == (160, 1)
+    assert classifier.score(tagged[0], rows) > 0.9
+
+
+# --- Weights
+
+
+def test_sample_weight_counts(quick, tagged):
+    texts, matrix = tagged[0][:64], tagged[1][:64]
+    flipped = np.where(np.arange(64)[:, None] % 2, 1 - matrix, matrix)
+    weight = np.where(np.arange(64) % 2, 0, 1)
+    classifier = quick(epochs=25).fit(texts, flipped, weight)
+    assert (classifier.predict(texts) == matrix).mean() > 0.8
+
+
+@pytest.mark.parametrize("class_weight", ["balanced", {2: 30}])
+def test_class_weight_moves_a_rare_label_up(toy, class_weight):
+    texts, matrix = ["the table"] * 60, np.zeros((60, 3), int)
+    matrix[:, 0], matrix[::2, 1], matrix[:6, 2] = np.arange(60) % 3 == 0, 1, 1
+    plain = toy(epochs=10, learning_rate=1e-2).fit(texts, matrix).predict_proba(texts[:1])[0]
+    heavy = toy(epochs=10, learning_rate=1e-2, class_weight=class_weight).fit(texts, matrix).predict_proba(texts[:1])[0]
+    assert plain[2] < 0.25 < 0.35 < heavy[2]
+
+
+def test_weights_of_unknown_labels_are_refused(toy, tagged):
+    with pytest.raises(ValueError, match="class_weight names .'cold'."):
+        toy(class_weight={"cold": 2}).fit(tagged[0][:4], [["hot"], ["blue"], [], ["happy"]])
+    with pytest.raises(ValueError, match="more than 0, got 0"):
+        toy(class_weight={1: 0}).fit(tagged[0][:16], tagged[1][:16])
+
+
+# --- Held-out rows
+
+
+def test_early_stopping_watches_the_average_precision(toy, tagged):
+    texts, matrix = tagged
+    classifier = toy(epochs=6, learning_rate=1e-2, early_stopping=True, n_iter_no_change=6)
+    classifier.fit(texts[:100], matrix[:100], eval_set=(texts[100:], matrix[100:]))
+    best = max(classifier.history_["val_score"])
+    scored = average_precision_score(matrix[100:].ravel(), classifier.predict_proba(texts[100:]).ravel())
+    assert scored == pytest.approx(best, abs=1e-6)
+    # At the start no probability reaches 0.5, so that F1 says nothing, and the ranking does.
+    assert classifier.history_["val_score"][0] < best
+
+
+def test_tuned_thresholds_are_better_on_their_rows(toy, tagged):
+    texts, matrix = tagged
+    plain = toy(epochs=3, learning_rate=2e-3).fit(texts[:100], matrix[:100])
+    tuned = toy(epochs=3, learning_rate=2e-3, tune_thresholds=True)
+    tuned.fit(texts[:100], matrix[:100], eval_set=(texts[100:], matrix[100:]))
+    assert np.array_equal(plain.predict_proba(texts), tuned.predict_proba(texts))
+    before, after = (
+        f1_score(matrix[100:], each.predict(texts[100:]), average="macro", zero_division=0) for each in (plain, tuned)
+    )
+    assert before < after and not np.array_equal(tuned.thresholds_, plain.thresholds_)
+
+
+def test_rows_are_set_aside_for_thresholds(toy, tagged):
+    classifier = toy(tune_thresholds=True, validation_fraction=0.25).fit(*tagged)
+    assert classifier.thresholds_.shape == (3,) and "val_score" in classifier.history_
+
+
+def test_thresholds_are_for_several_labels(toy, reviews):
+    with pytest.raises(ValueError, match="tune_thresholds is for several labels a row"):
+        toy(tune_thresholds=True).fit(reviews.text[:32], reviews.label[:32])
+
+
+def test_best_thresholds_by_trial_of_all():
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(60, 4))
+    indicator = rng.random((60, 4)) < 1 / (1 + np.exp(-logits + 1))
+    indicator[:, 3] = False
+    weights = rng.random(60)
+    task = MultiLabel(np.arange(4), "indicator")
+    found = task.best_thresholds(logits, np.where(indicator, 1, -1), weights)
+    probabilities = 1 / (1 + np.exp(-logits))
+    for label in range(3):
+        scores = {
+            t: f1_score(indicator[:, label], probabilities[:, label] >= t, sample_weight=weights, zero_division=0)
+            for t in [0.0, 0.5, found[label], *probabilities[:, label]]
+        }
+        assert scores[found[label]] == pytest.approx(max(scores.values()))
+        if scores[0.5] == max(scores.values()):
+            assert found[label] == 0.5
+    assert found[3] == 0.5
+
+
+# --- Going on, saving, refusing
+
+
+def test_a_saved_one_predicts_the_same(toy, tagged, lists, tmp_path):
+    classifier = toy(epochs=3, tune_thresholds=True, learning_rate=1e-2).fit(tagged[0], lists)
+    classifier.save(tmp_path / "saved")
+    loaded = BertClassifier.load(tmp_path / "saved", verify=True)
+    assert loaded.predict(tagged[0]) == classifier.predict(tagged[0])
+    assert np.array_equal(loaded.thresholds_, classifier.thresholds_)
+    assert loaded.classes_.tolist() == classifier.classes_.tolist() and loaded.y_type_ == "lists"
+
+
+def test_a_fit_with_one_label_a_row_forgets_thresholds(toy, tagged, reviews):
+    classifier = toy().fit(tagged[0][:32], tagged[1][:32]).fit(reviews.text[:32], reviews.label[:32])
+    assert classifier.y_type_ == "labels" and not hasattr(classifier, "thresholds_")
+
+
+def test_it_goes_on_with_the_same_labels_only(toy, tagged, lists):
+    classifier = toy(warm_start=True).fit(tagged[0][:48], lists[:48])
+    classifier.fit(tagged[0][:16], [["hot"], []] * 8)
+    assert classifier.classes_.tolist() == NAMES.tolist()
+    with pytest.raises(ValueError, match=r"y holds labels that y of fit did not: \['cold'\]"):
+        classifier.fit(tagged[0][:2], [["cold"], ["hot"]])
+    classifier = toy(warm_start=True).fit(tagged[0][:32], tagged[1][:32])
+    with pytest.raises(ValueError, match="y has 2 columns, and y of fit had 3"):
+        classifier.fit(tagged[0][:32], tagged[1][:32, :2])
+
+
+def test_nothing_is_predicted_before_fit():
+    with pytest.raises(NotFittedError):
+        BertClassifier().score(["a"], [["b"]])
