@@ -35,7 +35,8 @@ class SavingMixin:
         Parameters
         ----------
         folder : str or Path
-            A new folder, or one that holds a saved estimator, which is replaced when the new one is complete.
+            A new folder, or one that holds a saved estimator, which is replaced when the new one is complete. Other
+            files in it stay. If the process is killed, `load` finds the older one or the new one.
 
         Raises
         ------
@@ -60,6 +61,7 @@ class SavingMixin:
             "history": self.history_,
             "golden": {"columns": golden.columns, "logits": self._logits(golden, []).tolist()},
         }
+        # Last, because it is what makes a folder that of a saved estimator.
         persistence.write_kbert_json(folder, values)
 
     @classmethod
@@ -84,6 +86,7 @@ class SavingMixin:
         WeightsNotFoundError, WeightsMismatchError
             When the folder is not there, not complete, damaged, or (with ``verify``) predicts something else.
         """
+        persistence.complete_interrupted_save(folder)
         folder = resolve_folder(folder)
         saved = persistence.read_kbert_json(folder, cls.__name__)
         parameters = saved["parameters"] if saved else {"weights": str(folder)}
