@@ -3,7 +3,6 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from kbert.data.frames import Column, is_missing, read_table, shown, to_known_container
 from kbert.data.labels import check_n_labels, typed_labels
@@ -53,9 +52,9 @@ def kind_of_labels(y: Any) -> str:
     if _is_sparse(y):
         return "indicator"
     y = to_known_container(y)
-    if isinstance(y, pd.DataFrame) and y.shape[1] == 1:
+    if _is_table(y) and y.shape[1] == 1:
         y = y.iloc[:, 0]
-    if isinstance(y, pd.DataFrame) or (isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] > 1):
+    if _is_table(y) or (isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] > 1):
         return "indicator"
     if not isinstance(y, list | tuple) and getattr(y, "dtype", None) != np.dtype(object):
         return "labels"
@@ -104,6 +103,10 @@ def _is_sparse(y: Any) -> bool:
     return hasattr(y, "tocsr") and hasattr(y, "toarray")
 
 
+def _is_table(y: Any) -> bool:
+    return hasattr(y, "columns") and hasattr(y, "iloc")
+
+
 def _is_zero_or_one(value: Any) -> bool:
     return isinstance(value, int | float | bool | np.generic) and value in (0, 1)
 
@@ -134,9 +137,9 @@ def _read_indicator(y: Any, n_rows: int, name: str) -> LabelSets:
 
 
 def _read_lists(y: Any, n_rows: int, name: str) -> LabelSets:
-    if isinstance(y, pd.DataFrame):
+    if _is_table(y):
         y = y.iloc[:, 0]
-    column = Column(list(y), name, "", None, y.index if isinstance(y, pd.Series) else None)
+    column = Column(list(y), name, "", None, y.index if hasattr(y, "iloc") else None)
     check_n_labels((len(column.values),), n_rows, name)
     for i, row in enumerate(column.values):
         if not isinstance(row, _LISTS):

@@ -1,5 +1,7 @@
 """scikit-learn estimators. Thin: parameters, validation, labels, save and load."""
 
 from kbert.estimators.classifier import BertClassifier
+from kbert.estimators.regressor import BertRegressor
+from kbert.estimators.vectorizer import BertVectorizer
 
-__all__ = ["BertClassifier"]
+__all__ = ["BertClassifier", "BertRegressor", "BertVectorizer"]

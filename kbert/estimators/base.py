@@ -73,13 +73,16 @@ class BertEstimator(SavingMixin, BaseEstimator):
         warn_missing(texts.n_missing, texts.n_rows, stacklevel=stacklevel)
         return texts
 
+    def _forget(self) -> None:
+        """Drop what an earlier fit learned, once a new one has succeeded."""
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)
+
     def _remember_columns(self, texts: TextColumns) -> None:
         """What predict is to expect; kept at the end of a fit, so that one that fails changes nothing."""
         self.n_features_in_ = len(texts.columns)
         if texts.names is not None:
             self.feature_names_in_ = np.array(texts.names, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
 
     def _check_columns(self, texts: TextColumns, n_columns: int | None = None, names: list[str] | None = None) -> None:
         """Refuse other columns than those of fit."""
@@ -150,7 +153,7 @@ class BertEstimator(SavingMixin, BaseEstimator):
 
     def _goes_on(self) -> bool:
         """Whether a fit continues an earlier one."""
-        return bool(self.warm_start) and self.__sklearn_is_fitted__()
+        return bool(getattr(self, "warm_start", False)) and self.__sklearn_is_fitted__()
 
     def _start(self, texts: TextColumns) -> Start:
         """The earlier fit, or ``size`` and ``weights``; a random start learns its vocabulary from the texts."""

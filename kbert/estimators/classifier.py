@@ -9,21 +9,18 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
-from sklearn.model_selection import train_test_split
 
 from kbert.config import BertConfig, read_config_json
-from kbert.data.frames import TextColumns
 from kbert.data.labels import sample_weights
 from kbert.errors import WeightsMismatchError
 from kbert.estimators import persistence
-from kbert.estimators.base import BertEstimator, Start
-from kbert.estimators.fitting import Rows, divide_by_temperature, fine_tune, with_restarts
-from kbert.estimators.label_tasks import MultiLabel, label_task, read_labels
+from kbert.estimators.fitting import Rows, divide_by_temperature
+from kbert.estimators.label_tasks import MultiLabel, SingleLabel, label_task, read_labels
+from kbert.estimators.sequence import SequenceEstimator
 from kbert.model import BertForSequenceClassification
-from kbert.weights import load_sequence_classifier, save_sequence_classifier
 
 
-class BertClassifier(ClassifierMixin, BertEstimator):
+class BertClassifier(ClassifierMixin, SequenceEstimator):
     """Fine-tuned BERT that classifies texts or pairs of texts.
 
     Parameters
@@ -196,123 +193,28 @@ class BertClassifier(ClassifierMixin, BertEstimator):
 
     # --- Fitting -----------------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, eval_set: tuple | None = None, callbacks: Any = None):
-        """Fine-tune on texts and their labels.
-
-        Parameters
-        ----------
-        X : array-like of str, shape (n_rows,) or (n_rows, 2)
-            Texts: a Series, list or array; or pairs: a DataFrame of two columns, or a list of pairs.
-        y : array-like of shape (n_rows,) or (n_rows, n_classes)
-            Labels: strings, whole numbers or booleans, categorical and nullable dtypes included. For several labels a
-            row an indicator matrix (DataFrame, array or sparse), whose columns are the labels, or lists of labels.
-        sample_weight : array-like of shape (n_rows,), optional
-            Weight of each row in the loss. Only the ratios count.
-        eval_set : tuple (X, y), optional
-            Rows on which loss and score are taken after each epoch; ``early_stopping``, ``calibrate`` and
-            ``tune_thresholds`` use these instead of setting rows aside.
-        callbacks : keras.callbacks.Callback or list of them, optional
-            ``on_epoch_end`` sees the trained weights in the model.
-
-        Returns
-        -------
-        BertClassifier
-            self
-
-        Raises
-        ------
-        ValueError, TypeError
-            For rows, labels or parameters that cannot be used; the message names them.
-        WeightsNotFoundError, WeightsMismatchError
-            When there are no weights under that name, or damaged ones.
-        """
-        seed, policy = self._validated()
-        texts = self._read_texts(X, stacklevel=4)
-        if self._goes_on():
-            self._check_columns(texts)
-            task = self._task()
-            labels = task.encode(y, texts.n_rows, "y")
-        else:
-            task, labels = read_labels(y, texts.n_rows)
+    def _read_task(self, y: Any, n_rows: int) -> tuple[SingleLabel | MultiLabel, np.ndarray]:
+        task, labels = read_labels(y, n_rows)
         if self.tune_thresholds and task.y_type == "labels":
             raise ValueError(
                 "tune_thresholds is for several labels a row, and y holds one. For two classes, see scikit-learn's "
                 "TunedThresholdClassifierCV."
             )
-        row_weights = sample_weights(sample_weight, texts.n_rows)
-        row_weights = np.ones(texts.n_rows, "float32") if row_weights is None else row_weights
-        targets, row_weights = task.weighted(labels, row_weights, self.class_weight)
-        start = self._start(texts)
-        self._check_max_length(start.config)
-        rows = Rows(self._sequences(start.tokenizer, texts), targets, row_weights)
+        return task, labels
 
-        held_out = None
-        if eval_set is not None:
-            held_out = self._eval_rows(eval_set, texts, task, start)
-        elif self.early_stopping or self.calibrate or self.tune_thresholds:
-            kept, aside = self._split(task.strata(targets), row_weights, seed)
-            rows, held_out = rows.take(kept), rows.take(aside)
-
-        config = start.config.with_dropout(self.dropout)
-
-        def attempt(seed: int) -> tuple[BertForSequenceClassification, dict[str, list[float]]]:
-            model = BertForSequenceClassification(config, len(task.classes), dtype=policy, seed=seed)
-            self._load_weights(model, start)
-            self._freeze(model.encoder)
-            options = self._training_options(config, model, seed, callbacks)
-            patience = self.n_iter_no_change if self.early_stopping else None
-            batches = (int(self.batch_size), start.tokenizer.pad_id)
-            return model, fine_tune(model, task, rows, held_out, batches, options, patience)
-
-        model, history = with_restarts(attempt, task, rows, start.tokenizer.pad_id, seed, int(self.n_restarts))
-        temperature, thresholds = 1.0, getattr(task, "thresholds", None)
-        if self.calibrate:
-            temperature = divide_by_temperature(model, task, held_out, start.tokenizer.pad_id)
-        if self.tune_thresholds:
-            thresholds = task.best_thresholds(
-                held_out.logits(model, start.tokenizer.pad_id), held_out.targets, held_out.weights
-            )
-
-        self._remember_columns(texts)
-        self.model_, self.tokenizer_, self.config_ = model, start.tokenizer, config
-        self.history_, self.n_iter_ = history, len(history["loss"])
-        self._remember_task(task.y_type, task.classes, thresholds, temperature)
-        return self
-
-    def _remember_task(self, y_type: str, classes: np.ndarray, thresholds: np.ndarray | None, temperature: float):
-        self.y_type_, self.classes_, self.temperature_ = y_type, classes, temperature
-        if y_type != "labels":
-            self.thresholds_ = thresholds
-        elif hasattr(self, "thresholds_"):
-            del self.thresholds_
-
-    def _task(self):
+    def _task(self) -> SingleLabel | MultiLabel:
         return label_task(self.y_type_, self.classes_, getattr(self, "thresholds_", None))
 
-    def _split(self, strata: np.ndarray, weights: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Rows to train on, and rows to set aside, with the same shares of the strata. The latter have a weight."""
-        rows = np.flatnonzero(weights > 0)
-        try:
-            _, aside = train_test_split(
-                rows, test_size=self.validation_fraction, stratify=strata[rows], random_state=seed % 2**32
-            )
-        except ValueError as error:
-            asking = [name for name in ("early_stopping", "calibrate", "tune_thresholds") if getattr(self, name)]
-            raise ValueError(
-                f"{asking[0]} sets validation_fraction={self.validation_fraction} of {len(rows)} rows aside, with "
-                f"rows of every class on both sides, and that cannot be done here ({error}). Give an eval_set, a "
-                "larger validation_fraction, or more rows."
-            ) from None
-        return np.setdiff1d(np.arange(len(strata)), aside), np.sort(aside)
-
-    def _eval_rows(self, eval_set: Any, train: TextColumns, task, start: Start) -> Rows:
-        if not isinstance(eval_set, (tuple, list)) or len(eval_set) != 2:
-            raise ValueError("eval_set must be a pair (X, y).")
-        texts = self._read_texts(eval_set[0])
-        self._check_columns(texts, len(train.columns), train.names)
-        labels = task.encode(eval_set[1], texts.n_rows, name="eval_set's y")
-        targets, weights = task.weighted(labels, np.ones(texts.n_rows, "float32"), None)
-        return Rows(self._sequences(start.tokenizer, texts), targets, weights)
+    def _finish(self, model: BertForSequenceClassification, task, held_out: Rows | None, pad_id: int) -> dict[str, Any]:
+        learned = {"y_type_": task.y_type, "classes_": task.classes, "temperature_": 1.0}
+        if self.calibrate:
+            learned["temperature_"] = divide_by_temperature(model, task, held_out, pad_id)
+        if task.y_type != "labels":
+            learned["thresholds_"] = task.thresholds
+            if self.tune_thresholds:
+                logits = held_out.logits(model, pad_id)
+                learned["thresholds_"] = task.best_thresholds(logits, held_out.targets, held_out.weights)
+        return learned
 
     # --- Predicting --------------------------------------------------------------------------------------------
 
@@ -385,13 +287,6 @@ class BertClassifier(ClassifierMixin, BertEstimator):
 
     # --- Saving ------------------------------------------------------------------------------------------------
 
-    def _save_model(self, folder: Path) -> None:
-        labels = {i: str(label) for i, label in enumerate(self.classes_)}
-        save_sequence_classifier(self.model_, folder, labels, self._task().problem_type)
-
-    def _load_model(self, folder: Path, policy: str) -> BertForSequenceClassification:
-        return load_sequence_classifier(folder, dtype=policy)
-
     def _learned_to_json(self) -> dict:
         return {
             "classes": persistence.encode_labels(self.classes_),
@@ -406,13 +301,16 @@ class BertClassifier(ClassifierMixin, BertEstimator):
             raise WeightsMismatchError(
                 f"{folder} holds {len(classes)} labels and a head of {self.model_.num_labels} outputs."
             )
-        thresholds = None if values["thresholds"] is None else np.array(values["thresholds"], "float64")
-        self._remember_task(values["y_type"], classes, thresholds, values["temperature"])
+        self.y_type_, self.classes_, self.temperature_ = values["y_type"], classes, values["temperature"]
+        if values["thresholds"] is not None:
+            self.thresholds_ = np.array(values["thresholds"], "float64")
 
     def _learned_from_config(self, folder: Path) -> None:
         classes = persistence.labels_of_config(folder, self.model_.num_labels)
-        one_label = read_config_json(folder).get("problem_type") != MultiLabel.problem_type
-        self._remember_task("labels" if one_label else "indicator", classes, np.full(len(classes), 0.5), 1.0)
+        self.classes_, self.temperature_ = classes, 1.0
+        self.y_type_ = "labels"
+        if read_config_json(folder).get("problem_type") == MultiLabel.problem_type:
+            self.y_type_, self.thresholds_ = "indicator", np.full(len(classes), 0.5)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

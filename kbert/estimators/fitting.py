@@ -139,11 +139,11 @@ def with_restarts(
         what_now = (
             f"It is started again with another seed ({restart + 1} of n_restarts={n_restarts})."
             if restart < n_restarts
-            else "Try n_restarts=3, more epochs, or another learning_rate; or the texts may not tell the labels."
+            else "Try n_restarts=3, more epochs, or another learning_rate; or the texts may not tell y."
         )
         warnings.warn(
             f"The run collapsed: after {len(history['loss'])} epochs the training loss is {loss:.3f}, where "
-            f"knowing only how often each label occurs gives {prior:.3f}, and all rows get the same label. {what_now}",
+            f"{task.prior_knowledge} alone gives {prior:.3f}, and all rows get the same answer. {what_now}",
             CollapsedWarning,
             stacklevel=3,
         )

@@ -39,7 +39,29 @@ def label_task(y_type: str, classes: np.ndarray, thresholds: np.ndarray | None =
     return SingleLabel(classes) if y_type == "labels" else MultiLabel(classes, y_type, thresholds)
 
 
-class SingleLabel:
+class LabelTask:
+    """What both have in common."""
+
+    classes: np.ndarray
+    prior_knowledge = "how often each label occurs"
+
+    @property
+    def n_outputs(self) -> int:
+        """Outputs of the head."""
+        return len(self.classes)
+
+    @property
+    def names(self) -> dict[int, str]:
+        """The ``id2label`` of a config.json."""
+        return {i: str(label) for i, label in enumerate(self.classes)}
+
+    def fold(self, model) -> None:
+        """Nothing: logits are logits (see `RegressionTask`)."""
+
+    unfold = fold
+
+
+class SingleLabel(LabelTask):
     """One label for each row, read off a softmax over the classes."""
 
     loss = staticmethod(softmax_cross_entropy)
@@ -53,7 +75,7 @@ class SingleLabel:
 
     def encode(self, y: Any, n_rows: int, name: str) -> np.ndarray:
         """The class number of each row; labels that are no classes raise."""
-        labels = label_column(y, n_rows, name, stacklevel=5)
+        labels = label_column(y, n_rows, name, stacklevel=4)
         unknown = sorted(set(labels.tolist()) - set(self.classes.tolist()), key=str)
         if unknown:
             raise ValueError(f"{name} holds labels that y of fit did not: {unknown[:5]}.")
@@ -115,7 +137,7 @@ class SingleLabel:
         return self.classes[logits.argmax(axis=1)]
 
 
-class MultiLabel:
+class MultiLabel(LabelTask):
     """Any number of labels for each row, each a yes or no of its own.
 
     ``y_type`` is "indicator" or "lists", as y came and as answers are given; a row has the labels whose probability

@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from kbert.config import BertConfig, named_size
+from kbert.model import LAYER_CHOICES, POOLINGS
 
 # Keras keeps seeds as int32 on PyTorch, and the layers of a model count on from the first.
 _MOST_SEEDS = 2**31 - 2**16
@@ -77,6 +78,8 @@ RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "tune_thresholds": _flag(),
     "n_restarts": _whole(0),
     "warm_start": _flag(),
+    "layers": (lambda v: isinstance(v, str) and v in LAYER_CHOICES, f"one of {', '.join(LAYER_CHOICES)}"),
+    "pooling": (lambda v: isinstance(v, str) and v in POOLINGS, f"one of {', '.join(POOLINGS)}"),
     "dtype": (lambda v: isinstance(v, str) and v in ("auto", *DTYPES), f'"auto" or one of {", ".join(DTYPES)}'),
     "verbose": (lambda v: isinstance(v, (bool, np.bool_)) or _is_int(v, 0), "0 or 1"),
 }

@@ -5,6 +5,13 @@ from kbert.backend import require_backend
 require_backend()
 
 from kbert.model.encoder import INPUT_NAMES, BertEncoder  # noqa: E402
-from kbert.model.heads import BertForSequenceClassification  # noqa: E402
+from kbert.model.heads import LAYER_CHOICES, POOLINGS, BertForFeatures, BertForSequenceClassification  # noqa: E402
 
-__all__ = ["INPUT_NAMES", "BertEncoder", "BertForSequenceClassification"]
+__all__ = [
+    "INPUT_NAMES",
+    "LAYER_CHOICES",
+    "POOLINGS",
+    "BertEncoder",
+    "BertForFeatures",
+    "BertForSequenceClassification",
+]

@@ -83,7 +83,8 @@ class BertEncoder(keras.Model):
     def get_config(self):
         return {
             "config": self.config.to_dict(),
-            "dtype": keras.dtype_policies.serialize(self.dtype_policy),
+            # Not Keras's serialize, which imports TensorFlow wherever that is installed, under any backend.
+            "dtype": self.dtype_policy.name,
             "name": self.name,
             "seed": self.seed,
         }

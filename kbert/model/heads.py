@@ -6,7 +6,7 @@ from keras import ops
 from kbert.config import BertConfig
 from kbert.model.dropout import Dropout
 from kbert.model.encoder import INPUT_NAMES, BertEncoder, check_inputs, first_token_vectors
-from kbert.model.layers import dense
+from kbert.model.layers import FirstTokens, TextMeans, dense
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -54,6 +54,72 @@ class BertForSequenceClassification(keras.Model):
 
     def get_config(self):
         return {**self.encoder.get_config(), "name": self.name, "num_labels": self.num_labels}
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        return cls(**{**config, "config": BertConfig(**config["config"])})
+
+
+# The choices of the paper's Table 7; its sums over layers are weighted, these are plain.
+LAYER_CHOICES = ("embeddings", "second_to_last", "last", "sum_last_4", "concat_last_4", "sum_all")
+POOLINGS = ("mean", "cls")
+
+
+@keras.saving.register_keras_serializable("kbert")
+class BertForFeatures(keras.Model):
+    """BERT without a head: one vector for each text, from the layers that one chooses.
+
+    Parameters
+    ----------
+    config : BertConfig
+    layers : str, default="last"
+        "embeddings" (the sum of word, position and segment after LayerNorm), "second_to_last", "last", "sum_last_4",
+        "concat_last_4" (four times as wide) or "sum_all" (of the transformer layers).
+    pooling : str, default="mean"
+        "mean" over the text's tokens, special ones included, or "cls", the vector of the first token.
+    dtype : str or keras.DTypePolicy, optional
+    name : str, optional
+    seed : int, default=0
+
+    Notes
+    -----
+    The input is that of `BertForSequenceClassification`. The output is (B, K, n_features) in float32.
+    """
+
+    def __init__(
+        self, config: BertConfig, layers: str = "last", pooling: str = "mean", dtype=None, name=None, seed: int = 0
+    ):
+        encoder = BertEncoder(config, dtype=dtype, name="bert", seed=seed)
+        inputs = {tensor.name: tensor for tensor in encoder.inputs}
+        first_positions = keras.Input((None,), dtype="int32", name="first_positions")
+        hidden = [layer.output for layer in encoder.transformer_layers]
+        x = {
+            "embeddings": lambda: encoder.embeddings.output,
+            "second_to_last": lambda: hidden[-2] if len(hidden) > 1 else encoder.embeddings.output,
+            "last": lambda: hidden[-1],
+            "sum_last_4": lambda: sum(hidden[-4:]),
+            "concat_last_4": lambda: ops.concatenate(hidden[-4:], axis=-1),
+            "sum_all": lambda: sum(hidden),
+        }[layers]()
+        if pooling == "mean":
+            vectors = TextMeans(name="text_means")(x, inputs["text_ids"], first_positions)
+        else:
+            vectors = ops.cast(FirstTokens(name="first_tokens")(x, first_positions), "float32")
+        inputs["first_positions"] = first_positions
+        super().__init__(inputs=inputs, outputs=vectors, name=name)
+
+        self.dtype_policy = encoder.dtype_policy
+        self.config = config
+        self.choices = {"layers": layers, "pooling": pooling}
+        self.seed = seed
+        self.encoder = encoder
+
+    def call(self, inputs, training=None, mask=None):
+        check_inputs(inputs, (*INPUT_NAMES, "first_positions"), self.config)
+        return super().call(inputs, training=training, mask=mask)
+
+    def get_config(self):
+        return {**self.encoder.get_config(), "name": self.name, **self.choices}
 
     @classmethod
     def from_config(cls, config, custom_objects=None):

@@ -181,3 +181,18 @@ class FirstTokens(keras.layers.Layer):
 
     def compute_output_spec(self, x, positions):
         return keras.KerasTensor((*positions.shape, x.shape[-1]), x.dtype)
+
+
+@keras.saving.register_keras_serializable("kbert")
+class TextMeans(keras.layers.Layer):
+    """The mean over the tokens of each text, special ones included, in float32; zeros in empty slots."""
+
+    def call(self, x, text_ids, first_positions):
+        K = ops.shape(first_positions)[1]
+        slots = ops.arange(1, K + 1, dtype="int32")
+        member = ops.cast(text_ids[:, None, :] == slots[None, :, None], "float32")  # (B, K, T)
+        counts = ops.maximum(ops.sum(member, axis=-1, keepdims=True), 1.0)  # (B, K, 1)
+        return ops.matmul(member / counts, ops.cast(x, "float32"))  # (B, K, D)
+
+    def compute_output_spec(self, x, text_ids, first_positions):
+        return keras.KerasTensor((x.shape[0], first_positions.shape[1], x.shape[2]), dtype="float32")

@@ -26,10 +26,15 @@ def compiled(key: Hashable, compile: Callable[[], Callable]) -> Callable:
 
 
 def model_key(model: keras.Model) -> str:
-    """What a model's compiled code depends on: its class, architecture, dtype and which variables are trained."""
-    config = {key: value for key, value in model.get_config().items() if key not in ("name", "seed")}
-    trainable = "".join("1" if variable.trainable else "0" for variable in model.weights)
-    return json.dumps([type(model).__name__, config, trainable], sort_keys=True)
+    """What a model's compiled code depends on: its class, architecture, dtypes and which variables are trained.
+
+    Not its ``get_config``: to write down a dtype policy, Keras imports TensorFlow wherever that is installed, which
+    takes seconds, and half a gigabyte, under the other backends.
+    """
+    weights = [(tuple(variable.shape), variable.dtype, variable.trainable) for variable in model.weights]
+    choices = getattr(model, "choices", {})
+    parts = [type(model).__name__, model.config.to_dict(), choices, model.dtype_policy.name, weights]
+    return json.dumps(parts, sort_keys=True)
 
 
 def shapes_key(arrays: dict) -> tuple:

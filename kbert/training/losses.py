@@ -32,3 +32,16 @@ def binary_cross_entropy(logits, targets, weights):
     """
     losses = ops.abs(targets) * ops.softplus(-ops.sign(targets) * logits)
     return ops.sum(ops.mean(losses, axis=-1) * weights)
+
+
+def squared_error(outputs, targets, weights):
+    """Weighted squared error, its mean over the columns of numbers.
+
+    Parameters
+    ----------
+    outputs : tensor, shape (B, K, C)
+    targets : tensor of float32, shape (B, K, C)
+    weights : tensor of float32, shape (B, K)
+        As in `softmax_cross_entropy`.
+    """
+    return ops.sum(ops.mean(ops.square(outputs - targets), axis=-1) * weights)

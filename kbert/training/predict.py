@@ -21,6 +21,7 @@ def predict_logits(model: keras.Model, parts: Iterable[TokenSequences], n_rows: 
     Parameters
     ----------
     model : keras.Model
+        Gives (B, K, n_outputs) for the texts of a batch.
     parts : iterable of TokenSequences
         The column, some thousand rows at a time; made while the batches before are computed.
     n_rows : int
@@ -33,7 +34,7 @@ def predict_logits(model: keras.Model, parts: Iterable[TokenSequences], n_rows: 
     ndarray of float32, shape (n_rows, n_outputs)
     """
     predict = backend_step().predict
-    results = np.zeros((n_rows, model.num_labels), "float32")
+    results = np.zeros((n_rows, model.output_shape[-1]), "float32")
     under_way: deque = deque()
 
     def collect():

@@ -104,7 +104,8 @@ def _compile(function, arguments):
     def flat(*values):
         return function(*tf.nest.pack_sequence_as(structure, values))
 
-    return tf.function(flat, jit_compile=True).get_concrete_function(*tf.nest.flatten(structure))
+    # There is no control flow to convert, and AutoGraph would write Python files into the temporary folder.
+    return tf.function(flat, jit_compile=True, autograph=False).get_concrete_function(*tf.nest.flatten(structure))
 
 
 def _call(concrete, arguments):

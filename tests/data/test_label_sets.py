@@ -113,9 +113,7 @@ def test_what_cannot_be_read_is_named(y, message):
 
 
 def test_labels_of_several_types_are_refused():
-    with pytest.raises(
-        TypeError, match="types: a label of row 0 is .a. .str., a label of row 2"
-    ):
+    with pytest.raises(TypeError, match="types: a label of row 0 is .a. .str., a label of row 2"):
         label_sets([["a"], ["b"], [1]], 3)
 
 

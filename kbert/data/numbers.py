@@ -1,0 +1,71 @@
+"""Numbers of the rows, from any container to a NumPy array. No Keras here."""
+
+from typing import Any
+
+import numpy as np
+
+from kbert.data.frames import Column, is_missing, listed_rows, read_table, refuse_what_has_no_rows, shown
+from kbert.data.labels import check_n_labels
+
+
+def number_columns(y: Any, n_rows: int, name: str = "y") -> tuple[np.ndarray, list[str] | None, bool]:
+    """Read one or several numbers for each row.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_rows,) or (n_rows, n_columns)
+        A list, Series, DataFrame or array.
+    n_rows : int
+        How many rows there must be.
+    name : str
+        What the caller calls y, for messages.
+
+    Returns
+    -------
+    numbers : ndarray of float64, shape (n_rows, n_columns)
+    names : list of str or None
+        The columns of a DataFrame, if all are strings.
+    flat : bool
+        Whether y had one dimension.
+
+    Raises
+    ------
+    ValueError
+        If the length is wrong, or a number is missing or infinite.
+    TypeError
+        If a value is no number.
+    """
+    if y is None:
+        raise ValueError(
+            "This estimator requires y to be passed, but the target y is None. Give one number for each of the "
+            f"{n_rows} rows."
+        )
+    refuse_what_has_no_rows(y, name)
+    table = read_table(y, name)
+    check_n_labels(table.shape, n_rows, name)
+    numbers = np.stack([_numbers(column, name) for column in table.columns], axis=1)
+    named = table.labels is not None and all(isinstance(label, str) for label in table.labels)
+    return numbers, list(table.labels) if named else None, len(table.shape) == 1
+
+
+def _numbers(column: Column, name: str) -> np.ndarray:
+    missing = [i for i, value in enumerate(column.values) if is_missing(value)]
+    if missing:
+        raise ValueError(
+            f"Input {name} contains NaN: {len(missing)} missing, at {listed_rows(column, missing)}. Drop these rows "
+            f"from X and {name}, or fill them."
+        )
+    for i, value in enumerate(column.values):
+        if not isinstance(value, int | float | np.number | np.bool_) and not hasattr(value, "__float__"):
+            raise TypeError(
+                f"{name} should be numeric: {column.row(i)} is {shown(value)}, of type {type(value).__name__}. Convert "
+                "with pd.to_numeric, or use BertClassifier for labels."
+            )
+    numbers = np.array([float(value) for value in column.values])
+    infinite = np.flatnonzero(~np.isfinite(numbers)).tolist()
+    if infinite:
+        raise ValueError(
+            f"Input {name} contains infinity or a value too large for dtype('float64'), at "
+            f"{listed_rows(column, infinite)}. Give every row a finite number."
+        )
+    return numbers

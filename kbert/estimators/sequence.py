@@ -1,0 +1,146 @@
+"""What estimators share that give a few numbers for each row: the course of a fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from sklearn.model_selection import train_test_split
+
+from kbert.data.frames import TextColumns
+from kbert.data.labels import sample_weights
+from kbert.estimators.base import BertEstimator, Start
+from kbert.estimators.fitting import Rows, fine_tune, with_restarts
+from kbert.model import BertForSequenceClassification
+from kbert.weights import load_sequence_classifier, save_sequence_classifier
+
+# Parameters for which rows are set aside.
+_NEED_ROWS_ASIDE = ("early_stopping", "calibrate", "tune_thresholds")
+
+
+class SequenceEstimator(BertEstimator):
+    """An estimator whose model is `BertForSequenceClassification`. A subclass says what y is by three methods:
+
+    ``_read_task(y, n_rows)`` gives a task (`label_tasks`, `regression_task`) and the labels in its encoding,
+    ``_task()`` the task of a fitted estimator, and ``_finish(model, task, held_out, pad_id)`` all learned attributes
+    that are its own, once the model is trained.
+    """
+
+    model_: BertForSequenceClassification
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, eval_set: tuple | None = None, callbacks: Any = None
+    ) -> Self:
+        """Fine-tune on texts and what belongs to them.
+
+        Parameters
+        ----------
+        X : array-like of str, shape (n_rows,) or (n_rows, 2)
+            Texts: a Series, list or array; or pairs: a DataFrame of two columns, or a list of pairs.
+        y : array-like
+            One label for each row: strings, whole numbers or booleans, categorical and nullable dtypes included; or
+            several (`BertClassifier`): an indicator matrix, whose columns are the labels, or lists of labels. One or
+            several numbers for each row (`BertRegressor`).
+        sample_weight : array-like of shape (n_rows,), optional
+            Weight of each row in the loss. Only the ratios count.
+        eval_set : tuple (X, y), optional
+            Rows on which loss and score are taken after each epoch; ``early_stopping``, ``calibrate`` and
+            ``tune_thresholds`` use these instead of setting rows aside.
+        callbacks : keras.callbacks.Callback or list of them, optional
+            ``on_epoch_end`` sees the trained weights in the model.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError
+            For rows, labels or parameters that cannot be used; the message names them.
+        WeightsNotFoundError, WeightsMismatchError
+            When there are no weights under that name, or damaged ones.
+        """
+        seed, policy = self._validated()
+        texts = self._read_texts(X, stacklevel=4)
+        if self._goes_on():
+            self._check_columns(texts)
+            task = self._task()
+            labels = task.encode(y, texts.n_rows, "y")
+        else:
+            task, labels = self._read_task(y, texts.n_rows)
+        row_weights = sample_weights(sample_weight, texts.n_rows)
+        row_weights = np.ones(texts.n_rows, "float32") if row_weights is None else row_weights
+        targets, row_weights = task.weighted(labels, row_weights, getattr(self, "class_weight", None))
+        start = self._start(texts)
+        self._check_max_length(start.config)
+        rows = Rows(self._sequences(start.tokenizer, texts), targets, row_weights)
+
+        held_out = None
+        if eval_set is not None:
+            held_out = self._eval_rows(eval_set, texts, task, start)
+        elif any(getattr(self, name, False) for name in _NEED_ROWS_ASIDE):
+            kept, aside = self._split(task.strata(targets), row_weights, seed)
+            rows, held_out = rows.take(kept), rows.take(aside)
+
+        config = start.config.with_dropout(self.dropout)
+
+        def attempt(seed: int) -> tuple[BertForSequenceClassification, dict[str, list[float]]]:
+            model = BertForSequenceClassification(config, task.n_outputs, dtype=policy, seed=seed)
+            self._load_weights(model, start)
+            if start.model is not None:
+                task.unfold(model)
+            self._freeze(model.encoder)
+            options = self._training_options(config, model, seed, callbacks)
+            patience = self.n_iter_no_change if self.early_stopping else None
+            batches = (int(self.batch_size), start.tokenizer.pad_id)
+            return model, fine_tune(model, task, rows, held_out, batches, options, patience)
+
+        model, history = with_restarts(attempt, task, rows, start.tokenizer.pad_id, seed, int(self.n_restarts))
+        task.fold(model)
+        learned = self._finish(model, task, held_out, start.tokenizer.pad_id)
+
+        self._forget()
+        self._remember_columns(texts)
+        self.model_, self.tokenizer_, self.config_ = model, start.tokenizer, config
+        self.history_, self.n_iter_ = history, len(history["loss"])
+        for name, value in learned.items():
+            setattr(self, name, value)
+        return self
+
+    def _split(self, strata: np.ndarray | None, weights: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """Rows to train on, and rows to set aside, with the same shares of the strata. The latter have a weight."""
+        rows = np.flatnonzero(weights > 0)
+        try:
+            _, aside = train_test_split(
+                rows,
+                test_size=self.validation_fraction,
+                stratify=None if strata is None else strata[rows],
+                random_state=seed % 2**32,
+            )
+        except ValueError as error:
+            asking = [name for name in _NEED_ROWS_ASIDE if getattr(self, name, False)]
+            raise ValueError(
+                f"{asking[0]} sets validation_fraction={self.validation_fraction} of {len(rows)} rows aside, with "
+                f"rows of every class on both sides, and that cannot be done here ({error}). Give an eval_set, a "
+                "larger validation_fraction, or more rows."
+            ) from None
+        return np.setdiff1d(np.arange(len(weights)), aside), np.sort(aside)
+
+    def _eval_rows(self, eval_set: Any, train: TextColumns, task, start: Start) -> Rows:
+        if not isinstance(eval_set, (tuple, list)) or len(eval_set) != 2:
+            raise ValueError("eval_set must be a pair (X, y).")
+        texts = self._read_texts(eval_set[0])
+        self._check_columns(texts, len(train.columns), train.names)
+        labels = task.encode(eval_set[1], texts.n_rows, name="eval_set's y")
+        targets, weights = task.weighted(labels, np.ones(texts.n_rows, "float32"), None)
+        return Rows(self._sequences(start.tokenizer, texts), targets, weights)
+
+    # --- Saving ------------------------------------------------------------------------------------------------
+
+    def _save_model(self, folder: Path) -> None:
+        task = self._task()
+        save_sequence_classifier(self.model_, folder, task.names, task.problem_type)
+
+    def _load_model(self, folder: Path, policy: str) -> BertForSequenceClassification:
+        return load_sequence_classifier(folder, dtype=policy)

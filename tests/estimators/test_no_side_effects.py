@@ -1,0 +1,170 @@
+"""What a classifier leaves as it was: files, logging, generators of random numbers, and the caller's data."""
+
+import copy
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pandas as pd
+import pytest
+
+ROWS = 32
+
+
+@pytest.fixture(scope="module")
+def findings(toy_folder, tmp_path_factory):
+    """What look_around.py found in a process of its own, in an empty home."""
+    base = tmp_path_factory.mktemp("surroundings")
+    folders = {"HOME": base / "home", "XDG_CACHE_HOME": base / "cache", "TMPDIR": base / "tmp"}
+    for folder in (*folders.values(), base / "here"):
+        folder.mkdir()
+    own = ("HOME", "USERPROFILE", "KERAS_HOME", "HF_HOME", "MPLCONFIGDIR", "PYTHONPATH")
+    environment = {name: value for name, value in os.environ.items() if name not in own}
+    environment |= {name: str(folder) for name, folder in folders.items()}
+    environment |= {"KERAS_BACKEND": keras.backend.backend(), "TEMP": str(base / "tmp"), "TMP": str(base / "tmp")}
+    done = subprocess.run(
+        [sys.executable, Path(__file__).with_name("look_around.py"), toy_folder, base / "findings.json"],
+        cwd=base / "here",
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads((base / "findings.json").read_text(encoding="utf-8"))
+    return {**found, "stdout": done.stdout}
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("part", ["import kbert", "import BertClassifier", "fit", "early stopping", "a random start"])
+def test_nothing_around_a_classifier_changes(findings, part):
+    assert findings[part] == {}
+
+
+@pytest.mark.backend
+def test_nothing_is_printed_where_verbose_is_0(findings):
+    # By the backend's C++ code either.
+    assert findings["stdout"] == ""
+
+
+# --- The caller's data
+
+
+class Quiet(keras.callbacks.Callback):
+    pass
+
+
+def read_only(array):
+    array.setflags(write=False)
+    return array
+
+
+def assert_untouched(now, before):
+    """That containers still hold what they did, each of the same type, and arrays are still read-only."""
+    assert type(now) is type(before)
+    if isinstance(now, pd.DataFrame):
+        pd.testing.assert_frame_equal(now, before)
+    elif isinstance(now, pd.Series):
+        pd.testing.assert_series_equal(now, before)
+    elif isinstance(now, np.ndarray):
+        assert now.dtype == before.dtype and not now.flags.writeable
+        np.testing.assert_array_equal(now, before)
+    elif isinstance(now, (list, tuple)) and now and not isinstance(now[0], str):
+        assert len(now) == len(before)
+        for item, item_before in zip(now, before, strict=True):
+            assert_untouched(item, item_before)
+    elif not isinstance(now, keras.callbacks.Callback):
+        assert now == before
+
+
+def texts_in(container, reviews, pairs):
+    """The same rows in another container; those of numpy must not be written to."""
+    texts = reviews.text[:ROWS]
+    table = pairs[["left", "right"]][:ROWS]
+    kinds = {
+        "list": texts.tolist,
+        "tuple": lambda: tuple(texts),
+        "Series": lambda: texts.set_axis([f"row {i // 2}" for i in range(ROWS)]).astype(object),
+        "DataFrame": lambda: texts.to_frame(),
+        "object array": lambda: read_only(texts.to_numpy(dtype=object, copy=True)),
+        "str array": lambda: read_only(np.array(texts.tolist())),
+        "column": lambda: read_only(texts.to_numpy(dtype=object, copy=True).reshape(-1, 1)),
+        "list of pairs": lambda: [list(row) for row in table.itertuples(index=False)],
+        "DataFrame of pairs": lambda: table.rename(index=lambda i: 2 * i),
+        "array of pairs": lambda: read_only(table.to_numpy(dtype=object, copy=True)),
+    }
+    return kinds[container]()
+
+
+def labels_in(container):
+    values = np.arange(ROWS) % 2
+    kinds = {
+        "list": values.tolist,
+        "Series": lambda: pd.Series(values, dtype="category", name="label"),
+        "int array": lambda: read_only(values.copy()),
+        "bool array": lambda: read_only(values == 1),
+        "object array": lambda: read_only(np.array(["no", "yes"], dtype=object)[values]),
+        "DataFrame": lambda: pd.DataFrame({"label": pd.array(values, dtype="Int64")}),
+    }
+    return kinds[container]()
+
+
+@pytest.mark.backend
+@pytest.mark.filterwarnings("ignore::kbert.errors.KbertWarning", "ignore::sklearn.exceptions.DataConversionWarning")
+@pytest.mark.parametrize(
+    "texts, labels, weights",
+    [
+        ("list", "list", list),
+        ("tuple", "int array", pd.Series),
+        ("Series", "Series", np.asarray),
+        ("DataFrame", "DataFrame", pd.Series),
+        ("object array", "object array", np.asarray),
+        ("str array", "bool array", np.asarray),
+        ("column", "list", list),
+        ("list of pairs", "int array", np.asarray),
+        ("DataFrame of pairs", "Series", np.asarray),
+        ("array of pairs", "object array", pd.Series),
+    ],
+)
+def test_the_callers_data_stay_as_they_were(toy, reviews, pairs, texts, labels, weights):
+    X, y = texts_in(texts, reviews, pairs), labels_in(labels)
+    sample_weight = weights(read_only(np.linspace(0.5, 2, ROWS)))
+    eval_set = (texts_in(texts, reviews, pairs), labels_in(labels))
+    class_weight = {label: 2.0 for label in np.asarray(y).ravel().tolist()[:1]}
+    callbacks = [Quiet()]
+    given = (X, y, sample_weight, eval_set, class_weight, callbacks)
+    before = copy.deepcopy((X, y, sample_weight, eval_set, class_weight)) + (list(callbacks),)
+
+    classifier = toy(class_weight=class_weight)
+    classifier.fit(X, y, sample_weight, eval_set=eval_set, callbacks=callbacks)
+    classifier.predict(X)
+    classifier.predict_proba(X)
+    classifier.score(X, y, sample_weight)
+    assert_untouched(given, before)
+    assert callbacks[0] is before[-1][0]
+    assert classifier.class_weight is class_weight and classifier.get_params()["class_weight"] is class_weight
+
+
+@pytest.mark.backend
+def test_what_predict_gives_is_the_callers_own(fitted, reviews):
+    texts = reviews.text[:ROWS]
+    first = [fitted.predict(texts), fitted.predict_proba(texts), fitted.decision_function(texts)]
+    again = copy.deepcopy(first)
+    for array in first:
+        assert array.flags.writeable
+        array[:] = array[0]
+    now = [fitted.predict(texts), fitted.predict_proba(texts), fitted.decision_function(texts)]
+    for array, expected in zip(now, again, strict=True):
+        np.testing.assert_array_equal(array, expected)
+
+
+@pytest.mark.backend
+def test_saving_writes_nothing_but_the_folder(fitted, tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    fitted.save(tmp_path / "models" / "first")
+    assert os.listdir(tmp_path / "here") == [] and os.listdir(tmp_path / "models") == ["first"]
+    assert sorted(os.listdir(tmp_path)) == ["here", "models"]

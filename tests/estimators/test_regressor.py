@@ -1,0 +1,177 @@
+"""Texts to numbers: one column or several, in any unit."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.metrics import r2_score
+from sklearn.model_selection import GridSearchCV, cross_val_predict
+
+from kbert import BertClassifier, BertRegressor
+from kbert.errors import CollapsedWarning, WeightsMismatchError
+
+
+@pytest.fixture(scope="module")
+def make(quick_folder):
+    """A function that makes a BertRegressor on toy weights that learn."""
+    values = dict(weights=quick_folder, max_length=16, epochs=15, batch_size=16, learning_rate=3e-3, dtype="float32")
+    return lambda **changes: BertRegressor(**{**values, "random_state": 0, **changes})
+
+
+@pytest.fixture(scope="module")
+def priced(reviews):
+    """Texts and prices: a good word is worth much, and some words something."""
+    extra = reviews.text.str.count("table") * 0.5 + reviews.text.str.count("chair") * 0.25
+    return reviews.text, (reviews.label == "good") * 2.0 + extra
+
+
+@pytest.fixture(scope="module")
+def fitted(make, priced):
+    return make().fit(*priced)
+
+
+@pytest.mark.backend
+def test_numbers_are_learned(fitted, priced):
+    texts, prices = priced
+    predicted = fitted.predict(texts)
+    assert predicted.shape == (200,) and predicted.dtype == np.float64
+    assert fitted.score(texts, prices) == r2_score(prices, predicted) > 0.8
+    assert fitted.n_iter_ == 15 and fitted.history_["loss"][-1] < 0.4 < fitted.history_["loss"][0]
+    assert fitted.y_mean_[0] == pytest.approx(prices.mean()) and fitted.y_scale_[0] == pytest.approx(prices.std(ddof=0))
+
+
+def test_the_unit_of_y_does_not_matter(make, priced):
+    texts, prices = priced[0][:48], priced[1][:48]
+    plain = make(epochs=3).fit(texts, prices).predict(texts)
+    large = make(epochs=3).fit(texts, prices * 1e6 - 3e6).predict(texts)
+    np.testing.assert_allclose((large + 3e6) / 1e6, plain, atol=1e-4)
+
+
+@pytest.mark.backend
+def test_several_columns_are_learned_at_once(make, priced):
+    texts, prices = priced
+    both = pd.DataFrame({"price": prices, "cents": -100 * prices})
+    regressor = make().fit(texts, both)
+    predicted = regressor.predict(texts)
+    assert predicted.shape == (200, 2) and regressor.score(texts, both) > 0.75
+    assert np.corrcoef(predicted.T)[0, 1] < -0.9
+    assert regressor.y_columns_ == ["price", "cents"]
+
+
+def test_one_column_of_a_table_stays_a_column(make, priced):
+    texts, prices = priced[0][:32], priced[1][:32]
+    column = make(epochs=1).fit(texts, prices.to_numpy()[:, None]).predict(texts)
+    assert column.shape == (32, 1)
+    assert np.array_equal(column[:, 0], make(epochs=1).fit(texts, prices).predict(texts))
+
+
+@pytest.mark.parametrize(
+    "container",
+    [list, tuple, np.array, lambda y: y.astype("Float64"), lambda y: y.astype("float32"), lambda y: pd.Index(y)],
+)
+def test_every_container_of_numbers_gives_the_same(make, priced, container):
+    texts, prices = priced[0][:32], priced[1][:32]
+    expected = make(epochs=1).fit(texts, prices).predict(texts)
+    np.testing.assert_allclose(make(epochs=1).fit(texts, container(prices)).predict(texts), expected, atol=1e-5)
+
+
+def test_pairs(make, pairs):
+    regressor = make(epochs=20).fit(pairs[["left", "right"]], pairs.both.astype(float))
+    assert regressor.score(pairs[["left", "right"]], pairs.both.astype(float)) > 0.5
+    assert regressor.feature_names_in_.tolist() == ["left", "right"]
+
+
+def test_windows_give_the_mean_of_their_numbers(make, priced):
+    texts, prices = "the table and a chair with this room was it " * 2 + priced[0], priced[1]
+    assert make(long_text="window").fit(texts, prices).score(texts, prices) > 0.4
+
+
+def test_sample_weight_counts(make, priced):
+    texts, prices = priced
+    wrong = np.arange(200) % 4 < 2
+    regressor = make().fit(texts, np.where(wrong, -prices, prices), np.where(wrong, 0, 1))
+    assert regressor.score(texts, prices) > 0.6
+
+
+def test_early_stopping_watches_r2(make, priced):
+    texts, prices = priced
+    regressor = make(early_stopping=True, n_iter_no_change=3, validation_fraction=0.25).fit(texts, prices)
+    assert max(regressor.history_["val_score"]) > 0.4
+    watched = make(epochs=2).fit(texts[:100], prices[:100], eval_set=(texts[100:], prices[100:]))
+    assert watched.history_["val_score"][-1] == pytest.approx(watched.score(texts[100:], prices[100:]), abs=1e-5)
+
+
+def test_it_goes_on_in_the_unit_of_y(make, priced):
+    texts, prices = priced
+    regressor = make(warm_start=True, epochs=15).fit(texts, prices * 1000)
+    before = regressor.score(texts, prices * 1000)
+    regressor.set_params(epochs=1, learning_rate=1e-6).fit(texts[:50], prices[:50] * 1000)
+    assert regressor.score(texts, prices * 1000) == pytest.approx(before, abs=0.02)
+
+
+def test_a_collapsed_run_is_told(make):
+    with pytest.warns(
+        CollapsedWarning, match="where the mean of y alone gives 1.000, and all rows get the same answer"
+    ):
+        make(epochs=3).fit(["the table"] * 64, np.arange(64.0))
+
+
+@pytest.mark.backend
+def test_saved_and_loaded_it_predicts_the_same(fitted, priced, tmp_path):
+    fitted.save(tmp_path / "saved")
+    loaded = BertRegressor.load(tmp_path / "saved", verify=True)
+    np.testing.assert_allclose(loaded.predict(priced[0]), fitted.predict(priced[0]), atol=1e-5)
+    assert loaded.y_ndim_ == 1 and loaded.get_params()["epochs"] == 15
+    with pytest.raises(WeightsMismatchError, match="load it with kbert.BertRegressor.load"):
+        BertClassifier.load(tmp_path / "saved")
+    # Without kbert.json, as transformers leaves a folder, the numbers are in the unit of y too.
+    (tmp_path / "saved" / "kbert.json").unlink()
+    found = BertRegressor.load(tmp_path / "saved").set_params(max_length=16).predict(priced[0])
+    np.testing.assert_allclose(found, fitted.predict(priced[0]), atol=1e-4)
+
+
+@pytest.mark.parity
+def test_transformers_opens_it_with_the_same_numbers(fitted, priced, tmp_path):
+    transformers = pytest.importorskip("transformers", reason="pip install 'kbert[parity]'")
+    torch = pytest.importorskip("torch", reason="pip install 'kbert[parity]'")
+    fitted.save(tmp_path / "saved")
+    model = transformers.BertForSequenceClassification.from_pretrained(tmp_path / "saved").eval()
+    assert model.config.problem_type == "regression" and model.config.num_labels == 1
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "saved")
+    texts = priced[0][:20].tolist()
+    with torch.no_grad():
+        logits = model(**tokenizer(texts, padding=True, return_tensors="pt")).logits[:, 0].numpy()
+    np.testing.assert_allclose(fitted.predict(texts), logits, atol=2e-5)
+
+
+def test_it_works_in_searches_and_pipelines(make, priced):
+    texts, prices = priced[0][:100], priced[1][:100]
+    search = GridSearchCV(make(), {"epochs": [1, 15]}, cv=2).fit(texts, prices)
+    assert search.best_params_ == {"epochs": 15}
+    logged = TransformedTargetRegressor(make(), func=np.log1p, inverse_func=np.expm1, check_inverse=False)
+    assert logged.fit(texts, prices).predict(texts).min() > -1
+    assert cross_val_predict(make(epochs=1), texts, prices, cv=2).shape == (100,)
+    assert clone(search.best_estimator_).get_params() == search.best_estimator_.get_params()
+
+
+@pytest.mark.parametrize(
+    ("y", "error", "message"),
+    [
+        (None, ValueError, "requires y to be passed"),
+        ([1.0, 2.0], ValueError, "X has 3 rows and y has 2"),
+        ([1.0, np.nan, 2.0], ValueError, "Input y contains NaN: 1 missing, at row 1"),
+        ([1.0, np.inf, 2.0], ValueError, "contains infinity.*row 1"),
+        (["1", "2", "3"], TypeError, "y should be numeric: row 0 is '1', of type str. Convert with pd.to_numeric"),
+        (pd.Series([1, None, 3], index=[7, 8, 9], dtype="Int64"), ValueError, r"row 1 \(index 8\)"),
+    ],
+)
+def test_y_that_cannot_be_used_is_named(make, y, error, message):
+    with pytest.raises(error, match=message):
+        make().fit(["a", "b", "c"], y)
+
+
+def test_other_columns_than_those_of_fit_are_refused(make, priced):
+    texts, prices = priced[0][:32], priced[1][:32]
+    with pytest.raises(ValueError, match="eval_set's y has 2 columns of numbers, and y of fit had 1"):
+        make().fit(texts, prices, eval_set=(texts, np.stack([prices, prices], axis=1)))

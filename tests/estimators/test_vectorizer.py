@@ -1,0 +1,153 @@
+"""Vectors of texts: the layers that one chooses, in the order of the rows, inside scikit-learn's pipelines."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+
+from kbert import BertVectorizer
+from kbert.model import LAYER_CHOICES
+
+TEXTS = ["the table was great", "a chair", "", "this room with the sad table and it was awful " * 2]
+
+
+@pytest.fixture(scope="module")
+def make(two_layer_folder):
+    """A function that makes a BertVectorizer on toy weights of two layers."""
+    values = dict(weights=two_layer_folder, max_length=32, dtype="float32")
+    return lambda **changes: BertVectorizer(**{**values, **changes})
+
+
+@pytest.fixture(scope="module")
+def fitted(make, reviews):
+    return make().fit(reviews.text)
+
+
+pytestmark = pytest.mark.filterwarnings("ignore::kbert.errors.MissingTextWarning")
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("layers", LAYER_CHOICES)
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_vectors_are_those_of_transformers(bert_tiny_folder, layers, pooling):
+    transformers = pytest.importorskip("transformers", reason="pip install 'kbert[parity]'")
+    torch = pytest.importorskip("torch", reason="pip install 'kbert[parity]'")
+    model = transformers.BertModel.from_pretrained(bert_tiny_folder, add_pooling_layer=False).eval()
+    vectorizer = BertVectorizer(weights=bert_tiny_folder, layers=layers, pooling=pooling, dtype="float32").fit(TEXTS)
+    hidden = []
+    for text in TEXTS:
+        ids = torch.tensor([vectorizer.tokenizer_.encode(text).ids])
+        with torch.no_grad():
+            states = [state[0].numpy() for state in model(ids, output_hidden_states=True).hidden_states]
+        hidden.append(states)
+    last_four = [states[1:][-4:] for states in hidden]
+    chosen = {
+        "embeddings": [states[0] for states in hidden],
+        "second_to_last": [states[-2] for states in hidden],
+        "last": [states[-1] for states in hidden],
+        "sum_last_4": [sum(states) for states in last_four],
+        "concat_last_4": [np.concatenate(states, axis=1) for states in last_four],
+        "sum_all": [sum(states[1:]) for states in hidden],
+    }[layers]
+    expected = [state.mean(axis=0) if pooling == "mean" else state[0] for state in chosen]
+    np.testing.assert_allclose(vectorizer.transform(TEXTS), expected, atol=3e-5, rtol=1e-5)
+
+
+@pytest.mark.backend
+def test_a_row_alone_gets_what_it_gets_among_others(fitted, reviews):
+    texts = reviews.text[:40].tolist() + TEXTS
+    vectors = fitted.transform(texts)
+    assert vectors.shape == (44, 32) and vectors.dtype == np.float32
+    order = np.random.default_rng(0).permutation(44)
+    np.testing.assert_allclose(fitted.transform([texts[i] for i in order]), vectors[order], atol=1e-5)
+    np.testing.assert_allclose(fitted.transform(texts[5:6]), vectors[5:6], atol=1e-5)
+
+
+@pytest.mark.parametrize("container", [list, tuple, np.array, pd.Series, lambda texts: pd.DataFrame({"t": texts})])
+def test_every_container_gives_the_same(fitted, reviews, container):
+    texts = reviews.text[:8].tolist()
+    assert np.array_equal(fitted.transform(container(texts)), fitted.transform(texts))
+
+
+def test_choices_of_one_architecture_do_not_share_compiled_code(make, reviews):
+    texts = reviews.text[:8]
+    vectors = {layers: make(layers=layers).fit_transform(texts) for layers in LAYER_CHOICES}
+    assert {layers: array.shape[1] for layers, array in vectors.items() if array.shape[1] != 32} == {
+        "concat_last_4": 64
+    }
+    same = [a for a in vectors for b in vectors if a < b and np.array_equal(vectors[a], vectors[b])]
+    # With two layers, the sum of the last four is that of all.
+    assert same == ["sum_all"]
+
+
+def test_the_mean_of_windows(make):
+    text = "the table and a chair with this room was it great sad happy fine plain"
+    reader = make(max_length=8, long_text="window", stride=4, pooling="cls").fit([text])
+    assert len(reader.tokenizer_.encode(text).ids) - 2 == len(text.split())
+    words = text.split()
+    starts = [*range(0, len(words) - 6, 4), len(words) - 6]
+    parts = make(max_length=8, pooling="cls").fit([text]).transform([" ".join(words[s : s + 6]) for s in starts])
+    np.testing.assert_allclose(reader.transform([text])[0], parts.mean(axis=0), atol=1e-5)
+
+
+def test_pairs_and_the_number_of_columns(fitted, make, pairs):
+    vectors = make().fit_transform(pairs[["left", "right"]])
+    assert vectors.shape == (200, 32)
+    assert not np.allclose(vectors, make().fit_transform(pairs[["right", "left"]]))
+    with pytest.raises(ValueError, match="X has 2 features, but BertVectorizer is expecting 1"):
+        fitted.transform(pairs[["left", "right"]])
+
+
+# --- scikit-learn
+
+
+def test_names_and_tables(make, reviews):
+    vectorizer = make().set_output(transform="pandas").fit(reviews[["text"]])
+    table = vectorizer.transform(reviews[["text"]][50:60])
+    assert table.columns.tolist() == vectorizer.get_feature_names_out().tolist()
+    assert table.columns[:2].tolist() == ["bertvectorizer0", "bertvectorizer1"]
+    assert table.index.tolist() == list(range(50, 60))
+
+
+def test_in_a_pipeline_with_a_search_over_layers(make, reviews):
+    pipeline = make_pipeline(make(), LogisticRegression(max_iter=500))
+    search = GridSearchCV(pipeline, {"bertvectorizer__layers": ["embeddings", "last"]}, cv=2)
+    search.fit(reviews.text, reviews.label)
+    assert search.score(reviews.text, reviews.label) > 0.9
+    assert clone(search.best_estimator_).get_params()["bertvectorizer__max_length"] == 32
+
+
+def test_two_text_columns_side_by_side(make, pairs):
+    both = ColumnTransformer([("l", make(), ["left"]), ("r", make(layers="embeddings"), ["right"])])
+    both.set_output(transform="pandas")
+    table = both.fit_transform(pairs[["left", "right"]])
+    assert table.shape == (200, 64)
+    assert table.columns[0] == "l__bertvectorizer0" and table.columns[-1] == "r__bertvectorizer31"
+    np.testing.assert_allclose(table.iloc[:, :32], make().fit_transform(pairs.left), atol=1e-5)
+
+
+def test_a_random_start_learns_its_vocabulary(reviews):
+    vectorizer = BertVectorizer("tiny", weights=None, random_state=0, dtype="float32").fit(reviews.text)
+    assert vectorizer.tokenizer_.token_to_id("lovely") is not None
+    again = BertVectorizer("tiny", weights=None, random_state=0, dtype="float32").fit(reviews.text)
+    assert np.array_equal(again.transform(reviews.text[:4]), vectorizer.transform(reviews.text[:4]))
+
+
+@pytest.mark.backend
+def test_saved_and_loaded_it_gives_the_same(make, reviews, tmp_path):
+    vectorizer = make(layers="concat_last_4", pooling="cls").fit(reviews[["text"]])
+    vectorizer.save(tmp_path / "saved")
+    loaded = BertVectorizer.load(tmp_path / "saved", verify=True)
+    np.testing.assert_allclose(loaded.transform(reviews[["text"]]), vectorizer.transform(reviews[["text"]]), atol=1e-6)
+    assert loaded.feature_names_in_.tolist() == ["text"] and loaded.layers == "concat_last_4"
+    assert not hasattr(loaded, "history_")
+
+
+@pytest.mark.parametrize(("name", "value"), [("layers", "first"), ("layers", 3), ("pooling", "max"), ("pooling", None)])
+def test_wrong_choices_are_refused(make, name, value):
+    with pytest.raises((TypeError, ValueError), match=f"BertVectorizer: {name} must be one of"):
+        make(**{name: value}).fit(TEXTS)
