@@ -15,6 +15,8 @@ _HOMES = {
     "WordPieceTokenizer": "kbert.text",
     "BertEncoder": "kbert.model",
     "BertClassifier": "kbert.estimators",
+    "BertRegressor": "kbert.estimators",
+    "BertVectorizer": "kbert.estimators",
 }
 # kbert.errors is loaded with the choice of the backend.
 __all__ = [*_HOMES, "errors"]

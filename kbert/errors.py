@@ -21,6 +21,10 @@ class WeightsMismatchError(KbertError, ValueError):
     """A weights folder is damaged, incomplete, or does not fit the model."""
 
 
+class DatasetNotFoundError(KbertError, FileNotFoundError):
+    """A published data set, or one part of it, is not where it was looked for."""
+
+
 class DivergedError(KbertError, RuntimeError):
     """Several training steps in a row gave a loss or gradients that are not finite."""
 
@@ -35,6 +39,10 @@ class MissingTextWarning(KbertWarning):
 
 class TruncationWarning(KbertWarning):
     """Some texts did not fit ``max_length`` and were cut."""
+
+
+class DatasetWarning(KbertWarning):
+    """A published file is not quite as it should be: rows left out, answers beside their place, too few rows."""
 
 
 class NewWeightsWarning(KbertWarning):
