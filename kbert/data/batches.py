@@ -7,6 +7,7 @@ import numpy as np
 
 from kbert.data.packing import Layout, choose_layout, pack, row_length, slots_of
 from kbert.text import TokenSequences
+from kbert.text.sequences import ranges
 
 # Texts among which one batch is balanced against another.
 _POOL = 64
@@ -23,11 +24,14 @@ class Batch(NamedTuple):
     inputs : dict of ndarray of int32
         BertEncoder's four arrays (B, T), and ``first_positions`` (B, K): where the texts of each row start.
     texts : ndarray of int64, shape (B, K)
-        The text of each slot, by its number in the column; -1 where a slot is empty.
+        The text of each slot, by its number among the sequences; -1 where a slot is empty.
+    tokens : ndarray of int64, shape (B, T)
+        Each token's number among those of all sequences; -1 on padding.
     """
 
     inputs: dict[str, np.ndarray]
     texts: np.ndarray
+    tokens: np.ndarray
 
     @property
     def n_texts(self) -> int:
@@ -55,12 +59,18 @@ class TrainingBatches:
         The same seed gives the same batches.
     pad_id : int
         Token id of the padding.
+    whole_rows : bool
+        Whether ``batch_size`` counts rows, whose sequences are to stay in one step: the options of a question.
     """
 
-    def __init__(self, sequences: TokenSequences, batch_size: int, seed: int, pad_id: int):
+    def __init__(self, sequences: TokenSequences, batch_size: int, seed: int, pad_id: int, whole_rows: bool = False):
         self.sequences, self.batch_size, self.seed, self.pad_id = sequences, batch_size, seed, pad_id
         self.lengths = sequences.lengths
-        self.steps_per_epoch = -(-len(sequences) // batch_size)
+        # What is dealt: the numbers of these sequences, from one boundary to the next.
+        self.bounds = np.arange(len(sequences) + 1)
+        if whole_rows:
+            self.bounds = np.concatenate([[0], np.cumsum(np.bincount(sequences.rows))])
+        self.steps_per_epoch = -(-(len(self.bounds) - 1) // batch_size)
         self.layout = choose_layout([self.lengths[texts] for texts in self.deal(0)])
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
@@ -75,14 +85,16 @@ class TrainingBatches:
     def deal(self, epoch: int) -> list[np.ndarray]:
         """The texts of each step of an epoch."""
         rng = np.random.default_rng([self.seed, epoch])
-        order = rng.permutation(len(self.sequences))
+        order = rng.permutation(len(self.bounds) - 1)
+        sizes = np.add.reduceat(self.lengths, self.bounds[:-1])
         size, pool = self.batch_size, self.batch_size * _POOL
         n_full = len(order) // size * size
         steps = []
         for start in range(0, n_full, pool):
-            steps += _balanced(order[start : min(start + pool, n_full)], self.lengths, size)
+            steps += _balanced(order[start : min(start + pool, n_full)], sizes, size)
         # The incomplete step is the last, as in every loop that users know.
-        return [steps[i] for i in rng.permutation(len(steps))] + [order[n_full:]] * (n_full < len(order))
+        steps = [steps[i] for i in rng.permutation(len(steps))] + [order[n_full:]] * (n_full < len(order))
+        return [ranges(self.bounds[step], self.bounds[step + 1] - self.bounds[step]) for step in steps]
 
 
 def _balanced(texts: np.ndarray, lengths: np.ndarray, size: int) -> list[np.ndarray]:
@@ -132,8 +144,9 @@ def make_batch(sequences: TokenSequences, rows: list[np.ndarray], layout: Layout
     for row, members in enumerate(rows):
         texts[row, : len(members)] = members
     row, slot = np.nonzero(texts >= 0)
-    chosen = sequences.take(texts[row, slot])
-    lengths = chosen.lengths
+    chosen = texts[row, slot]
+    lengths = sequences.lengths[chosen]
+    source = ranges(sequences.tokens.splits[chosen], lengths)
 
     # Where each text starts in its row: the lengths before it, counted from the row's first text.
     room = np.zeros((B, K + 1), np.int64)
@@ -143,18 +156,18 @@ def make_batch(sequences: TokenSequences, rows: list[np.ndarray], layout: Layout
     inside = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)  # position in its text
     place = np.repeat(row * T + starts, lengths) + inside
 
-    def filled(values, empty=0):
-        flat = np.full(B * T, empty, np.int32)
+    def filled(values, empty=0, dtype=np.int32):
+        flat = np.full(B * T, empty, dtype)
         flat[place] = values
         return flat.reshape(B, T)
 
     first_positions = np.zeros((B, K), np.int32)
     first_positions[row, slot] = starts
     inputs = {
-        "token_ids": filled(chosen.tokens.values, pad_id),
-        "segment_ids": filled(inside >= np.repeat(chosen.first_length, lengths)),
+        "token_ids": filled(sequences.tokens.values[source], pad_id),
+        "segment_ids": filled(inside >= np.repeat(sequences.first_length[chosen], lengths)),
         "position_ids": filled(inside),
         "text_ids": filled(np.repeat(slot + 1, lengths)),
         "first_positions": first_positions,
     }
-    return Batch(inputs, texts)
+    return Batch(inputs, texts, filled(source, -1, np.int64))

@@ -99,7 +99,7 @@ def fine_tune(
         task.loss,
         TrainingBatches(rows.sequences, batch_size, options.seed, pad_id),
         rows.targets[of_row],
-        (weights / weights.mean()).astype("float32"),
+        (weights / weights[weights > 0].mean()).astype("float32"),
         options,
         evaluation,
     )

@@ -62,6 +62,7 @@ def train(
     weights: np.ndarray,
     options: TrainingOptions,
     on_epoch_end: Callable[[int, dict[str, float]], dict[str, float] | None] | None = None,
+    level: str = "text",
 ) -> dict[str, list[float]]:
     """Train a model in place.
 
@@ -72,13 +73,18 @@ def train(
     loss : callable
         One of `kbert.training.losses`.
     batches : TrainingBatches
-    targets : ndarray, shape (n_texts, ...)
-    weights : ndarray of float32, shape (n_texts,)
-        Weight of each text in the loss, 1 in the mean.
+    targets : ndarray, shape (n, ...)
+        Of each text, or of each token of all sequences (``level``). The loss gets those of a batch, (B, K, ...) or
+        (B, T, ...).
+    weights : ndarray of float32, shape (n,)
+        Of each in the loss. The loss of a step is the weighted sum over those of its batch that have a weight, divided
+        by their number.
     options : TrainingOptions
     on_epoch_end : callable, optional
         ``on_epoch_end(epoch, logs)`` is called with the trained weights in the model; what it returns is added to the
         logs. It stops the training by setting ``model.stop_training``.
+    level : {"text", "token"}
+        What has targets and weights.
 
     Returns
     -------
@@ -101,7 +107,8 @@ def train(
     with Progress(len(batches.sequences) * options.epochs, options.verbose) as progress:
         for epoch in range(options.epochs):
             callbacks.on_epoch_begin(epoch)
-            logs = {"loss": _run_epoch(trainer, plan, batches, epoch, targets, weights, callbacks, progress)}
+            examples = _with_targets(batches.epoch(epoch), targets, weights, level)
+            logs = {"loss": _run_epoch(trainer, plan, epoch, batches.steps_per_epoch, examples, callbacks, progress)}
             trainer.write_back()
             if on_epoch_end is not None:
                 logs.update(on_epoch_end(epoch, logs) or {})
@@ -144,12 +151,12 @@ class _Plan:
         )
 
 
-def _run_epoch(trainer, plan, batches, epoch, targets, weights, callbacks, progress) -> float:
-    """One epoch; returns its mean loss over texts."""
-    steps, losses, counts = batches.steps_per_epoch, [], []
+def _run_epoch(trainer, plan, epoch, steps, examples, callbacks, progress) -> float:
+    """One epoch; returns its mean loss over what has a weight."""
+    losses, counts = [], []
     watch = _Watch(plan)
     gradients, pending = None, 0
-    for i, (batch, *arrays) in enumerate(prefetched(_with_targets(batches.epoch(epoch), targets, weights))):
+    for i, (batch, count, *arrays) in enumerate(prefetched(examples)):
         callbacks.on_train_batch_begin(i)
         hyper = plan.hyper(epoch * steps + i)
         if plan.every == 1:
@@ -166,7 +173,7 @@ def _run_epoch(trainer, plan, batches, epoch, targets, weights, callbacks, progr
                 gradients, pending = None, 0
                 plan.update += 1
         losses.append(loss)
-        counts.append(batch.n_texts)
+        counts.append(count)
         if not pending:
             # Not between the batches of one update, whose gradients are under one loss scale.
             watch(losses)
@@ -178,12 +185,13 @@ def _run_epoch(trainer, plan, batches, epoch, targets, weights, callbacks, progr
     return float(np.average(values[finite], weights=np.array(counts)[finite])) if finite.any() else float("nan")
 
 
-def _with_targets(batches, targets, weights):
-    """Each batch with its texts' targets and weights; the weights are divided by the number of texts."""
+def _with_targets(batches, targets, weights, level):
+    """Each batch, how many of its texts or tokens have a weight, their targets, and their weights over that number."""
     for batch in batches:
-        filled = batch.texts >= 0
-        share = np.where(filled, weights[batch.texts], 0) / max(1, filled.sum())
-        yield batch, targets[batch.texts], share.astype("float32")
+        places = batch.texts if level == "text" else batch.tokens
+        share = np.where(places >= 0, weights[places], 0).astype("float32")
+        count = np.count_nonzero(share)
+        yield batch, count, targets[places], share / np.float32(max(1, count))
 
 
 class _Watch:
