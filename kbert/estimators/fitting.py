@@ -46,9 +46,30 @@ class Rows(NamedTuple):
         """Some rows, given in ascending order."""
         return Rows(self.sequences.of_rows(rows), self.targets[rows], self.weights[rows])
 
+    @property
+    def n_rows(self) -> int:
+        """How many."""
+        return len(self.targets)
+
     def logits(self, model: keras.Model, pad_id: int) -> np.ndarray:
         """The model's present output for each row, in float64."""
-        return predict_logits(model, [self.sequences], len(self.targets), pad_id).astype("float64")
+        return predict_logits(model, [self.sequences], self.n_rows, pad_id).astype("float64")
+
+    def examples(self) -> dict[str, np.ndarray | str]:
+        """What `train` is to know of them."""
+        # A row counts as much in several windows as it would in one.
+        of_row = self.sequences.rows
+        weights = (self.weights / np.bincount(of_row))[of_row]
+        return {"targets": self.targets[of_row], "weights": mean_one(weights), "level": "text"}
+
+    def score(self, task, logits: np.ndarray) -> float:
+        """The task's score of these logits."""
+        return task.score(logits, self.targets, self.weights)
+
+
+def mean_one(weights: np.ndarray) -> np.ndarray:
+    """Weights whose mean is 1, those of 0 aside."""
+    return (weights / weights[weights > 0].mean()).astype("float32")
 
 
 def fine_tune(
@@ -87,22 +108,12 @@ def fine_tune(
             logits = held_out.logits(model, pad_id)
             return {
                 "val_loss": float(np.average(task.losses(logits, held_out.targets), weights=held_out.weights)),
-                "val_score": task.score(logits, held_out.targets, held_out.weights),
+                "val_score": held_out.score(task, logits),
             }
 
         evaluation = Evaluation(model, evaluate, patience)
-    # A row counts as much in several windows as it would in one.
-    of_row = rows.sequences.rows
-    weights = (rows.weights / np.bincount(of_row))[of_row]
-    history = train(
-        model,
-        task.loss,
-        TrainingBatches(rows.sequences, batch_size, options.seed, pad_id),
-        rows.targets[of_row],
-        (weights / weights[weights > 0].mean()).astype("float32"),
-        options,
-        evaluation,
-    )
+    steps = TrainingBatches(rows.sequences, batch_size, options.seed, pad_id)
+    history = train(model, task.loss, steps, options=options, on_epoch_end=evaluation, **rows.examples())
     if evaluation:
         evaluation.restore_best()
     return history
@@ -153,8 +164,7 @@ def with_restarts(
 def _collapsed(model, task, rows: Rows, pad_id: int, loss: float, prior: float) -> bool:
     if prior < _LEAST_PRIOR_LOSS or not loss >= _NOTHING_LEARNED * prior:
         return False
-    n_rows = len(rows.targets)
-    some = np.linspace(0, n_rows - 1, min(n_rows, _LOOKED_AT)).astype(int)
+    some = np.linspace(0, rows.n_rows - 1, min(rows.n_rows, _LOOKED_AT)).astype(int)
     return task.decides_alike(rows.take(some).logits(model, pad_id))
 
 

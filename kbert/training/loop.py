@@ -104,10 +104,11 @@ def train(
     )
     model.stop_training = False
     callbacks.on_train_begin()
+    names = [tensor.name for tensor in model.inputs]
     with Progress(len(batches.sequences) * options.epochs, options.verbose) as progress:
         for epoch in range(options.epochs):
             callbacks.on_epoch_begin(epoch)
-            examples = _with_targets(batches.epoch(epoch), targets, weights, level)
+            examples = _with_targets(batches.epoch(epoch), names, targets, weights, level)
             logs = {"loss": _run_epoch(trainer, plan, epoch, batches.steps_per_epoch, examples, callbacks, progress)}
             trainer.write_back()
             if on_epoch_end is not None:
@@ -156,14 +157,14 @@ def _run_epoch(trainer, plan, epoch, steps, examples, callbacks, progress) -> fl
     losses, counts = [], []
     watch = _Watch(plan)
     gradients, pending = None, 0
-    for i, (batch, count, *arrays) in enumerate(prefetched(examples)):
+    for i, ((n_texts, count), inputs, *arrays) in enumerate(prefetched(examples)):
         callbacks.on_train_batch_begin(i)
         hyper = plan.hyper(epoch * steps + i)
         if plan.every == 1:
-            loss = trainer.train(batch.inputs, *arrays, hyper)
+            loss = trainer.train(inputs, *arrays, hyper)
             plan.update += 1
         else:
-            gradients, loss = trainer.accumulate(batch.inputs, *arrays, hyper, gradients)
+            gradients, loss = trainer.accumulate(inputs, *arrays, hyper, gradients)
             pending += 1
             if pending == plan.every or i == steps - 1:
                 # The mean over the batches: the scale is divided out in the update.
@@ -177,7 +178,7 @@ def _run_epoch(trainer, plan, epoch, steps, examples, callbacks, progress) -> fl
         if not pending:
             # Not between the batches of one update, whose gradients are under one loss scale.
             watch(losses)
-        progress.update(batch.n_texts, losses)
+        progress.update(n_texts, losses)
         callbacks.on_train_batch_end(i, {"loss": loss})
     watch(losses, all_of_them=True)
     values = np.array([float(loss) for loss in losses])
@@ -185,13 +186,14 @@ def _run_epoch(trainer, plan, epoch, steps, examples, callbacks, progress) -> fl
     return float(np.average(values[finite], weights=np.array(counts)[finite])) if finite.any() else float("nan")
 
 
-def _with_targets(batches, targets, weights, level):
-    """Each batch, how many of its texts or tokens have a weight, their targets, and their weights over that number."""
+def _with_targets(batches, names, targets, weights, level):
+    """Of each batch: its number of texts, the inputs, and targets and weights of what has them, over its number."""
     for batch in batches:
         places = batch.texts if level == "text" else batch.tokens
         share = np.where(places >= 0, weights[places], 0).astype("float32")
         count = np.count_nonzero(share)
-        yield batch, count, targets[places], share / np.float32(max(1, count))
+        inputs = {name: batch.inputs[name] for name in names}
+        yield (batch.n_texts, count), inputs, targets[places], share / np.float32(max(1, count))
 
 
 class _Watch:
