@@ -57,12 +57,7 @@ def build_windows(
         If a row is not a str.
     """
     budget = room_for_texts(max_length, pairs is not None)
-    stride = min(max_length // 2, budget) if stride is None else stride
-    if not 1 <= stride <= budget:
-        raise ValueError(
-            f"stride must be from 1 to {budget}, got {stride}: windows of max_length={max_length} hold {budget} tokens "
-            "of text, and what lies between two windows would be skipped."
-        )
+    stride = checked_stride(stride, max_length, budget)
     first, second = tokenize(tokenizer, texts, pairs, first_row)
     columns = [first] if second is None else [first, second]
     lengths = [column.lengths for column in columns]
@@ -79,3 +74,14 @@ def build_windows(
         starts = np.minimum(number * step[rows], (length - room)[rows])
         pieces += [column.parts(rows, starts, room[rows]), room[rows]]
     return assemble(tokenizer, rows, np.zeros(len(rows), bool), *pieces)
+
+
+def checked_stride(stride: int | None, max_length: int, budget: int) -> int:
+    """The step between windows that hold ``budget`` tokens of text."""
+    stride = min(max_length // 2, budget) if stride is None else stride
+    if not 1 <= stride <= budget:
+        raise ValueError(
+            f"stride must be from 1 to {budget}, got {stride}: windows of max_length={max_length} hold {budget} tokens "
+            "of text, and what lies between two windows would be skipped."
+        )
+    return stride
