@@ -16,16 +16,21 @@ _HOMES = {
     "BertEncoder": "kbert.model",
     "BertClassifier": "kbert.estimators",
     "BertRegressor": "kbert.estimators",
+    "BertTagger": "kbert.estimators",
     "BertVectorizer": "kbert.estimators",
+    "BertMultipleChoice": "kbert.estimators",
 }
+_MODULES = ("datasets", "metrics")
 # kbert.errors is loaded with the choice of the backend.
-__all__ = [*_HOMES, "errors"]
+__all__ = [*_HOMES, *_MODULES, "errors"]
 
 # Before anybody imports Keras, whose own default is TensorFlow, installed or not.
 select_backend()
 
 
 def __getattr__(name):
+    if name in _MODULES:
+        return import_module(f"kbert.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'kbert' has no attribute {name!r}. It has: {', '.join(__all__)}")
     value = getattr(import_module(_HOMES[name]), name)

@@ -6,6 +6,7 @@ Whatever the caller hands over is read and never changed; every result is new.
 import warnings
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,15 +40,25 @@ class TextColumns:
         """Number of rows."""
         return len(self.columns[0])
 
+    @property
+    def n_characters(self) -> np.ndarray:
+        """Characters of each row, int64, shape (n_rows,)."""
+        return sum(np.fromiter(map(len, column), np.int64, self.n_rows) for column in self.columns)
+
+    def texts(self) -> Iterator[str]:
+        """All texts."""
+        return chain(*self.columns)
+
 
 class Column(NamedTuple):
-    """One column as it came: its values, its name in a message, how to make it text, its dtype and row labels."""
+    """One column as it came: values, its name in a message, how to make it text, dtype, row labels and label."""
 
     values: list
     called: str
     convert: str
     dtype: Any = None
     index: pd.Index | None = None
+    label: str | None = None
 
     def row(self, i: int) -> str:
         """Row i in a message: its position, and its label where that is another one."""
@@ -98,7 +109,7 @@ def text_columns(X: Any, *, columns: tuple[int, ...] = (1, 2), name: str = "X") 
         raise ValueError(_wrong_number_of_columns(table, columns, name))
     texts, n_missing = [], 0
     for column in table.columns:
-        plain, missing = _plain_texts(column, name)
+        plain, missing = plain_texts(column, name)
         texts.append(plain)
         n_missing += missing
     named = table.labels is not None and all(isinstance(label, str) for label in table.labels)
@@ -193,6 +204,27 @@ def read_table(X: Any, name: str) -> Table:
     return _split_rows(Column(list(X), name, f"[str(value) for value in {name}]"), name)
 
 
+def read_column(X: Any, name: str) -> Column:
+    """The one column of a container, whose values may be lists themselves, as they are.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is no container of rows, or has several columns.
+    """
+    refuse_what_has_no_rows(X, name)
+    X = to_known_container(X)
+    if isinstance(X, pd.DataFrame):
+        if X.shape[1] != 1:
+            raise ValueError(f"{name} has {X.shape[1]} columns, where 1 is expected: choose it, as in df['words'].")
+        label = X.columns[0]
+        X = X.iloc[:, 0]
+        return Column(X.tolist(), name, "", X.dtype, X.index, label if isinstance(label, str) else None)
+    if isinstance(X, pd.Series):
+        return Column(X.tolist(), name, "", X.dtype, X.index)
+    return Column(list(X), name, "")
+
+
 def to_known_container(X: Any) -> Any:
     """X as a DataFrame, Series, Index, array or sequence, whichever library it comes from."""
     if isinstance(X, pd.DataFrame | pd.Series | pd.Index | np.ndarray | list | tuple):
@@ -250,7 +282,7 @@ def _wrong_number_of_columns(table: Table, columns: tuple[int, ...], name: str) 
 # --- Columns -> plain values
 
 
-def _plain_texts(column: Column, name: str) -> tuple[list[str], int]:
+def plain_texts(column: Column, name: str) -> tuple[list[str], int]:
     """The texts of a column as plain str, and how many were missing or empty."""
     texts, n_missing = [], 0
     for i, value in enumerate(column.values):

@@ -12,10 +12,12 @@ import keras
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import train_test_split
 
 from kbert.config import SIZES, BertConfig, default_learning_rate, named_size
 from kbert.data.frames import TextColumns, text_columns, warn_missing
 from kbert.errors import TruncationWarning
+from kbert.estimators.fitting import fine_tune, with_restarts
 from kbert.estimators.parameters import check_parameters, draw_seed, dtype_policy
 from kbert.estimators.saving import SavingMixin, check_vocabulary
 from kbert.hub import resolve_folder
@@ -41,16 +43,14 @@ class Start(NamedTuple):
     model: keras.Model | None = None
 
 
-def _parts_of(texts: TextColumns) -> Iterator[slice]:
-    """The rows of each part."""
-    ends = np.zeros(texts.n_rows, np.int64)
-    for column in texts.columns:
-        ends += np.cumsum(np.fromiter(map(len, column), np.int64, texts.n_rows))
+def parts_of(n_characters: np.ndarray) -> Iterator[slice]:
+    """The rows of each part, by the characters of each row."""
+    ends, n_rows = np.cumsum(n_characters), len(n_characters)
     start = 0
-    while start < texts.n_rows:
+    while start < n_rows:
         limit = (ends[start - 1] if start else 0) + _PART_CHARACTERS
         stop = min(max(int(np.searchsorted(ends, limit, "right")), start + 1), start + _PART_ROWS)
-        yield slice(start, min(stop, texts.n_rows))
+        yield slice(start, min(stop, n_rows))
         start = stop
 
 
@@ -64,6 +64,9 @@ class BertEstimator(SavingMixin, BaseEstimator):
     history_: dict[str, list[float]]
     n_features_in_: int
     feature_names_in_: np.ndarray
+
+    # For messages.
+    _columns_are = "one column for single texts, two for pairs"
 
     # --- Input -------------------------------------------------------------------------------------------------
 
@@ -94,7 +97,7 @@ class BertEstimator(SavingMixin, BaseEstimator):
         if len(texts.columns) != n_columns:
             raise ValueError(
                 f"X has {len(texts.columns)} features, but {type(self).__name__} is expecting {n_columns} "
-                "features as input: one column for single texts, two for pairs, as in fit."
+                f"features as input: {self._columns_are}, as in fit."
             )
         if names is not None and texts.names is not None and names != texts.names:
             raise ValueError(
@@ -114,7 +117,7 @@ class BertEstimator(SavingMixin, BaseEstimator):
         self, tokenizer: WordPieceTokenizer, texts: TextColumns, truncated: list[int]
     ) -> Iterator[TokenSequences]:
         """All rows as tokens, some at a time; how many were cut is appended to ``truncated``."""
-        for rows in _parts_of(texts):
+        for rows in parts_of(texts.n_characters):
             columns = [column[rows] for column in texts.columns]
             if self.long_text == "window":
                 part = build_windows(
@@ -127,9 +130,12 @@ class BertEstimator(SavingMixin, BaseEstimator):
 
     def _warn_truncated(self, n_truncated: int, n_rows: int) -> None:
         if n_truncated:
+            remedy = "A larger max_length reads more of them, and costs time."
+            if hasattr(self, "long_text"):
+                remedy = "long_text='window' reads all of them, a larger max_length more of them; both cost time."
             warnings.warn(
                 f"{n_truncated} of {n_rows} rows have more than max_length={self.max_length} tokens and were cut. "
-                "long_text='window' reads all of them, a larger max_length more of them; both cost time.",
+                f"{remedy}",
                 TruncationWarning,
                 stacklevel=4,
             )
@@ -144,6 +150,10 @@ class BertEstimator(SavingMixin, BaseEstimator):
         logits = self._logits(texts, truncated)
         self._warn_truncated(sum(truncated), texts.n_rows)
         return logits
+
+    def _logits_of_texts(self, texts: list[str]) -> np.ndarray:
+        """For a saved estimator's stored logits: of single texts, or of pairs of each with itself."""
+        return self._logits(TextColumns((texts,) * getattr(self, "n_features_in_", 1), None, 0), [])
 
     def _logits(self, texts: TextColumns, truncated: list[int]) -> np.ndarray:
         parts = self._parts(self.tokenizer_, texts, truncated)
@@ -177,8 +187,7 @@ class BertEstimator(SavingMixin, BaseEstimator):
     def _random_start(self, texts: TextColumns) -> Start:
         config = self.size if isinstance(self.size, BertConfig) else named_size(self.size).config
         lowercase = not (isinstance(self.size, str) and self.size.endswith("-cased"))
-        everything = (text for column in texts.columns for text in column)
-        tokenizer = WordPieceTokenizer.train(everything, vocab_size=config.vocab_size, lowercase=lowercase)
+        tokenizer = WordPieceTokenizer.train(texts.texts(), vocab_size=config.vocab_size, lowercase=lowercase)
         values = {**config.to_dict(), "vocab_size": tokenizer.vocab_size}
         return Start(BertConfig.from_dict(values), tokenizer)
 
@@ -220,6 +229,44 @@ class BertEstimator(SavingMixin, BaseEstimator):
             if isinstance(callbacks, (list, tuple))
             else [callbacks] * (callbacks is not None),
         )
+
+    def _rows_aside(self) -> list[str]:
+        """The parameters that ask for rows that are not trained on."""
+        return [name for name in ("early_stopping", "calibrate", "tune_thresholds") if getattr(self, name, False)]
+
+    def _split(self, strata: np.ndarray | None, weights: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """Rows to train on, and rows to set aside, with the same shares of the strata. The latter have a weight."""
+        rows = np.flatnonzero(weights > 0)
+        try:
+            _, aside = train_test_split(
+                rows,
+                test_size=self.validation_fraction,
+                stratify=None if strata is None else strata[rows],
+                random_state=seed % 2**32,
+            )
+        except ValueError as error:
+            raise ValueError(
+                f"{self._rows_aside()[0]} sets validation_fraction={self.validation_fraction} of {len(rows)} rows "
+                f"aside, with rows of every class on both sides, and that cannot be done here ({error}). Give an "
+                "eval_set, a larger validation_fraction, or more rows."
+            ) from None
+        return np.setdiff1d(np.arange(len(weights)), aside), np.sort(aside)
+
+    def _fine_tune(self, make, task, rows, held_out, start: Start, seed: int, callbacks):
+        """A model of ``make(seed=...)``, trained, and its history."""
+
+        def attempt(seed: int) -> tuple[keras.Model, dict[str, list[float]]]:
+            model = make(seed=seed)
+            self._load_weights(model, start)
+            if start.model is not None:
+                task.unfold(model)
+            self._freeze(model.encoder)
+            options = self._training_options(model.config, model, seed, callbacks)
+            patience = self.n_iter_no_change if self.early_stopping else None
+            batches = (int(self.batch_size), start.tokenizer.pad_id)
+            return model, fine_tune(model, task, rows, held_out, batches, options, patience)
+
+        return with_restarts(attempt, task, rows, start.tokenizer.pad_id, seed, int(self.n_restarts))
 
     def _check_max_length(self, config: BertConfig) -> None:
         """A position beyond the table would be looked up in silence on an accelerator."""

@@ -42,9 +42,14 @@ class Rows(NamedTuple):
     targets: np.ndarray
     weights: np.ndarray
 
+    # Whether the sequences of a row are to stay in one step, which then has ``batch_size`` rows.
+    whole_rows = False
+
     def take(self, rows: np.ndarray) -> Rows:
         """Some rows, given in ascending order."""
-        return Rows(self.sequences.of_rows(rows), self.targets[rows], self.weights[rows])
+        return self._replace(
+            sequences=self.sequences.of_rows(rows), targets=self.targets[rows], weights=self.weights[rows]
+        )
 
     @property
     def n_rows(self) -> int:
@@ -112,7 +117,7 @@ def fine_tune(
             }
 
         evaluation = Evaluation(model, evaluate, patience)
-    steps = TrainingBatches(rows.sequences, batch_size, options.seed, pad_id)
+    steps = TrainingBatches(rows.sequences, batch_size, options.seed, pad_id, rows.whole_rows)
     history = train(model, task.loss, steps, options=options, on_epoch_end=evaluation, **rows.examples())
     if evaluation:
         evaluation.restore_best()
@@ -156,7 +161,7 @@ def with_restarts(
             f"The run collapsed: after {len(history['loss'])} epochs the training loss is {loss:.3f}, where "
             f"{task.prior_knowledge} alone gives {prior:.3f}, and all rows get the same answer. {what_now}",
             CollapsedWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     return model, history
 

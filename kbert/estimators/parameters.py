@@ -78,6 +78,7 @@ RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "tune_thresholds": _flag(),
     "n_restarts": _whole(0),
     "warm_start": _flag(),
+    "decoding": (lambda v: isinstance(v, str) and v in ("argmax", "bio"), '"argmax" or "bio"'),
     "layers": (lambda v: isinstance(v, str) and v in LAYER_CHOICES, f"one of {', '.join(LAYER_CHOICES)}"),
     "pooling": (lambda v: isinstance(v, str) and v in POOLINGS, f"one of {', '.join(POOLINGS)}"),
     "dtype": (lambda v: isinstance(v, str) and v in ("auto", *DTYPES), f'"auto" or one of {", ".join(DTYPES)}'),

@@ -9,7 +9,6 @@ from typing import Any, Self
 import numpy as np
 
 import kbert
-from kbert.data.frames import TextColumns
 from kbert.errors import WeightsMismatchError
 from kbert.estimators import persistence
 from kbert.estimators.parameters import dtype_policy
@@ -49,7 +48,6 @@ class SavingMixin:
     def _write(self, folder: Path) -> None:
         self._save_model(folder)
         self.tokenizer_.save(folder)
-        golden = TextColumns((list(_GOLDEN_TEXTS),) * getattr(self, "n_features_in_", 1), None, 0)
         values = {
             "format": persistence.FORMAT,
             "kbert": kbert.__version__,
@@ -59,7 +57,7 @@ class SavingMixin:
             "n_features_in": getattr(self, "n_features_in_", None),
             "feature_names_in": getattr(self, "feature_names_in_", np.array([])).tolist(),
             "history": getattr(self, "history_", None),
-            "golden": {"columns": golden.columns, "logits": self._logits(golden, []).tolist()},
+            "golden": {"texts": _GOLDEN_TEXTS, "logits": self._logits_of_texts(list(_GOLDEN_TEXTS)).tolist()},
         }
         # Last, because it is what makes a folder that of a saved estimator.
         persistence.write_kbert_json(folder, values)
@@ -125,9 +123,8 @@ class SavingMixin:
             self.n_iter_ = len(self.history_.get("loss", []))
 
     def _verify(self, golden: dict, folder: Path) -> None:
-        texts = TextColumns(tuple(golden["columns"]), None, 0)
         expected = np.array(golden["logits"])
-        difference = np.abs(self._logits(texts, []) - expected).max()
+        difference = np.abs(self._logits_of_texts(golden["texts"]) - expected).max()
         # Numbers of a regression may be in any unit.
         tolerance = _GOLDEN_TOLERANCE[self.model_.dtype_policy.name] * max(1.0, np.abs(expected).max())
         if not difference <= tolerance:

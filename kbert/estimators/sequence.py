@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from sklearn.model_selection import train_test_split
 
 from kbert.data.frames import TextColumns
 from kbert.data.labels import sample_weights
 from kbert.estimators.base import BertEstimator, Start
-from kbert.estimators.fitting import Rows, fine_tune, with_restarts
+from kbert.estimators.fitting import Rows
 from kbert.model import BertForSequenceClassification
 from kbert.weights import load_sequence_classifier, save_sequence_classifier
-
-# Parameters for which rows are set aside.
-_NEED_ROWS_ASIDE = ("early_stopping", "calibrate", "tune_thresholds")
 
 
 class SequenceEstimator(BertEstimator):
@@ -79,24 +76,13 @@ class SequenceEstimator(BertEstimator):
         held_out = None
         if eval_set is not None:
             held_out = self._eval_rows(eval_set, texts, task, start)
-        elif any(getattr(self, name, False) for name in _NEED_ROWS_ASIDE):
+        elif self._rows_aside():
             kept, aside = self._split(task.strata(targets), row_weights, seed)
             rows, held_out = rows.take(kept), rows.take(aside)
 
         config = start.config.with_dropout(self.dropout)
-
-        def attempt(seed: int) -> tuple[BertForSequenceClassification, dict[str, list[float]]]:
-            model = BertForSequenceClassification(config, task.n_outputs, dtype=policy, seed=seed)
-            self._load_weights(model, start)
-            if start.model is not None:
-                task.unfold(model)
-            self._freeze(model.encoder)
-            options = self._training_options(config, model, seed, callbacks)
-            patience = self.n_iter_no_change if self.early_stopping else None
-            batches = (int(self.batch_size), start.tokenizer.pad_id)
-            return model, fine_tune(model, task, rows, held_out, batches, options, patience)
-
-        model, history = with_restarts(attempt, task, rows, start.tokenizer.pad_id, seed, int(self.n_restarts))
+        make = partial(BertForSequenceClassification, config, task.n_outputs, dtype=policy)
+        model, history = self._fine_tune(make, task, rows, held_out, start, seed, callbacks)
         task.fold(model)
         learned = self._finish(model, task, held_out, start.tokenizer.pad_id)
 
@@ -107,25 +93,6 @@ class SequenceEstimator(BertEstimator):
         for name, value in learned.items():
             setattr(self, name, value)
         return self
-
-    def _split(self, strata: np.ndarray | None, weights: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Rows to train on, and rows to set aside, with the same shares of the strata. The latter have a weight."""
-        rows = np.flatnonzero(weights > 0)
-        try:
-            _, aside = train_test_split(
-                rows,
-                test_size=self.validation_fraction,
-                stratify=None if strata is None else strata[rows],
-                random_state=seed % 2**32,
-            )
-        except ValueError as error:
-            asking = [name for name in _NEED_ROWS_ASIDE if getattr(self, name, False)]
-            raise ValueError(
-                f"{asking[0]} sets validation_fraction={self.validation_fraction} of {len(rows)} rows aside, with "
-                f"rows of every class on both sides, and that cannot be done here ({error}). Give an eval_set, a "
-                "larger validation_fraction, or more rows."
-            ) from None
-        return np.setdiff1d(np.arange(len(weights)), aside), np.sort(aside)
 
     def _eval_rows(self, eval_set: Any, train: TextColumns, task, start: Start) -> Rows:
         if not isinstance(eval_set, (tuple, list)) or len(eval_set) != 2:

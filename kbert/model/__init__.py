@@ -5,7 +5,13 @@ from kbert.backend import require_backend
 require_backend()
 
 from kbert.model.encoder import INPUT_NAMES, BertEncoder  # noqa: E402
-from kbert.model.heads import LAYER_CHOICES, POOLINGS, BertForFeatures, BertForSequenceClassification  # noqa: E402
+from kbert.model.heads import (  # noqa: E402
+    LAYER_CHOICES,
+    POOLINGS,
+    BertForFeatures,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+)
 
 __all__ = [
     "INPUT_NAMES",
@@ -14,4 +20,5 @@ __all__ = [
     "BertEncoder",
     "BertForFeatures",
     "BertForSequenceClassification",
+    "BertForTokenClassification",
 ]

@@ -60,6 +60,55 @@ class BertForSequenceClassification(keras.Model):
         return cls(**{**config, "config": BertConfig(**config["config"])})
 
 
+@keras.saving.register_keras_serializable("kbert")
+class BertForTokenClassification(keras.Model):
+    """BERT with a linear layer on the vector of each token, for tagging. The pooler is there and is not used.
+
+    Parameters
+    ----------
+    config : BertConfig
+    num_labels : int
+        Outputs of the head.
+    dtype : str or keras.DTypePolicy, optional
+    name : str, optional
+    seed : int, default=0
+        Seed of the random start and of the dropout streams.
+
+    Notes
+    -----
+    The input is `BertEncoder`'s dict. The output is the logits (B, T, num_labels) in float32.
+    """
+
+    def __init__(self, config: BertConfig, num_labels: int, dtype=None, name: str | None = None, seed: int = 0):
+        encoder = BertEncoder(config, dtype=dtype, name="bert", seed=seed)
+        encoder.pooler.trainable = False
+        policy = encoder.dtype_policy
+        dropout = Dropout(config.head_dropout, encoder.last_seed + 1, dtype=policy, name="classifier_dropout")
+        classifier = dense(config, num_labels, encoder.last_seed + 2, policy, "classifier")
+
+        inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in INPUT_NAMES}
+        logits = ops.cast(classifier(dropout(encoder(inputs)["sequence_output"])), "float32")
+        super().__init__(inputs=inputs, outputs=logits, name=name)
+
+        self.dtype_policy = policy
+        self.config = config
+        self.num_labels = num_labels
+        self.seed = seed
+        self.encoder = encoder
+        self.classifier = classifier
+
+    def call(self, inputs, training=None, mask=None):
+        check_inputs(inputs, INPUT_NAMES, self.config)
+        return super().call(inputs, training=training, mask=mask)
+
+    def get_config(self):
+        return {**self.encoder.get_config(), "name": self.name, "num_labels": self.num_labels}
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        return cls(**{**config, "config": BertConfig(**config["config"])})
+
+
 # The choices of the paper's Table 7; its sums over layers are weighted, these are plain.
 LAYER_CHOICES = ("embeddings", "second_to_last", "last", "sum_last_4", "concat_last_4", "sum_all")
 POOLINGS = ("mean", "cls")

@@ -1,7 +1,7 @@
 """The WordPiece tokenizer of BERT, immutable, on the Rust library ``tokenizers``."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -269,24 +269,57 @@ class WordPieceTokenizer:
             If a row is not a str.
         """
         rows = text_list(texts, name)
-        ends = np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows)))
         lengths, values = [np.zeros(1, np.int64)], [np.zeros(0, np.int32)]
-        start = 0
-        while start < len(rows):
-            limit = (ends[start - 1] if start else 0) + _CHUNK_CHARACTERS
-            stop = min(max(int(np.searchsorted(ends, limit, "right")), start + 1), start + _CHUNK_ROWS)
-            try:
-                encoded = self._backend.encode_batch_fast(rows[start:stop], add_special_tokens=False)
-            except TypeError:
-                # Looked for only now, because it is rare and looking takes time.
-                for row in range(start, min(stop, len(rows))):
-                    require_no_surrogates(rows[row], f"{name}: row {first_row + row}")
-                raise
-            ids = [row.ids for row in encoded]
+        for chunk in _chunks(rows):
+            ids = [row.ids for row in self._encoded(rows, chunk, name, first_row, fast=True)]
             lengths.append(np.fromiter(map(len, ids), np.int64, len(ids)))
             values.append(np.fromiter(chain.from_iterable(ids), np.int32, int(lengths[-1].sum())))
-            start = stop
         return Ragged(np.concatenate(values), np.cumsum(np.concatenate(lengths)))
+
+    def _encoded(self, rows: list[str], chunk: slice, name: str, first_row: int, fast: bool) -> list:
+        """Some rows, as the library encodes them; fast means without offsets."""
+        encode = self._backend.encode_batch_fast if fast else self._backend.encode_batch
+        try:
+            return encode(rows[chunk], add_special_tokens=False)
+        except TypeError:
+            # Looked for only now, because it is rare and looking takes time.
+            for row in range(chunk.start, min(chunk.stop, len(rows))):
+                require_no_surrogates(rows[row], f"{name}: row {first_row + row}")
+            raise
+
+    def split_words(self, texts: Iterable[str]) -> tuple[list[list[str]], list[list[tuple[int, int]]]]:
+        """The words of each text, as the tokenizer sees them: at spaces, at punctuation, around CJK characters.
+
+        Parameters
+        ----------
+        texts : iterable of str
+
+        Returns
+        -------
+        words : list of list of str
+            As they stand in the text.
+        offsets : list of list of (int, int)
+            Where in its text each begins and ends, in characters.
+
+        Raises
+        ------
+        ValueError, TypeError
+            As in `tokenize_column`.
+        """
+        rows = text_list(texts)
+        words, offsets = [], []
+        for chunk in _chunks(rows):
+            for text, encoded in zip(rows[chunk], self._encoded(rows, chunk, "texts", 0, fast=False), strict=True):
+                spans: list[tuple[int, int]] = []
+                last = None
+                for word, (start, end) in zip(encoded.word_ids, encoded.offsets, strict=True):
+                    if word == last:
+                        start = spans.pop()[0]
+                    spans.append((start, end))
+                    last = word
+                words.append([text[start:end] for start, end in spans])
+                offsets.append(spans)
+        return words, offsets
 
     def __call__(
         self, texts: Iterable[str], pairs: Iterable[str] | None = None, max_length: int = 128
@@ -341,6 +374,17 @@ class WordPieceTokenizer:
 
     def __repr__(self) -> str:
         return f"WordPieceTokenizer(vocab_size={self.vocab_size}, lowercase={self.lowercase})"
+
+
+def _chunks(rows: list[str]) -> Iterator[slice]:
+    """What is tokenised at a time."""
+    ends = np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows)))
+    start = 0
+    while start < len(rows):
+        limit = (ends[start - 1] if start else 0) + _CHUNK_CHARACTERS
+        stop = min(max(int(np.searchsorted(ends, limit, "right")), start + 1), start + _CHUNK_ROWS)
+        yield slice(start, stop)
+        start = stop
 
 
 def _text_is_data(backend: Tokenizer, names: list[str]) -> Tokenizer:

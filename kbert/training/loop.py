@@ -75,7 +75,7 @@ def train(
     batches : TrainingBatches
     targets : ndarray, shape (n, ...)
         Of each text, or of each token of all sequences (``level``). The loss gets those of a batch, (B, K, ...) or
-        (B, T, ...).
+        (B, T, ...), with 0 in empty places.
     weights : ndarray of float32, shape (n,)
         Of each in the loss. The loss of a step is the weighted sum over those of its batch that have a weight, divided
         by their number.
@@ -193,7 +193,9 @@ def _with_targets(batches, names, targets, weights, level):
         share = np.where(places >= 0, weights[places], 0).astype("float32")
         count = np.count_nonzero(share)
         inputs = {name: batch.inputs[name] for name in names}
-        yield (batch.n_texts, count), inputs, targets[places], share / np.float32(max(1, count))
+        chosen = targets[places]
+        chosen[places < 0] = 0
+        yield (batch.n_texts, count), inputs, chosen, share / np.float32(max(1, count))
 
 
 class _Watch:

@@ -34,6 +34,29 @@ def binary_cross_entropy(logits, targets, weights):
     return ops.sum(ops.mean(losses, axis=-1) * weights)
 
 
+# Stands for minus infinity, under which the loss of an empty slot would be NaN.
+_NO_OPTION = -1e9
+
+
+def choice_cross_entropy(logits, targets, weights):
+    """Weighted cross-entropy in nats of the softmax over each question's options, which may be in any slots.
+
+    Parameters
+    ----------
+    logits : tensor, shape (B, K, 1)
+        The score of each option.
+    targets : tensor of int32, shape (B, K)
+        The number of each option's question, from 1; 0 in empty slots.
+    weights : tensor of float32, shape (B, K)
+        That of the question in the slot of its right option, 0 in all others.
+    """
+    scores, questions, weights = (ops.reshape(values, (-1,)) for values in (logits, targets, weights))  # (B * K,)
+    # Every slot with every other. Sums by question would be smaller, but a GPU adds them up in an order of its own.
+    together = ops.equal(questions[:, None], questions[None])  # (B * K, B * K)
+    totals = ops.logsumexp(ops.where(together, scores[None], _NO_OPTION), axis=1)
+    return ops.sum((totals - scores) * weights)
+
+
 def squared_error(outputs, targets, weights):
     """Weighted squared error, its mean over the columns of numbers.
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from kbert.data.batches import prediction_batches
 from kbert.text import TokenSequences
+from kbert.text.words import WordSequences
 from kbert.training.loop import backend_step
 from kbert.training.prefetch import prefetched
 
@@ -62,3 +63,40 @@ def _batches(parts: Iterable[TokenSequences], pad_id: int):
             rows = part.rows[batch.texts[filled]]
             yield batch.inputs, start + rows, shares[rows], filled
         start += part.n_rows
+
+
+def predict_words(model: keras.Model, words: WordSequences, pad_id: int) -> np.ndarray:
+    """The model's output at each word's place.
+
+    Parameters
+    ----------
+    model : keras.Model
+        Gives (B, T, n_outputs).
+    words : WordSequences
+    pad_id : int
+        Token id of the padding.
+
+    Returns
+    -------
+    ndarray of float32, shape (n_words, n_outputs)
+    """
+    predict = backend_step().predict
+    results = np.zeros((words.n_words, model.output_shape[-1]), "float32")
+    if not words.n_words:
+        return results
+    names = [tensor.name for tensor in model.inputs]
+    under_way: deque = deque()
+
+    def collect():
+        numbers, outputs = under_way.popleft()
+        here = numbers >= 0
+        results[numbers[here]] = keras.ops.convert_to_numpy(outputs)[here]
+
+    for batch in prefetched(prediction_batches(words.sequences, pad_id)):
+        numbers = np.where(batch.tokens >= 0, words.words[batch.tokens], -1)
+        under_way.append((numbers, predict(model, {name: batch.inputs[name] for name in names})))
+        if len(under_way) >= _UNDER_WAY:
+            collect()
+    while under_way:
+        collect()
+    return results

@@ -3,15 +3,23 @@
 from kbert.weights.models import (
     load_encoder,
     load_encoder_weights,
+    load_multiple_choice,
     load_sequence_classifier,
+    load_token_classifier,
     save_encoder,
+    save_multiple_choice,
     save_sequence_classifier,
+    save_token_classifier,
 )
 
 __all__ = [
     "load_encoder",
     "load_encoder_weights",
+    "load_multiple_choice",
     "load_sequence_classifier",
+    "load_token_classifier",
     "save_encoder",
+    "save_multiple_choice",
     "save_sequence_classifier",
+    "save_token_classifier",
 ]

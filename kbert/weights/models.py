@@ -6,7 +6,7 @@ from pathlib import Path
 from kbert.config import BertConfig
 from kbert.errors import NewWeightsWarning
 from kbert.hub import resolve_folder
-from kbert.model import BertEncoder, BertForSequenceClassification
+from kbert.model import BertEncoder, BertForSequenceClassification, BertForTokenClassification
 from kbert.weights.huggingface import dense_slots, encoder_slots, load_slots, number_of_labels, save_slots
 
 # Models without next-sentence pre-training, such as masked-LM checkpoints, come without a pooler.
@@ -61,3 +61,37 @@ def save_sequence_classifier(
         "problem_type": problem_type,
     }
     save_slots(folder, model.config, _classifier_slots(model), prefix="bert.", extra=extra)
+
+
+def load_multiple_choice(folder: str | Path, *, dtype=None, seed: int = 0) -> BertForSequenceClassification:
+    """A `BertForSequenceClassification` with one output, an option's score, and all of its weights from a folder.
+
+    What `transformers.BertForMultipleChoice` saves: the same arrays, and a config.json that says nothing of outputs.
+    """
+    model = BertForSequenceClassification(BertConfig.from_folder(folder), 1, dtype=dtype, seed=seed)
+    load_slots(_classifier_slots(model), folder)
+    return model
+
+
+def save_multiple_choice(model: BertForSequenceClassification, folder: str | Path) -> None:
+    """Write what `transformers.BertForMultipleChoice` opens: encoder and head."""
+    extra = {"architectures": ["BertForMultipleChoice"]}
+    save_slots(folder, model.config, _classifier_slots(model), prefix="bert.", extra=extra)
+
+
+def load_token_classifier(folder: str | Path, *, dtype=None) -> BertForTokenClassification:
+    """A `BertForTokenClassification` with all of its weights, head included, from a folder."""
+    model = BertForTokenClassification(BertConfig.from_folder(folder), number_of_labels(folder), dtype=dtype)
+    load_slots(encoder_slots(model.encoder) + dense_slots("classifier", model.classifier), folder, optional=_OPTIONAL)
+    return model
+
+
+def save_token_classifier(model: BertForTokenClassification, folder: str | Path, id2label: dict[int, str]) -> None:
+    """Write what `transformers.BertForTokenClassification` opens, which has no pooler: encoder, head, label names."""
+    encoder = [slot for slot in encoder_slots(model.encoder) if not slot.name.startswith(_OPTIONAL)]
+    extra = {
+        "architectures": ["BertForTokenClassification"],
+        "id2label": {str(i): label for i, label in id2label.items()},
+        "label2id": {label: i for i, label in id2label.items()},
+    }
+    save_slots(folder, model.config, encoder + dense_slots("classifier", model.classifier), prefix="bert.", extra=extra)

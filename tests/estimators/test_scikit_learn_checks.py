@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.utils import check_array, estimator_checks, get_tags
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
-from kbert import BertClassifier, BertRegressor, BertVectorizer, BertConfig, BertEncoder
+from kbert import BertClassifier, BertConfig, BertEncoder, BertRegressor, BertVectorizer
 from kbert.data.frames import TextColumns
 
 ESTIMATORS = [BertClassifier, BertRegressor, BertVectorizer]

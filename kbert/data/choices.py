@@ -1,0 +1,263 @@
+"""Rows of multiple choice, a context, a question and options each, from any container. No Keras here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from kbert.data.frames import (
+    NO_SAMPLES,
+    Column,
+    Table,
+    is_missing,
+    listed_rows,
+    plain_texts,
+    read_table,
+    refuse_what_has_no_rows,
+    shown,
+)
+from kbert.data.labels import check_n_labels
+
+NAMES = ("context", "question", "options")
+
+
+@dataclass(frozen=True)
+class ChoiceColumns:
+    """Multiple choice as plain lists. It serves where `TextColumns` does.
+
+    Attributes
+    ----------
+    contexts : list of str
+    questions : list of str or None
+        None where X has no questions.
+    options : list of list of str
+        At least two for each row.
+    names : list of str or None
+        The names of the columns that were read, in the order of `NAMES`, if X is a DataFrame that names them all.
+    n_missing : int
+        How many contexts and questions were missing or empty.
+    """
+
+    contexts: list[str]
+    questions: list[str] | None
+    options: list[list[str]]
+    names: list[str] | None = None
+    n_missing: int = 0
+
+    @classmethod
+    def of(cls, columns: tuple | list) -> ChoiceColumns:
+        """From `columns`."""
+        return cls(columns[0], columns[1] if len(columns) == 3 else None, columns[-1])
+
+    @property
+    def columns(self) -> tuple[list, ...]:
+        """Contexts and options, or contexts, questions and options."""
+        return (
+            (self.contexts, self.options) if self.questions is None else (self.contexts, self.questions, self.options)
+        )
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.contexts)
+
+    @property
+    def n_options(self) -> np.ndarray:
+        """Options of each row, int64, shape (n_rows,)."""
+        return np.fromiter(map(len, self.options), np.int64, self.n_rows)
+
+    @property
+    def n_characters(self) -> np.ndarray:
+        """Characters of each row, those of context and question once for each option; int64, shape (n_rows,)."""
+        common = np.fromiter(map(len, self.contexts), np.int64, self.n_rows)
+        if self.questions is not None:
+            common += np.fromiter(map(len, self.questions), np.int64, self.n_rows)
+        own = np.fromiter((sum(map(len, options)) for options in self.options), np.int64, self.n_rows)
+        return self.n_options * common + own
+
+    def texts(self) -> Iterator[str]:
+        """All texts."""
+        return chain(self.contexts, self.questions or [], *self.options)
+
+    def rows(self, rows: slice) -> ChoiceColumns:
+        """Some of the rows."""
+        return ChoiceColumns.of([column[rows] for column in self.columns])
+
+
+def choice_columns(X: Any, name: str = "X") -> ChoiceColumns:
+    """Read multiple choice out of any usual container.
+
+    Parameters
+    ----------
+    X : array-like
+        A DataFrame with columns named context, options and, if there are questions, question, among any others; or
+        two or three columns in this order, in a DataFrame without these names, an array or a list of tuples. Options
+        are a list, a tuple or an array of str. A missing context or question becomes "".
+    name : str
+        What the caller calls X, for messages.
+
+    Raises
+    ------
+    TypeError
+        If X is no container of rows, a context or question is no text, or options are no list of texts.
+    ValueError
+        If X is empty or has other columns, or a row has less than two options, or an empty one.
+    """
+    refuse_what_has_no_rows(X, name)
+    table = read_table(X, name)
+    if table.shape[0] == 0:
+        raise ValueError(f"{NO_SAMPLES.format(table.shape)} {name} is empty: give at least one row.")
+    columns, names = _chosen(table, name)
+    *texts, options = columns
+    read = [plain_texts(column, name) for column in texts]
+    plain = [texts for texts, _ in read]
+    n_missing = sum(missing for _, missing in read)
+    return ChoiceColumns(
+        plain[0], plain[1] if len(plain) > 1 else None, [_options(options, i, name) for i in range(table.shape[0])],
+        names, n_missing,
+    )  # fmt: skip
+
+
+def _chosen(table: Table, name: str) -> tuple[list[Column], list[str] | None]:
+    """The columns in the order of `NAMES`, and their names."""
+    labels = table.labels or []
+    found = [label for label in NAMES if label in labels]
+    if found:
+        for label in ("context", "options"):
+            if label not in labels:
+                raise ValueError(
+                    f"{name} has a column {shown(found[0])} and none named {label!r}; its columns are "
+                    f"{_listed(labels)}. Name the columns context, options and, if there are questions, question: "
+                    f"{name}.rename(columns={{...}})."
+                )
+        twice = [label for label in found if labels.count(label) > 1]
+        if twice:
+            raise ValueError(f"{name} has {labels.count(twice[0])} columns named {twice[0]!r}. Choose one of them.")
+        return [table.columns[labels.index(label)] for label in found], found
+    if len(table.columns) not in (2, 3):
+        has = f"{len(table.columns)} column{'s' if len(table.columns) != 1 else ''}"
+        listed = f" ({_listed(labels)})" if labels else ""
+        raise ValueError(
+            f"{name} has {has}{listed}, where context and options, or context, question and options are expected. "
+            "Give a DataFrame with columns of these names, or a list of tuples, the options of a row in one list."
+        )
+    named = bool(labels) and all(isinstance(label, str) for label in labels)
+    return table.columns, list(labels) if named else None
+
+
+def _listed(labels: list, most: int = 10) -> str:
+    more = f" and {len(labels) - most} more" if len(labels) > most else ""
+    return ", ".join(map(shown, labels[:most])) + more
+
+
+def _options(column: Column, i: int, name: str) -> list[str]:
+    """The options of one row as plain str."""
+    value = column.values[i]
+    if isinstance(value, np.ndarray) and value.ndim == 1:
+        value = value.tolist()
+    where = f"{name}: {column.row(i)} of {column.called}"
+    if not isinstance(value, list | tuple):
+        if is_missing(value):
+            raise ValueError(f"{where} has no options, but {shown(value)}. Drop the row, or give it two or more.")
+        raise TypeError(
+            f"{where} is no list of options but of type {type(value).__name__}: {shown(value)}.{_hint(value)}"
+        )
+    if len(value) < 2:
+        raise ValueError(
+            f"{where} has {'one option' if value else 'no options'}, {shown(value)}, and at least two are needed to "
+            "choose from. Drop the row, or give it more."
+        )
+    return [_option(option, j, where) for j, option in enumerate(value)]
+
+
+def _option(option: Any, j: int, where: str) -> str:
+    if type(option) is str and option:
+        return option
+    if is_missing(option) or (isinstance(option, str) and not option):
+        raise ValueError(
+            f"{where} has an empty option: option {j} is {shown(option)}. Drop it, or say what it stands for."
+        )
+    if not isinstance(option, str):
+        raise TypeError(
+            f"{where}: option {j} is of type {type(option).__name__}, not a text: {shown(option)}. Make it a str."
+        )
+    # str() of a subclass may be anything.
+    return str.__str__(option)
+
+
+def _hint(value: Any) -> str:
+    """What to do about options that are something else than a list."""
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        return " A list that was written into a file as text is read again by ast.literal_eval or json.loads."
+    if isinstance(value, str):
+        return " Give a list of at least two texts."
+    if isinstance(value, dict):
+        return " Take the list of texts out of it: df['options'].str['text'], for example."
+    return " Give a list, a tuple or a one-dimensional array of at least two texts."
+
+
+def option_indices(y: Any, n_options: np.ndarray, name: str = "y") -> np.ndarray:
+    """Read the index of the right option of each row.
+
+    Parameters
+    ----------
+    y : array-like of int, shape (n_rows,)
+        A list, Series or array; whole numbers in floats serve.
+    n_options : ndarray of int, shape (n_rows,)
+        Options of each row.
+    name : str
+        What the caller calls y, for messages.
+
+    Returns
+    -------
+    ndarray of int64, shape (n_rows,)
+
+    Raises
+    ------
+    TypeError
+        If a value is no number.
+    ValueError
+        If the length is wrong, or a number is missing, not whole or not among the row's options.
+    """
+    n_rows = len(n_options)
+    if y is None:
+        raise ValueError(
+            "This estimator requires y to be passed, but the target y is None. Give the index of the right option, "
+            f"from 0, for each of the {n_rows} rows."
+        )
+    refuse_what_has_no_rows(y, name)
+    table = read_table(y, name)
+    if len(table.columns) != 1:
+        raise ValueError(
+            f"{name} should be a 1d array, got an array of shape {table.shape} instead. Give one index for each row."
+        )
+    check_n_labels(table.shape, n_rows, name)
+    column = table.columns[0]
+    missing = [i for i, value in enumerate(column.values) if is_missing(value)]
+    if missing:
+        raise ValueError(
+            f"Input {name} contains NaN: {len(missing)} missing, at {listed_rows(column, missing)}. Drop these rows "
+            f"from X and {name}."
+        )
+    return np.array([_index(column, i, n, name) for i, n in enumerate(n_options.tolist())], np.int64)
+
+
+def _index(column: Column, i: int, n_options: int, name: str) -> int:
+    value = column.values[i]
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
+        raise TypeError(
+            f"{name} must be the index of the right option, a whole number from 0: {column.row(i)} is {shown(value)}, "
+            f"of type {type(value).__name__}. For the option's text, take options.index(text)."
+        )
+    if value != np.floor(value):
+        raise ValueError(f"{name} is {shown(value)} in {column.row(i)}, and the index of an option is a whole number.")
+    if not 0 <= value < n_options:
+        raise ValueError(
+            f"{name} is {shown(value)} in {column.row(i)}, which has {n_options} options: 0 to {n_options - 1}. "
+            "Indices count from 0; leave out rows whose right option is not known."
+        )
+    return int(value)

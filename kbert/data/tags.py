@@ -1,0 +1,192 @@
+"""Rows of words and of tags, or texts and the spans that are marked in them, from any container. No Keras here."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kbert.data.frames import NO_SAMPLES, Column, is_missing, read_column, shown
+from kbert.data.labels import check_n_labels
+
+_LISTS = (list, tuple, np.ndarray)
+
+
+class WordColumn(NamedTuple):
+    """Rows of words.
+
+    Attributes
+    ----------
+    rows : list of list of str
+    texts : list of str or None
+        What the words were cut from, if X held texts.
+    offsets : list of list of (int, int), or None
+        Where in its text each word begins and ends.
+    n_empty : int
+        Words that are empty or missing.
+    column : Column
+        For messages.
+    """
+
+    rows: list[list[str]]
+    texts: list[str] | None
+    offsets: list[list[tuple[int, int]]] | None
+    n_empty: int
+    column: Column
+
+
+def word_column(X: Any, words_of_text, name: str = "X") -> WordColumn:
+    """Read rows of words.
+
+    Parameters
+    ----------
+    X : array-like
+        Lists of words, one a row: a list, a Series, an object array, a DataFrame of one such column; or texts.
+    words_of_text : callable
+        Gives the words of a list of texts, and their offsets.
+    name : str
+        What the caller calls X, for messages.
+
+    Raises
+    ------
+    TypeError
+        If a row is neither a list of words nor a text, or a word is no str.
+    ValueError
+        If X is empty or has several columns, or mixes lists and texts.
+    """
+    column = read_column(X, name)
+    values = column.values
+    if not values:
+        raise ValueError(f"{NO_SAMPLES.format((0,))} {name} is empty: give at least one row of words.")
+    lists = [isinstance(value, _LISTS) for value in values]
+    if not any(lists):
+        texts = []
+        for i, value in enumerate(values):
+            if not isinstance(value, str) and not is_missing(value):
+                raise TypeError(
+                    f"{name}: {column.row(i)} is {shown(value)}, of type {type(value).__name__}. Give a list of words, "
+                    "or a text, for each row."
+                )
+            texts.append(value if isinstance(value, str) else "")
+        rows, offsets = words_of_text(texts)
+        return WordColumn(rows, texts, offsets, sum(not text for text in texts), column)
+    rows, n_empty = [], 0
+    for i, (value, is_list) in enumerate(zip(values, lists, strict=True)):
+        if not is_list:
+            raise ValueError(
+                f"{name}: {column.row(i)} is {shown(value)}, and other rows are lists of words. Give a list for each "
+                "row; [] for a row without words."
+            )
+        words = []
+        for j, word in enumerate(value):
+            if not isinstance(word, str):
+                if not is_missing(word):
+                    raise TypeError(
+                        f"{name}: word {j} of {column.row(i)} is {shown(word)}, of type {type(word).__name__}. Words "
+                        "are str."
+                    )
+                word = ""
+            n_empty += not word.strip()
+            words.append(str.__str__(word))
+        rows.append(words)
+    return WordColumn(rows, None, None, n_empty, column)
+
+
+def tag_lists(y: Any, words: WordColumn, name: str = "y") -> list[list[str]]:
+    """Read one tag for each word: lists of tags, or for texts the spans that are marked.
+
+    Parameters
+    ----------
+    y : array-like
+        For each row a list of tags, as many as it has words; for texts a list of spans: (start, end, label) in
+        characters, end exclusive, or dicts with these keys. Spans become B- and I- tags.
+    words : WordColumn
+    name : str
+
+    Returns
+    -------
+    list of list of str
+
+    Raises
+    ------
+    ValueError
+        If the number of rows or of a row's tags is wrong, or a span is none, overlaps another or holds no word.
+    TypeError
+        If a tag is no str or whole number.
+    """
+    if y is None:
+        raise ValueError("This estimator requires y to be passed, but the target y is None. Give a list of tags a row.")
+    column = read_column(y, name)
+    check_n_labels((len(column.values),), len(words.rows), name)
+    rows = []
+    for i, (value, row) in enumerate(zip(column.values, words.rows, strict=True)):
+        if not isinstance(value, _LISTS):
+            raise ValueError(f"{name}: {column.row(i)} is {shown(value)}. Give a list for each row; [] for none.")
+        if words.texts is not None:
+            rows.append(_tags_of_spans(value, words, i, f"{name}: {column.row(i)}"))
+            continue
+        if len(value) != len(row):
+            raise ValueError(
+                f"{name}: {column.row(i)} has {len(value)} tags, and X has {len(row)} words there ({shown(row)}). Give "
+                "one tag for each word."
+            )
+        rows.append([_tag(tag, f"{name}: tag {j} of {column.row(i)}") for j, tag in enumerate(value)])
+    return rows
+
+
+def _tag(tag: Any, where: str) -> str:
+    if isinstance(tag, str):
+        return str.__str__(tag)
+    if isinstance(tag, int | np.integer) and not isinstance(tag, bool | np.bool_):
+        raise TypeError(f"{where} is the number {tag}. Tags are str: turn the numbers into their names first.")
+    raise TypeError(f"{where} is {shown(tag)}, of type {type(tag).__name__}. Tags are str, such as 'B-PER' or 'O'.")
+
+
+def spans_of(value: Any, length: int, where: str) -> list[tuple[int, int, str]]:
+    """The spans of one text, sorted.
+
+    Raises
+    ------
+    ValueError
+        If a span is malformed, outside of the text, or overlaps another; ``where`` begins the message.
+    """
+    spans = []
+    for span in value:
+        if isinstance(span, Mapping):
+            span = tuple(span.get(key) for key in ("start", "end", "label"))
+        if not isinstance(span, _LISTS) or len(span) != 3 or not all(isinstance(n, int | np.integer) for n in span[:2]):
+            raise ValueError(
+                f"{where} holds {shown(span)}, which is no span. Give (start, end, label), or such a dict."
+            )
+        start, end, label = int(span[0]), int(span[1]), _tag(span[2], f"{where}: the label of {shown(span)}")
+        if not 0 <= start < end <= length:
+            raise ValueError(
+                f"{where} holds the span {(start, end, label)}, and its text has {length} characters: start is to be "
+                "at least 0 and less than end, which is exclusive."
+            )
+        spans.append((start, end, label))
+    spans.sort()
+    for one, other in zip(spans, spans[1:], strict=False):
+        if other[0] < one[1]:
+            raise ValueError(f"{where}: the spans {one} and {other} overlap. A word has one tag: choose one of them.")
+    return spans
+
+
+def _tags_of_spans(value: Any, words: WordColumn, i: int, where: str) -> list[str]:
+    """BIO tags of the words that a text's spans touch."""
+    offsets = words.offsets[i]
+    tags = ["O"] * len(offsets)
+    starts = np.array([start for start, _ in offsets], np.int64)
+    ends = np.array([end for _, end in offsets], np.int64)
+    for start, end, label in spans_of(value, len(words.texts[i]), where):
+        # The words that end after its start and begin before its end.
+        first, last = int(np.searchsorted(ends, start, "right")), int(np.searchsorted(starts, end, "left"))
+        if first >= last:
+            raise ValueError(f"{where}: the span {(start, end, label)} holds no word ({words.texts[i][start:end]!r}).")
+        for word in range(first, last):
+            if tags[word] != "O":
+                raise ValueError(
+                    f"{where}: the span {(start, end, label)} shares the word {words.rows[i][word]!r} with another. A "
+                    "word has one tag: choose one of them."
+                )
+            tags[word] = f"{'B' if word == first else 'I'}-{label}"
+    return tags

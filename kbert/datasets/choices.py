@@ -1,0 +1,134 @@
+"""Multiple choice: SWAG's CSV, and JSON lines."""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from kbert.datasets.files import is_blank, read_lines, read_text
+
+_ENDING = re.compile(r"ending(\d+)")
+
+
+class Choice(NamedTuple):
+    """One row: where it stands, its texts, its options, the right one's number; None where that is withheld."""
+
+    place: str
+    id: str | None
+    context: str
+    question: str | None
+    options: list[str]
+    label: int | None
+
+
+def read_choices(path: str | Path) -> pd.DataFrame:
+    """Read multiple-choice questions from SWAG's CSV or from JSON lines.
+
+    Parameters
+    ----------
+    path : str or Path
+        A .csv in SWAG's format (sent1, sent2, ending0 and so on, label), or a .jsonl with an object a line: context,
+        options (a list), and, as far as there are any, question, label and id. Also .gz, .xz.
+
+    Returns
+    -------
+    DataFrame
+        Columns ``id`` and ``question``, where there are any, ``context``, ``options``, a list of str, and ``label``,
+        the right option's index from 0, absent where the file has no labels. SWAG's sent1 is the context and sent2, the
+        beginning of each ending, the question.
+
+    Raises
+    ------
+    ValueError
+        If a row is damaged, has no options, or a label that is none of them; the message names file and line.
+    """
+    endings = [suffix for suffix in Path(path).suffixes if suffix not in (".gz", ".xz")]
+    if endings[-1:] == [".csv"]:
+        return choices_frame(_read_swag(path))
+    if endings[-1:] in ([".jsonl"], [".json"]):
+        return choices_frame(_read_json_lines(path))
+    raise ValueError(f"{path}: the name of a file of choices ends in .csv (SWAG) or .jsonl, also with .gz or .xz.")
+
+
+def choices_frame(rows: Iterable[Choice]) -> pd.DataFrame:
+    """The table of some rows."""
+    rows = list(rows)
+    for row in rows:
+        if not row.options:
+            raise ValueError(f"{row.place}: has no options.")
+        if row.label is not None and not 0 <= row.label < len(row.options):
+            raise ValueError(f"{row.place}: label {row.label}, where the options are 0 to {len(row.options) - 1}.")
+    columns: dict[str, list] = {}
+    if any(row.id is not None for row in rows):
+        columns["id"] = [row.id for row in rows]
+    columns["context"] = [row.context for row in rows]
+    if any(row.question is not None for row in rows):
+        columns["question"] = [row.question or "" for row in rows]
+    columns["options"] = [row.options for row in rows]
+    labelled = [row.label is not None for row in rows]
+    if all(labelled):
+        columns["label"] = [row.label for row in rows]
+    elif any(labelled):
+        raise ValueError(f"{rows[labelled.index(False)].place}: has no label, and others have.")
+    return pd.DataFrame(columns)
+
+
+def swag_choice(record: dict[str, Any], place: str) -> Choice:
+    """A row of SWAG, from its columns by name."""
+    endings = sorted((int(match[1]), name) for name in record if (match := _ENDING.fullmatch(name)))
+    options = [record[name] for _, name in endings]
+    return Choice(place, None, record["sent1"], record["sent2"], options, _label(record.get("label"), place))
+
+
+def _read_swag(path: str | Path) -> Iterable[Choice]:
+    # strict: an open quote is an error, where it would otherwise swallow the rows up to the next one.
+    reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
+    try:
+        header = next(reader, [])
+        missing = [name for name in ("sent1", "sent2", "ending0") if name not in header]
+        if missing:
+            raise ValueError(f"{path} has no column {missing[0]!r}; its first line is {header}. SWAG's files have one.")
+        for fields in reader:
+            place = f"{path}, line {reader.line_num}"
+            if not fields or (len(fields) == 1 and is_blank(fields[0])):
+                continue
+            if len(fields) != len(header):
+                raise ValueError(f"{place}: {len(fields)} columns, where the header has {len(header)}.")
+            yield swag_choice(dict(zip(header, fields, strict=True)), place)
+    except csv.Error as error:
+        raise ValueError(f"{path}, line {reader.line_num}: is no CSV ({error}).") from error
+
+
+def _read_json_lines(path: str | Path) -> Iterable[Choice]:
+    for n, line in enumerate(read_lines(path), 1):
+        if is_blank(line):
+            continue
+        place = f"{path}, line {n}"
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{place}, column {error.colno}: is no JSON ({error.msg}).") from error
+        if not isinstance(record, dict):
+            raise ValueError(f"{place}: is no JSON object.")
+        missing = [key for key in ("context", "options") if key not in record]
+        if missing:
+            raise ValueError(f"{place}: {missing[0]!r} is missing; it has {', '.join(record)}.")
+        options = record["options"]
+        if not isinstance(options, list) or not all(isinstance(option, str) for option in options):
+            raise ValueError(f"{place}: options is {options!r}, not a list of texts.")
+        label = _label(record.get("label"), place)
+        yield Choice(place, record.get("id"), record["context"], record.get("question"), options, label)
+
+
+def _label(value: Any, place: str) -> int | None:
+    """The right option's number; None where it is withheld."""
+    if value is None or value in ("", -1, "-1"):
+        return None
+    if isinstance(value, int | str) and not isinstance(value, bool) and str(value).isdecimal():
+        return int(value)
+    raise ValueError(f"{place}: label {value!r} is no index of an option.")

@@ -1,0 +1,241 @@
+"""Words and tags from files in columns: CoNLL-2003, CoNLL-U and their like."""
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+
+from kbert.datasets.files import is_blank, read_lines
+from kbert.metrics import is_bio_tag
+
+# What begins a document in CoNLL-2003 and CoNLL-U.
+_DOCUMENT = re.compile(r"-DOCSTART-|# newdoc\b")
+# Names of the columns, by their number, where the file itself gives none.
+_CONLL_U = tuple("id form lemma upos xpos feats head deprel deps misc".split())
+_CONLL_2003 = ("word", "pos", "chunk", "ner")
+# A token's number in CoNLL-U. "3-4" spans two tokens that follow; "8.1" is a token that is not in the text.
+_NUMBER = re.compile(r"\d+([-.]\d+)?")
+_GLOBAL_COLUMNS = re.compile(r"# ?global\.columns *= *(.+)")
+
+
+class Token(NamedTuple):
+    """A line with its number and its columns."""
+
+    line: int
+    fields: list[str]
+
+
+def read_conll(
+    path: str | Path, column: int | str = -1, scheme: str | None = "bio", *, word_column: int | str | None = None
+) -> pd.DataFrame:
+    """Read sentences from a file with a word a line and a blank line between sentences.
+
+    Columns are separated by tabs, if a line has any, else by spaces. Comments ("# text = ...") before a sentence are
+    passed over. A line that starts with "#" may be a word all the same ("#Oslo", or "#" alone): it is one within a
+    sentence, and at its beginning if its columns look like those of other words.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file; also .gz, .xz.
+    column : int or str
+        The column of the tags: its number, or its name: "word", "pos", "chunk", "ner" in files of four columns; "form",
+        "lemma", "upos" and so on in CoNLL-U; else as a line "# global.columns = ..." names them.
+    scheme : {"bio", None}
+        "bio": the tags mark spans, in BIO or IOB1, and come out as BIO (see ``iob1_to_bio``). None: any tags, such as
+        parts of speech, as they are.
+    word_column : int or str, optional
+        The column of the words; by default the first, in CoNLL-U "form".
+
+    Returns
+    -------
+    DataFrame
+        A row for each sentence: ``words``, a list of str; ``tags``, a list of str of the same length, absent if the
+        file has the words alone; ``document``, the document's number from 0: lines with -DOCSTART- or "# newdoc"
+        begin a new one.
+
+    Raises
+    ------
+    ValueError
+        If a line has another number of columns than the others, a column is not there, or a tag is not BIO; the message
+        names file and line.
+    """
+    if scheme not in ("bio", None):
+        raise ValueError(f"scheme={scheme!r} is not known. Use 'bio', or None for tags that mark no spans.")
+    lines = read_lines(path)
+    n_columns = _number_of_columns(lines)
+    if n_columns == 0:
+        raise ValueError(f"{path} holds no words.")
+    names = _names(lines, n_columns)
+    default = "form" if names[:2] == _CONLL_U[:2] else 0
+    words_at = _position(default if word_column is None else word_column, names, n_columns, path)
+    tags_at = _position(column, names, n_columns, path)
+    if n_columns == 1 and column == -1:
+        tags_at = None
+    sentences, documents = _sentences(lines, path, n_columns, numbered=names[0] == "id")
+    words = [[token.fields[words_at] for token in sentence] for sentence in sentences]
+    if tags_at is None:
+        return pd.DataFrame({"words": words, "document": documents})
+    if scheme == "bio":
+        for sentence in sentences:
+            for token in sentence:
+                if not is_bio_tag(token.fields[tags_at]):
+                    raise ValueError(
+                        f"{path}, line {token.line}: tag {token.fields[tags_at]!r} is not O, B-... or I-... . Choose "
+                        "another column, or scheme=None for tags that mark no spans."
+                    )
+    tags = [[token.fields[tags_at] for token in sentence] for sentence in sentences]
+    if scheme == "bio":
+        tags = iob1_to_bio(tags)
+    return pd.DataFrame({"words": words, "tags": tags, "document": documents})
+
+
+def iob1_to_bio(tags: Iterable[Sequence[str]]) -> list[list[str]]:
+    """Tags in IOB1 as BIO tags, where every span starts with B-.
+
+    In IOB1, the scheme of CoNLL-2003's files, a span starts with I-, and with B- only where it follows another one of
+    the same type at once (Ramshaw and Marcus, 1995). BIO tags, also called IOB2, stay as they are; an I- that continues
+    nothing becomes a B-, which is how conlleval reads it.
+
+    Parameters
+    ----------
+    tags : iterable of sequences of str
+        A list of tags for each sentence, each O, B-... or I-... .
+
+    Returns
+    -------
+    list of list of str
+        New lists of the same lengths.
+
+    Raises
+    ------
+    ValueError
+        If a tag is neither O, B-... nor I-...; the message names row and position.
+
+    Examples
+    --------
+    >>> iob1_to_bio([["I-PER", "I-PER", "O", "I-LOC", "B-LOC"]])
+    [['B-PER', 'I-PER', 'O', 'B-LOC', 'B-LOC']]
+    """
+    converted = []
+    for row, sentence in enumerate(tags):
+        if isinstance(sentence, str):
+            raise ValueError(f"tags, row {row} is a str ({sentence!r}). Give a list of tags for each sentence.")
+        before, new = "O", []
+        for k, tag in enumerate(sentence):
+            if not is_bio_tag(tag):
+                raise ValueError(f"tags, row {row}, word {k}: {tag!r} is not O, B-... or I-... .")
+            starts = tag[0] == "I" and (before == "O" or before[1:] != tag[1:])
+            new.append(f"B{tag[1:]}" if starts else tag)
+            before = tag
+        converted.append(new)
+    return converted
+
+
+# --- Lines -> sentences
+
+
+def _split(line: str) -> list[str]:
+    # Not str.split(): a word may be or hold a no-break space, U+0085 or other white space.
+    return line.split("\t") if "\t" in line else re.split(" +", line.rstrip(" "))
+
+
+def _number_of_columns(lines: list[str]) -> int:
+    """The number of columns in the first line that is surely a word's; 0 if there is none."""
+    first = _first_word(lines)
+    return 0 if first is None else len(_split(first))
+
+
+def _first_word(lines: list[str]) -> str | None:
+    return next((line for line in lines if _is_word(line)), None)
+
+
+def _is_word(line: str) -> bool:
+    """Whether a line is surely a word's. One that starts with "#" may be."""
+    return not (is_blank(line) or line.startswith("#") or _DOCUMENT.match(line))
+
+
+def _names(lines: list[str], n_columns: int) -> tuple[str, ...]:
+    """The names of the columns, all "" if they have none."""
+    for line in lines:
+        if match := _GLOBAL_COLUMNS.match(line):
+            return tuple(match[1].lower().split())
+        if not is_blank(line) and not line.startswith("#"):
+            break
+    known = {len(_CONLL_U): _CONLL_U, len(_CONLL_2003): _CONLL_2003}.get(n_columns, ("",) * n_columns)
+    if known is not _CONLL_U:
+        return known
+    first = _first_word(lines)
+    return _CONLL_U if "\t" in first and _NUMBER.fullmatch(_split(first)[0]) else ("",) * n_columns
+
+
+def _position(column: int | str, names: tuple[str, ...], n_columns: int, path: str | Path) -> int:
+    """A column's number, from the front."""
+    if isinstance(column, str):
+        if column.lower() not in names or not column:
+            named = ", ".join(names) if any(names) else "no names"
+            raise ValueError(f"{path} has no column {column!r}: its {n_columns} columns have {named}. Give a number.")
+        column = names.index(column.lower())
+    if not -n_columns <= column < n_columns:
+        raise ValueError(f"{path} has {n_columns} columns; there is no column {column}.")
+    return column % n_columns
+
+
+def _sentences(
+    lines: list[str], path: str | Path, n_columns: int, numbered: bool
+) -> tuple[list[list[Token]], list[int]]:
+    """The words of each sentence, and the number of its document."""
+    sentences: list[list[Token]] = []
+    documents: list[int] = []
+    current: list[Token] = []
+    document = -1
+    values = _values(lines, n_columns)
+
+    def finish() -> None:
+        if current:
+            sentences.append(list(current))
+            documents.append(max(document, 0))
+            current.clear()
+
+    for n, line in enumerate(lines, 1):
+        if is_blank(line):
+            finish()
+            continue
+        if _DOCUMENT.match(line):
+            finish()
+            # Sentences before the first mark are document 0.
+            document = 0 if document < 0 and not sentences else max(document, 0) + 1
+            continue
+        fields = _split(line)
+        if line.startswith("#") and (numbered or (not current and _is_comment(line, fields, values))):
+            continue
+        if len(fields) != n_columns or (numbered and not _NUMBER.fullmatch(fields[0])):
+            raise ValueError(
+                f"{path}, line {n}: {line[:60]!r} has {len(fields)} columns, where others have {n_columns}"
+                f"{' and begin with a number' if numbered else ''}. Is a word missing, or a blank line?"
+            )
+        if not numbered or fields[0].isdecimal():
+            current.append(Token(n, fields))
+    finish()
+    return sentences, documents
+
+
+def _values(lines: list[str], n_columns: int) -> list[set[str]]:
+    """What stands in each column of the lines that are surely words."""
+    values: list[set[str]] = [set() for _ in range(n_columns)]
+    for fields in map(_split, filter(_is_word, lines)):
+        for column, value in zip(values, fields, strict=False):
+            column.add(value)
+    return values
+
+
+def _is_comment(line: str, fields: list[str], values: list[set[str]]) -> bool:
+    """Whether a line with "#" before a sentence is a comment, not the sentence's first word."""
+    if len(fields) != len(values):
+        return True
+    if not line.startswith("# ") or len(values) == 1:
+        return False
+    # As many columns as a word has, by chance ("# id 7eb domain=en") or because "#" is the word.
+    return not any(field in column for field, column in zip(fields[1:], values[1:], strict=True))

@@ -1,0 +1,122 @@
+"""SQuAD 1.1 and 2.0 from their JSON files."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from kbert.datasets.files import read_text, warn
+
+COLUMNS = ["id", "title", "question", "context", "answer", "answer_start"]
+
+
+class Question(NamedTuple):
+    """A question with its right answers as (text, start) pairs; None where they are withheld."""
+
+    id: str
+    title: str
+    question: str
+    context: str
+    answers: list[tuple[str, int]] | None
+
+
+def read_squad(path: str | Path) -> pd.DataFrame:
+    """Read a file in SQuAD's JSON format, version 1.1 or 2.0.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file, such as dev-v2.0.json; also .json.gz, .json.xz.
+
+    Returns
+    -------
+    DataFrame
+        A row for each question, with the columns ``id``, ``title``, ``question``, ``context``, ``answer`` and
+        ``answer_start``, the answer's first character in the context. One right answer: a str and an int. Several, as
+        in the dev parts: two lists of equal length. None, an unanswerable question of 2.0: "" and -1. A file without
+        answers gives no ``answer`` and ``answer_start``.
+
+    Raises
+    ------
+    ValueError
+        If the file is no JSON, or not in SQuAD's layout; the message names the place.
+
+    Warns
+    -----
+    DatasetWarning
+        If answers do not stand in their contexts where ``answer_start`` says, with their number.
+    """
+    try:
+        content = json.loads(read_text(path))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path}, line {error.lineno}, column {error.colno}: is no JSON ({error.msg}).") from error
+    return squad_frame(_questions(content, path), str(path))
+
+
+def squad_frame(questions: Iterable[Question], source: str) -> pd.DataFrame:
+    """The table of some questions."""
+    rows = list(questions)
+    labelled = [row.answers is not None for row in rows]
+    frame = pd.DataFrame([row[:4] for row in rows], columns=COLUMNS[:4])
+    if rows and not any(labelled):
+        return frame
+    if not all(labelled):
+        question = rows[labelled.index(False)]
+        raise ValueError(f"{source}: question {question.id!r} has no 'answers', and others have.")
+    wrong = [
+        row.id
+        for row in rows
+        for text, start in row.answers
+        if start < 0 or row.context[start : start + len(text)] != text
+    ]
+    if wrong:
+        n_answers = sum(len(row.answers) for row in rows)
+        warn(
+            f"{source}: {len(wrong)} of {n_answers} answers are not in the context where answer_start says, for "
+            f"instance that of question {wrong[0]!r}. Drop these rows, or correct their answer_start, before training "
+            "on them."
+        )
+    columns = [_columns(row.answers) for row in rows]
+    frame["answer"] = [answer for answer, _ in columns]
+    frame["answer_start"] = [start for _, start in columns]
+    return frame
+
+
+def _columns(answers: list[tuple[str, int]]) -> tuple[str | list[str], int | list[int]]:
+    """What stands in the two columns."""
+    if not answers:
+        return "", -1
+    if len(answers) == 1:
+        return answers[0]
+    return [text for text, _ in answers], [start for _, start in answers]
+
+
+def _questions(content: Any, path: str | Path) -> Iterable[Question]:
+    if not isinstance(content, dict) or not isinstance(content.get("data"), list):
+        raise ValueError(f"{path}: is not in SQuAD's layout, an object with a list 'data'.")
+    for a, article in enumerate(content["data"]):
+        try:
+            for paragraph in article["paragraphs"]:
+                for question in paragraph["qas"]:
+                    yield Question(
+                        str(question["id"]),
+                        article.get("title", ""),
+                        question["question"],
+                        paragraph["context"],
+                        _answers(question),
+                    )
+        except KeyError as error:
+            raise ValueError(f"{path}, article {a}: is not in SQuAD's layout, {error.args[0]!r} is missing.") from error
+        except (TypeError, AttributeError, ValueError) as error:
+            raise ValueError(f"{path}, article {a}: is not in SQuAD's layout ({error}).") from error
+
+
+def _answers(question: dict) -> list[tuple[str, int]] | None:
+    """The right answers of one question; the plausible ones of 2.0 are wrong."""
+    if question.get("is_impossible"):
+        return []
+    if "answers" not in question:
+        return None
+    return [(answer["text"], int(answer["answer_start"])) for answer in question["answers"]]

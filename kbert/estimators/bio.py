@@ -1,0 +1,51 @@
+"""The most probable tags of a row among those in which I- only continues an entity of its type."""
+
+import numpy as np
+
+
+def legal_tags(log_probabilities: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Viterbi's algorithm, where a step is allowed or not.
+
+    Parameters
+    ----------
+    log_probabilities : ndarray of float, shape (n_words, n_classes)
+    classes : ndarray of str
+        BIO tags: O, B-type or I-type. Other tags are always allowed.
+
+    Returns
+    -------
+    ndarray of int, shape (n_words,)
+        The number of each word's tag. Where each word's most probable tag is legal, those.
+    """
+    best = log_probabilities.argmax(axis=1)
+    allowed = _allowed(classes)  # [from, to]; from the last row: the start of a row
+    before = np.concatenate([[len(classes)], best[:-1]]).astype(int)
+    if allowed[before, best].all():
+        return best
+    steps = np.where(allowed[:-1], 0.0, -np.inf)
+    score = np.where(allowed[-1], log_probabilities[0], -np.inf)
+    came_from = np.zeros(log_probabilities.shape, int)
+    for i in range(1, len(log_probabilities)):
+        reached = score[:, None] + steps
+        came_from[i] = reached.argmax(axis=0)
+        score = reached.max(axis=0) + log_probabilities[i]
+    path = np.empty(len(log_probabilities), int)
+    path[-1] = score.argmax()
+    for i in range(len(path) - 1, 0, -1):
+        path[i - 1] = came_from[i, path[i]]
+    return path
+
+
+def _allowed(classes: np.ndarray) -> np.ndarray:
+    """Which tag may follow which; the last row is for the first word."""
+    names = [*map(str, classes), "O"]
+    inside = [name == "I" or name.startswith("I-") for name in names[:-1]]
+    return np.array(
+        [
+            [
+                not within or (before[:1] in ("B", "I") and before[1:] == tag[1:])
+                for tag, within in zip(names[:-1], inside, strict=True)
+            ]
+            for before in names
+        ]
+    )

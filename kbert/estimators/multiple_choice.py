@@ -1,0 +1,344 @@
+"""BertMultipleChoice: which of several options follows from a context and a question."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from scipy.special import softmax
+
+from kbert.config import BertConfig, read_config_json
+from kbert.data.choices import ChoiceColumns, choice_columns, option_indices
+from kbert.data.frames import warn_missing
+from kbert.data.labels import sample_weights
+from kbert.errors import WeightsMismatchError
+from kbert.estimators.base import BertEstimator, Start, parts_of
+from kbert.estimators.choice_task import ChoiceRows, ChoiceTask, by_row, option_scores
+from kbert.model import BertForSequenceClassification
+from kbert.text import TokenSequences, WordPieceTokenizer, build_choices
+from kbert.weights import load_multiple_choice, save_multiple_choice
+
+
+# No ClassifierMixin: the labels of a classifier mean the same in every row, and an index means whatever stands there in
+# that row. scikit-learn would stratify folds by the index, and ask for the `classes_` that columns of predict_proba
+# stand for. Without it, folds are plain ones, and scorers that take predictions ("accuracy") work.
+class BertMultipleChoice(BertEstimator):
+    """Fine-tuned BERT that chooses one of several options, as for SWAG: any number of them, which may vary by row.
+
+    Each option is read together with its row's context and question, as "[CLS] context [SEP] question option [SEP]",
+    and gets a score. The probabilities of a row's options are the softmax over their scores.
+
+    Parameters
+    ----------
+    size : str or BertConfig, default="base"
+        The architecture: "tiny", "mini", "small", "medium", "base", "large", "base-cased", "large-cased", "minilm-l6",
+        or one of your own.
+    weights : "auto", None, str or Path, default="auto"
+        "auto" is the released weights of that size; None a random start, with a vocabulary learned from the training
+        texts; else a folder in the Hugging Face layout or a hub name, whose own config then wins over ``size``.
+    revision : str, optional
+        Branch, tag or commit of a hub repository.
+    max_length : int, default=128
+        Longest sequence in tokens, special ones included. A longer one loses tokens from its end, the context's or
+        those of question and option, whichever has more; one warning tells how many rows this happened to.
+    epochs : int, default=3
+        Passes over the training rows.
+    batch_size : int, default=32
+        Rows a step, each with all of its options.
+    learning_rate : "auto" or float, default="auto"
+        Peak of the schedule. "auto": 1e-4 for tiny and mini, 5e-5 for small, medium and minilm-l6, 3e-5 for base,
+        2e-5 for large.
+    warmup : float or int, default=0.1
+        Linear warm-up: a float is a share of all steps, an int a number of steps. The rate then falls linearly to 0.
+    weight_decay : float, default=0.01
+        Decoupled decay of all matrices and embedding tables; biases and LayerNorm are not decayed.
+    layer_decay : float, default=1.0
+        Factor on the learning rate from each layer to the one below.
+    freeze : int, default=0
+        n: the embeddings and the first n layers are not trained. 0 trains all.
+    dropout : float, optional
+        Rate in hidden states, attention and classifier; None takes the checkpoint's.
+    bias_correction : bool, default=True
+        Adam's bias correction; the original BERT code has none, which makes small data sets unstable (Mosbach et al.,
+        2021).
+    gradient_accumulation : int, default=1
+        Batches whose gradients are averaged into one update.
+    early_stopping : bool, default=False
+        Set rows aside, watch the accuracy on them after each epoch (of equal ones, the lower loss is better), stop when
+        it has not become better for ``n_iter_no_change`` epochs, and restore the best weights.
+    validation_fraction : float, default=0.1
+        Share of the rows set aside for ``early_stopping``. Not used when ``fit`` is given an ``eval_set``, which then
+        serves it.
+    n_iter_no_change : int, default=2
+    n_restarts : int, default=0
+        How often a run that collapsed is started again with another seed. A run has collapsed when at its end the
+        loss is that of guessing, and the options of each row have the same score. A warning tells of each.
+    warm_start : bool, default=False
+        Whether a further ``fit`` (or one after ``load``) goes on from the weights it finds, with the same tokenizer.
+    dtype : {"auto", "float32", "bfloat16", "float16"}, default="auto"
+        Of the computation; weights are float32. "auto" is float32 on a CPU, bfloat16 on a GPU or TPU.
+    random_state : int, RandomState or None, default=None
+        Seed of the head, the batches and the dropout.
+    verbose : int, default=0
+        1 shows a progress bar with the loss, options per second and the time left.
+
+    Attributes
+    ----------
+    model_ : BertForSequenceClassification
+        The trained Keras model, with one output: the score of an option.
+    tokenizer_ : WordPieceTokenizer
+    config_ : BertConfig
+    history_ : dict of list of float
+        Of the last fit: ``loss`` (mean over the training rows), and with an ``eval_set`` or early stopping ``val_loss``
+        and ``val_score``: one value an epoch.
+    n_iter_ : int
+        Epochs that the last fit ran.
+    n_features_in_ : int
+        2 for contexts and options, 3 with questions.
+    feature_names_in_ : ndarray of str
+        The names of these columns, when ``fit`` was given a DataFrame.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from kbert import BertMultipleChoice
+    >>> df = pd.DataFrame({
+    ...     "context": ["Mia took the train.", "Ben took the bus."] * 20,
+    ...     "question": ["How did Mia travel?", "How did Ben travel?"] * 20,
+    ...     "options": [["by bus", "by train"]] * 40,
+    ...     "label": [1, 0] * 20,
+    ... })
+    >>> chooser = BertMultipleChoice("minilm-l6", epochs=10, random_state=0).fit(df, df.label)
+    >>> chooser.predict([("Eva took the bus.", "How did Eva travel?", ["by train", "by ship", "by bus"])])
+    array([2])
+    """
+
+    model_: BertForSequenceClassification
+
+    _columns_are = "context and options, or context, question and options"
+
+    def __init__(
+        self,
+        size: str | BertConfig = "base",
+        *,
+        weights: str | os.PathLike | None = "auto",
+        revision: str | None = None,
+        max_length: int = 128,
+        epochs: int = 3,
+        batch_size: int = 32,
+        learning_rate: str | float = "auto",
+        warmup: float | int = 0.1,
+        weight_decay: float = 0.01,
+        layer_decay: float = 1.0,
+        freeze: int = 0,
+        dropout: float | None = None,
+        bias_correction: bool = True,
+        gradient_accumulation: int = 1,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 2,
+        n_restarts: int = 0,
+        warm_start: bool = False,
+        dtype: str = "auto",
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ):
+        self.size = size
+        self.weights = weights
+        self.revision = revision
+        self.max_length = max_length
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.warmup = warmup
+        self.weight_decay = weight_decay
+        self.layer_decay = layer_decay
+        self.freeze = freeze
+        self.dropout = dropout
+        self.bias_correction = bias_correction
+        self.gradient_accumulation = gradient_accumulation
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.n_restarts = n_restarts
+        self.warm_start = warm_start
+        self.dtype = dtype
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # --- Fitting -----------------------------------------------------------------------------------------------
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, eval_set: tuple | None = None, callbacks: Any = None
+    ) -> Self:
+        """Fine-tune on contexts, questions and options, and the right ones among these.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like, shape (n_rows, 2) or (n_rows, 3)
+            A DataFrame with the columns context, options (a list of str in each row) and, if there are questions,
+            question; others are passed over. Or columns in this order: tuples (context, options) or (context, question,
+            options). A missing context or question is an empty text.
+        y : array-like of int, shape (n_rows,)
+            The index of the right option, from 0.
+        sample_weight : array-like of shape (n_rows,), optional
+            Weight of each row in the loss. Only the ratios count.
+        eval_set : tuple (X, y), optional
+            Rows on which loss and accuracy are taken after each epoch; ``early_stopping`` uses these instead of setting
+            rows aside.
+        callbacks : keras.callbacks.Callback or list of them, optional
+            ``on_epoch_end`` sees the trained weights in the model.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError
+            For rows, indices or parameters that cannot be used; the message names them.
+        WeightsNotFoundError, WeightsMismatchError
+            When there are no weights under that name, or damaged ones.
+        """
+        seed, policy = self._validated()
+        columns = self._read_texts(X, stacklevel=4)
+        if self._goes_on():
+            self._check_columns(columns)
+        targets = _targets(y, columns, "y")
+        row_weights = sample_weights(sample_weight, columns.n_rows)
+        row_weights = np.ones(columns.n_rows, "float32") if row_weights is None else row_weights
+        start = self._start(columns)
+        self._check_max_length(start.config)
+        rows = ChoiceRows(self._sequences(start.tokenizer, columns), targets, row_weights)
+
+        held_out = None
+        if eval_set is not None:
+            held_out = self._eval_rows(eval_set, columns, start)
+        elif self._rows_aside():
+            kept, aside = self._split(None, row_weights, seed)
+            rows, held_out = rows.take(kept), rows.take(aside)
+
+        config = start.config.with_dropout(self.dropout)
+        make = partial(BertForSequenceClassification, config, 1, dtype=policy)
+        model, history = self._fine_tune(make, ChoiceTask(), rows, held_out, start, seed, callbacks)
+
+        self._forget()
+        self._remember_columns(columns)
+        self.model_, self.tokenizer_, self.config_ = model, start.tokenizer, config
+        self.history_, self.n_iter_ = history, len(history["loss"])
+        return self
+
+    def _eval_rows(self, eval_set: Any, train: ChoiceColumns, start: Start) -> ChoiceRows:
+        if not isinstance(eval_set, (tuple, list)) or len(eval_set) != 2:
+            raise ValueError("eval_set must be a pair (X, y).")
+        columns = self._read_texts(eval_set[0])
+        self._check_columns(columns, len(train.columns), train.names)
+        targets = _targets(eval_set[1], columns, "eval_set's y")
+        weights = np.ones(columns.n_rows, "float32")
+        return ChoiceRows(self._sequences(start.tokenizer, columns), targets, weights)
+
+    def _read_texts(self, X: Any, stacklevel: int = 5) -> ChoiceColumns:
+        columns = choice_columns(X)
+        warn_missing(columns.n_missing, columns.n_rows, stacklevel=stacklevel)
+        return columns
+
+    def _parts(
+        self, tokenizer: WordPieceTokenizer, texts: ChoiceColumns, truncated: list[int]
+    ) -> Iterator[TokenSequences]:
+        for rows in parts_of(texts.n_characters):
+            some = texts.rows(rows)
+            part = build_choices(
+                tokenizer, some.contexts, some.questions, some.options, self.max_length, first_row=rows.start
+            )
+            truncated.append(len(np.unique(part.rows[part.truncated])))
+            yield part
+
+    # --- Predicting --------------------------------------------------------------------------------------------
+
+    def _logits(self, texts: ChoiceColumns, truncated: list[int]) -> np.ndarray:
+        n_options = texts.n_options
+        parts = self._parts(self.tokenizer_, texts, truncated)
+        return by_row(option_scores(self.model_, parts, int(n_options.sum()), self.tokenizer_.pad_id), n_options)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probability of each option to be the right one.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like, shape (n_rows, 2) or (n_rows, 3)
+            As in `fit`.
+
+        Returns
+        -------
+        ndarray of float64, shape (n_rows, most options)
+            Those of a row's own options add up to 1; past these, where another row has more, there is NaN.
+        """
+        logits = self._predict_logits(X).astype("float64")
+        return np.where(logits == -np.inf, np.nan, softmax(logits, axis=1))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The index of each row's most probable option.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like, shape (n_rows, 2) or (n_rows, 3)
+            As in `fit`.
+
+        Returns
+        -------
+        ndarray of int64, shape (n_rows,)
+        """
+        return self._predict_logits(X).argmax(axis=1).astype("int64")
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy: the share of rows whose right option is the most probable one.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like, shape (n_rows, 2) or (n_rows, 3)
+            As in `fit`.
+        y : array-like of int, shape (n_rows,)
+            The index of the right option, from 0.
+        sample_weight : array-like of shape (n_rows,), optional
+        """
+        logits = self._predict_logits(X)
+        right = logits.argmax(axis=1) == option_indices(y, (logits > -np.inf).sum(axis=1))
+        return float(np.average(right, weights=sample_weights(sample_weight, len(right))))
+
+    # --- Saving ------------------------------------------------------------------------------------------------
+
+    def _logits_of_texts(self, texts: list[str]) -> np.ndarray:
+        options = [[text, other] for text, other in zip(texts, reversed(texts), strict=True)]
+        questions = texts if getattr(self, "n_features_in_", 2) == 3 else None
+        return self._logits(ChoiceColumns(texts, questions, options), [])
+
+    def _save_model(self, folder: Path) -> None:
+        save_multiple_choice(self.model_, folder)
+
+    def _load_model(self, folder: Path, policy: str) -> BertForSequenceClassification:
+        return load_multiple_choice(folder, dtype=policy)
+
+    def _learned_to_json(self) -> dict:
+        return {}
+
+    def _learned_from_json(self, values: dict, folder: Path) -> None:
+        pass
+
+    def _learned_from_config(self, folder: Path) -> None:
+        architectures = read_config_json(folder).get("architectures") or ["BertForMultipleChoice"]
+        if "BertForMultipleChoice" not in architectures:
+            raise WeightsMismatchError(
+                f"{folder} holds a {architectures[0]}, and BertMultipleChoice opens what transformers saved as "
+                "BertForMultipleChoice. Load it with the estimator of its task, or fine-tune from it: "
+                "BertMultipleChoice(weights=folder)."
+            )
+
+
+def _targets(y: Any, columns: ChoiceColumns, name: str) -> np.ndarray:
+    """The targets of `ChoiceRows`."""
+    n_options = columns.n_options
+    return np.stack([option_indices(y, n_options, name), n_options], axis=1)

@@ -1,0 +1,454 @@
+"""BertTagger: a tag for every word, and the entities that tags mark."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from scipy.special import softmax
+
+from kbert.config import BertConfig
+from kbert.data.frames import TextColumns
+from kbert.data.labels import sample_weights
+from kbert.data.tags import WordColumn, tag_lists, word_column
+from kbert.errors import MissingTextWarning, WeightsMismatchError
+from kbert.estimators import persistence
+from kbert.estimators.base import BertEstimator, Start
+from kbert.estimators.bio import legal_tags
+from kbert.estimators.label_tasks import SingleLabel
+from kbert.estimators.word_rows import WordRows, word_parts
+from kbert.metrics import bio_spans, entity_scores, is_bio
+from kbert.model import BertForTokenClassification
+from kbert.text import WordPieceTokenizer
+from kbert.text.words import WordSequences, build_word_windows
+from kbert.training.predict import predict_words
+from kbert.weights import load_token_classifier, save_token_classifier
+
+
+class BertTagger(BertEstimator):
+    """Fine-tuned BERT that gives every word a tag: names, parts of speech, anything that is marked in texts.
+
+    X holds lists of words and y lists of tags, as many: words in, tags out, at any length. Or X holds texts and y the
+    spans that are marked in them, ``(start, end, label)`` in characters; then spans come out.
+
+    Parameters
+    ----------
+    size : str or BertConfig, default="base"
+        The architecture: "tiny", "mini", "small", "medium", "base", "large", "base-cased", "large-cased", "minilm-l6",
+        or one of your own.
+    weights : "auto", None, str or Path, default="auto"
+        "auto" is the released weights of that size; None a random start, with a vocabulary learned from the training
+        texts; else a folder in the Hugging Face layout or a hub name, whose own config then wins over ``size``.
+    revision : str, optional
+        Branch, tag or commit of a hub repository.
+    max_length : int, default=128
+        Longest window in tokens, special ones included. A longer row is read in overlapping windows, in training and
+        in predicting, and each word is tagged in the window that gives it most context.
+    stride : int, optional
+        Tokens from the start of a window to that of the next; None is half of ``max_length``.
+    epochs : int, default=3
+        Passes over the training rows.
+    batch_size : int, default=32
+        Rows a step; a window counts as a row.
+    learning_rate : "auto" or float, default="auto"
+        Peak of the schedule. "auto": 1e-4 for tiny and mini, 5e-5 for small, medium and minilm-l6, 3e-5 for base,
+        2e-5 for large.
+    warmup : float or int, default=0.1
+        Linear warm-up: a float is a share of all steps, an int a number of steps. The rate then falls linearly to 0.
+    weight_decay : float, default=0.01
+        Decoupled decay of all matrices and embedding tables; biases and LayerNorm are not decayed.
+    layer_decay : float, default=1.0
+        Factor on the learning rate from each layer to the one below.
+    freeze : int, default=0
+        n: the embeddings and the first n layers are not trained. 0 trains all.
+    dropout : float, optional
+        Rate in hidden states, attention and classifier; None takes the checkpoint's.
+    bias_correction : bool, default=True
+        Adam's bias correction; the original BERT code has none, which makes small data sets unstable (Mosbach et al.,
+        2021).
+    gradient_accumulation : int, default=1
+        Batches whose gradients are averaged into one update.
+    early_stopping : bool, default=False
+        Set rows aside, watch the score on them after each epoch (of equal ones, the lower loss is better), stop when it
+        has not become better for ``n_iter_no_change`` epochs, and restore the best weights. The score is the F1 of
+        entities where tags are BIO tags, else the accuracy.
+    validation_fraction : float, default=0.1
+        Share of the rows set aside. Not used when ``fit`` is given an ``eval_set``, which is then watched.
+    n_iter_no_change : int, default=2
+    n_restarts : int, default=0
+        How often a run that collapsed is started again with another seed. A run has collapsed when at its end the
+        loss is that of knowing only how often each tag occurs, and all words get the same tag. A warning tells of each.
+    warm_start : bool, default=False
+        Whether a further ``fit`` (or one after ``load``) goes on from the weights it finds, with the same tokenizer
+        and tags, for more data or more epochs; the optimiser and the learning rate start anew. Otherwise every
+        ``fit`` starts from ``weights``.
+    decoding : {"argmax", "bio"}, default="argmax"
+        "argmax" takes each word's most probable tag; "bio" the most probable of all rows of tags in which I- only
+        continues an entity of its type.
+    dtype : {"auto", "float32", "bfloat16", "float16"}, default="auto"
+        Of the computation; weights are float32. "auto" is float32 on a CPU, bfloat16 on a GPU or TPU.
+    random_state : int, RandomState or None, default=None
+        Seed of the head, the batches and the dropout.
+    verbose : int, default=0
+        1 shows a progress bar with the loss, rows per second and the time left.
+
+    Attributes
+    ----------
+    classes_ : ndarray of str
+        The tags, sorted.
+    model_ : BertForTokenClassification
+    tokenizer_ : WordPieceTokenizer
+    config_ : BertConfig
+    history_ : dict of list of float
+        Of the last fit: ``loss`` (mean over the training words), and with an ``eval_set`` or early stopping
+        ``val_loss`` and ``val_score``: one value an epoch.
+    n_iter_ : int
+        Epochs that the last fit ran.
+    feature_names_in_ : ndarray of str
+        The column's name, when ``fit`` was given a DataFrame.
+
+    Examples
+    --------
+    >>> from kbert import BertTagger
+    >>> words = [["Ada", "Lovelace", "lived", "in", "London"], ["It", "rains", "in", "Rome"]] * 20
+    >>> tags = [["B-PER", "I-PER", "O", "O", "B-LOC"], ["O", "O", "O", "B-LOC"]] * 20
+    >>> tagger = BertTagger("minilm-l6", epochs=10, random_state=0).fit(words, tags)
+    >>> tagger.predict([["He", "lived", "in", "Rome"]])
+    [['O', 'O', 'O', 'B-LOC']]
+    """
+
+    classes_: np.ndarray
+    model_: BertForTokenClassification
+
+    def __init__(
+        self,
+        size: str | BertConfig = "base",
+        *,
+        weights: str | os.PathLike | None = "auto",
+        revision: str | None = None,
+        max_length: int = 128,
+        stride: int | None = None,
+        epochs: int = 3,
+        batch_size: int = 32,
+        learning_rate: str | float = "auto",
+        warmup: float | int = 0.1,
+        weight_decay: float = 0.01,
+        layer_decay: float = 1.0,
+        freeze: int = 0,
+        dropout: float | None = None,
+        bias_correction: bool = True,
+        gradient_accumulation: int = 1,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 2,
+        n_restarts: int = 0,
+        warm_start: bool = False,
+        decoding: str = "argmax",
+        dtype: str = "auto",
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ):
+        self.size = size
+        self.weights = weights
+        self.revision = revision
+        self.max_length = max_length
+        self.stride = stride
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.warmup = warmup
+        self.weight_decay = weight_decay
+        self.layer_decay = layer_decay
+        self.freeze = freeze
+        self.dropout = dropout
+        self.bias_correction = bias_correction
+        self.gradient_accumulation = gradient_accumulation
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.n_restarts = n_restarts
+        self.warm_start = warm_start
+        self.decoding = decoding
+        self.dtype = dtype
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # --- Fitting -----------------------------------------------------------------------------------------------
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, eval_set: tuple | None = None, callbacks: Any = None
+    ) -> Self:
+        """Fine-tune on words and their tags.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_rows,)
+            A list of words for each row, or a text: a list, a Series, an object array, a DataFrame of one column.
+        y : array-like, shape (n_rows,)
+            A list of tags for each row, as many as it has words; for texts a list of spans, ``(start, end, label)`` or
+            dicts with these keys, which are widened to whole words.
+        sample_weight : array-like of shape (n_rows,), optional
+            Weight of each row in the loss. Only the ratios count.
+        eval_set : tuple (X, y), optional
+            Rows on which loss and score are taken after each epoch; early stopping watches these.
+        callbacks : keras.callbacks.Callback or list of them, optional
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError
+            For rows, tags or parameters that cannot be used; the message names them.
+        WeightsNotFoundError, WeightsMismatchError
+            When there are no weights under that name, or damaged ones.
+        """
+        seed, policy = self._validated()
+        started: list[Start] = []
+
+        def split_words(texts):
+            started.append(self._start(TextColumns((texts,), None, 0)))
+            return started[0].tokenizer.split_words(texts)
+
+        words = self._read_words(X, split_words)
+        tags = tag_lists(y, words)
+        if self._goes_on():
+            task = self._task()
+        else:
+            classes = np.array(sorted({tag for row in tags for tag in row}), dtype=object)
+            if len(classes) < 2:
+                raise ValueError(
+                    f"BertTagger needs at least two tags to tell apart, and y holds {classes.tolist()}. Is it the "
+                    "right column?"
+                )
+            task = SingleLabel(classes)
+        weights = sample_weights(sample_weight, len(words.rows))
+        weights = np.ones(len(words.rows), "float32") if weights is None else weights
+        start = started[0] if started else self._start(TextColumns(([" ".join(row) for row in words.rows],), None, 0))
+        self._check_max_length(start.config)
+        rows = self._word_rows(start.tokenizer, words, tags, task, weights, "y")
+
+        held_out = None
+        if eval_set is not None:
+            if not isinstance(eval_set, (tuple, list)) or len(eval_set) != 2:
+                raise ValueError("eval_set must be a pair (X, y).")
+            watched = self._read_words(eval_set[0], start.tokenizer.split_words)
+            tags = tag_lists(eval_set[1], watched, "eval_set's y")
+            ones = np.ones(len(watched.rows), "float32")
+            held_out = self._word_rows(start.tokenizer, watched, tags, task, ones, "eval_set's y")
+        elif self._rows_aside():
+            kept, aside = self._split(None, weights, seed)
+            rows, held_out = rows.take(kept), rows.take(aside)
+
+        config = start.config.with_dropout(self.dropout)
+        make = partial(BertForTokenClassification, config, len(task.classes), dtype=policy)
+        model, history = self._fine_tune(make, task, rows, held_out, start, seed, callbacks)
+
+        self._forget()
+        if words.column.label is not None:
+            self.feature_names_in_ = np.array([words.column.label], dtype=object)
+        self.classes_, self.model_, self.tokenizer_, self.config_ = task.classes, model, start.tokenizer, config
+        self.history_, self.n_iter_ = history, len(history["loss"])
+        return self
+
+    def _read_words(self, X: Any, split_words) -> WordColumn:
+        words = word_column(X, split_words)
+        if words.n_empty:
+            what = "texts" if words.texts is not None else "words"
+            warnings.warn(
+                f"{words.n_empty} of the {what} in {len(words.rows)} rows {'are' if words.n_empty > 1 else 'is'} "
+                "empty. Every row and every word still gets a result.",
+                MissingTextWarning,
+                stacklevel=4,
+            )
+        return words
+
+    def _task(self) -> SingleLabel:
+        return SingleLabel(self.classes_)
+
+    def _word_rows(
+        self, tokenizer: WordPieceTokenizer, words: WordColumn, tags: list[list[str]], task, weights, name: str
+    ) -> WordRows:
+        place = {tag: i for i, tag in enumerate(task.classes.tolist())}
+        unknown = sorted({tag for row in tags for tag in row} - set(place))
+        if unknown:
+            raise ValueError(f"{name} holds tags that y of fit did not: {unknown[:5]}.")
+        parts = [build_word_windows(tokenizer, part, self.max_length, self.stride) for part in word_parts(words.rows)]
+        built = WordSequences.concatenate(parts)
+        if not built.n_words:
+            raise ValueError("No row of X has a word. Is it the right column?")
+        targets = np.fromiter((place[tag] for row in tags for tag in row), np.int32, built.n_words)
+        return WordRows(built, targets, weights, task.classes)
+
+    # --- Predicting --------------------------------------------------------------------------------------------
+
+    def _predictions(self, words: WordColumn) -> Iterator[tuple[list[list[str]], list[np.ndarray]]]:
+        """Some rows at a time: their words, and the logits of each row's words."""
+        self._check_max_length(self.config_)
+        for part in word_parts(words.rows):
+            built = build_word_windows(self.tokenizer_, part, self.max_length, self.stride)
+            logits = predict_words(self.model_, built, self.tokenizer_.pad_id).astype("float64")
+            yield part, np.split(logits, built.splits[1:-1])
+
+    def _tags(self, logits: np.ndarray) -> np.ndarray:
+        """The number of each word's tag in one row."""
+        if self.decoding == "bio":
+            return legal_tags(self._task().log_probabilities(logits), self.classes_)
+        return logits.argmax(axis=1)
+
+    def _words(self, X: Any) -> WordColumn:
+        self._check_fitted()
+        return self._read_words(X, self.tokenizer_.split_words)
+
+    def predict(self, X: Any) -> list[list]:
+        """The tags of each row's words, or for texts the spans that are marked.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_rows,)
+            Lists of words, or texts.
+
+        Returns
+        -------
+        list of list
+            For lists of words, as many tags as the row has words. For texts spans ``(start, end, label)`` in
+            characters, end exclusive; of tags that are no BIO tags, a span for each word.
+        """
+        words = self._words(X)
+        tags = [self.classes_[self._tags(row)].tolist() for _, part in self._predictions(words) for row in part]
+        if words.texts is None:
+            return tags
+        return [
+            [(offsets[start][0], offsets[end - 1][1], label) for start, end, label in self._spans(row)]
+            for row, offsets in zip(tags, words.offsets, strict=True)
+        ]
+
+    def _spans(self, tags: list[str]) -> list[tuple[int, int, str]]:
+        if self._is_bio():
+            return bio_spans(tags)
+        return [(i, i + 1, tag) for i, tag in enumerate(tags)]
+
+    def _is_bio(self) -> bool:
+        return is_bio([self.classes_])
+
+    def predict_proba(self, X: Any) -> list[np.ndarray]:
+        """Probability of each tag for each word, by itself (not under ``decoding="bio"``).
+
+        Parameters
+        ----------
+        X : array-like, shape (n_rows,)
+
+        Returns
+        -------
+        list of ndarray of float64, shape (n_words, n_classes)
+            One for each row; columns in the order of ``classes_``.
+        """
+        return [softmax(row, axis=1) for _, part in self._predictions(self._words(X)) for row in part]
+
+    def entities(self, X: Any) -> pd.DataFrame:
+        """The entities that BIO tags mark.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_rows,)
+            Lists of words, or texts.
+
+        Returns
+        -------
+        DataFrame
+            A line for each, in order: ``row`` (position in X, from 0), ``start`` and ``end`` in characters (in the
+            row's text; of a list of words in these joined by spaces), ``word_start`` and ``word_end`` (exclusive),
+            ``text``, ``label``, and ``score``, the mean probability of its words' tags.
+
+        Raises
+        ------
+        ValueError
+            If the tags are not BIO tags.
+        """
+        words = self._words(X)
+        if not self._is_bio():
+            raise ValueError(
+                f"entities needs BIO tags (O, B-..., I-...), and this tagger has {self.classes_.tolist()[:8]}. Use "
+                "predict, which gives every word its tag."
+            )
+        lines, row = [], 0
+        for part, rows in self._predictions(words):
+            for row_words, logits in zip(part, rows, strict=True):
+                tags = self._tags(logits)
+                probabilities = softmax(logits, axis=1)[np.arange(len(tags)), tags]
+                text, offsets = " ".join(row_words), _joined_offsets(row_words)
+                if words.texts is not None:
+                    text, offsets = words.texts[row], words.offsets[row]
+                for first, end, label in bio_spans(self.classes_[tags].tolist()):
+                    start, stop = offsets[first][0], offsets[end - 1][1]
+                    score = float(probabilities[first:end].mean())
+                    lines.append((row, start, stop, first, end, text[start:stop], label, score))
+                row += 1
+        columns = ["row", "start", "end", "word_start", "word_end", "text", "label", "score"]
+        return pd.DataFrame(lines, columns=columns)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """F1 of the entities where tags are BIO tags, else the share of words whose tag is right.
+
+        Parameters
+        ----------
+        X, y : array-like, shape (n_rows,)
+            As in ``fit``; y may hold tags that ``fit`` did not see, which are never found.
+        sample_weight : array-like of shape (n_rows,), optional
+        """
+        words = self._words(X)
+        truth = tag_lists(y, words)
+        found = [self.classes_[self._tags(row)].tolist() for _, part in self._predictions(words) for row in part]
+        weights = sample_weights(sample_weight, len(truth))
+        if self._is_bio() and is_bio(truth):
+            return entity_scores(truth, found, sample_weight=weights).f1
+        right = np.concatenate([np.equal(a, b, dtype=object) for a, b in zip(truth, found, strict=True)])
+        of_words = None if weights is None else np.repeat(weights, [len(row) for row in truth])
+        return float(np.average(right.astype("float64"), weights=of_words))
+
+    # --- Saving ------------------------------------------------------------------------------------------------
+
+    def _logits_of_texts(self, texts: list[str]) -> np.ndarray:
+        words = self.tokenizer_.split_words(texts)[0]
+        # A row of zeros for what has no words at all.
+        built = build_word_windows(self.tokenizer_, words, self.max_length, self.stride)
+        return predict_words(self.model_, built, self.tokenizer_.pad_id)
+
+    def _save_model(self, folder: Path) -> None:
+        save_token_classifier(self.model_, folder, self._task().names)
+
+    def _load_model(self, folder: Path, policy: str) -> BertForTokenClassification:
+        return load_token_classifier(folder, dtype=policy)
+
+    def _learned_to_json(self) -> dict:
+        return {"classes": persistence.encode_labels(self.classes_)}
+
+    def _learned_from_json(self, values: dict, folder: Path) -> None:
+        self.classes_ = persistence.decode_labels(values["classes"])
+        if len(self.classes_) != self.model_.num_labels:
+            raise WeightsMismatchError(
+                f"{folder} holds {len(self.classes_)} tags and a head of {self.model_.num_labels} outputs."
+            )
+
+    def _learned_from_config(self, folder: Path) -> None:
+        names = persistence.labels_of_config(folder, self.model_.num_labels)
+        self.classes_ = np.array([str(name) for name in names], dtype=object)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.target_tags.one_d_labels = False
+        return tags
+
+
+def _joined_offsets(words: list[str]) -> list[tuple[int, int]]:
+    """Where each word stands when they are joined by spaces."""
+    ends = np.cumsum([len(word) + 1 for word in words]) - 1
+    return [(int(end) - len(word), int(end)) for word, end in zip(words, ends, strict=True)]

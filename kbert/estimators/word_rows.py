@@ -1,0 +1,88 @@
+"""Rows of words to train on or to watch, and in parts of bounded size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from kbert.estimators.fitting import mean_one
+from kbert.metrics import entity_scores, is_bio
+from kbert.text.words import WordSequences
+from kbert.training.predict import predict_words
+
+# Rows and words that are tokenised, and when predicting computed, at a time.
+_PART_ROWS = 8192
+_PART_WORDS = 200_000
+
+
+class WordRows(NamedTuple):
+    """Rows of words to train on or to watch, as `fitting.Rows` are rows of texts.
+
+    Attributes
+    ----------
+    words : WordSequences
+    targets : ndarray of int32, shape (n_words,)
+        The number of each word's tag.
+    row_weights : ndarray of float32, shape (n_rows,)
+    classes : ndarray of str
+    """
+
+    words: WordSequences
+    targets: np.ndarray
+    row_weights: np.ndarray
+    classes: np.ndarray
+
+    whole_rows = False  # the windows of a row may be in several steps
+
+    @property
+    def sequences(self):
+        """The windows."""
+        return self.words.sequences
+
+    @property
+    def n_rows(self) -> int:
+        """How many."""
+        return self.words.n_rows
+
+    @property
+    def weights(self) -> np.ndarray:
+        """Of each word."""
+        return np.repeat(self.row_weights, np.diff(self.words.splits))
+
+    def take(self, rows: np.ndarray) -> WordRows:
+        """Some rows, given in ascending order."""
+        of_word = np.repeat(np.arange(self.n_rows), np.diff(self.words.splits))
+        kept = np.isin(of_word, rows)
+        return WordRows(self.words.of_rows(rows), self.targets[kept], self.row_weights[rows], self.classes)
+
+    def logits(self, model, pad_id: int) -> np.ndarray:
+        """The model's present output for each word, in float64."""
+        return predict_words(model, self.words, pad_id).astype("float64")
+
+    def examples(self) -> dict[str, np.ndarray | str]:
+        """What `train` is to know of them: each word counts in its place."""
+        place = self.words.words
+        targets = np.where(place >= 0, self.targets[place], 0)
+        weights = np.where(place >= 0, self.weights[place], 0)
+        return {"targets": targets.astype("int32"), "weights": mean_one(weights), "level": "token"}
+
+    def score(self, task, logits: np.ndarray) -> float:
+        """F1 of the entities where tags are BIO tags, else the share of words whose tag is right."""
+        found = logits.argmax(axis=1)
+        if not is_bio([self.classes]):
+            return float(np.average(found == self.targets, weights=self.weights))
+        rows = [np.split(self.classes[numbers], self.words.splits[1:-1]) for numbers in (self.targets, found)]
+        return entity_scores(*rows, sample_weight=self.row_weights).f1
+
+
+def word_parts(rows: list[list[str]]) -> Iterator[list[list[str]]]:
+    """The rows, some at a time."""
+    ends = np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows)))
+    start = 0
+    while start < len(rows):
+        limit = (ends[start - 1] if start else 0) + _PART_WORDS
+        stop = min(max(int(np.searchsorted(ends, limit, "right")), start + 1), start + _PART_ROWS)
+        yield rows[start:stop]
+        start = stop

@@ -1,0 +1,76 @@
+"""Rows of multiple choice as tokens: one sequence for each option."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kbert.text.sequences import TokenSequences, assemble, room_for_texts, truncated_lengths
+from kbert.text.vocabulary import require_no_surrogates
+
+if TYPE_CHECKING:
+    from kbert.text.wordpiece import WordPieceTokenizer
+
+
+def build_choices(
+    tokenizer: WordPieceTokenizer,
+    contexts: list[str],
+    questions: list[str] | None,
+    options: list[list[str]],
+    max_length: int = 128,
+    first_row: int = 0,
+) -> TokenSequences:
+    """Tokenise rows of multiple choice into sequences "[CLS] context [SEP] question option [SEP]".
+
+    As for SWAG in the paper, and in transformers' example ``run_swag.py``. Sequences that do not fit are cut as pairs
+    are (`build_sequences`).
+
+    Parameters
+    ----------
+    tokenizer : WordPieceTokenizer
+    contexts : list of str
+        n_rows of them.
+    questions : list of str or None
+        As many; None and "" leave the option alone.
+    options : list of list of str
+        Any number for each row.
+    max_length : int
+        Greatest length of a sequence, special tokens included: at least 5.
+    first_row : int
+        What error messages call the first row.
+
+    Returns
+    -------
+    TokenSequences
+        One for each option, in the given order.
+
+    Raises
+    ------
+    ValueError
+        If a text cannot be tokenised or ``max_length`` is too small.
+    """
+    budget = room_for_texts(max_length, pairs=True)
+    rows = np.repeat(np.arange(len(options)), [len(row) for row in options])
+    # A context is tokenised once, whatever the number of its options.
+    first = tokenizer.tokenize_column(contexts, name="contexts", first_row=first_row)
+    starts = [""] * len(options) if questions is None else [question and f"{question} " for question in questions]
+    try:
+        second = tokenizer.tokenize_column([starts[i] + option for i, row in enumerate(options) for option in row])
+    except ValueError:
+        for i, row in enumerate(options):
+            require_no_surrogates(starts[i], f"questions: row {first_row + i}")
+            for option in row:
+                require_no_surrogates(option, f"options: row {first_row + i}")
+        raise
+    lengths = first.lengths[rows]
+    kept, kept_second = truncated_lengths(lengths, second.lengths, budget)
+    return assemble(
+        tokenizer,
+        rows,
+        kept + kept_second < lengths + second.lengths,
+        first.parts(rows, 0, kept),
+        kept,
+        second.parts(np.arange(len(rows)), 0, kept_second),
+        kept_second,
+    )

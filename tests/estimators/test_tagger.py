@@ -1,0 +1,360 @@
+"""A tag for every word, at any length; spans of texts; entities."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+
+from kbert import BertTagger
+from kbert.data.tags import tag_lists, word_column
+from kbert.errors import MissingTextWarning, WeightsMismatchError
+from kbert.estimators.bio import legal_tags
+from kbert.metrics import entity_scores
+
+COLOURS, FILLERS = ("red", "blue"), "the a table chair room with was and it this".split()
+
+
+def rows_of(n, longest=10, seed=0):
+    """Words, and tags: a colour and the words up to the next "table" or "chair" are a thing."""
+    rng = np.random.default_rng(seed)
+    words, tags = [], []
+    for _ in range(n):
+        row, marks = [], []
+        while len(row) < rng.integers(4, longest):
+            if rng.random() < 0.3:
+                row += [rng.choice(COLOURS), rng.choice(["table", "chair"])]
+                marks += ["B-THING", "I-THING"]
+            else:
+                row.append(rng.choice(FILLERS))
+                marks.append("O")
+        words.append([str(word) for word in row])
+        tags.append(marks)
+    return words, tags
+
+
+@pytest.fixture(scope="module")
+def make(quick_folder):
+    """A function that makes a BertTagger on toy weights that learn."""
+    values = dict(weights=quick_folder, max_length=32, epochs=16, batch_size=16, learning_rate=3e-3, dtype="float32")
+    return lambda **changes: BertTagger(**{**values, "random_state": 0, **changes})
+
+
+@pytest.fixture(scope="module")
+def things():
+    return rows_of(160)
+
+
+@pytest.fixture(scope="module")
+def fitted(make, things):
+    return make().fit(*things)
+
+
+@pytest.mark.backend
+def test_tags_are_learned_and_as_many_as_words(fitted, things):
+    words, tags = rows_of(60, seed=1)
+    predicted = fitted.predict(words)
+    assert [len(row) for row in predicted] == [len(row) for row in words]
+    assert fitted.score(words, tags) == entity_scores(tags, predicted).f1 > 0.9
+    assert fitted.classes_.tolist() == ["B-THING", "I-THING", "O"]
+    assert fitted.n_iter_ == 16 and not hasattr(fitted, "n_features_in_")
+
+
+@pytest.mark.backend
+def test_a_long_document_is_tagged_as_its_sentences_are(fitted):
+    words, tags = rows_of(500, seed=2)
+    document, marks = sum(words, []), sum(tags, [])
+    assert len(document) > 3000
+    whole = fitted.predict([document])[0]
+    assert len(whole) == len(document)
+    alone = sum(fitted.predict(words), [])
+    assert abs(entity_scores([marks], [whole]).f1 - entity_scores([marks], [alone]).f1) < 0.02
+
+
+def test_probabilities(fitted, things):
+    probabilities = fitted.predict_proba(things[0][:9])
+    assert [array.shape for array in probabilities] == [(len(row), 3) for row in things[0][:9]]
+    np.testing.assert_allclose(np.concatenate(probabilities).sum(axis=1), 1)
+    tags = [fitted.classes_[array.argmax(axis=1)].tolist() for array in probabilities]
+    assert tags == fitted.predict(things[0][:9])
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        tuple,
+        pd.Series,
+        lambda rows: pd.DataFrame({"words": rows}),
+        lambda rows: [tuple(row) for row in rows],
+        lambda rows: [np.array(row) for row in rows],
+        lambda rows: pd.Series(rows, index=range(len(rows), 0, -1)).to_numpy(),
+    ],
+)
+def test_every_container_gives_the_same(make, things, container):
+    words, tags = things[0][:32], things[1][:32]
+    expected = make(epochs=1).fit(words, tags).predict_proba(words)
+    found = make(epochs=1).fit(container(words), container(tags)).predict_proba(container(words))
+    for one, other in zip(expected, found, strict=True):
+        assert np.array_equal(one, other)
+
+
+def test_row_order_and_neighbours_do_not_matter(fitted, things):
+    words = [*things[0][:40], [], ["red"], things[0][0] * 12]
+    whole = fitted.predict_proba(words)
+    order = np.random.default_rng(0).permutation(len(words))
+    shuffled = fitted.predict_proba([words[i] for i in order])
+    for place, i in enumerate(order):
+        np.testing.assert_allclose(shuffled[place], whole[i], atol=1e-5)
+        np.testing.assert_allclose(fitted.predict_proba([words[i]])[0], whole[i], atol=1e-5)
+
+
+def test_rows_and_words_without_content_get_their_place(fitted):
+    words = [["red", "", "chair"], [], ["\u200b"], [None, "the"]]
+    with pytest.warns(MissingTextWarning, match="2 of the words in 4 rows are empty"):
+        assert [len(row) for row in fitted.predict(words)] == [3, 0, 1, 2]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", MissingTextWarning)
+        assert fitted.predict([[], []]) == [[], []]
+
+
+# --- Entities and texts
+
+
+def test_entities_of_words(fitted):
+    table = fitted.entities([["it", "was", "a", "red", "table"], ["the"], ["blue", "chair", "and", "red", "chair"]])
+    assert table.columns.tolist() == ["row", "start", "end", "word_start", "word_end", "text", "label", "score"]
+    assert table[["row", "word_start", "word_end", "text"]].values.tolist() == [
+        [0, 3, 5, "red table"],
+        [2, 0, 2, "blue chair"],
+        [2, 3, 5, "red chair"],
+    ]
+    assert table[["start", "end"]].values.tolist() == [[9, 18], [0, 10], [15, 24]]
+    assert table.label.eq("THING").all() and table.score.between(0.5, 1).all()
+    assert fitted.entities([["the"]]).columns.tolist() == table.columns.tolist()
+
+
+@pytest.fixture(scope="module")
+def marked(things):
+    """The same rows as texts, and their spans in characters."""
+    texts, spans = [], []
+    for words, tags in zip(*things, strict=True):
+        text, marks = "", []
+        for word, tag in zip(words, tags, strict=True):
+            start = len(text) + bool(text)
+            text = f"{text} {word}" if text else word
+            if tag == "B-THING":
+                marks.append((start, len(text), "THING"))
+            elif tag == "I-THING":
+                marks[-1] = (marks[-1][0], len(text), "THING")
+        texts.append(text)
+        spans.append(marks)
+    return texts, spans
+
+
+def test_texts_and_spans_train_the_same_model(make, fitted, things, marked):
+    texts, spans = marked
+    by_spans = make().fit(texts, spans)
+    for one, other in zip(by_spans.predict_proba(things[0]), fitted.predict_proba(things[0]), strict=True):
+        assert np.array_equal(one, other)
+    assert by_spans.score(texts, spans) == fitted.score(*things)
+    dicts = [[dict(zip(("start", "end", "label"), span, strict=True)) for span in row] for row in spans]
+    assert by_spans.score(texts, dicts) == by_spans.score(texts, spans)
+    predicted = by_spans.predict(texts)
+    assert np.mean([one == other for one, other in zip(predicted, spans, strict=True)]) > 0.9
+
+
+def test_spans_are_slices_of_their_texts(fitted):
+    texts = ["  It was a RED   table, (a blue chair)!", "", "\u200bred\tchair"]
+    with pytest.warns(MissingTextWarning, match="1 of the texts in 3 rows is empty"):
+        spans = fitted.predict(texts)
+    found = [[text[start:end] for start, end, _ in row] for text, row in zip(texts, spans, strict=True)]
+    assert found == [["RED   table", "blue chair"], [], ["red\tchair"]]
+    table = fitted.entities(["a red table"])
+    assert table[["start", "end", "text"]].values.tolist() == [[2, 11, "red table"]]
+
+
+@pytest.mark.parametrize(
+    ("spans", "message"),
+    [
+        ([(0, 3)], "no span"),
+        ([(2, 1, "X")], "start is to be at least 0 and less than end"),
+        ([(0, 99, "X")], "has 11 characters"),
+        ([(0, 5, "X"), (2, 11, "Y")], "overlap"),
+        ([(1, 2, "X")], "holds no word"),
+        ([(2, 4, "X"), (4, 5, "Y")], "shares the word 'red'"),
+        ("X", "Give a list for each row"),
+    ],
+)
+def test_spans_that_cannot_be_used_are_named(make, spans, message):
+    with pytest.raises(ValueError, match=f"y: row 1.*{message}"):
+        make().fit(["a red table", "a red table"], [[], spans])
+
+
+def test_spans_are_widened_to_words(fitted):
+    words = word_column(["a red-hot table"], fitted.tokenizer_.split_words)
+    assert words.rows == [["a", "red", "-", "hot", "table"]]
+    assert tag_lists([[(3, 5, "X"), (6, 8, "Y")]], words) == [["O", "B-X", "O", "B-Y", "O"]]
+
+
+# --- Decoding
+
+
+def test_legal_tags_against_all_paths():
+    classes = np.array(["B-X", "B-Y", "I-X", "I-Y", "O"], dtype=object)
+    rng = np.random.default_rng(0)
+
+    def legal(path):
+        before = "O"
+        for i in path:
+            tag = classes[i]
+            if tag[0] == "I" and (before[0] == "O" or before[1:] != tag[1:]):
+                return False
+            before = tag
+        return True
+
+    paths = np.array([path for path in np.ndindex(*[5] * 5) if legal(path)])
+    for _ in range(30):
+        scores = np.log(rng.dirichlet(np.ones(5), size=5))
+        best = paths[scores[np.arange(5), paths].sum(axis=1).argmax()]
+        assert legal_tags(scores, classes).tolist() == best.tolist()
+
+
+def test_decoding_bio_never_begins_inside(make, things):
+    tagger = make(epochs=1).fit(*things)
+    words = rows_of(60, seed=3)[0]
+    assert any(row[0][0] == "I" or ("O", "I-THING") in zip(row, row[1:], strict=False) for row in tagger.predict(words))
+    for row in tagger.set_params(decoding="bio").predict(words):
+        assert row[0] != "I-THING" and ("O", "I-THING") not in zip(row, row[1:], strict=False)
+
+
+def test_tags_that_are_no_bio_tags(make, things):
+    words = things[0]
+    tags = [["colour" if word in COLOURS else "other" for word in row] for row in words]
+    tagger = make(epochs=4).fit(words, tags)
+    assert tagger.score(words, tags) > 0.95
+    found = np.mean(
+        [a == b for t, p in zip(tags, tagger.predict(words), strict=True) for a, b in zip(t, p, strict=True)]
+    )
+    assert tagger.score(words, tags) == pytest.approx(found)
+    assert tagger.predict(["a red table"]) == [[(0, 1, "other"), (2, 5, "colour"), (6, 11, "other")]]
+    with pytest.raises(ValueError, match="entities needs BIO tags"):
+        tagger.entities(words)
+
+
+# --- Habits
+
+
+def test_early_stopping_watches_the_entities(make, things):
+    words, tags = things
+    tagger = make(early_stopping=True, n_iter_no_change=2, validation_fraction=0.2).fit(words, tags)
+    assert max(tagger.history_["val_score"]) > 0.8
+    watched = make(epochs=3).fit(words[:100], tags[:100], eval_set=(words[100:], tags[100:]))
+    assert watched.history_["val_score"][-1] == pytest.approx(watched.score(words[100:], tags[100:]))
+
+
+def test_sample_weight_counts(make, things):
+    words, tags = things
+    wrong = np.arange(160) % 2 == 0
+    flipped = [["O"] * len(row) if w else row for row, w in zip(tags, wrong, strict=True)]
+    assert make(epochs=25).fit(words, flipped, np.where(wrong, 0, 1)).score(words, tags) > 0.9
+
+
+def test_it_goes_on(make, things):
+    tagger = make(warm_start=True).fit(*things)
+    before = tagger.score(*things)
+    tagger.set_params(epochs=1, learning_rate=1e-6).fit(things[0][:8], [["O"] * len(row) for row in things[0][:8]])
+    assert tagger.score(*things) == pytest.approx(before, abs=0.02) and len(tagger.classes_) == 3
+
+
+@pytest.mark.backend
+def test_copies_and_saved_ones_predict_the_same(fitted, things, tmp_path):
+    words = things[0]
+    assert pickle.loads(pickle.dumps(fitted)).predict(words) == fitted.predict(words)
+    fitted.save(tmp_path / "saved")
+    loaded = BertTagger.load(tmp_path / "saved", verify=True)
+    for one, other in zip(loaded.predict_proba(words), fitted.predict_proba(words), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+    assert clone(loaded).get_params() == loaded.get_params()
+    (tmp_path / "saved" / "kbert.json").unlink()
+    assert BertTagger.load(tmp_path / "saved").classes_.tolist() == fitted.classes_.tolist()
+
+
+@pytest.mark.parity
+def test_transformers_opens_it_with_the_same_logits(fitted, things, tmp_path):
+    transformers = pytest.importorskip("transformers", reason="pip install 'kbert[parity]'")
+    torch = pytest.importorskip("torch", reason="pip install 'kbert[parity]'")
+    fitted.save(tmp_path / "saved")
+    model = transformers.BertForTokenClassification.from_pretrained(tmp_path / "saved").eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "saved")
+    assert model.config.id2label == {0: "B-THING", 1: "I-THING", 2: "O"}
+    for words in things[0][:10]:
+        encoded = tokenizer(words, is_split_into_words=True, return_tensors="pt")
+        with torch.no_grad():
+            probabilities = torch.softmax(model(**encoded).logits[0].double(), dim=-1).numpy()
+        first = [encoded.word_ids().index(i) for i in range(len(words))]
+        np.testing.assert_allclose(fitted.predict_proba([words])[0], probabilities[first], atol=1e-5)
+
+
+def test_what_transformers_saved_is_opened(things, tmp_path):
+    transformers = pytest.importorskip("transformers", reason="pip install 'kbert[parity]'")
+    names = {0: "O", 1: "B-X", 2: "I-X"}
+    config = transformers.BertConfig(
+        vocab_size=40, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, id2label=names
+    )
+    transformers.BertForTokenClassification(config).save_pretrained(tmp_path)
+    (tmp_path / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "red"]))
+    tagger = BertTagger.load(tmp_path)
+    assert tagger.classes_.tolist() == ["O", "B-X", "I-X"]
+    assert [len(row) for row in tagger.predict([["the", "red"], ["what"]])] == [2, 1]
+
+
+def test_a_grid_search_scores_entities(make, things):
+    search = GridSearchCV(make(), {"epochs": [1, 8]}, cv=2).fit(things[0], things[1])
+    assert search.best_params_ == {"epochs": 8} and search.best_score_ > 0.8
+    assert len(search.predict(things[0][:3])) == 3
+
+
+def test_a_random_start_learns_its_vocabulary(things):
+    tagger = BertTagger("tiny", weights=None, epochs=1, random_state=0, dtype="float32").fit(*things)
+    assert tagger.tokenizer_.token_to_id("chair") is not None
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "error", "message"),
+    [
+        ([], [], ValueError, "X is empty"),
+        ([["a"], "b"], [["O"], ["O"]], ValueError, "row 1 is 'b', and other rows are lists"),
+        ([["a", 3]], [["O", "O"]], TypeError, "word 1 of row 0 is 3, of type int"),
+        ([["a", "b"], ["c"]], [["O", "O"], ["O", "B-X"]], ValueError, "row 1 has 2 tags, and X has 1 words"),
+        ([["a"], ["b"]], [["O"]], ValueError, "X has 2 rows and y has 1"),
+        ([["a"], ["b"]], [["O"], [3]], TypeError, "tag 0 of row 1 is the number 3"),
+        ([["a"], ["b"]], [["O"], [None]], TypeError, "tag 0 of row 1 is None"),
+        ([["a"], ["b"]], [["O"], ["O"]], ValueError, r"at least two tags to tell apart, and y holds \['O'\]"),
+        ([["a"], ["b"]], None, ValueError, "requires y to be passed"),
+        ([["a"], ["b"]], [["O"], "B-X"], ValueError, "row 1 is 'B-X'. Give a list for each row"),
+        ("a text", [["O"]], ValueError, "X is a single str"),
+        (pd.DataFrame({"a": [["x"]], "b": [["y"]]}), [["O"]], ValueError, "X has 2 columns, where 1 is expected"),
+        ([7], [["O"]], TypeError, "row 0 is 7, of type int. Give a list of words"),
+    ],
+)
+def test_what_cannot_be_used_is_named(make, X, y, error, message):
+    with pytest.raises(error, match=message):
+        make().fit(X, y)
+
+
+def test_tags_that_fit_did_not_see(fitted, things):
+    words, tags = things[0][:2], [["B-NEW"] * len(row) for row in things[0][:2]]
+    assert fitted.score(words, tags) == 0
+    with pytest.raises(ValueError, match=r"eval_set's y holds tags that y of fit did not: \['B-NEW'\]"):
+        clone(fitted).fit(*things, eval_set=(words, tags))
+
+
+def test_a_damaged_head_is_refused(fitted, tmp_path):
+    fitted.save(tmp_path / "saved")
+    path = tmp_path / "saved" / "kbert.json"
+    path.write_text(path.read_text().replace('"I-THING",', ""))
+    with pytest.raises(WeightsMismatchError, match="holds 2 tags and a head of 3 outputs"):
+        BertTagger.load(tmp_path / "saved")
