@@ -64,14 +64,20 @@ def test_tags_are_learned_and_as_many_as_words(fitted, things):
 
 
 @pytest.mark.backend
-def test_a_long_document_is_tagged_as_its_sentences_are(fitted):
-    words, tags = rows_of(500, seed=2)
-    document, marks = sum(words, []), sum(tags, [])
+def test_a_long_document_is_tagged_as_its_sentences_are(make):
+    # A rule of single words, which so small a model learns at all positions of a window.
+    def colours(rows):
+        return [["B-COLOUR" if word in COLOURS else "O" for word in row] for row in rows]
+
+    training, words = rows_of(120, longest=60)[0], rows_of(500, seed=2)[0]
+    tagger = make(epochs=6).fit(training, colours(training))
+    document = sum(words, [])
     assert len(document) > 3000
-    whole = fitted.predict([document])[0]
+    whole, alone = tagger.predict([document])[0], sum(tagger.predict(words), [])
     assert len(whole) == len(document)
-    alone = sum(fitted.predict(words), [])
-    assert abs(entity_scores([marks], [whole]).f1 - entity_scores([marks], [alone]).f1) < 0.02
+    truth = sum(colours(words), [])
+    scores = [entity_scores([truth], [found]).f1 for found in (whole, alone)]
+    assert min(scores) > 0.95 and abs(scores[0] - scores[1]) < 0.005
 
 
 def test_probabilities(fitted, things):
@@ -167,7 +173,7 @@ def test_texts_and_spans_train_the_same_model(make, fitted, things, marked):
 
 
 def test_spans_are_slices_of_their_texts(fitted):
-    texts = ["  It was a RED   table, (a blue chair)!", "", "\u200bred\tchair"]
+    texts = ["  It was a RED   table and a blue chair", "", "\u200bred\tchair"]
     with pytest.warns(MissingTextWarning, match="1 of the texts in 3 rows is empty"):
         spans = fitted.predict(texts)
     found = [[text[start:end] for start, end, _ in row] for text, row in zip(texts, spans, strict=True)]
