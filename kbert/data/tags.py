@@ -1,6 +1,6 @@
 """Rows of words and of tags, or texts and the spans that are marked in them, from any container. No Keras here."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,41 +10,75 @@ from kbert.data.labels import check_n_labels
 
 _LISTS = (list, tuple, np.ndarray)
 
+# What is tokenised, and when predicting computed, at a time.
+_PART_ROWS = 8192
+_PART_WORDS = 200_000
+_PART_CHARACTERS = 1_000_000
+
 
 class WordColumn(NamedTuple):
-    """Rows of words.
+    """Rows of words, or texts to be split into words.
 
     Attributes
     ----------
-    rows : list of list of str
+    rows : list of list of str, or None
+        None as long as texts are not split.
     texts : list of str or None
         What the words were cut from, if X held texts.
     offsets : list of list of (int, int), or None
         Where in its text each word begins and ends.
     n_empty : int
-        Words that are empty or missing.
+        Words or texts that are empty or missing.
     column : Column
         For messages.
     """
 
-    rows: list[list[str]]
+    rows: list[list[str]] | None
     texts: list[str] | None
     offsets: list[list[tuple[int, int]]] | None
     n_empty: int
     column: Column
 
+    @property
+    def n_rows(self) -> int:
+        """How many rows."""
+        return len(self.column.values)
 
-def word_column(X: Any, words_of_text, name: str = "X") -> WordColumn:
-    """Read rows of words.
+    def split(self, words_of_texts: Callable) -> "WordColumn":
+        """With texts split into words by a function that gives the words and offsets of a list of texts."""
+        if self.texts is None:
+            return self
+        rows, offsets = words_of_texts(self.texts)
+        return self._replace(rows=rows, offsets=offsets)
+
+    def parts(self, words_of_texts: Callable) -> Iterator["WordColumn"]:
+        """Some rows at a time, split: of bounded size, since rows may be long and texts take more room when split."""
+        sizes = map(len, self.rows if self.texts is None else self.texts)
+        ends = np.cumsum(np.fromiter(sizes, np.int64, self.n_rows))
+        most = _PART_WORDS if self.texts is None else _PART_CHARACTERS
+        start = 0
+        while start < self.n_rows:
+            limit = (ends[start - 1] if start else 0) + most
+            stop = min(max(int(np.searchsorted(ends, limit, "right")), start + 1), start + _PART_ROWS)
+            rows, texts = (values and values[start:stop] for values in (self.rows, self.texts))
+            yield WordColumn(rows, texts, None, 0, self.column).split(words_of_texts)
+            start = stop
+
+
+def word_column(X: Any, name: str = "X") -> WordColumn:
+    """Read rows of words, or texts.
 
     Parameters
     ----------
     X : array-like
         Lists of words, one a row: a list, a Series, an object array, a DataFrame of one such column; or texts.
-    words_of_text : callable
-        Gives the words of a list of texts, and their offsets.
     name : str
         What the caller calls X, for messages.
+
+    Returns
+    -------
+    WordColumn
+        Lists of words are those of X where nothing in them is missing: not to be changed.
 
     Raises
     ------
@@ -59,16 +93,7 @@ def word_column(X: Any, words_of_text, name: str = "X") -> WordColumn:
         raise ValueError(f"{NO_SAMPLES.format((0,))} {name} is empty: give at least one row of words.")
     lists = [isinstance(value, _LISTS) for value in values]
     if not any(lists):
-        texts = []
-        for i, value in enumerate(values):
-            if not isinstance(value, str) and not is_missing(value):
-                raise TypeError(
-                    f"{name}: {column.row(i)} is {shown(value)}, of type {type(value).__name__}. Give a list of words, "
-                    "or a text, for each row."
-                )
-            texts.append(value if isinstance(value, str) else "")
-        rows, offsets = words_of_text(texts)
-        return WordColumn(rows, texts, offsets, sum(not text for text in texts), column)
+        return _texts(column, name)
     rows, n_empty = [], 0
     for i, (value, is_list) in enumerate(zip(values, lists, strict=True)):
         if not is_list:
@@ -76,19 +101,31 @@ def word_column(X: Any, words_of_text, name: str = "X") -> WordColumn:
                 f"{name}: {column.row(i)} is {shown(value)}, and other rows are lists of words. Give a list for each "
                 "row; [] for a row without words."
             )
-        words = []
-        for j, word in enumerate(value):
-            if not isinstance(word, str):
-                if not is_missing(word):
-                    raise TypeError(
-                        f"{name}: word {j} of {column.row(i)} is {shown(word)}, of type {type(word).__name__}. Words "
-                        "are str."
-                    )
-                word = ""
-            n_empty += not word.strip()
-            words.append(str.__str__(word))
-        rows.append(words)
+        if not all(type(word) is str for word in value):
+            value = [_word(word, f"{name}: word {j} of {column.row(i)}") for j, word in enumerate(value)]
+        n_empty += sum(not word or word.isspace() for word in value)
+        rows.append(value)
     return WordColumn(rows, None, None, n_empty, column)
+
+
+def _word(word: Any, where: str) -> str:
+    if isinstance(word, str):
+        return str.__str__(word)
+    if is_missing(word):
+        return ""
+    raise TypeError(f"{where} is {shown(word)}, of type {type(word).__name__}. Words are str.")
+
+
+def _texts(column: Column, name: str) -> WordColumn:
+    texts = []
+    for i, value in enumerate(column.values):
+        if not isinstance(value, str) and not is_missing(value):
+            raise TypeError(
+                f"{name}: {column.row(i)} is {shown(value)}, of type {type(value).__name__}. Give a list of words, "
+                "or a text, for each row."
+            )
+        texts.append(value if isinstance(value, str) else "")
+    return WordColumn(None, texts, None, sum(not text for text in texts), column)
 
 
 def tag_lists(y: Any, words: WordColumn, name: str = "y") -> list[list[str]]:
@@ -100,6 +137,7 @@ def tag_lists(y: Any, words: WordColumn, name: str = "y") -> list[list[str]]:
         For each row a list of tags, as many as it has words; for texts a list of spans: (start, end, label) in
         characters, end exclusive, or dicts with these keys. Spans become B- and I- tags.
     words : WordColumn
+        Split.
     name : str
 
     Returns

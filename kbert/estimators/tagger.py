@@ -19,10 +19,10 @@ from kbert.data.labels import sample_weights
 from kbert.data.tags import WordColumn, tag_lists, word_column
 from kbert.errors import MissingTextWarning, WeightsMismatchError
 from kbert.estimators import persistence
-from kbert.estimators.base import BertEstimator, Start
+from kbert.estimators.base import BertEstimator
 from kbert.estimators.bio import legal_tags
 from kbert.estimators.label_tasks import SingleLabel
-from kbert.estimators.word_rows import WordRows, word_parts
+from kbert.estimators.word_rows import WordRows
 from kbert.metrics import bio_spans, entity_scores, is_bio
 from kbert.model import BertForTokenClassification
 from kbert.text import WordPieceTokenizer
@@ -211,13 +211,11 @@ class BertTagger(BertEstimator):
             When there are no weights under that name, or damaged ones.
         """
         seed, policy = self._validated()
-        started: list[Start] = []
-
-        def split_words(texts):
-            started.append(self._start(TextColumns((texts,), None, 0)))
-            return started[0].tokenizer.split_words(texts)
-
-        words = self._read_words(X, split_words)
+        words = self._read_words(X, stacklevel=3)
+        texts = [" ".join(row) for row in words.rows] if words.texts is None else words.texts
+        start = self._start(TextColumns((texts,), None, 0))
+        self._check_max_length(start.config)
+        words = words.split(start.tokenizer.split_words)
         tags = tag_lists(y, words)
         if self._goes_on():
             task = self._task()
@@ -229,19 +227,17 @@ class BertTagger(BertEstimator):
                     "right column?"
                 )
             task = SingleLabel(classes)
-        weights = sample_weights(sample_weight, len(words.rows))
-        weights = np.ones(len(words.rows), "float32") if weights is None else weights
-        start = started[0] if started else self._start(TextColumns(([" ".join(row) for row in words.rows],), None, 0))
-        self._check_max_length(start.config)
+        weights = sample_weights(sample_weight, words.n_rows)
+        weights = np.ones(words.n_rows, "float32") if weights is None else weights
         rows = self._word_rows(start.tokenizer, words, tags, task, weights, "y")
 
         held_out = None
         if eval_set is not None:
             if not isinstance(eval_set, (tuple, list)) or len(eval_set) != 2:
                 raise ValueError("eval_set must be a pair (X, y).")
-            watched = self._read_words(eval_set[0], start.tokenizer.split_words)
+            watched = self._read_words(eval_set[0], stacklevel=3).split(start.tokenizer.split_words)
             tags = tag_lists(eval_set[1], watched, "eval_set's y")
-            ones = np.ones(len(watched.rows), "float32")
+            ones = np.ones(watched.n_rows, "float32")
             held_out = self._word_rows(start.tokenizer, watched, tags, task, ones, "eval_set's y")
         elif self._rows_aside():
             kept, aside = self._split(None, weights, seed)
@@ -258,15 +254,15 @@ class BertTagger(BertEstimator):
         self.history_, self.n_iter_ = history, len(history["loss"])
         return self
 
-    def _read_words(self, X: Any, split_words) -> WordColumn:
-        words = word_column(X, split_words)
+    def _read_words(self, X: Any, stacklevel: int = 4) -> WordColumn:
+        words = word_column(X)
         if words.n_empty:
             what = "texts" if words.texts is not None else "words"
             warnings.warn(
-                f"{words.n_empty} of the {what} in {len(words.rows)} rows {'are' if words.n_empty > 1 else 'is'} "
+                f"{words.n_empty} of the {what} in {words.n_rows} rows {'are' if words.n_empty > 1 else 'is'} "
                 "empty. Every row and every word still gets a result.",
                 MissingTextWarning,
-                stacklevel=4,
+                stacklevel=stacklevel,
             )
         return words
 
@@ -280,8 +276,10 @@ class BertTagger(BertEstimator):
         unknown = sorted({tag for row in tags for tag in row} - set(place))
         if unknown:
             raise ValueError(f"{name} holds tags that y of fit did not: {unknown[:5]}.")
-        parts = [build_word_windows(tokenizer, part, self.max_length, self.stride) for part in word_parts(words.rows)]
-        built = WordSequences.concatenate(parts)
+        parts = words._replace(texts=None).parts(tokenizer.split_words)
+        built = WordSequences.concatenate(
+            [build_word_windows(tokenizer, part.rows, self.max_length, self.stride) for part in parts]
+        )
         if not built.n_words:
             raise ValueError("No row of X has a word. Is it the right column?")
         targets = np.fromiter((place[tag] for row in tags for tag in row), np.int32, built.n_words)
@@ -289,11 +287,12 @@ class BertTagger(BertEstimator):
 
     # --- Predicting --------------------------------------------------------------------------------------------
 
-    def _predictions(self, words: WordColumn) -> Iterator[tuple[list[list[str]], list[np.ndarray]]]:
+    def _predictions(self, X: Any) -> Iterator[tuple[WordColumn, list[np.ndarray]]]:
         """Some rows at a time: their words, and the logits of each row's words."""
+        self._check_fitted()
         self._check_max_length(self.config_)
-        for part in word_parts(words.rows):
-            built = build_word_windows(self.tokenizer_, part, self.max_length, self.stride)
+        for part in self._read_words(X).parts(self.tokenizer_.split_words):
+            built = build_word_windows(self.tokenizer_, part.rows, self.max_length, self.stride)
             logits = predict_words(self.model_, built, self.tokenizer_.pad_id).astype("float64")
             yield part, np.split(logits, built.splits[1:-1])
 
@@ -302,10 +301,6 @@ class BertTagger(BertEstimator):
         if self.decoding == "bio":
             return legal_tags(self._task().log_probabilities(logits), self.classes_)
         return logits.argmax(axis=1)
-
-    def _words(self, X: Any) -> WordColumn:
-        self._check_fitted()
-        return self._read_words(X, self.tokenizer_.split_words)
 
     def predict(self, X: Any) -> list[list]:
         """The tags of each row's words, or for texts the spans that are marked.
@@ -321,14 +316,16 @@ class BertTagger(BertEstimator):
             For lists of words, as many tags as the row has words. For texts spans ``(start, end, label)`` in
             characters, end exclusive; of tags that are no BIO tags, a span for each word.
         """
-        words = self._words(X)
-        tags = [self.classes_[self._tags(row)].tolist() for _, part in self._predictions(words) for row in part]
-        if words.texts is None:
-            return tags
-        return [
-            [(offsets[start][0], offsets[end - 1][1], label) for start, end, label in self._spans(row)]
-            for row, offsets in zip(tags, words.offsets, strict=True)
-        ]
+        answers = []
+        for part, rows in self._predictions(X):
+            tags = [self.classes_[self._tags(logits)].tolist() for logits in rows]
+            if part.texts is not None:
+                tags = [
+                    [(offsets[start][0], offsets[end - 1][1], label) for start, end, label in self._spans(row)]
+                    for row, offsets in zip(tags, part.offsets, strict=True)
+                ]
+            answers += tags
+        return answers
 
     def _spans(self, tags: list[str]) -> list[tuple[int, int, str]]:
         if self._is_bio():
@@ -350,7 +347,7 @@ class BertTagger(BertEstimator):
         list of ndarray of float64, shape (n_words, n_classes)
             One for each row; columns in the order of ``classes_``.
         """
-        return [softmax(row, axis=1) for _, part in self._predictions(self._words(X)) for row in part]
+        return [softmax(logits, axis=1) for _, rows in self._predictions(X) for logits in rows]
 
     def entities(self, X: Any) -> pd.DataFrame:
         """The entities that BIO tags mark.
@@ -372,20 +369,21 @@ class BertTagger(BertEstimator):
         ValueError
             If the tags are not BIO tags.
         """
-        words = self._words(X)
+        self._check_fitted()
         if not self._is_bio():
             raise ValueError(
                 f"entities needs BIO tags (O, B-..., I-...), and this tagger has {self.classes_.tolist()[:8]}. Use "
                 "predict, which gives every word its tag."
             )
         lines, row = [], 0
-        for part, rows in self._predictions(words):
-            for row_words, logits in zip(part, rows, strict=True):
+        for part, rows in self._predictions(X):
+            for i, (words, logits) in enumerate(zip(part.rows, rows, strict=True)):
                 tags = self._tags(logits)
                 probabilities = softmax(logits, axis=1)[np.arange(len(tags)), tags]
-                text, offsets = " ".join(row_words), _joined_offsets(row_words)
-                if words.texts is not None:
-                    text, offsets = words.texts[row], words.offsets[row]
+                if part.texts is None:
+                    text, offsets = " ".join(words), _joined_offsets(words)
+                else:
+                    text, offsets = part.texts[i], part.offsets[i]
                 for first, end, label in bio_spans(self.classes_[tags].tolist()):
                     start, stop = offsets[first][0], offsets[end - 1][1]
                     score = float(probabilities[first:end].mean())
@@ -403,9 +401,10 @@ class BertTagger(BertEstimator):
             As in ``fit``; y may hold tags that ``fit`` did not see, which are never found.
         sample_weight : array-like of shape (n_rows,), optional
         """
-        words = self._words(X)
+        self._check_fitted()
+        words = word_column(X).split(self.tokenizer_.split_words)
         truth = tag_lists(y, words)
-        found = [self.classes_[self._tags(row)].tolist() for _, part in self._predictions(words) for row in part]
+        found = [self.classes_[self._tags(logits)].tolist() for _, rows in self._predictions(X) for logits in rows]
         weights = sample_weights(sample_weight, len(truth))
         if self._is_bio() and is_bio(truth):
             return entity_scores(truth, found, sample_weight=weights).f1

@@ -1,8 +1,7 @@
-"""Rows of words to train on or to watch, and in parts of bounded size."""
+"""Rows of words to train on or to watch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -11,10 +10,6 @@ from kbert.estimators.fitting import mean_one
 from kbert.metrics import entity_scores, is_bio
 from kbert.text.words import WordSequences
 from kbert.training.predict import predict_words
-
-# Rows and words that are tokenised, and when predicting computed, at a time.
-_PART_ROWS = 8192
-_PART_WORDS = 200_000
 
 
 class WordRows(NamedTuple):
@@ -75,14 +70,3 @@ class WordRows(NamedTuple):
             return float(np.average(found == self.targets, weights=self.weights))
         rows = [np.split(self.classes[numbers], self.words.splits[1:-1]) for numbers in (self.targets, found)]
         return entity_scores(*rows, sample_weight=self.row_weights).f1
-
-
-def word_parts(rows: list[list[str]]) -> Iterator[list[list[str]]]:
-    """The rows, some at a time."""
-    ends = np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows)))
-    start = 0
-    while start < len(rows):
-        limit = (ends[start - 1] if start else 0) + _PART_WORDS
-        stop = min(max(int(np.searchsorted(ends, limit, "right")), start + 1), start + _PART_ROWS)
-        yield rows[start:stop]
-        start = stop
