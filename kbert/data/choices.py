@@ -112,14 +112,12 @@ def choice_columns(X: Any, name: str = "X") -> ChoiceColumns:
     if table.shape[0] == 0:
         raise ValueError(f"{NO_SAMPLES.format(table.shape)} {name} is empty: give at least one row.")
     columns, names = _chosen(table, name)
-    *texts, options = columns
-    read = [plain_texts(column, name) for column in texts]
+    *columns, options = columns
+    read = [plain_texts(column, name) for column in columns]
     plain = [texts for texts, _ in read]
     n_missing = sum(missing for _, missing in read)
-    return ChoiceColumns(
-        plain[0], plain[1] if len(plain) > 1 else None, [_options(options, i, name) for i in range(table.shape[0])],
-        names, n_missing,
-    )  # fmt: skip
+    options = [_options(options, i, name) for i in range(table.shape[0])]
+    return ChoiceColumns(plain[0], plain[1] if len(plain) > 1 else None, options, names, n_missing)
 
 
 def _chosen(table: Table, name: str) -> tuple[list[Column], list[str] | None]:
@@ -138,6 +136,11 @@ def _chosen(table: Table, name: str) -> tuple[list[Column], list[str] | None]:
         if twice:
             raise ValueError(f"{name} has {labels.count(twice[0])} columns named {twice[0]!r}. Choose one of them.")
         return [table.columns[labels.index(label)] for label in found], found
+    if not table.columns:
+        raise ValueError(
+            f"Found array with 0 feature(s) (shape={table.shape}) while a minimum of 2 is required. Give contexts and "
+            "options."
+        )
     if len(table.columns) not in (2, 3):
         has = f"{len(table.columns)} column{'s' if len(table.columns) != 1 else ''}"
         listed = f" ({_listed(labels)})" if labels else ""
@@ -159,6 +162,8 @@ def _options(column: Column, i: int, name: str) -> list[str]:
     value = column.values[i]
     if isinstance(value, np.ndarray) and value.ndim == 1:
         value = value.tolist()
+    if isinstance(value, list) and len(value) > 1 and all(type(option) is str and option for option in value):
+        return list(value)
     where = f"{name}: {column.row(i)} of {column.called}"
     if not isinstance(value, list | tuple):
         if is_missing(value):
@@ -175,8 +180,6 @@ def _options(column: Column, i: int, name: str) -> list[str]:
 
 
 def _option(option: Any, j: int, where: str) -> str:
-    if type(option) is str and option:
-        return option
     if is_missing(option) or (isinstance(option, str) and not option):
         raise ValueError(
             f"{where} has an empty option: option {j} is {shown(option)}. Drop it, or say what it stands for."

@@ -212,6 +212,11 @@ class BertTagger(BertEstimator):
         """
         seed, policy = self._validated()
         words = self._read_words(X, stacklevel=3)
+        if words.texts is None and not any(len(row) for row in words.rows):
+            raise ValueError(
+                f"Found array with 0 feature(s) (shape={(words.n_rows, 0)}) while a minimum of 1 is required: no row "
+                "of X has a word. Is it the right column?"
+            )
         texts = [" ".join(row) for row in words.rows] if words.texts is None else words.texts
         start = self._start(TextColumns((texts,), None, 0))
         self._check_max_length(start.config)

@@ -36,7 +36,7 @@ def lists(tagged):
 @pytest.fixture(scope="module")
 def quick(toy, quick_folder):
     """A function that makes a classifier which learns."""
-    return lambda **changes: toy(**{"weights": quick_folder, "epochs": 20, **changes})
+    return lambda **changes: toy(**{"weights": quick_folder, "epochs": 20, "dropout": 0, **changes})
 
 
 @pytest.fixture(scope="module")

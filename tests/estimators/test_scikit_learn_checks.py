@@ -14,10 +14,20 @@ from sklearn.base import clone
 from sklearn.utils import check_array, estimator_checks, get_tags
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
-from kbert import BertClassifier, BertConfig, BertEncoder, BertRegressor, BertVectorizer
+from kbert import (
+    BertClassifier,
+    BertConfig,
+    BertEncoder,
+    BertMultipleChoice,
+    BertRegressor,
+    BertTagger,
+    BertVectorizer,
+)
 from kbert.data.frames import TextColumns
 
 ESTIMATORS = [BertClassifier, BertRegressor, BertVectorizer]
+# The rows of these are no table of numbers in any reading.
+OF_LISTS = [BertMultipleChoice, BertTagger]
 
 # --- Without numbers
 
@@ -47,7 +57,7 @@ OF_METHODS = {
 }
 CASES = [
     (estimator, check)
-    for estimator in ESTIMATORS
+    for estimator in [*ESTIMATORS, *OF_LISTS]
     for check in [*WITHOUT_NUMBERS, *(OF_METHODS[method] for method in OF_METHODS if hasattr(estimator, method))]
 ]
 
@@ -66,7 +76,7 @@ def test_checks_of_texts_are_called(capsys):
     for estimator, check in CASES:
         call(estimator, check)
         called.append(f"{estimator.__name__}: {check}")
-    assert {name.partition(":")[0] for name in called} == {estimator.__name__ for estimator in ESTIMATORS}
+    assert {name.partition(":")[0] for name in called} == {estimator.__name__ for estimator in [*ESTIMATORS, *OF_LISTS]}
     with capsys.disabled():
         print(f"\n{len(called)} checks of scikit-learn were called without numbers:", *called, sep="\n  ")
 
@@ -174,7 +184,8 @@ def toy_weights(toy_parent, monkeypatch):
 
 @pytest.mark.usefixtures("toy_weights")
 @pytest.mark.filterwarnings("ignore:The run collapsed")  # many checks give labels at random
-@parametrize_with_checks(ON_NUMBERS, expected_failed_checks=lambda _: EXPECTED_FAILURES, xfail_strict=True)
+# Not strict: whether the last bit of a float32 differs depends on the processor.
+@parametrize_with_checks(ON_NUMBERS, expected_failed_checks=lambda _: EXPECTED_FAILURES)
 def test_an_estimator_of_numbers_as_words_passes(estimator, check):
     check(estimator)
 
