@@ -1,22 +1,31 @@
-"""The same tasks, rows and settings as benchmarks/scores.py with plain PyTorch and transformers, for comparison.
+"""GLUE with plain PyTorch and transformers, on the same rows and at the same settings as examples/glue.py.
 
-    KBERT_DATA=... python benchmarks/pytorch_scores.py [--task mrpc cola sst2] [--seed 0 1 2]
+    KBERT_DATA=... python benchmarks/pytorch_scores.py mrpc rte --seeds 0 1 2
 
-Dynamic padding with length grouping, AdamW (decay 0.01, not on biases and LayerNorm), warm-up 10%, then linear decay,
-clip 1.0. Rows go to the same CSV, under the backend "pytorch-transformers".
+minilm-l6, batch 32, learning rate 5e-5, length 128, 3 epochs (SST-2: 1), float32, dynamic padding with length grouping,
+AdamW (decay 0.01, not on biases and LayerNorm), 10% warm-up, then linear decay, clip 1.0; STS-B by squared error on its
+scores of 0 to 5. Runs go to the same CSV as kbert's, under the backend "pytorch-transformers", and are not made twice.
 """
 
 import argparse
+import sys
 import time
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 import transformers
-from scores import TASKS, append, done, read, result, table
 
 from kbert.hub import resolve_folder
 
-BACKEND = "pytorch-transformers"
+sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
+import glue
+
+RESULTS = Path(__file__).parent / "results" / "glue.csv"
+EPOCHS = {"sst2": 1}
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def batches(lengths: np.ndarray, size: int, rng: np.random.Generator) -> list[np.ndarray]:
@@ -28,54 +37,72 @@ def batches(lengths: np.ndarray, size: int, rng: np.random.Generator) -> list[np
     return [steps[i] for i in rng.permutation(len(steps))]
 
 
-def run(task: str, seed: int) -> dict:
-    """Fine-tune and score on dev."""
-    texts, label, epochs, _ = TASKS[task]
-    train, dev = read(task, "train"), read(task, "dev")
-    folder = resolve_folder("minilm-l6")
+def fit(run: dict[str, Any], texts: pd.DataFrame, labels: pd.Series) -> Any:
+    """Fine-tune; a function from texts to labels or, for STS-B, to numbers."""
+    folder = resolve_folder(run["size"])
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    torch.manual_seed(seed)
-    model = transformers.BertForSequenceClassification.from_pretrained(folder, num_labels=2)
+    classes, targets = np.unique(labels, return_inverse=True)
+    regression = run["task"] == "stsb"
+    torch.manual_seed(run["seed"])
+    # With one output, transformers takes the squared error.
+    model = transformers.BertForSequenceClassification.from_pretrained(
+        folder, num_labels=1 if regression else len(classes)
+    )
+    model.to(DEVICE)
+    targets = torch.tensor(labels.to_numpy("float32") if regression else targets, device=DEVICE)
 
     def encode(frame, rows):
-        columns = [frame[name].iloc[rows].tolist() for name in texts]
-        return tokenizer(*columns, truncation=True, max_length=128, padding=True, return_tensors="pt")
+        columns = [frame[name].iloc[rows].tolist() for name in frame]
+        encoded = tokenizer(*columns, truncation=True, max_length=run["max_length"], padding=True, return_tensors="pt")
+        return encoded.to(DEVICE)
 
-    lengths = np.array([len(ids) for ids in tokenizer(*[train[name].tolist() for name in texts])["input_ids"]])
-    targets = torch.tensor(train[label].astype(int).to_numpy())
+    lengths = np.array([len(ids) for ids in tokenizer(*[texts[name].tolist() for name in texts])["input_ids"]])
     plain = [p for name, p in model.named_parameters() if name.endswith("bias") or "LayerNorm" in name]
     decayed = [p for name, p in model.named_parameters() if not (name.endswith("bias") or "LayerNorm" in name)]
-    optimizer = torch.optim.AdamW([{"params": decayed}, {"params": plain, "weight_decay": 0.0}], 5e-5, eps=1e-6)
-    n_steps = epochs * -(-len(train) // 32)
+    groups = [{"params": decayed, "weight_decay": 0.01}, {"params": plain, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, run["learning_rate"], eps=1e-6)
+    n_steps = run["epochs"] * -(-len(texts) // run["batch_size"])
     schedule = transformers.get_linear_schedule_with_warmup(optimizer, n_steps // 10, n_steps)
-    rng = np.random.default_rng(seed)
-    start = time.perf_counter()
+    rng = np.random.default_rng(run["seed"])
     model.train()
-    for _ in range(epochs):
-        for rows in batches(lengths, 32, rng):
-            model(**encode(train, rows), labels=targets[rows]).loss.backward()
+    for _ in range(run["epochs"]):
+        for rows in batches(lengths, run["batch_size"], rng):
+            model(**encode(texts, rows), labels=targets[rows]).loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             schedule.step()
             optimizer.zero_grad()
-    seconds = time.perf_counter() - start
     model.eval()
-    with torch.no_grad():
-        parts = [np.arange(i, min(i + 64, len(dev))) for i in range(0, len(dev), 64)]
-        predicted = np.concatenate([model(**encode(dev, rows)).logits.argmax(-1).numpy() for rows in parts])
-    return result(task, seed, BACKEND, torch.__version__, seconds, train, dev, predicted.astype(str))
+
+    def predict(frame):
+        parts = [np.arange(i, min(i + 64, len(frame))) for i in range(0, len(frame), 64)]
+        with torch.no_grad():
+            logits = np.concatenate([model(**encode(frame, rows)).logits.cpu().numpy() for rows in parts])
+        return logits[:, 0] if regression else classes[logits.argmax(-1)]
+
+    return predict
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--task", nargs="+", choices=TASKS, default=list(TASKS))
-    parser.add_argument("--seed", nargs="+", type=int, default=[0])
+    parser.add_argument("tasks", nargs="+", choices=glue.TASKS, metavar="task", help=", ".join(glue.TASKS))
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0])
+    parser.add_argument("--rows", type=int, help="train on so many rows only")
+    parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args()
-    for task in options.task:
-        for seed in options.seed:
-            if (task, seed, BACKEND) not in done():
-                append(run(task, seed))
-    print(table().to_string(index=False))
+    for task in options.tasks:
+        train, dev = glue.load(task, "train", options.rows), glue.load(task, "dev")
+        fixed = ("pytorch-transformers", "gpu" if DEVICE == "cuda" else "cpu", "minilm-l6", "auto", 128)
+        values = (task, *fixed, len(train[0]), len(dev[0]), EPOCHS.get(task, 3), 32, 5e-5)
+        for seed in options.seeds:
+            run = {**dict(zip(glue.SETTING, values, strict=True)), "seed": seed}
+            if glue.find(options.results, run) is None:
+                start = time.perf_counter()
+                predict = fit(run, *train)
+                seconds = time.perf_counter() - start
+                scores = glue.dev_scores(task, predict, *dev)
+                glue.append(options.results, run, scores, seconds, torch.__version__)
+    print(glue.table(glue.read(options.results), {}, best_only=False).to_string(index=False))
 
 
 if __name__ == "__main__":

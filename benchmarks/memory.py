@@ -1,0 +1,240 @@
+"""Memory of predicting and fitting, and what a second fit in one process costs: on the backend in use, on Linux.
+
+    KERAS_BACKEND=jax python benchmarks/memory.py predict [--rows 1000000]   # short texts
+    KERAS_BACKEND=jax python benchmarks/memory.py long [--rows 500 2000]     # texts of 2,000 words, in windows
+    KERAS_BACKEND=jax python benchmarks/memory.py fit [--rows 100000 300000] # one epoch on short texts
+    KERAS_BACKEND=jax python benchmarks/memory.py fits [--times 50]          # fits in a row, in one process
+
+The model has the size of BERT-tiny: --weights is a folder of released weights, by default the one that the tests
+install (tests/weights.txt). Short texts have 5 to 12 words of its vocabulary, one in ten of them two words written as
+one. Everything is measured in a new process for each number of rows, and each line is appended to
+benchmarks/results/memory_<what>.csv.
+
+Memory is resident memory as Linux counts it, the pages of the libraries included that are read when they are first
+used. "MB above" is the highest during the call, less that just before, when the model is loaded and the texts are made;
+when predicting also less the result, and the highest of two calls: on 4,000 rows, which loads and compiles everything,
+and on all of them. Where /proc/self/clear_refs cannot be written it is the highest since the process began.
+"""
+
+import argparse
+import ctypes
+import datetime
+import gc
+import os
+import tempfile
+import time
+import warnings
+from collections import defaultdict
+from concurrent.futures import ProcessPoolExecutor
+from importlib.metadata import version
+from importlib.util import find_spec
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+RESULTS = Path(__file__).parent / "results"
+# Rows that are made or predicted at first, so that neither the texts' making nor compilation is in what follows.
+SOME = 4000
+
+
+# --- Memory
+
+
+def status(field: str) -> float:
+    """A line of /proc/self/status in MB: VmRSS is resident memory, VmHWM the most there was."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field)) * 1024 / 1e6
+
+
+def settle() -> float:
+    """Give back what is not used, and let the highest begin anew; resident memory in MB."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        pass
+    return status("VmRSS")
+
+
+def in_new_process(function, *arguments):
+    """The result of a function that is called in a process of its own, which imports everything anew."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(function, *arguments).result()
+
+
+# --- Texts
+
+
+def words_of(folder: Path) -> np.ndarray:
+    """The words of a vocabulary that are written in plain letters."""
+    from kbert import WordPieceTokenizer
+
+    vocab = WordPieceTokenizer.from_pretrained(folder).vocab
+    return np.array([word for word in vocab if word.isascii() and word.isalpha() and len(word) > 1], dtype=object)
+
+
+def made_texts(folder: Path, n_rows: int, shortest: int, longest: int) -> list[str]:
+    """Texts of random words, made a few at a time, since memory that they take and free would hide what is measured."""
+    rng, words, texts = np.random.default_rng(0), words_of(folder), []
+    while len(texts) < n_rows:
+        for n_words in rng.integers(shortest, longest + 1, min(200, n_rows - len(texts))):
+            chosen = rng.choice(words, n_words)
+            joined = rng.random(n_words) < 0.1
+            chosen[joined] += rng.choice(words, int(joined.sum()))
+            texts.append(" ".join(chosen))
+    return texts
+
+
+def classifier_on(folder: Path, **parameters):
+    """A classifier on these weights, which trains one epoch."""
+    from kbert import BertClassifier
+
+    return BertClassifier(weights=folder, epochs=1, dtype="float32", random_state=0, **parameters)
+
+
+def save_classifier(weights: Path, folder: Path, parameters: dict) -> None:
+    """Write one that was fitted on a few rows."""
+    texts = made_texts(weights, 64, 5, 12)
+    classifier_on(weights, **parameters).fit(texts, ["no", "yes"] * 32).save(folder)
+
+
+# --- What is measured, each in a process of its own
+
+
+def predict(folder: Path, n_rows: int, shortest: int, longest: int) -> dict:
+    """The probabilities of a column of texts."""
+    from kbert import BertClassifier
+
+    classifier = BertClassifier.load(folder)
+    texts = pd.Series(made_texts(folder, n_rows, shortest, longest))
+    before = settle()
+    classifier.predict_proba(texts[:SOME])
+    first = status("VmHWM")
+    settle()
+    start = time.perf_counter()
+    probabilities = classifier.predict_proba(texts)
+    seconds = time.perf_counter() - start
+    above = status("VmHWM") - before - probabilities.nbytes / 1e6
+    return {
+        "rows": n_rows, "MB of text": round(sum(map(len, texts)) / 1e6),
+        "MB of results": round(probabilities.nbytes / 1e6, 1), "MB above": round(max(first - before, above)),
+        "first rows": round(first - before), "all rows": round(above), "seconds": round(seconds),
+    }  # fmt: skip
+
+
+def fit(weights: Path, n_rows: int) -> dict:
+    """One epoch."""
+    texts, labels = made_texts(weights, n_rows, 5, 12), np.arange(n_rows) % 2
+    classifier = classifier_on(weights)
+    # So that the libraries are loaded, and the steps of another shape compiled.
+    classifier.fit(texts[:SOME], labels[:SOME])
+    before = settle()
+    start = time.perf_counter()
+    classifier.fit(texts, labels)
+    seconds = time.perf_counter() - start
+    return {"rows": n_rows, "MB above": round(status("VmHWM") - before, 1), "seconds": round(seconds)}
+
+
+class CompileTimes:
+    """How long the compiled functions took to make: the calls that make them, and what the first run takes besides.
+
+    TensorFlow compiles in the first run.
+    """
+
+    def __init__(self):
+        self.made, self.making, self.runs = 0, 0.0, defaultdict(list)
+        from kbert.training.loop import backend_step
+
+        step = backend_step()
+        if hasattr(step, "compiled"):
+            self.compiled, step.compiled = step.compiled, self
+
+    def __call__(self, key, compile):
+        def timed_compile():
+            start = time.perf_counter()
+            function = compile()
+            self.making += time.perf_counter() - start
+            self.made += 1
+            return function
+
+        function = self.compiled(key, timed_compile)
+
+        def timed(*arguments):
+            start = time.perf_counter()
+            result = function(*arguments)
+            self.runs[key].append(time.perf_counter() - start)
+            return result
+
+        return timed
+
+    def take(self) -> tuple[int, float]:
+        """How many were made and the seconds it took, since the last time this was asked."""
+        first_runs = sum(max(0, times[0] - float(np.median(times[1:]))) for times in self.runs.values() if times[1:])
+        result = self.made, self.making + first_runs
+        self.made, self.making, self.runs = 0, 0.0, defaultdict(list)
+        return result
+
+
+def fits(weights: Path, times: int) -> dict:
+    """Fits of one shape, each of a new classifier and with a prediction after it."""
+    texts, labels = made_texts(weights, 512, 8, 8), np.arange(512) % 2
+    compiling = CompileTimes()
+    memory, seconds, made, compile_seconds = [], [], [], []
+    for _ in range(times):
+        start = time.perf_counter()
+        classifier_on(weights).fit(texts, labels).predict(texts)
+        seconds.append(time.perf_counter() - start)
+        n_made, making = compiling.take()
+        made.append(n_made)
+        compile_seconds.append(making)
+        gc.collect()
+        memory.append(status("VmRSS"))
+        print(f"{memory[-1]:.1f} MB, {seconds[-1]:.2f} s, compiled {made[-1]} in {making:.2f} s", flush=True)
+    slope = np.polyfit(np.arange(5, times), memory[5:], 1)[0]
+    return {
+        "fits": times, "first fit s": round(seconds[0], 2), "later fits s": round(float(np.median(seconds[1:])), 2),
+        "compiled in the first": made[0], "compiled later": sum(made[1:]),
+        "first compile s": round(compile_seconds[0], 2),
+        "later compile s": round(float(np.mean(compile_seconds[1:])), 3),
+        "MB after 1": round(memory[0]), "MB after 5": round(memory[4]), "MB at the end": round(memory[-1]),
+        "MB a fit after 5": round(slope, 3),
+    }  # fmt: skip
+
+
+def main() -> None:
+    package = find_spec("cognition")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["predict", "long", "fit", "fits"])
+    parser.add_argument("--rows", type=int, nargs="+")
+    parser.add_argument("--times", type=int, default=50)
+    parser.add_argument(
+        "--weights", type=Path, default=package and Path(package.submodule_search_locations[0], "model")
+    )
+    arguments = parser.parse_args()
+    backend = os.environ["KERAS_BACKEND"]
+    with tempfile.TemporaryDirectory() as folder:
+        if arguments.what in ("predict", "long"):
+            parameters = {"long_text": "window"} if arguments.what == "long" else {}
+            in_new_process(save_classifier, arguments.weights, Path(folder, "saved"), parameters)
+            shortest, longest, rows = (2000, 2000, [500, 2000]) if parameters else (5, 12, [1_000_000])
+            runs = [(predict, Path(folder, "saved"), n, shortest, longest) for n in arguments.rows or rows]
+        elif arguments.what == "fit":
+            runs = [(fit, arguments.weights, n) for n in arguments.rows or [100_000, 300_000]]
+        else:
+            runs = [(fits, arguments.weights, arguments.times)]
+        for run in runs:
+            found = pd.DataFrame([{
+                "backend": backend, **in_new_process(*run), "date": datetime.date.today().isoformat(),
+                "kbert": version("kbert"), "keras": version("keras"), "backend_version": version(backend),
+            }])  # fmt: skip
+            results = RESULTS / f"memory_{arguments.what}.csv"
+            found.to_csv(results, mode="a", header=not results.exists(), index=False)
+            print(found.to_string(index=False), flush=True)
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    main()
