@@ -220,6 +220,7 @@ def main(argv: list[str] | None = None) -> None:
             print(f"{error}\nMeanwhile, to see it run, a task that comes with this file.")
             tasks = ["messages"]
 
+    options.results.parent.mkdir(parents=True, exist_ok=True)
     absent = {}
     for task in tasks:
         try:

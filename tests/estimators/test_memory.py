@@ -2,12 +2,14 @@
 
 import ctypes
 import gc
+import sys
 import threading
 from collections import OrderedDict
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 
@@ -61,7 +63,7 @@ def large_folder(toy_folder, tmp_path_factory):
 
 
 def fit_many_times(folder, texts, labels):
-    """Memory after each of many fits, and how often each compiled."""
+    """Memory after each of many fits, how often each compiled, and which backends were imported."""
     counts, memories = [], []
     step = backend_step()
     if hasattr(step, "compiled"):
@@ -82,7 +84,7 @@ def fit_many_times(folder, texts, labels):
         del classifier
         gc.collect()
         memories.append(memory("VmRSS"))
-    return memories, counts
+    return memories, counts, sorted({"jax", "tensorflow", "torch"} & sys.modules.keys())
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +95,7 @@ def many_fits(large_folder, reviews):
 @needs_proc
 @pytest.mark.backend
 def test_memory_stays_flat_over_fifty_fits(many_fits):
-    memories, _ = many_fits
+    memories, *_ = many_fits
     mb_a_fit = np.polyfit(np.arange(5, FITS), memories[5:], 1)[0]
     assert mb_a_fit < 2, memories
 
@@ -101,10 +103,18 @@ def test_memory_stays_flat_over_fifty_fits(many_fits):
 @needs_proc
 @pytest.mark.backend
 def test_only_the_first_of_fifty_fits_compiles(many_fits):
-    _, counts = many_fits
+    _, counts, _ = many_fits
     # A step and a prediction. PyTorch computes without compiling.
     assert counts[0] == (2 if hasattr(backend_step(), "compiled") else 0)
     assert not any(counts[1:])
+
+
+@needs_proc
+@pytest.mark.backend
+def test_other_backends_are_not_imported(many_fits):
+    # Keras imports TensorFlow to serialise this and that, half a gigabyte of it.
+    *_, imported = many_fits
+    assert imported == [keras.backend.backend()]
 
 
 # --- Many rows
