@@ -139,6 +139,7 @@ class BertConfig:
         """A copy with one dropout rate for hidden states, attention and classifier; None changes nothing."""
         if rate is None:
             return self
+        rate = float(rate)  # a NumPy number could not be written as JSON
         return replace(self, hidden_dropout_prob=rate, attention_probs_dropout_prob=rate, classifier_dropout=rate)
 
 
