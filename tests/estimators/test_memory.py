@@ -111,10 +111,10 @@ def test_only_the_first_of_fifty_fits_compiles(many_fits):
 
 @needs_proc
 @pytest.mark.backend
-def test_other_backends_are_not_imported(many_fits):
+def test_tensorflow_is_imported_as_the_backend_only(many_fits):
     # Keras imports TensorFlow to serialise this and that, half a gigabyte of it.
     *_, imported = many_fits
-    assert imported == [keras.backend.backend()]
+    assert ("tensorflow" in imported) == (keras.backend.backend() == "tensorflow")
 
 
 # --- Many rows
