@@ -17,6 +17,7 @@ _HOMES = {
     "BertClassifier": "kbert.estimators",
     "BertRegressor": "kbert.estimators",
     "BertTagger": "kbert.estimators",
+    "BertQA": "kbert.estimators",
     "BertVectorizer": "kbert.estimators",
     "BertMultipleChoice": "kbert.estimators",
 }

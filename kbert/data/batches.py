@@ -52,7 +52,7 @@ class TrainingBatches:
 
     Parameters
     ----------
-    sequences : TokenSequences
+    sequences : TokenSequences or QuestionWindows
     batch_size : int
         Texts a step.
     seed : int
@@ -145,8 +145,8 @@ def make_batch(sequences: TokenSequences, rows: list[np.ndarray], layout: Layout
         texts[row, : len(members)] = members
     row, slot = np.nonzero(texts >= 0)
     chosen = texts[row, slot]
-    lengths = sequences.lengths[chosen]
-    source = ranges(sequences.tokens.splits[chosen], lengths)
+    some = sequences.take(chosen)  # where the windows of a question are put together
+    lengths = some.lengths
 
     # Where each text starts in its row: the lengths before it, counted from the row's first text.
     room = np.zeros((B, K + 1), np.int64)
@@ -164,10 +164,10 @@ def make_batch(sequences: TokenSequences, rows: list[np.ndarray], layout: Layout
     first_positions = np.zeros((B, K), np.int32)
     first_positions[row, slot] = starts
     inputs = {
-        "token_ids": filled(sequences.tokens.values[source], pad_id),
-        "segment_ids": filled(inside >= np.repeat(sequences.first_length[chosen], lengths)),
+        "token_ids": filled(some.tokens.values, pad_id),
+        "segment_ids": filled(inside >= np.repeat(some.first_length, lengths)),
         "position_ids": filled(inside),
         "text_ids": filled(np.repeat(slot + 1, lengths)),
         "first_positions": first_positions,
     }
-    return Batch(inputs, texts, filled(source, -1, np.int64))
+    return Batch(inputs, texts, filled(ranges(sequences.splits[chosen], lengths), -1, np.int64))

@@ -14,7 +14,9 @@ from kbert.data.frames import (
     Column,
     Table,
     is_missing,
+    listed_labels,
     listed_rows,
+    named_columns,
     plain_texts,
     read_table,
     refuse_what_has_no_rows,
@@ -122,20 +124,10 @@ def choice_columns(X: Any, name: str = "X") -> ChoiceColumns:
 
 def _chosen(table: Table, name: str) -> tuple[list[Column], list[str] | None]:
     """The columns in the order of `NAMES`, and their names."""
-    labels = table.labels or []
-    found = [label for label in NAMES if label in labels]
+    wanted = "context, options and, if there are questions, question"
+    found = named_columns(table, NAMES, ("context", "options"), wanted, name)
     if found:
-        for label in ("context", "options"):
-            if label not in labels:
-                raise ValueError(
-                    f"{name} has a column {shown(found[0])} and none named {label!r}; its columns are "
-                    f"{_listed(labels)}. Name the columns context, options and, if there are questions, question: "
-                    f"{name}.rename(columns={{...}})."
-                )
-        twice = [label for label in found if labels.count(label) > 1]
-        if twice:
-            raise ValueError(f"{name} has {labels.count(twice[0])} columns named {twice[0]!r}. Choose one of them.")
-        return [table.columns[labels.index(label)] for label in found], found
+        return list(found.values()), list(found)
     if not table.columns:
         raise ValueError(
             f"Found array with 0 feature(s) (shape={table.shape}) while a minimum of 2 is required. Give contexts and "
@@ -143,18 +135,12 @@ def _chosen(table: Table, name: str) -> tuple[list[Column], list[str] | None]:
         )
     if len(table.columns) not in (2, 3):
         has = f"{len(table.columns)} column{'s' if len(table.columns) != 1 else ''}"
-        listed = f" ({_listed(labels)})" if labels else ""
+        listed = f" ({listed_labels(table.labels)})" if table.labels else ""
         raise ValueError(
             f"{name} has {has}{listed}, where context and options, or context, question and options are expected. "
             "Give a DataFrame with columns of these names, or a list of tuples, the options of a row in one list."
         )
-    named = bool(labels) and all(isinstance(label, str) for label in labels)
-    return table.columns, list(labels) if named else None
-
-
-def _listed(labels: list, most: int = 10) -> str:
-    more = f" and {len(labels) - most} more" if len(labels) > most else ""
-    return ", ".join(map(shown, labels[:most])) + more
+    return table.columns, table.names
 
 
 def _options(column: Column, i: int, name: str) -> list[str]:

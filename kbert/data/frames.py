@@ -74,6 +74,12 @@ class Table(NamedTuple):
     shape: tuple[int, ...]
     labels: list | None = None
 
+    @property
+    def names(self) -> list[str] | None:
+        """The labels if all of them are strings."""
+        named = bool(self.labels) and all(isinstance(label, str) for label in self.labels)
+        return list(self.labels) if named else None
+
 
 def text_columns(X: Any, *, columns: tuple[int, ...] = (1, 2), name: str = "X") -> TextColumns:
     """Read one or more columns of texts out of any usual container.
@@ -112,8 +118,7 @@ def text_columns(X: Any, *, columns: tuple[int, ...] = (1, 2), name: str = "X") 
         plain, missing = plain_texts(column, name)
         texts.append(plain)
         n_missing += missing
-    named = table.labels is not None and all(isinstance(label, str) for label in table.labels)
-    return TextColumns(tuple(texts), list(table.labels) if named else None, n_missing)
+    return TextColumns(tuple(texts), table.names, n_missing)
 
 
 def warn_missing(n_missing: int, n_rows: int, stacklevel: int = 3) -> None:
@@ -223,6 +228,60 @@ def read_column(X: Any, name: str) -> Column:
     if isinstance(X, pd.Series):
         return Column(X.tolist(), name, "", X.dtype, X.index)
     return Column(list(X), name, "")
+
+
+def named_columns(
+    table: Table, names: tuple[str, ...], required: tuple[str, ...], wanted: str, name: str
+) -> dict[str, Column]:
+    """The columns that have one of some names, by name and in the order of ``names``; empty if none has.
+
+    Parameters
+    ----------
+    table : Table
+    names, required : tuple of str
+        What is looked for, and what must be there as soon as one of them is.
+    wanted : str
+        The names in words, for messages.
+    name : str
+        What the caller calls the table, for messages.
+
+    Raises
+    ------
+    ValueError
+        If a required one is missing and another is there, or two columns have the same name.
+    """
+    labels = table.labels or []
+    found = [label for label in names if label in labels]
+    for label in required if found else ():
+        if label not in labels:
+            raise ValueError(
+                f"{name} has a column {shown(found[0])} and none named {label!r}; its columns are "
+                f"{listed_labels(labels)}. Name the columns {wanted}: {name}.rename(columns={{...}})."
+            )
+    for label in found:
+        if labels.count(label) > 1:
+            raise ValueError(f"{name} has {labels.count(label)} columns named {label!r}. Choose one of them.")
+    return {label: table.columns[labels.index(label)] for label in found}
+
+
+def listed_labels(labels: list, most: int = 10) -> str:
+    """The first few labels of columns."""
+    more = f" and {len(labels) - most} more" if len(labels) > most else ""
+    return ", ".join(map(shown, labels[:most])) + more
+
+
+def refuse_one_row(X: Any, names: tuple[str, ...], name: str) -> None:
+    """Raise for one row of a table with these columns: a dict of single values, or a Series labelled by them."""
+    if isinstance(X, pd.Series) and all(label in X.index for label in names):
+        raise ValueError(
+            f"{name} is one row of a DataFrame, a Series with the labels {listed_labels(list(X.index))}. Keep it a "
+            f"DataFrame: df.iloc[[i]], or {name}.to_frame().T."
+        )
+    is_sparse = hasattr(X, "tocsr")  # a dictionary of keys is a mapping too
+    if isinstance(X, Mapping) and not is_sparse and X and all(map(pd.api.types.is_scalar, X.values())):
+        raise TypeError(
+            f"{name} is one row, a {type(X).__name__} of single values. Make it a table: pd.DataFrame([{name}])."
+        )
 
 
 def to_known_container(X: Any) -> Any:

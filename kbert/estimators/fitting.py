@@ -158,8 +158,8 @@ def with_restarts(
             else "Try n_restarts=3, more epochs, or another learning_rate; or the texts may not tell y."
         )
         warnings.warn(
-            f"The run collapsed: after {len(history['loss'])} epochs the training loss is {loss:.3f}, where "
-            f"{task.prior_knowledge} alone gives {prior:.3f}, and all rows get the same answer. {what_now}",
+            f"The run collapsed: at its end, after epoch {len(history['loss'])}, the training loss is {loss:.3f}, and "
+            f"{task.prior_knowledge} alone gives {prior:.3f}. Nothing was learned. {what_now}",
             CollapsedWarning,
             stacklevel=4,
         )

@@ -1,4 +1,4 @@
-"""BertVectorizer: texts, or pairs of texts, to vectors."""
+"""BertVectorizer: texts, pairs of texts, or words in their texts, to vectors."""
 
 from __future__ import annotations
 
@@ -7,16 +7,25 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from sklearn import get_config
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from kbert.config import BertConfig
+from kbert.data.frames import TextColumns
+from kbert.data.tags import WordColumn, word_column
 from kbert.estimators.base import BertEstimator
+from kbert.estimators.tagger import BertTagger
 from kbert.model import BertForFeatures
+from kbert.text.words import build_word_windows
+from kbert.training.predict import predict_words
 from kbert.weights import load_encoder_weights, save_encoder
 
 
 class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEstimator):
     """Vectors of a BERT that is not trained: the feature-based approach of the paper (its section 5.3 and Table 7).
+
+    A row's vector stands for its text. With ``level="word"`` there is one for each of its words, as the paper's
+    feature-based tagger takes them; for that a text may have any length.
 
     Parameters
     ----------
@@ -29,17 +38,21 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
     revision : str, optional
         Branch, tag or commit of a hub repository.
     max_length : int, default=128
-        Longest sequence in tokens, special ones included.
+        Longest sequence in tokens, special ones included. At the level of words, the longest window: a longer row is
+        read in overlapping windows, and each word's vector comes from the window that gives it most context.
     long_text : {"truncate", "window"}, default="truncate"
-        What happens to a text that is longer. "truncate" cuts it at its end, with one warning; "window" reads all of it
-        in overlapping windows, and takes the mean of their vectors.
+        What happens to a text that is longer, at the level of texts. "truncate" cuts it at its end, with one warning;
+        "window" reads all of it in overlapping windows, and takes the mean of their vectors.
     stride : int, optional
         Tokens from the start of a window to that of the next; None is half of ``max_length``.
+    level : {"text", "word"}, default="text"
+        What gets a vector: each text, or each word. A word's vector is that of its first piece (Devlin et al., 2018,
+        section 5.3), and ``long_text`` and ``pooling`` are not used. Applies from the next ``fit``.
     layers : str, default="last"
         "embeddings", "second_to_last", "last", "sum_last_4", "concat_last_4" (four times as wide) or "sum_all". The
         paper's sums over layers are weighted, these are plain.
     pooling : {"mean", "cls"}, default="mean"
-        The mean over a text's tokens, special ones included, or the vector of its first token.
+        At the level of texts, the mean over a text's tokens, special ones included, or the vector of its first token.
     dtype : {"auto", "float32", "bfloat16", "float16"}, default="auto"
         Of the computation; vectors are float32. "auto" is float32 on a CPU, bfloat16 on a GPU or TPU.
     random_state : int, RandomState or None, default=None
@@ -52,7 +65,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
     tokenizer_ : WordPieceTokenizer
     config_ : BertConfig
     n_features_in_ : int
-        1 for single texts, 2 for pairs.
+        1 for single texts and rows of words, 2 for pairs.
     feature_names_in_ : ndarray of str
         Column names, when ``fit`` was given a DataFrame.
 
@@ -62,6 +75,13 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
     >>> from sklearn.pipeline import make_pipeline
     >>> from kbert import BertVectorizer
     >>> make_pipeline(BertVectorizer("minilm-l6"), LogisticRegression()).fit(df.text, df.label)
+
+    A vector for each word:
+
+    >>> words = [["Ada", "lived", "in", "London"], ["It", "rains"]]
+    >>> vectors = BertVectorizer("minilm-l6", level="word", layers="concat_last_4").fit_transform(words)
+    >>> [row.shape for row in vectors]
+    [(4, 1536), (2, 1536)]
     """
 
     model_: BertForFeatures
@@ -75,6 +95,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
         max_length: int = 128,
         long_text: str = "truncate",
         stride: int | None = None,
+        level: str = "text",
         layers: str = "last",
         pooling: str = "mean",
         dtype: str = "auto",
@@ -87,6 +108,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
         self.max_length = max_length
         self.long_text = long_text
         self.stride = stride
+        self.level = level
         self.layers = layers
         self.pooling = pooling
         self.dtype = dtype
@@ -99,6 +121,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
         Parameters
         ----------
         X : array-like of str, shape (n_rows,) or (n_rows, 2)
+            With ``level="word"``, array-like of shape (n_rows,): lists of words, or texts.
         y : ignored
 
         Returns
@@ -106,30 +129,72 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
         self
         """
         seed, policy = self._validated()
-        texts = self._read_texts(X, stacklevel=4)
+        if self.level == "word":
+            texts = _joined(self._read_words(X, stacklevel=3))
+        else:
+            texts = self._read_texts(X, stacklevel=4)
         start = self._start(texts)
         self._check_max_length(start.config)
-        model = BertForFeatures(start.config, self.layers, self.pooling, dtype=policy, seed=seed)
+        model = self._new_model(start.config, dtype=policy, seed=seed)
         self._load_weights(model, start)
         self._forget()
         self._remember_columns(texts)
         self.model_, self.tokenizer_, self.config_ = model, start.tokenizer, start.config
         return self
 
-    def transform(self, X: Any) -> np.ndarray:
-        """The vector of each row.
+    def _new_model(self, config: BertConfig, **options: Any) -> BertForFeatures:
+        pooling = None if self.level == "word" else self.pooling
+        return BertForFeatures(config, self.layers, pooling, **options)
+
+    # The words of X, with one warning that counts the empty ones.
+    _read_words = BertTagger._read_words
+
+    def transform(self, X: Any) -> np.ndarray | list[np.ndarray]:
+        """The vector of each row, or those of its words.
 
         Parameters
         ----------
         X : array-like of str, shape (n_rows,) or (n_rows, 2)
+            With ``level="word"``, array-like of shape (n_rows,): lists of words, or texts, whose words are those that
+            ``tokenizer_.split_words`` gives.
 
         Returns
         -------
         ndarray of float32, shape (n_rows, n_features)
             ``hidden_size`` features, or four times as many with ``layers="concat_last_4"``. A DataFrame after
-            ``set_output(transform="pandas")``.
+            ``set_output(transform="pandas")``. With ``level="word"`` a list with one such array for each row, of
+            shape (n_words, n_features).
+
+        Raises
+        ------
+        ValueError
+            For a table, which ``set_output`` asks for, of vectors of words: these are a list of arrays.
         """
-        return self._predict_logits(X)
+        self._check_fitted()
+        if not self._is_of_words:
+            return self._predict_logits(X)
+        output = getattr(self, "_sklearn_output_config", {}).get("transform", get_config()["transform_output"])
+        if output != "default":
+            raise ValueError(
+                'BertVectorizer: level="word" gives a list of arrays, one a row, and set_output asks for a table '
+                f'({output!r}). Call set_output(transform="default"); np.concatenate joins the arrays of all rows.'
+            )
+        self._check_max_length(self.config_)
+        return self._word_vectors(self._read_words(X, stacklevel=4))
+
+    @property
+    def _is_of_words(self) -> bool:
+        """Whether the fitted model gives the vectors of words, whatever ``level`` was set to since."""
+        return self.model_.choices["pooling"] is None
+
+    def _word_vectors(self, words: WordColumn) -> list[np.ndarray]:
+        """Those of each row, computed some rows at a time."""
+        vectors: list[np.ndarray] = []
+        for part in words.parts(self.tokenizer_.split_words):
+            built = build_word_windows(self.tokenizer_, part.rows, self.max_length, self.stride)
+            of_part = predict_words(self.model_, built, self.tokenizer_.pad_id)
+            vectors += np.split(of_part, built.splits[1:-1])
+        return vectors
 
     @property
     def _n_features_out(self) -> int:
@@ -137,12 +202,16 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
 
     # --- Saving ------------------------------------------------------------------------------------------------
 
+    def _logits_of_texts(self, texts: list[str]) -> np.ndarray:
+        if self._is_of_words:
+            return np.concatenate(self._word_vectors(word_column(texts)))
+        return super()._logits_of_texts(texts)
+
     def _save_model(self, folder: Path) -> None:
         save_encoder(self.model_.encoder, folder)
 
     def _load_model(self, folder: Path, policy: str) -> BertForFeatures:
-        config = BertConfig.from_folder(folder)
-        model = BertForFeatures(config, self.layers, self.pooling, dtype=policy)
+        model = self._new_model(BertConfig.from_folder(folder), dtype=policy)
         load_encoder_weights(model.encoder, folder)
         return model
 
@@ -160,3 +229,9 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
         tags.target_tags.required = False
         tags.transformer_tags.preserves_dtype = []
         return tags
+
+
+def _joined(words: WordColumn) -> TextColumns:
+    """Rows of words as the texts that they make, from which a vocabulary can be learned."""
+    texts = [" ".join(row) for row in words.rows] if words.texts is None else words.texts
+    return TextColumns((texts,), None if words.column.label is None else [words.column.label], words.n_empty)

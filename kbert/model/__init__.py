@@ -9,6 +9,7 @@ from kbert.model.heads import (  # noqa: E402
     LAYER_CHOICES,
     POOLINGS,
     BertForFeatures,
+    BertForQuestionAnswering,
     BertForSequenceClassification,
     BertForTokenClassification,
 )
@@ -19,6 +20,7 @@ __all__ = [
     "POOLINGS",
     "BertEncoder",
     "BertForFeatures",
+    "BertForQuestionAnswering",
     "BertForSequenceClassification",
     "BertForTokenClassification",
 ]

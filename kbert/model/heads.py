@@ -109,6 +109,52 @@ class BertForTokenClassification(keras.Model):
         return cls(**{**config, "config": BertConfig(**config["config"])})
 
 
+@keras.saving.register_keras_serializable("kbert")
+class BertForQuestionAnswering(keras.Model):
+    """BERT with a linear layer on the vector of each token, for spans of text as answers. The pooler is not used.
+
+    Parameters
+    ----------
+    config : BertConfig
+    dtype : str or keras.DTypePolicy, optional
+    name : str, optional
+    seed : int, default=0
+        Seed of the random start and of the dropout streams.
+
+    Notes
+    -----
+    The input is `BertEncoder`'s dict. The output is (B, T, 2) in float32: the logits of each token to be the answer's
+    first, and to be its last (Devlin et al., 2018, section 4.2).
+    """
+
+    def __init__(self, config: BertConfig, dtype=None, name: str | None = None, seed: int = 0):
+        encoder = BertEncoder(config, dtype=dtype, name="bert", seed=seed)
+        encoder.pooler.trainable = False
+        policy = encoder.dtype_policy
+        qa_outputs = dense(config, 2, encoder.last_seed + 1, policy, "qa_outputs")
+
+        inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in INPUT_NAMES}
+        logits = ops.cast(qa_outputs(encoder(inputs)["sequence_output"]), "float32")
+        super().__init__(inputs=inputs, outputs=logits, name=name)
+
+        self.dtype_policy = policy
+        self.config = config
+        self.seed = seed
+        self.encoder = encoder
+        self.qa_outputs = qa_outputs
+
+    def call(self, inputs, training=None, mask=None):
+        check_inputs(inputs, INPUT_NAMES, self.config)
+        return super().call(inputs, training=training, mask=mask)
+
+    def get_config(self):
+        return {**self.encoder.get_config(), "name": self.name}
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        return cls(**{**config, "config": BertConfig(**config["config"])})
+
+
 # The choices of the paper's Table 7; its sums over layers are weighted, these are plain.
 LAYER_CHOICES = ("embeddings", "second_to_last", "last", "sum_last_4", "concat_last_4", "sum_all")
 POOLINGS = ("mean", "cls")
@@ -116,7 +162,7 @@ POOLINGS = ("mean", "cls")
 
 @keras.saving.register_keras_serializable("kbert")
 class BertForFeatures(keras.Model):
-    """BERT without a head: one vector for each text, from the layers that one chooses.
+    """BERT without a head: one vector for each text or each token, from the layers that one chooses.
 
     Parameters
     ----------
@@ -124,23 +170,30 @@ class BertForFeatures(keras.Model):
     layers : str, default="last"
         "embeddings" (the sum of word, position and segment after LayerNorm), "second_to_last", "last", "sum_last_4",
         "concat_last_4" (four times as wide) or "sum_all" (of the transformer layers).
-    pooling : str, default="mean"
-        "mean" over the text's tokens, special ones included, or "cls", the vector of the first token.
+    pooling : str or None, default="mean"
+        "mean" over the text's tokens, special ones included, "cls", the vector of the first token, or None: no pooling,
+        every token's vector.
     dtype : str or keras.DTypePolicy, optional
     name : str, optional
     seed : int, default=0
 
     Notes
     -----
-    The input is that of `BertForSequenceClassification`. The output is (B, K, n_features) in float32.
+    The input is that of `BertForSequenceClassification`, and the output (B, K, n_features) in float32. Without pooling,
+    the input is `BertEncoder`'s, and the output (B, T, n_features).
     """
 
     def __init__(
-        self, config: BertConfig, layers: str = "last", pooling: str = "mean", dtype=None, name=None, seed: int = 0
+        self,
+        config: BertConfig,
+        layers: str = "last",
+        pooling: str | None = "mean",
+        dtype=None,
+        name: str | None = None,
+        seed: int = 0,
     ):
         encoder = BertEncoder(config, dtype=dtype, name="bert", seed=seed)
         inputs = {tensor.name: tensor for tensor in encoder.inputs}
-        first_positions = keras.Input((None,), dtype="int32", name="first_positions")
         hidden = [layer.output for layer in encoder.transformer_layers]
         x = {
             "embeddings": lambda: encoder.embeddings.output,
@@ -150,11 +203,13 @@ class BertForFeatures(keras.Model):
             "concat_last_4": lambda: ops.concatenate(hidden[-4:], axis=-1),
             "sum_all": lambda: sum(hidden),
         }[layers]()
+        if pooling is not None:
+            inputs["first_positions"] = keras.Input((None,), dtype="int32", name="first_positions")
         if pooling == "mean":
-            vectors = TextMeans(name="text_means")(x, inputs["text_ids"], first_positions)
-        else:
-            vectors = ops.cast(FirstTokens(name="first_tokens")(x, first_positions), "float32")
-        inputs["first_positions"] = first_positions
+            x = TextMeans(name="text_means")(x, inputs["text_ids"], inputs["first_positions"])
+        elif pooling == "cls":
+            x = FirstTokens(name="first_tokens")(x, inputs["first_positions"])
+        vectors = ops.cast(x, "float32")
         super().__init__(inputs=inputs, outputs=vectors, name=name)
 
         self.dtype_policy = encoder.dtype_policy
@@ -164,7 +219,8 @@ class BertForFeatures(keras.Model):
         self.encoder = encoder
 
     def call(self, inputs, training=None, mask=None):
-        check_inputs(inputs, (*INPUT_NAMES, "first_positions"), self.config)
+        names = INPUT_NAMES if self.choices["pooling"] is None else (*INPUT_NAMES, "first_positions")
+        check_inputs(inputs, names, self.config)
         return super().call(inputs, training=training, mask=mask)
 
     def get_config(self):

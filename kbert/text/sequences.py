@@ -44,7 +44,7 @@ class Ragged:
     def take(self, indices) -> Ragged:
         """The rows that an index array, a mask or a slice selects, in its order."""
         rows = np.arange(len(self))[indices]
-        lengths = self.lengths[rows]
+        lengths = self.splits[rows + 1] - self.splits[rows]
         return Ragged(self.parts(rows, 0, lengths), row_splits(lengths))
 
     def parts(self, rows, starts, lengths: np.ndarray) -> np.ndarray:
@@ -100,6 +100,11 @@ class TokenSequences:
     def lengths(self) -> np.ndarray:
         """Length of each, special tokens included, int64, shape (n_sequences,)."""
         return self.tokens.lengths
+
+    @property
+    def splits(self) -> np.ndarray:
+        """Where the tokens of each begin and end among those of all."""
+        return self.tokens.splits
 
     @property
     def n_rows(self) -> int:

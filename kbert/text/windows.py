@@ -85,3 +85,29 @@ def checked_stride(stride: int | None, max_length: int, budget: int) -> int:
             "of text, and what lies between two windows would be skipped."
         )
     return stride
+
+
+def most_context(rows: np.ndarray, starts: np.ndarray, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The pieces that each window gives more context than the other windows of its row do.
+
+    The context of a piece in a window is the number of tokens on the side where there are fewer; of equal windows the
+    first is taken (Devlin et al., 2018: ``_check_is_max_context`` of run_squad.py). So it is a matter of which window's
+    middle is nearest, and changes halfway between two of them.
+
+    Parameters
+    ----------
+    rows, starts, kept : ndarray of int, shape (n_windows,)
+        The row of each window, ascending, its first piece in the row's text, and how many it has: the same number in
+        all windows of a row.
+
+    Returns
+    -------
+    first, end : ndarray of int, shape (n_windows,)
+        From which piece on, and the piece after the last; counted in the row's text.
+    """
+    end = starts + kept
+    goes_on = np.flatnonzero(rows[1:] == rows[:-1])
+    end[goes_on] = (starts[goes_on] + starts[goes_on + 1] + kept[goes_on] + 1) // 2
+    first = starts.copy()
+    first[goes_on + 1] = end[goes_on]
+    return first, end

@@ -276,6 +276,34 @@ class WordPieceTokenizer:
             values.append(np.fromiter(chain.from_iterable(ids), np.int32, int(lengths[-1].sum())))
         return Ragged(np.concatenate(values), np.cumsum(np.concatenate(lengths)))
 
+    def tokenize_with_offsets(
+        self, texts: Iterable[str], name: str = "texts", first_row: int = 0
+    ) -> tuple[Ragged, np.ndarray]:
+        """The token ids of many texts as `tokenize_column` gives them, and where each stands in its text.
+
+        Parameters
+        ----------
+        texts, name, first_row
+            As in `tokenize_column`.
+
+        Returns
+        -------
+        ids : Ragged
+            n_rows rows of ids.
+        offsets : ndarray of int32, shape (n_ids, 2)
+            The first character of each and the one after its last, of the text as it was given.
+        """
+        rows = text_list(texts, name)
+        lengths, values, offsets = [np.zeros(1, np.int64)], [np.zeros(0, np.int32)], [np.zeros((0, 2), np.int32)]
+        for chunk in _chunks(rows):
+            encoded = self._encoded(rows, chunk, name, first_row, fast=False)
+            lengths.append(np.fromiter(map(len, encoded), np.int64, len(encoded)))
+            n_ids = int(lengths[-1].sum())
+            values.append(np.fromiter(chain.from_iterable(row.ids for row in encoded), np.int32, n_ids))
+            places = chain.from_iterable(chain.from_iterable(row.offsets for row in encoded))
+            offsets.append(np.fromiter(places, np.int32, 2 * n_ids).reshape(-1, 2))
+        return Ragged(np.concatenate(values), np.cumsum(np.concatenate(lengths))), np.concatenate(offsets)
+
     def _encoded(self, rows: list[str], chunk: slice, name: str, first_row: int, fast: bool) -> list:
         """Some rows, as the library encodes them; fast means without offsets."""
         encode = self._backend.encode_batch_fast if fast else self._backend.encode_batch

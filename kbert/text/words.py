@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kbert.text.sequences import Ragged, TokenSequences, assemble, ranges, room_for_texts, row_splits
-from kbert.text.windows import checked_stride
+from kbert.text.windows import checked_stride, most_context
 
 if TYPE_CHECKING:
     from kbert.text.wordpiece import WordPieceTokenizer
@@ -88,8 +88,7 @@ def build_word_windows(
     """Tokenise rows of words into windows of at most ``max_length`` tokens.
 
     The place of a word is its first piece (Devlin et al., 2018, section 5.3), in the window that gives this piece most
-    context: the most tokens on the side where it has fewer (as in ``run_squad.py``; of equal ones, the first). Windows
-    are those of `build_windows`.
+    context (`most_context`). Windows are those of `build_windows`.
 
     Parameters
     ----------
@@ -132,18 +131,11 @@ def build_word_windows(
     word_of_token = np.full(len(pieces.values), -1, np.int64)
     word_of_token[pieces.splits[:-1]] = np.arange(len(pieces))
     words = word_of_token[source]
-    inside = ranges(np.zeros_like(kept), kept)
-    context = np.minimum(inside, np.repeat(kept, kept) - 1 - inside)
-    # Of the places of a word, the one with most context: stable, so that the first of equals comes first.
-    candidates = np.flatnonzero(words >= 0)
-    candidates = candidates[np.lexsort((-context[candidates], words[candidates]))]
-    first = np.ones(len(candidates), bool)
-    first[1:] = words[candidates[1:]] != words[candidates[:-1]]
-    chosen = np.full(len(words), -1, np.int64)
-    chosen[candidates[first]] = words[candidates[first]]
+    first, end = (np.repeat(token_splits[of_row] + bound, kept) for bound in most_context(of_row, starts, kept))
+    words[(source < first) | (source >= end)] = -1
 
     placed = np.full(len(sequences.tokens.values), -1, np.int64)
-    placed[ranges(sequences.tokens.splits[:-1] + 1, kept)] = chosen
+    placed[ranges(sequences.tokens.splits[:-1] + 1, kept)] = words
     return WordSequences(sequences, placed, word_splits)
 
 

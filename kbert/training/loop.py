@@ -75,7 +75,8 @@ def train(
     batches : TrainingBatches
     targets : ndarray, shape (n, ...)
         Of each text, or of each token of all sequences (``level``). The loss gets those of a batch, (B, K, ...) or
-        (B, T, ...), with 0 in empty places.
+        (B, T, ...), with 0 in empty places. Of "position", they are tokens of the text, counted from its first; the
+        loss gets their positions in the row.
     weights : ndarray of float32, shape (n,)
         Of each in the loss. The loss of a step is the weighted sum over those of its batch that have a weight, divided
         by their number.
@@ -83,8 +84,8 @@ def train(
     on_epoch_end : callable, optional
         ``on_epoch_end(epoch, logs)`` is called with the trained weights in the model; what it returns is added to the
         logs. It stops the training by setting ``model.stop_training``.
-    level : {"text", "token"}
-        What has targets and weights.
+    level : {"text", "token", "position"}
+        What has targets and weights: with "position" again each text.
 
     Returns
     -------
@@ -189,11 +190,13 @@ def _run_epoch(trainer, plan, epoch, steps, examples, callbacks, progress) -> fl
 def _with_targets(batches, names, targets, weights, level):
     """Of each batch: its number of texts, the inputs, and targets and weights of what has them, over its number."""
     for batch in batches:
-        places = batch.texts if level == "text" else batch.tokens
+        places = batch.tokens if level == "token" else batch.texts
         share = np.where(places >= 0, weights[places], 0).astype("float32")
         count = np.count_nonzero(share)
         inputs = {name: batch.inputs[name] for name in names}
         chosen = targets[places]
+        if level == "position":
+            chosen += batch.inputs["first_positions"][..., None]
         chosen[places < 0] = 0
         yield (batch.n_texts, count), inputs, chosen, share / np.float32(max(1, count))
 

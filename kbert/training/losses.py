@@ -35,7 +35,7 @@ def binary_cross_entropy(logits, targets, weights):
 
 
 # Stands for minus infinity, under which the loss of an empty slot would be NaN.
-_NO_OPTION = -1e9
+_NEVER = -1e9
 
 
 def choice_cross_entropy(logits, targets, weights):
@@ -53,7 +53,7 @@ def choice_cross_entropy(logits, targets, weights):
     scores, questions, weights = (ops.reshape(values, (-1,)) for values in (logits, targets, weights))  # (B * K,)
     # Every slot with every other. Sums by question would be smaller, but a GPU adds them up in an order of its own.
     together = ops.equal(questions[:, None], questions[None])  # (B * K, B * K)
-    totals = ops.logsumexp(ops.where(together, scores[None], _NO_OPTION), axis=1)
+    totals = ops.logsumexp(ops.where(together, scores[None], _NEVER), axis=1)
     return ops.sum((totals - scores) * weights)
 
 
@@ -68,3 +68,26 @@ def squared_error(outputs, targets, weights):
         As in `softmax_cross_entropy`.
     """
     return ops.sum(ops.mean(ops.square(outputs - targets), axis=-1) * weights)
+
+
+def span_cross_entropy(logits, targets, weights):
+    """Weighted cross-entropy in nats of the answer's first and last token, the mean of both, each text by itself.
+
+    Parameters
+    ----------
+    logits : tensor, shape (B, T, 2)
+        Of each token, to be the first and to be the last.
+    targets : tensor of int32, shape (B, K, 4)
+        Of the text in each slot, as positions in the row: the answer's first and last token, and the text's own. No
+        answer is the text's first token twice.
+    weights : tensor of float32, shape (B, K)
+        As in `softmax_cross_entropy`.
+    """
+    positions = ops.arange(ops.shape(logits)[1], dtype="int32")  # (T,)
+    inside = ops.logical_and(positions >= targets[:, :, 2:3], positions <= targets[:, :, 3:4])  # (B, K, T)
+    losses = 0.0
+    for side in (0, 1):
+        own = ops.where(inside, logits[:, None, :, side], _NEVER)  # (B, K, T)
+        right = ops.equal(positions, targets[:, :, side : side + 1])
+        losses += ops.logsumexp(own, axis=-1) - ops.sum(ops.where(right, logits[:, None, :, side], 0.0), axis=-1)
+    return ops.sum(losses / 2 * weights)

@@ -1,12 +1,14 @@
 """Predicting a column of texts, in the given order, in memory that does not grow with it."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import keras
 import numpy as np
 
 from kbert.data.batches import prediction_batches
+from kbert.data.spans import SpanReader
 from kbert.text import TokenSequences
 from kbert.text.words import WordSequences
 from kbert.training.loop import backend_step
@@ -34,34 +36,22 @@ def predict_logits(model: keras.Model, parts: Iterable[TokenSequences], n_rows: 
     -------
     ndarray of float32, shape (n_rows, n_outputs)
     """
-    predict = backend_step().predict
     results = np.zeros((n_rows, model.output_shape[-1]), "float32")
-    under_way: deque = deque()
-
-    def collect():
-        rows, shares, filled, outputs = under_way.popleft()
-        outputs = keras.ops.convert_to_numpy(outputs)[filled]
+    for (rows, shares, filled), outputs in _outputs(model, _batches(parts, pad_id)):
         # Not `results[rows] += ...`, which counts one only of several windows of a row.
-        np.add.at(results, rows, outputs * shares[:, None])
-
-    for inputs, *where in prefetched(_batches(parts, pad_id)):
-        under_way.append((*where, predict(model, inputs)))
-        if len(under_way) >= _UNDER_WAY:
-            collect()
-    while under_way:
-        collect()
+        np.add.at(results, rows, outputs[filled] * shares[:, None])
     return results
 
 
 def _batches(parts: Iterable[TokenSequences], pad_id: int):
-    """The inputs of each batch; of its texts the rows in the whole column and their shares in the result; its slots."""
+    """Of each batch's texts the rows in the whole column, their shares in the result, and the slots; and the inputs."""
     start = 0
     for part in parts:
         shares = (1 / np.bincount(part.rows)).astype("float32")
         for batch in prediction_batches(part, pad_id):
             filled = batch.texts >= 0
             rows = part.rows[batch.texts[filled]]
-            yield batch.inputs, start + rows, shares[rows], filled
+            yield (start + rows, shares[rows], filled), batch.inputs
         start += part.n_rows
 
 
@@ -80,23 +70,46 @@ def predict_words(model: keras.Model, words: WordSequences, pad_id: int) -> np.n
     -------
     ndarray of float32, shape (n_words, n_outputs)
     """
-    predict = backend_step().predict
     results = np.zeros((words.n_words, model.output_shape[-1]), "float32")
     if not words.n_words:
         return results
+    batches = ((batch, batch.inputs) for batch in prediction_batches(words.sequences, pad_id))
+    for batch, outputs in _outputs(model, batches):
+        numbers = np.where(batch.tokens >= 0, words.words[batch.tokens], -1)
+        here = numbers >= 0
+        results[numbers[here]] = outputs[here]
+    return results
+
+
+def predict_spans(model: keras.Model, reader: SpanReader, pad_id: int) -> None:
+    """Let a reader take in the model's outputs for all of its windows.
+
+    Parameters
+    ----------
+    model : keras.Model
+        Gives (B, T, 2).
+    reader : SpanReader
+    pad_id : int
+        Token id of the padding.
+    """
+    batches = ((batch, batch.inputs) for batch in prediction_batches(reader.windows, pad_id))
+    for batch, outputs in _outputs(model, batches):
+        reader.read(batch, outputs)
+
+
+def _outputs(model: keras.Model, batches: Iterable[tuple[Any, dict[str, np.ndarray]]]) -> Iterator:
+    """What belongs to each batch, and the model's output for it, in order; some are computed ahead."""
+    predict = backend_step().predict
     names = [tensor.name for tensor in model.inputs]
     under_way: deque = deque()
 
     def collect():
-        numbers, outputs = under_way.popleft()
-        here = numbers >= 0
-        results[numbers[here]] = keras.ops.convert_to_numpy(outputs)[here]
+        what, outputs = under_way.popleft()
+        return what, keras.ops.convert_to_numpy(outputs)
 
-    for batch in prefetched(prediction_batches(words.sequences, pad_id)):
-        numbers = np.where(batch.tokens >= 0, words.words[batch.tokens], -1)
-        under_way.append((numbers, predict(model, {name: batch.inputs[name] for name in names})))
+    for what, inputs in prefetched(batches):
+        under_way.append((what, predict(model, {name: inputs[name] for name in names})))
         if len(under_way) >= _UNDER_WAY:
-            collect()
+            yield collect()
     while under_way:
-        collect()
-    return results
+        yield collect()

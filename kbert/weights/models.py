@@ -6,7 +6,12 @@ from pathlib import Path
 from kbert.config import BertConfig
 from kbert.errors import NewWeightsWarning
 from kbert.hub import resolve_folder
-from kbert.model import BertEncoder, BertForSequenceClassification, BertForTokenClassification
+from kbert.model import (
+    BertEncoder,
+    BertForQuestionAnswering,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+)
 from kbert.weights.huggingface import dense_slots, encoder_slots, load_slots, number_of_labels, save_slots
 
 # Models without next-sentence pre-training, such as masked-LM checkpoints, come without a pooler.
@@ -88,10 +93,28 @@ def load_token_classifier(folder: str | Path, *, dtype=None) -> BertForTokenClas
 
 def save_token_classifier(model: BertForTokenClassification, folder: str | Path, id2label: dict[int, str]) -> None:
     """Write what `transformers.BertForTokenClassification` opens, which has no pooler: encoder, head, label names."""
-    encoder = [slot for slot in encoder_slots(model.encoder) if not slot.name.startswith(_OPTIONAL)]
     extra = {
         "architectures": ["BertForTokenClassification"],
         "id2label": {str(i): label for i, label in id2label.items()},
         "label2id": {label: i for i, label in id2label.items()},
     }
-    save_slots(folder, model.config, encoder + dense_slots("classifier", model.classifier), prefix="bert.", extra=extra)
+    slots = _without_pooler(model) + dense_slots("classifier", model.classifier)
+    save_slots(folder, model.config, slots, prefix="bert.", extra=extra)
+
+
+def load_question_answerer(folder: str | Path, *, dtype=None) -> BertForQuestionAnswering:
+    """A `BertForQuestionAnswering` with all of its weights, head included, from a folder."""
+    model = BertForQuestionAnswering(BertConfig.from_folder(folder), dtype=dtype)
+    load_slots(encoder_slots(model.encoder) + dense_slots("qa_outputs", model.qa_outputs), folder, optional=_OPTIONAL)
+    return model
+
+
+def save_question_answerer(model: BertForQuestionAnswering, folder: str | Path) -> None:
+    """Write what `transformers.BertForQuestionAnswering` opens, which has no pooler: encoder and head."""
+    extra = {"architectures": ["BertForQuestionAnswering"]}
+    slots = _without_pooler(model) + dense_slots("qa_outputs", model.qa_outputs)
+    save_slots(folder, model.config, slots, prefix="bert.", extra=extra)
+
+
+def _without_pooler(model):
+    return [slot for slot in encoder_slots(model.encoder) if not slot.name.startswith(_OPTIONAL)]

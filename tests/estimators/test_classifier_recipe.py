@@ -24,7 +24,9 @@ def collapsing(toy, reviews):
 @pytest.mark.backend
 def test_a_collapsed_run_is_told(collapsing):
     classifier, X, y = collapsing
-    with pytest.warns(CollapsedWarning, match=r"after 3 epochs.*gives 0\.693.*same answer. Try n_restarts=3") as seen:
+    with pytest.warns(
+        CollapsedWarning, match=r"after epoch 3.*gives 0\.693.*Nothing was learned. Try n_restarts=3"
+    ) as seen:
         classifier.fit(X, y)
     assert [warning.filename for warning in seen if warning.category is CollapsedWarning] == [__file__]
     assert len(np.unique(classifier.predict(X))) == 1
@@ -48,7 +50,7 @@ def test_a_collapsed_run_is_started_again_as_often_as_asked(collapsing):
         patch.setattr(fitting, "_collapsed", note)
         classifier.set_params(n_restarts=2).fit(X, y)
     messages = [str(warning.message) for warning in seen if warning.category is CollapsedWarning]
-    assert [text.split("get the same answer. ")[1][:40] for text in messages] == [
+    assert [text.split("Nothing was learned. ")[1][:40] for text in messages] == [
         "It is started again with another seed (1",
         "It is started again with another seed (2",
         "Try n_restarts=3, more epochs, or anothe",

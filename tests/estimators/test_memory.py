@@ -11,9 +11,11 @@ from pathlib import Path
 
 import keras
 import numpy as np
+import pandas as pd
 import pytest
 
-from kbert import BertClassifier, BertConfig, BertEncoder, WordPieceTokenizer
+from kbert import BertClassifier, BertConfig, BertEncoder, BertQA, WordPieceTokenizer
+from kbert.estimators import base
 from kbert.training import compiled
 from kbert.training.loop import backend_step
 
@@ -140,6 +142,33 @@ def test_predicting_takes_no_more_memory_for_more_rows(toy_folder, reviews):
     texts = (reviews.text.str.cat([reviews.text] * 3, sep=" ")).tolist()
     few, many = in_new_process(predict_few_and_many, toy_folder, texts, 20_000, 80_000)
     assert many - few < 15, (few, many)
+
+
+def answer_few_and_many(folder, few, many):
+    """The same of questions about contexts of 1,000 words each."""
+    base._PART_CHARACTERS = 200_000  # so that even few contexts are several parts
+    rng = np.random.default_rng(0)
+    words = ["the", "a", "table", "chair", "room", "with", "was", "and", "it", "this"]
+    questions = pd.DataFrame(
+        {"question": "was it", "context": [" ".join(rng.choice(words, 1000)) for _ in range(many)]}
+    )
+    answers = pd.DataFrame({"answer": "", "answer_start": -1}, index=range(8))
+    answers.loc[0] = [questions.context[0].split()[0], 0]
+    qa = BertQA(weights=folder, max_length=64, stride=24, epochs=1, null_threshold=0.0, random_state=0)
+    qa.fit(questions[:8], answers).predict(questions[:few])
+    highest = []
+    for n_rows in (few, many):
+        before = settled_memory()
+        qa.predict(questions[:n_rows])
+        highest.append(memory("VmHWM") - before)
+    return highest
+
+
+@needs_proc
+def test_answering_takes_no_more_memory_for_more_contexts(toy_folder):
+    # Of 320 contexts the windows' token ids would be 3.5 MB, and the model's inputs and outputs ten times that.
+    few, many = in_new_process(answer_few_and_many, toy_folder, 80, 400)
+    assert many - few < 8, (few, many)
 
 
 # --- Many threads

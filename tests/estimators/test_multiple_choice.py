@@ -361,7 +361,7 @@ def test_a_warm_start_goes_on(make, riddles, new):
 
 def test_a_run_that_learned_nothing_is_told_and_started_again(make):
     rows = [("the red", "was it", ["red"] * 3)] * 32
-    with pytest.warns(CollapsedWarning, match="where guessing alone gives 1.099") as told:
+    with pytest.warns(CollapsedWarning, match="guessing alone gives 1.099") as told:
         make(epochs=1, n_restarts=1).fit(rows, [0, 1] * 16)
     told = [str(warning.message) for warning in told if warning.category is CollapsedWarning]
     assert ["n_restarts=1" in message for message in told] == [True, False]

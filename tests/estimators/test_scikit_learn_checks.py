@@ -19,6 +19,7 @@ from kbert import (
     BertConfig,
     BertEncoder,
     BertMultipleChoice,
+    BertQA,
     BertRegressor,
     BertTagger,
     BertVectorizer,
@@ -27,7 +28,7 @@ from kbert.data.frames import TextColumns
 
 ESTIMATORS = [BertClassifier, BertRegressor, BertVectorizer]
 # The rows of these are no table of numbers in any reading.
-OF_LISTS = [BertMultipleChoice, BertTagger]
+OF_LISTS = [BertMultipleChoice, BertQA, BertTagger]
 
 # --- Without numbers
 

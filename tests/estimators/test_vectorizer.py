@@ -1,8 +1,11 @@
-"""Vectors of texts: the layers that one chooses, in the order of the rows, inside scikit-learn's pipelines."""
+"""Vectors of texts and of words: the chosen layers, in the order of the rows, inside scikit-learn's pipelines."""
+
+import pickle
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import LogisticRegression
@@ -10,6 +13,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from kbert import BertVectorizer
+from kbert.data import tags
 from kbert.model import LAYER_CHOICES
 
 TEXTS = ["the table was great", "a chair", "", "this room with the sad table and it was awful " * 2]
@@ -102,6 +106,131 @@ def test_pairs_and_the_number_of_columns(fitted, make, pairs):
         fitted.transform(pairs[["left", "right"]])
 
 
+# --- Words
+
+
+ROWS = [
+    ["the", "unbelievable", "tables", "were", "great"],
+    ["uncharacteristically"],
+    [],
+    ["Antidisestablish-ed", "a"],
+]
+
+
+@pytest.fixture(scope="module")
+def of_words(make):
+    """A vectorizer of words. Tests must not change it."""
+    return make(level="word").fit(ROWS)
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("layers", LAYER_CHOICES)
+def test_vectors_of_words_are_those_of_transformers_at_first_pieces(bert_tiny_folder, layers):
+    transformers = pytest.importorskip("transformers", reason="pip install 'kbert[parity]'")
+    torch = pytest.importorskip("torch", reason="pip install 'kbert[parity]'")
+    model = transformers.BertModel.from_pretrained(bert_tiny_folder, add_pooling_layer=False).eval()
+    vectorizer = BertVectorizer(weights=bert_tiny_folder, level="word", layers=layers, dtype="float32").fit(ROWS)
+    tokenizer = vectorizer.tokenizer_
+    assert len(tokenizer.encode("uncharacteristically").ids) > 3
+    for words, vectors in zip(ROWS, vectorizer.transform(ROWS), strict=True):
+        pieces = [tokenizer.encode(word).ids[1:-1] for word in words]
+        firsts = np.cumsum([1, *map(len, pieces)])[:-1]
+        ids = torch.tensor([[tokenizer.cls_id, *sum(pieces, []), tokenizer.sep_id]])
+        with torch.no_grad():
+            states = [state[0].numpy() for state in model(ids, output_hidden_states=True).hidden_states]
+        expected = {
+            "embeddings": states[0],
+            "second_to_last": states[-2],
+            "last": states[-1],
+            "sum_last_4": sum(states[1:][-4:]),
+            "concat_last_4": np.concatenate(states[1:][-4:], axis=1),
+            "sum_all": sum(states[1:]),
+        }[layers][firsts]
+        assert vectors.dtype == np.float32
+        np.testing.assert_allclose(vectors, expected, atol=3e-5, rtol=1e-5)
+
+
+@pytest.mark.backend
+def test_words_get_the_same_in_any_order_of_the_rows(of_words, reviews, monkeypatch):
+    rows = [text.split() for text in reviews.text[:20]] + [[], ["a"] * 70, [], ["the", "", "table"]]
+    vectors = of_words.transform(rows)
+    assert [array.shape for array in vectors] == [(len(row), 32) for row in rows]
+    order = np.random.default_rng(0).permutation(len(rows))
+    for i, array in zip(order, of_words.transform([rows[i] for i in order]), strict=True):
+        np.testing.assert_allclose(array, vectors[i], atol=1e-5)
+    monkeypatch.setattr(tags, "_PART_WORDS", 7)  # some rows at a time
+    for array, expected in zip(of_words.transform(rows), vectors, strict=True):
+        np.testing.assert_allclose(array, expected, atol=1e-5)
+
+
+def test_empty_rows_give_no_vectors(of_words):
+    assert [array.shape for array in of_words.transform([[], []])] == [(0, 32), (0, 32)]
+    assert [array.shape for array in of_words.transform(["", "a table"])] == [(0, 32), (2, 32)]
+
+
+def test_a_long_row_is_read_in_windows(make):
+    words = "the table and a chair with this room was it great sad happy fine plain".split()
+    vectors = make(level="word", max_length=8, stride=4).fit_transform([words])[0]
+    windows = [range(0, 6), range(4, 10), range(8, 14), range(9, 15)]  # of six words, which have a piece each
+    alone = make(level="word", max_length=8).fit_transform([[words[i] for i in window] for window in windows])
+    for i in range(len(words)):
+        places = [(min(i - w[0], w[-1] - i), -n) for n, w in enumerate(windows) if i in w]
+        n = -max(places)[1]
+        np.testing.assert_allclose(vectors[i], alone[n][i - windows[n][0]], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "container", [tuple, pd.Series, lambda rows: pd.DataFrame({"words": rows}), lambda rows: [tuple(r) for r in rows]]
+)
+def test_every_container_of_words_gives_the_same(of_words, container):
+    for one, other in zip(of_words.transform(container(ROWS)), of_words.transform(ROWS), strict=True):
+        assert np.array_equal(one, other)
+
+
+def test_texts_are_split_into_the_tokenizers_words(of_words):
+    texts = ["The table, and a red-hot chair", "it was great"]
+    words = of_words.tokenizer_.split_words(texts)[0]
+    assert [len(row) for row in words] == [9, 3]
+    for one, other in zip(of_words.transform(texts), of_words.transform(words), strict=True):
+        assert np.array_equal(one, other)
+
+
+def test_vectors_of_words_are_no_table(make):
+    vectorizer = make(level="word").set_output(transform="pandas").fit(ROWS)
+    with pytest.raises(ValueError, match='level="word" gives a list of arrays, one a row, and set_output asks for'):
+        vectorizer.transform(ROWS)
+    assert len(vectorizer.set_output(transform="default").transform(ROWS)) == len(ROWS)
+    with config_context(transform_output="pandas"):
+        assert len(vectorizer.transform(ROWS)) == len(ROWS)
+        with pytest.raises(ValueError, match="set_output asks for a table \\('pandas'\\)"):
+            make(level="word").fit_transform(ROWS)
+
+
+@pytest.mark.backend
+def test_a_vectorizer_of_words_is_saved_pickled_and_cloned(make, tmp_path):
+    frame = pd.DataFrame({"words": ROWS})
+    vectorizer = make(level="word", layers="concat_last_4", stride=9).fit(frame)
+    vectorizer.save(tmp_path / "saved")
+    loaded = BertVectorizer.load(tmp_path / "saved", verify=True)
+    assert (loaded.level, loaded.stride, loaded.feature_names_in_.tolist()) == ("word", 9, ["words"])
+    for other in (loaded, pickle.loads(pickle.dumps(vectorizer)), clone(vectorizer).fit(frame)):
+        assert other.get_feature_names_out()[[0, -1]].tolist() == ["bertvectorizer0", "bertvectorizer63"]
+        for one, expected in zip(other.transform(ROWS), vectorizer.transform(ROWS), strict=True):
+            np.testing.assert_allclose(one, expected, atol=1e-6)
+
+
+def test_another_level_waits_for_the_next_fit(make):
+    vectorizer = make(level="word").fit(["a table"]).set_params(level="text")
+    assert vectorizer.transform(["a table"])[0].shape == (2, 32)
+    assert vectorizer.fit(["a table"]).set_params(level="word").transform(["a table"]).shape == (1, 32)
+
+
+def test_a_random_start_learns_its_vocabulary_from_words(reviews):
+    words = reviews.text.str.split()
+    vectorizer = BertVectorizer("tiny", weights=None, level="word", random_state=0, dtype="float32").fit(words)
+    assert vectorizer.tokenizer_.token_to_id("lovely") is not None
+
+
 # --- scikit-learn
 
 
@@ -147,7 +276,9 @@ def test_saved_and_loaded_it_gives_the_same(make, reviews, tmp_path):
     assert not hasattr(loaded, "history_")
 
 
-@pytest.mark.parametrize(("name", "value"), [("layers", "first"), ("layers", 3), ("pooling", "max"), ("pooling", None)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("layers", "first"), ("layers", 3), ("pooling", "max"), ("pooling", None), ("level", "token")]
+)
 def test_wrong_choices_are_refused(make, name, value):
-    with pytest.raises((TypeError, ValueError), match=f"BertVectorizer: {name} must be one of"):
+    with pytest.raises((TypeError, ValueError), match=f"BertVectorizer: {name} must be "):
         make(**{name: value}).fit(TEXTS)

@@ -1,0 +1,229 @@
+"""Fine-tune BERT on SQuAD 1.1 or 2.0, and set the scores beside the paper's.
+
+    python examples/squad.py                                          # a small slice of 1.1, to see it run
+    python examples/squad.py --rows 10000 --epochs 2 --seeds 0 1 2    # so many questions, three seeds, all of dev
+    python examples/squad.py --rows 0 --predictions mine.json         # in full; a file for the official evaluation
+    python examples/squad.py --version 2.0 --rows 10000               # with questions that have no answer
+    python examples/squad.py --table                                  # run nothing, only print the table
+
+The environment variable KBERT_DATA names the folder that holds SQuAD (docs/datasets.md). Without the train part of 2.0
+its dev part is split by article: the questions of one half are learned, after those of 1.1, and those of the other half
+are scored. Each finished run is appended to a CSV and not run again.
+"""
+
+import argparse
+import datetime
+import json
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from kbert import datasets
+from kbert.errors import DatasetNotFoundError
+from kbert.metrics import squad_scores
+
+# Devlin et al., 2018, Tables 2 and 3: exact match and F1 on dev, of single models without TriviaQA; only LARGE on 2.0.
+PAPER = {("1.1", "base"): (0.808, 0.885), ("1.1", "large"): (0.841, 0.909), ("2.0", "large"): (0.787, 0.819)}
+SLICE = {"rows": 1000, "dev_rows": 300, "epochs": 3, "batch_size": 16, "learning_rate": 1e-4, "max_length": 256}
+
+# The columns of the results. Runs that are equal in all of SETTING differ in the seed alone.
+SETTING = (
+    """squad backend device size weights max_length stride rows dev_rows epochs batch_size learning_rate""".split()
+)
+SCORES = ["exact", "f1", "always_f1", "answerable_f1", "unanswerable_f1"]
+COLUMNS = [
+    *SETTING,
+    "seed",
+    *SCORES,
+    "null_threshold",
+    "fit_s",
+    "predict_s",
+    "date",
+    "kbert",
+    "keras",
+    "backend_version",
+]
+
+
+def load(squad: str, rows: int, dev_rows: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Questions to learn and questions to score; 0 rows are all of them."""
+    train = datasets.load("squad", "train")
+    if squad == "1.1":
+        dev = datasets.load("squad", "dev")
+    else:
+        dev = datasets.load("squad_v2", "dev")
+        try:
+            train = datasets.load("squad_v2", "train")
+        except DatasetNotFoundError:
+            titles = np.sort(dev.title.unique())
+            learned = dev.title.isin(np.random.default_rng(0).choice(titles, len(titles) // 2, replace=False))
+            # Those without an answer are few enough: all of them are learned, whatever the number of rows.
+            train = train.sample(max(0, rows - learned.sum()), random_state=0) if rows else train
+            train, dev = pd.concat([train, one_answer(dev[learned])], ignore_index=True), dev[~learned]
+    if rows and rows < len(train):
+        train = train.sample(rows, random_state=0)
+    if dev_rows and dev_rows < len(dev):
+        dev = dev.sample(dev_rows, random_state=0)
+    return train, dev
+
+
+def one_answer(frame: pd.DataFrame) -> pd.DataFrame:
+    """The first of several right answers."""
+
+    def first(values: Any) -> Any:
+        return values[0] if isinstance(values, list) else values
+
+    return frame.assign(answer=frame.answer.map(first), answer_start=frame.answer_start.map(first))
+
+
+def fit(run: dict[str, Any], train: pd.DataFrame) -> Any:
+    """The fitted estimator of a run."""
+    from kbert import BertQA  # here, because loading a backend takes seconds
+
+    names = ("size", "max_length", "stride", "epochs", "batch_size", "learning_rate")
+    weights = None if run["weights"] == "none" else run["weights"]
+    qa = BertQA(weights=weights, random_state=run["seed"], verbose=1, **{name: run[name] for name in names})
+    return qa.fit(train, train)
+
+
+def best_answers(qa: Any, dev: pd.DataFrame) -> pd.DataFrame:
+    """Of each question its best span, the score of no answer less that of the span, and the probability of none.
+
+    The score of no answer is that of `BertQA.answers`, so that above 0 the estimator gives none.
+    """
+    found = qa.answers(dev)
+    none = found[found.answer == ""].set_index("row")
+    spans = found[found.answer != ""].drop_duplicates("row").set_index("row")
+    best = pd.DataFrame(index=range(len(dev)))
+    best["answer"] = spans.answer.reindex(best.index).fillna("")
+    # A score of no answer that is not among the n best is lower than theirs.
+    best["margin"] = (none.score - spans.score).reindex(best.index).fillna(-np.inf)
+    best["none"] = none.probability.reindex(best.index).fillna(0.0)
+    return best
+
+
+def dev_scores(qa: Any, dev: pd.DataFrame, best: pd.DataFrame) -> dict[str, float]:
+    """The official scores; "always" is what they would be if every question got an answer."""
+    for answer, context in zip(best.answer, dev.context, strict=True):
+        assert answer in context, "an answer is a slice of its context"
+    answers = dev.answer.tolist()
+    scores = squad_scores(answers, np.where(best.margin > 0, "", best.answer))
+    return {**scores, "always_f1": squad_scores(answers, best.answer)["f1"], "null_threshold": qa.null_threshold_}
+
+
+def read(results: Path) -> pd.DataFrame:
+    """All runs so far."""
+    if not results.exists():
+        return pd.DataFrame(columns=COLUMNS)
+    return pd.read_csv(results, converters={"learning_rate": float, "squad": str})
+
+
+def find(results: Path, run: dict[str, Any]) -> bool:
+    """Whether a run is finished."""
+    runs = read(results)
+    return bool((runs[list(run)] == pd.Series(run)).all(axis=1).any())
+
+
+def append(results: Path, run: dict[str, Any], values: dict[str, Any], backend_version: str) -> None:
+    """Add a finished run to the results."""
+    row = {**run, **values, "date": datetime.date.today().isoformat(), "backend_version": backend_version}
+    row |= {"kbert": version("kbert"), "keras": version("keras")}
+    frame = pd.DataFrame([row], columns=COLUMNS).round(dict.fromkeys([*SCORES, "null_threshold"], 4))
+    frame.to_csv(results, mode="a", header=not results.exists(), index=False)
+    print(f"seed {run['seed']}: exact match {row['exact']:.3f}, F1 {row['f1']:.3f}", flush=True)
+
+
+def write_predictions(path: Path, dev: pd.DataFrame, best: pd.DataFrame) -> None:
+    """What the official evaluation reads: answers by question, and for 2.0 how likely there is none."""
+    answers = np.where(best.margin > 0, "", best.answer)
+    path.write_text(json.dumps(dict(zip(dev.id, answers.tolist(), strict=True)), ensure_ascii=False), "utf-8")
+    print("written:", path)
+    if np.isfinite(best.margin).any():
+        odds = path.with_name(f"{path.stem}_na_prob.json")
+        odds.write_text(json.dumps(dict(zip(dev.id, best.none.tolist(), strict=True))), "utf-8")
+        print("written:", odds)
+
+
+def table(runs: pd.DataFrame) -> pd.DataFrame:
+    """Mean and spread over the seeds of each setting, the paper's scores, and in which ways the two differ."""
+    lines = []
+    for _, seeds in runs.groupby(SETTING, sort=False):
+        setting = seeds.iloc[0][SETTING].to_dict()
+        large = "large" if setting["size"].startswith("large") or setting["squad"] == "2.0" else "base"
+        notes = [f"dev, as in the paper, which has BERT-{large}"]
+        if setting["rows"] < (87_599 if setting["squad"] == "1.1" else 130_319):
+            notes.append(f"{setting['rows']:,} training questions")
+        full = 10_570 if setting["squad"] == "1.1" else 11_873
+        if setting["dev_rows"] < full:
+            notes.append(f"{setting['dev_rows']:,} of {full:,} dev questions")
+        for i, metric in enumerate(("exact", "f1")):
+            spread = seeds[metric].agg(["mean", "std"]).round(4).to_dict()
+            paper = PAPER[setting["squad"], large][i]
+            lines.append({**setting, "seeds": len(seeds), "metric": metric, **spread, "paper, dev": paper,
+                          "notes": "; ".join(notes)})  # fmt: skip
+    columns = ["squad", "metric", "seeds", "mean", "std", "paper, dev", *SETTING[1:], "notes"]
+    return pd.DataFrame(lines, columns=columns, dtype=object).fillna("")
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Make the runs that the arguments ask for, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--version", choices=["1.1", "2.0"], default="1.1", dest="squad")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0])
+    parser.add_argument("--rows", type=int, help="train on so many questions; 0 is all")
+    parser.add_argument("--dev-rows", type=int, default=0, help="score so many questions; 0 is all")
+    parser.add_argument("--size", default="minilm-l6")
+    parser.add_argument("--weights", default="auto", help="a folder, a hub name, or none for a random start")
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--learning-rate", type=float, default=5e-5)
+    parser.add_argument("--max-length", type=int, default=384)
+    parser.add_argument("--stride", type=int, default=128)
+    parser.add_argument("--results", type=Path, default=Path("squad_results.csv"))
+    parser.add_argument("--predictions", type=Path, metavar="FILE", help="write the last run's answers as JSON")
+    parser.add_argument("--table", action="store_true", help="run nothing")
+    options = parser.parse_args(argv)
+    if options.rows is None and not options.table:
+        parser.set_defaults(**SLICE)
+        options = parser.parse_args(argv)
+
+    options.results.parent.mkdir(parents=True, exist_ok=True)
+    if not options.table:
+        import keras
+
+        train, dev = load(options.squad, options.rows, options.dev_rows)
+        print(f"SQuAD {options.squad}: {len(train):,} questions to learn, {len(dev):,} to score")
+        device = str(keras.ops.zeros(1).device).lower()
+        device = next((kind for kind in ("cpu", "tpu") if kind in device), "gpu")
+        values = {**vars(options), "backend": keras.backend.backend(), "device": device}
+        values |= {"rows": len(train), "dev_rows": len(dev)}
+        for seed in options.seeds:
+            run = {name: values[name] for name in SETTING} | {"seed": seed}
+            if find(options.results, run):
+                print(f"seed {seed}: done before")
+                continue
+            times = [time.perf_counter()]
+            qa = fit(run, train)
+            times.append(time.perf_counter())
+            best = best_answers(qa, dev)
+            times.append(time.perf_counter())
+            fit_s, predict_s = np.diff(times).round().astype(int)
+            append(options.results, run, {**dev_scores(qa, dev, best), "fit_s": fit_s, "predict_s": predict_s},
+                   version(values["backend"]))  # fmt: skip
+            if options.predictions:
+                write_predictions(options.predictions, dev, best)
+
+    frame = table(read(options.results))
+    shown = ["squad", "metric", "seeds", "mean", "std", "paper, dev", "backend", "size", "rows", "epochs"]
+    print("\n" + frame[shown].to_string(index=False) + "\n")
+    for line in frame.drop_duplicates(SETTING).itertuples():
+        print(f"SQuAD {line.squad}, {line.size}: {line.notes}")
+    print(f"\nEach run is in {options.results}.")
+
+
+if __name__ == "__main__":
+    main()

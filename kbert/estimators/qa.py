@@ -1,0 +1,420 @@
+"""BertQA: answers to questions, as spans of a context."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from scipy.special import softmax
+
+from kbert.config import BertConfig, read_config_json
+from kbert.data.frames import warn_missing
+from kbert.data.labels import sample_weights
+from kbert.data.questions import QuestionColumns, answer_columns, answer_texts, question_columns
+from kbert.errors import TruncationWarning, WeightsMismatchError
+from kbert.estimators.base import BertEstimator
+from kbert.estimators.span_task import Found, Reading, SpanRows, SpanTask, find_spans
+from kbert.metrics import answer_scores
+from kbert.model import BertForQuestionAnswering
+from kbert.weights import load_question_answerer, save_question_answerer
+
+_ANSWER_COLUMNS = ["row", "rank", "answer", "start", "end", "score", "probability"]
+# A score so high or low that its softmax is 1 or 0.
+_CERTAIN = 1e6
+
+
+class BertQA(BertEstimator):
+    """Fine-tuned BERT that answers questions by a span of a context, as for SQuAD 1.1 and 2.0.
+
+    Question and context are read together, "[CLS] question [SEP] context [SEP]", long contexts in overlapping windows.
+    An answer is an exact slice of its context, or "" where the context has none.
+
+    Parameters
+    ----------
+    size : str or BertConfig, default="base"
+        The architecture: "tiny", "mini", "small", "medium", "base", "large", "base-cased", "large-cased", "minilm-l6",
+        or one of your own.
+    weights : "auto", None, str or Path, default="auto"
+        "auto" is the released weights of that size; None a random start, with a vocabulary learned from the training
+        texts; else a folder in the Hugging Face layout or a hub name, whose own config then wins over ``size``.
+    revision : str, optional
+        Branch, tag or commit of a hub repository.
+    max_length : int, default=384
+        Longest window in tokens, special ones included. A question keeps its first 64 pieces, or half of a window if
+        that is less; one warning tells how many questions were cut.
+    stride : int or None, default=128
+        Pieces of the context from the start of a window to that of the next; None is half of ``max_length``. Where a
+        question leaves less room than that, the step is this room.
+    epochs : int, default=3
+        Passes over the training rows.
+    batch_size : int, default=32
+        Windows a step.
+    learning_rate : "auto" or float, default="auto"
+        Peak of the schedule. "auto": 1e-4 for tiny and mini, 5e-5 for small, medium and minilm-l6, 3e-5 for base,
+        2e-5 for large.
+    warmup : float or int, default=0.1
+        Linear warm-up: a float is a share of all steps, an int a number of steps. The rate then falls linearly to 0.
+    weight_decay : float, default=0.01
+        Decoupled decay of all matrices and embedding tables; biases and LayerNorm are not decayed.
+    layer_decay : float, default=1.0
+        Factor on the learning rate from each layer to the one below.
+    freeze : int, default=0
+        n: the embeddings and the first n layers are not trained. 0 trains all.
+    dropout : float, optional
+        Rate in hidden states and attention; None takes the checkpoint's.
+    bias_correction : bool, default=True
+        Adam's bias correction; the original BERT code has none, which makes small data sets unstable (Mosbach et al.,
+        2021).
+    gradient_accumulation : int, default=1
+        Batches whose gradients are averaged into one update.
+    early_stopping : bool, default=False
+        Set rows aside, watch the answers' F1 on them after each epoch (of equal ones, the lower loss is better), stop
+        when it has not become better for ``n_iter_no_change`` epochs, and restore the best weights.
+    validation_fraction : float, default=0.1
+        Share of the rows set aside for ``early_stopping``, or for ``null_threshold="tune"`` where y has unanswerable
+        questions. Not used when ``fit`` is given an ``eval_set``, which then serves both.
+    n_iter_no_change : int, default=2
+    n_restarts : int, default=0
+        How often a run that learned nothing is started again with another seed. A warning tells of each.
+    warm_start : bool, default=False
+        Whether a further ``fit`` (or one after ``load``) goes on from the weights it finds, with the same tokenizer.
+    null_threshold : "tune" or float, default="tune"
+        The answer is "" where the score of no answer, less that of the best span, is above this number. "tune" takes
+        what gives the best F1 on rows that are set aside, or never answers "" if all questions of ``fit`` have answers.
+    n_best : int, default=20
+        How many answers `answers` gives for each question.
+    max_answer_length : int, default=30
+        Longest answer in pieces, when predicting.
+    dtype : {"auto", "float32", "bfloat16", "float16"}, default="auto"
+        Of the computation; weights are float32. "auto" is float32 on a CPU, bfloat16 on a GPU or TPU.
+    random_state : int, RandomState or None, default=None
+        Seed of the head, the batches, the dropout and the rows set aside.
+    verbose : int, default=0
+        1 shows a progress bar with the loss, windows per second and the time left.
+
+    Attributes
+    ----------
+    model_ : BertForQuestionAnswering
+        The trained Keras model.
+    null_threshold_ : float
+        The threshold in use; infinity where "" is never the answer but in an empty context. It may be set. Of a folder
+        that transformers saved, which tells nothing of it, it is infinity.
+    tokenizer_ : WordPieceTokenizer
+    config_ : BertConfig
+    history_ : dict of list of float
+        Of the last fit: ``loss`` (mean over the windows), and with an ``eval_set`` or rows set aside ``val_loss`` (mean
+        over the rows of the mean over their windows) and ``val_score``: one value an epoch.
+    n_iter_ : int
+        Epochs that the last fit ran.
+    feature_names_in_ : ndarray of str
+        The names of the columns that were read, when ``fit`` was given a DataFrame.
+
+    Examples
+    --------
+    >>> import kbert
+    >>> train = kbert.datasets.read_squad("train-v1.1.json")
+    >>> qa = kbert.BertQA("minilm-l6", epochs=2, random_state=0).fit(train, train)
+    >>> qa.predict([("Where did Mia move?", "In spring Mia moved to Lisbon, where she opened a bakery.")])
+    array(['Lisbon'], dtype=object)
+    """
+
+    model_: BertForQuestionAnswering
+    null_threshold_: float
+
+    _columns_are = "question and context"
+
+    def __init__(
+        self,
+        size: str | BertConfig = "base",
+        *,
+        weights: str | os.PathLike | None = "auto",
+        revision: str | None = None,
+        max_length: int = 384,
+        stride: int | None = 128,
+        epochs: int = 3,
+        batch_size: int = 32,
+        learning_rate: str | float = "auto",
+        warmup: float | int = 0.1,
+        weight_decay: float = 0.01,
+        layer_decay: float = 1.0,
+        freeze: int = 0,
+        dropout: float | None = None,
+        bias_correction: bool = True,
+        gradient_accumulation: int = 1,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 2,
+        n_restarts: int = 0,
+        warm_start: bool = False,
+        null_threshold: str | float = "tune",
+        n_best: int = 20,
+        max_answer_length: int = 30,
+        dtype: str = "auto",
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ):
+        self.size = size
+        self.weights = weights
+        self.revision = revision
+        self.max_length = max_length
+        self.stride = stride
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.warmup = warmup
+        self.weight_decay = weight_decay
+        self.layer_decay = layer_decay
+        self.freeze = freeze
+        self.dropout = dropout
+        self.bias_correction = bias_correction
+        self.gradient_accumulation = gradient_accumulation
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.n_restarts = n_restarts
+        self.warm_start = warm_start
+        self.null_threshold = null_threshold
+        self.n_best = n_best
+        self.max_answer_length = max_answer_length
+        self.dtype = dtype
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # --- Fitting -----------------------------------------------------------------------------------------------
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, eval_set: tuple | None = None, callbacks: Any = None
+    ) -> Self:
+        """Fine-tune on questions, contexts and answers.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like, shape (n_rows, 2)
+            A DataFrame with the columns question and context, others being passed over; or these two columns in this
+            order, as tuples for instance. A missing text is an empty one.
+        y : DataFrame or array-like, shape (n_rows, 2)
+            A DataFrame with the columns answer and answer_start, the answer's first character in the context; or these
+            two columns in this order. Unanswerable is "" and -1. Of several right answers, two lists, the first is
+            learned. X and y may be the same DataFrame.
+        sample_weight : array-like of shape (n_rows,), optional
+            Weight of each row in the loss. Only the ratios count.
+        eval_set : tuple (X, y), optional
+            Rows on which loss and score are taken after each epoch; ``early_stopping`` and ``null_threshold="tune"``
+            use these instead of setting rows aside.
+        callbacks : keras.callbacks.Callback or list of them, optional
+            ``on_epoch_end`` sees the trained weights in the model.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError
+            For rows, answers or parameters that cannot be used; the message names them. An answer that does not stand
+            where answer_start says is one.
+        WeightsNotFoundError, WeightsMismatchError
+            When there are no weights under that name, or damaged ones.
+        """
+        seed, policy = self._validated()
+        columns = self._read_texts(X, stacklevel=4)
+        answers = answer_columns(y, columns)
+        if not answers.answerable.any():
+            raise ValueError("No question of y has an answer, so there is nothing to learn. Is it the right column?")
+        weights = sample_weights(sample_weight, columns.n_rows)
+        weights = np.ones(columns.n_rows, "float32") if weights is None else weights
+        start = self._start(columns)
+        self._check_max_length(start.config)
+        reading = self._reading(start.tokenizer)
+        rows = SpanRows.to_train_on(columns, answers, weights, reading)
+        self._warn_truncated(int(rows.sequences.truncated_rows.sum()), columns.n_rows, stacklevel=3)
+
+        tune = self.null_threshold == "tune" and not answers.answerable.all()
+        held_out = None
+        if eval_set is not None:
+            held_out = self._eval_rows(eval_set, reading)
+        elif self.early_stopping or tune:
+            mixed = answers.answerable if tune else None
+            kept, aside = self._split(mixed, weights, seed)
+            rows, held_out = rows.take(kept), rows.take(aside).only_watched()
+
+        config = start.config.with_dropout(self.dropout)
+        make = partial(BertForQuestionAnswering, config, dtype=policy)
+        model, history = self._fine_tune(make, SpanTask(), rows, held_out, start, seed, callbacks)
+        if self.null_threshold != "tune":
+            threshold = float(self.null_threshold)
+        elif tune and not held_out.answers.answerable.all():
+            threshold = held_out.best_threshold(held_out.logits(model, start.tokenizer.pad_id)).threshold
+        else:
+            threshold = np.inf
+
+        self._forget()
+        if columns.names is not None:
+            self.feature_names_in_ = np.array(columns.names, dtype=object)
+        self.model_, self.tokenizer_, self.config_ = model, start.tokenizer, config
+        self.null_threshold_ = threshold
+        self.history_, self.n_iter_ = history, len(history["loss"])
+        return self
+
+    def _rows_aside(self) -> list[str]:
+        return [*super()._rows_aside(), "null_threshold='tune'"]
+
+    def _reading(self, tokenizer) -> Reading:
+        return Reading(tokenizer, self.max_length, self.stride, self.n_best, self.max_answer_length)
+
+    def _eval_rows(self, eval_set: Any, reading: Reading) -> SpanRows:
+        if not isinstance(eval_set, (tuple, list)) or len(eval_set) != 2:
+            raise ValueError("eval_set must be a pair (X, y).")
+        columns = self._read_texts(eval_set[0])
+        answers = answer_columns(eval_set[1], columns, "eval_set's y")
+        return SpanRows(columns, answers, np.ones(columns.n_rows, "float32"), reading)
+
+    def _read_texts(self, X: Any, stacklevel: int = 5) -> QuestionColumns:
+        columns = question_columns(X)
+        warn_missing(columns.n_missing, columns.n_rows, stacklevel=stacklevel)
+        return columns
+
+    def _warn_truncated(self, n_truncated: int, n_rows: int, stacklevel: int = 4) -> None:
+        if n_truncated:
+            warnings.warn(
+                f"{n_truncated} of {n_rows} questions have more than 64 word pieces, or take more than half of "
+                f"max_length={self.max_length}, and lost their ends. Contexts are read whole, so put long texts there.",
+                TruncationWarning,
+                stacklevel=stacklevel,
+            )
+
+    # --- Predicting --------------------------------------------------------------------------------------------
+
+    def _found(self, X: Any, n_best: int) -> Iterator[tuple[Found, np.ndarray]]:
+        """Some rows at a time: the best spans, and the score of no answer, higher than theirs where that is chosen."""
+        self._check_fitted()
+        self._check_max_length(self.config_)
+        columns = self._read_texts(X)
+        truncated = 0
+        for found in find_spans(self.model_, columns, self._reading(self.tokenizer_)._replace(n_best=n_best)):
+            truncated += found.truncated
+            yield found, found.spans.null - self.null_threshold_
+        self._warn_truncated(truncated, columns.n_rows)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The best answer to each question.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like, shape (n_rows, 2)
+            As in `fit`.
+
+        Returns
+        -------
+        ndarray of str, shape (n_rows,)
+            Each a slice of its context, or "" for no answer. The array is of dtype object.
+        """
+        answers: list[str] = []
+        for found, null in self._found(X, 1):
+            silent = ~(found.spans.scores[:, 0] >= null)
+            answers += ["" if no or not texts else texts[0] for no, texts in zip(silent, found.texts, strict=True)]
+        return np.array(answers, dtype=object)
+
+    def answers(self, X: Any, n_best: int | None = None) -> pd.DataFrame:
+        """The best answers to each question, with probabilities.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like, shape (n_rows, 2)
+            As in `fit`.
+        n_best : int, optional
+            At most how many for each question; the parameter ``n_best`` by default.
+
+        Returns
+        -------
+        DataFrame
+            A line for each: ``row`` (position in X, from 0), ``rank`` (from 1, which is the answer that `predict`
+            gives), ``answer``, ``start`` and ``end`` (characters in the context, end exclusive; -1 for ""), ``score``
+            (the logits of its first and last token, added; for "" those of [CLS], less ``null_threshold_``) and
+            ``probability``, the softmax over the scores of the question's ``n_best`` best spans and "". Of spans with
+            the same text only the best has a line.
+        """
+        n_best = self.n_best if n_best is None else n_best
+        if isinstance(n_best, bool) or not isinstance(n_best, (int, np.integer)) or n_best < 1:
+            raise ValueError(f"n_best must be a whole number of at least 1, got {n_best!r}.")
+        lines: list[tuple] = []
+        for found, null in self._found(X, n_best):
+            for i, texts in enumerate(found.texts):
+                lines += _ranked(found.rows.start + i, texts, found.spans, i, null[i], n_best)
+        return pd.DataFrame(lines, columns=_ANSWER_COLUMNS)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """F1 of the answers' words, as SQuAD's evaluation defines it; the mean over the questions, from 0 to 1.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like, shape (n_rows, 2)
+            As in `fit`.
+        y : DataFrame or array-like
+            As in `fit`, or the right answers alone: a text, or a list of texts, for each row.
+        sample_weight : array-like of shape (n_rows,), optional
+        """
+        predicted = self.predict(X)
+        _, f1 = answer_scores(answer_texts(y, len(predicted)), predicted)
+        return float(np.average(f1, weights=sample_weights(sample_weight, len(f1))))
+
+    # --- Saving ------------------------------------------------------------------------------------------------
+
+    def _logits_of_texts(self, texts: list[str]) -> np.ndarray:
+        columns = QuestionColumns(texts, texts)
+        spans = [found.spans for found in find_spans(self.model_, columns, self._reading(self.tokenizer_))]
+        scores = np.concatenate([np.stack([part.null, part.scores[:, 0]], axis=1) for part in spans])
+        return np.where(np.isfinite(scores), scores, 0)  # an empty context has no span
+
+    def _save_model(self, folder: Path) -> None:
+        save_question_answerer(self.model_, folder)
+
+    def _load_model(self, folder: Path, policy: str) -> BertForQuestionAnswering:
+        return load_question_answerer(folder, dtype=policy)
+
+    def _learned_to_json(self) -> dict:
+        # JSON has no infinity.
+        return {"null_threshold": self.null_threshold_ if np.isfinite(self.null_threshold_) else None}
+
+    def _learned_from_json(self, values: dict, folder: Path) -> None:
+        self.null_threshold_ = np.inf if values["null_threshold"] is None else float(values["null_threshold"])
+
+    def _learned_from_config(self, folder: Path) -> None:
+        architectures = read_config_json(folder).get("architectures") or ["BertForQuestionAnswering"]
+        if "BertForQuestionAnswering" not in architectures:
+            raise WeightsMismatchError(
+                f"{folder} holds a {architectures[0]}, and BertQA opens what transformers saved as "
+                "BertForQuestionAnswering. Load it with the estimator of its task, or fine-tune from it: "
+                "BertQA(weights=folder)."
+            )
+        self.null_threshold_ = np.inf
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.target_tags.one_d_labels = False
+        tags.target_tags.two_d_labels = True
+        return tags
+
+
+def _ranked(row: int, texts: list[str], spans, i: int, null: float, n_best: int) -> list[tuple]:
+    """The lines of one question."""
+    n = len(texts)
+    candidates = list(zip(texts, spans.starts[i, :n].tolist(), spans.ends[i, :n].tolist(), strict=True))
+    scores = [*spans.scores[i, :n].tolist(), null if n or np.isfinite(null) else 0.0]
+    candidates.append(("", -1, -1))
+    probabilities = softmax(np.clip(scores, -_CERTAIN, _CERTAIN))
+    # Stable, so that a span comes before "" of the same score.
+    lines, seen = [], set()
+    for k in np.argsort(-np.array(scores), kind="stable").tolist():
+        answer, start, end = candidates[k]
+        if answer not in seen and scores[k] > -np.inf and len(lines) < n_best:
+            seen.add(answer)
+            lines.append((row, len(lines) + 1, answer, start, end, scores[k], float(probabilities[k])))
+    return lines
