@@ -2,6 +2,9 @@
 
     KERAS_BACKEND=jax python benchmarks/memory.py predict [--rows 1000000]   # short texts
     KERAS_BACKEND=jax python benchmarks/memory.py long [--rows 500 2000]     # texts of 2,000 words, in windows
+    KERAS_BACKEND=jax python benchmarks/memory.py tag [--rows 20000]         # the same as lists of words, by the tagger
+    KERAS_BACKEND=jax python benchmarks/memory.py answer [--rows 20000]      # the same as contexts of a question
+    KERAS_BACKEND=jax python benchmarks/memory.py learn [--rows 100 400]     # one epoch of learning to answer
     KERAS_BACKEND=jax python benchmarks/memory.py fit [--rows 100000 300000] # one epoch on short texts
     KERAS_BACKEND=jax python benchmarks/memory.py fits [--times 50]          # fits in a row, in one process
 
@@ -21,6 +24,7 @@ import ctypes
 import datetime
 import gc
 import os
+import sys
 import tempfile
 import time
 import warnings
@@ -110,19 +114,81 @@ def predict(folder: Path, n_rows: int, shortest: int, longest: int) -> dict:
 
     classifier = BertClassifier.load(folder)
     texts = pd.Series(made_texts(folder, n_rows, shortest, longest))
+    found = measured(classifier.predict_proba, texts[:SOME], texts, lambda probabilities: probabilities.nbytes)
+    return {"MB of text": round(sum(map(len, texts)) / 1e6), **found}
+
+
+def tagger_on(folder: Path):
+    """A tagger on these weights."""
+    from kbert import BertTagger
+
+    rows = [["the", "name"], ["of", "it"]] * 16
+    tags = [["O", "B-X"], ["O", "O"]] * 16
+    tagger = BertTagger(weights=folder, max_length=384, stride=320, epochs=1, dtype="float32", random_state=0)
+    return tagger.fit(rows, tags)
+
+
+def answerer_on(folder: Path):
+    """A question answerer on these weights, not fitted."""
+    from kbert import BertQA
+
+    parameters = dict(max_length=384, stride=320, epochs=1, null_threshold=0.0, dtype="float32", random_state=0)
+    return BertQA(weights=folder, **parameters)
+
+
+def with_answers(contexts: list[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Questions about contexts, whose answers are their first words."""
+    answers = [context.split(" ", 1)[0] for context in contexts]
+    return (
+        pd.DataFrame({"question": "what is the first word", "context": contexts}),
+        pd.DataFrame({"answer": answers, "answer_start": 0}),
+    )
+
+
+def measured(predict, few, many, n_bytes) -> dict:
+    """Memory of two calls, on a few rows and on all, above that before and, for all, without their result."""
     before = settle()
-    classifier.predict_proba(texts[:SOME])
-    first = status("VmHWM")
+    predict(few)
+    first = status("VmHWM") - before
     settle()
     start = time.perf_counter()
-    probabilities = classifier.predict_proba(texts)
+    results = predict(many)
     seconds = time.perf_counter() - start
-    above = status("VmHWM") - before - probabilities.nbytes / 1e6
+    above = status("VmHWM") - before - n_bytes(results) / 1e6
     return {
-        "rows": n_rows, "MB of text": round(sum(map(len, texts)) / 1e6),
-        "MB of results": round(probabilities.nbytes / 1e6, 1), "MB above": round(max(first - before, above)),
-        "first rows": round(first - before), "all rows": round(above), "seconds": round(seconds),
+        "rows": len(many), "MB of results": round(n_bytes(results) / 1e6, 1), "MB above": round(max(first, above)),
+        "first rows": round(first), "all rows": round(above), "seconds": round(seconds),
     }  # fmt: skip
+
+
+def tag(weights: Path, n_rows: int) -> dict:
+    """The tags of rows of 2,000 words."""
+    tagger = tagger_on(weights)
+    rows = [text.split(" ") for text in made_texts(weights, n_rows, 2000, 2000)]
+    # A list of lists of pointers to a few strings.
+    return measured(tagger.predict, rows[: SOME // 40], rows, lambda found: sum(map(sys.getsizeof, found)))
+
+
+def answer(weights: Path, n_rows: int) -> dict:
+    """The answers to questions about contexts of 2,000 words."""
+    questions, answers = with_answers(made_texts(weights, n_rows, 2000, 2000))
+    qa = answerer_on(weights).fit(questions[:32], answers[:32])
+    return measured(qa.predict, questions[: SOME // 40], questions, lambda found: sum(map(sys.getsizeof, found)))
+
+
+def learn(weights: Path, n_rows: int) -> dict:
+    """One epoch of the question answerer on contexts of 2,000 words."""
+    questions, answers = with_answers(made_texts(weights, n_rows, 2000, 2000))
+
+    def learned(n):
+        answerer_on(weights).fit(questions[:n], answers[:n])
+
+    learned(64)
+    before = settle()
+    start = time.perf_counter()
+    learned(n_rows)
+    seconds = time.perf_counter() - start
+    return {"rows": n_rows, "MB above": round(status("VmHWM") - before, 1), "seconds": round(seconds)}
 
 
 def fit(weights: Path, n_rows: int) -> dict:
@@ -207,7 +273,7 @@ def fits(weights: Path, times: int) -> dict:
 def main() -> None:
     package = find_spec("cognition")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["predict", "long", "fit", "fits"])
+    parser.add_argument("what", choices=["predict", "long", "tag", "answer", "learn", "fit", "fits"])
     parser.add_argument("--rows", type=int, nargs="+")
     parser.add_argument("--times", type=int, default=50)
     parser.add_argument(
@@ -221,6 +287,10 @@ def main() -> None:
             in_new_process(save_classifier, arguments.weights, Path(folder, "saved"), parameters)
             shortest, longest, rows = (2000, 2000, [500, 2000]) if parameters else (5, 12, [1_000_000])
             runs = [(predict, Path(folder, "saved"), n, shortest, longest) for n in arguments.rows or rows]
+        elif arguments.what in ("tag", "answer", "learn"):
+            function = {"tag": tag, "answer": answer, "learn": learn}[arguments.what]
+            rows = [100, 400] if function is learn else [20_000]
+            runs = [(function, arguments.weights, n) for n in arguments.rows or rows]
         elif arguments.what == "fit":
             runs = [(fit, arguments.weights, n) for n in arguments.rows or [100_000, 300_000]]
         else:
