@@ -1,0 +1,1 @@
+"""Pre-training: corpus, instances, shards, masks, objective and trainer, in the order they run."""

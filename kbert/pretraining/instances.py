@@ -1,0 +1,194 @@
+"""Tokenised documents to training instances: pairs for next-sentence prediction, or runs of text without it.
+
+Instances are numbers, places in the documents' tokens, so that new ones can be drawn for every epoch.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from functools import cached_property
+from random import Random
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kbert.text.sequences import Ragged, TokenSequences, assemble, ranges, row_splits, truncated_lengths
+
+if TYPE_CHECKING:
+    from kbert.text import WordPieceTokenizer
+
+# Share of the documents whose instances get a random shorter length (short_seq_prob of create_pretraining_data.py).
+SHORT_SHARE = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class Documents:
+    """Documents as tokens.
+
+    Attributes
+    ----------
+    tokens : ndarray of int, shape (n_tokens,)
+        Word pieces without special tokens, one document's after the other's.
+    segments : ndarray of int64, shape (n_segments + 1,)
+        Where each segment, a sentence for instance, begins and ends among the tokens. None is empty.
+    documents : ndarray of int64, shape (n_documents + 1,)
+        Where each document begins and ends among the segments. None is empty.
+    """
+
+    tokens: np.ndarray
+    segments: np.ndarray
+    documents: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.documents) - 1
+
+
+@dataclass(frozen=True, eq=False)
+class Instances:
+    """Training instances "[CLS] a [SEP] b [SEP]", or "[CLS] a [SEP]". They serve where `TokenSequences` does.
+
+    Attributes
+    ----------
+    tokenizer : WordPieceTokenizer
+    source : ndarray of int
+        The tokens of the documents.
+    starts, kept : ndarray of int64, shape (n_instances, 1 or 2)
+        Of a, and of b if there is one: the first token, and how many.
+    is_random : ndarray of int32, shape (n_instances,)
+        The label of next-sentence prediction: 0 where b is what follows a, 1 where it is from another document (in this
+        order in the original, and in ``cls.seq_relationship``). Zeros where there is no b.
+    """
+
+    tokenizer: WordPieceTokenizer
+    source: np.ndarray
+    starts: np.ndarray
+    kept: np.ndarray
+    is_random: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """Tokens of each, special ones included."""
+        return self.kept.sum(axis=1) + self.kept.shape[1] + 1
+
+    @cached_property
+    def splits(self) -> np.ndarray:
+        """Where the tokens of each would begin and end if all stood one after the other."""
+        return row_splits(self.lengths)
+
+    @property
+    def rows(self) -> np.ndarray:
+        """Each is a row of its own."""
+        return np.arange(len(self))
+
+    def take(self, indices) -> TokenSequences:
+        """Those that an index array, a mask or a slice selects, in its order."""
+        starts, kept = self.starts[indices], self.kept[indices]
+        pieces = []
+        for part in range(kept.shape[1]):
+            pieces += [self.source[ranges(starts[:, part], kept[:, part])], kept[:, part]]
+        return assemble(self.tokenizer, self.rows[indices], np.zeros(len(starts), bool), *pieces)
+
+
+def draw_pairs(documents: Documents, tokenizer: WordPieceTokenizer, max_length: int, seed) -> Instances:
+    """Pairs of neighbouring and of random texts (Devlin et al., 2018, appendix A.2; ``create_pretraining_data.py``).
+
+    A document is read in chunks, as many segments as fill ``max_length`` tokens, or, in one document of ten, a random
+    shorter length. A chunk is cut between two segments at random. In half of the cases, and always where the chunk is
+    one segment, b is text from a random place of another document and the chunk's second part is read again; in the
+    others it is that second part. Pairs that are too long lose tokens of the longer text, from its front or its end.
+
+    Parameters
+    ----------
+    documents : Documents
+        At least two of them.
+    tokenizer : WordPieceTokenizer
+    max_length : int
+        Greatest length in tokens, special ones included: at least 5.
+    seed : int or sequence of int
+        The same seed gives the same pairs.
+
+    Returns
+    -------
+    Instances
+    """
+    if len(documents) < 2:
+        raise ValueError(
+            f"Next-sentence prediction needs text from another document, and there is only {len(documents)} here. Give "
+            "more documents (in text files a blank line is between two), or train without it: nsp=False."
+        )
+    sequence = np.random.SeedSequence(seed)
+    draw = Random(int(sequence.generate_state(1, "uint64")[0])).random
+    room, n_documents = max_length - 3, len(documents)
+    segments, bounds = documents.segments.tolist(), documents.documents.tolist()
+    found = []
+    for document in range(n_documents):
+        at, end = bounds[document], bounds[document + 1]
+        target = room if draw() >= SHORT_SHARE else 2 + int(draw() * (room - 1))
+        while at < end:
+            # Segments from `at` to `stop` have at least `target` tokens, or are the rest of the document.
+            stop = min(bisect_left(segments, segments[at] + target, at + 1, end), end)
+            cut = at + 1 + int(draw() * (stop - at - 1))
+            length = segments[cut] - segments[at]
+            if stop - at == 1 or draw() < 0.5:
+                other = int(draw() * (n_documents - 1))
+                other += other >= document
+                first, last = bounds[other], bounds[other + 1]
+                begin = first + int(draw() * (last - first))
+                finish = min(bisect_left(segments, segments[begin] + target - length, begin + 1, last), last)
+                found.append((segments[at], length, segments[begin], segments[finish] - segments[begin], 1))
+                at = cut
+            else:
+                found.append((segments[at], length, segments[cut], segments[stop] - segments[cut], 0))
+                at = stop
+    places = np.array(found, np.int64)
+    starts, lengths = places[:, [0, 2]], places[:, [1, 3]]
+    kept = np.stack(truncated_lengths(*lengths.T, room), axis=1)
+    # Token by token one is taken off the front or the end, by a coin's toss.
+    starts = starts + np.random.default_rng(sequence).binomial(lengths - kept, 0.5)
+    return Instances(tokenizer, documents.tokens, starts, kept, places[:, 4].astype(np.int32))
+
+
+def draw_runs(documents: Documents, tokenizer: WordPieceTokenizer, max_length: int, seed) -> Instances:
+    """Runs of text of one document each, in which every token of the documents is once: for masked-LM alone.
+
+    A document that is longer than ``max_length`` is cut into runs of that length; where the first cut is, is drawn.
+
+    Parameters
+    ----------
+    documents : Documents
+    tokenizer : WordPieceTokenizer
+    max_length : int
+        Greatest length in tokens, special ones included: at least 3.
+    seed : int or sequence of int
+        The same seed gives the same runs.
+
+    Returns
+    -------
+    Instances
+    """
+    room = max_length - 2
+    bounds = documents.segments[documents.documents]
+    lengths = np.diff(bounds)
+    rng = np.random.default_rng(seed)
+    # How much of its first run a document leaves out.
+    missing = np.where(lengths > room, rng.integers(0, room, len(lengths)), 0)
+    n_runs = -((-lengths - missing) // room)
+    document = np.repeat(np.arange(len(lengths)), n_runs)
+    number = np.arange(len(document)) - row_splits(n_runs)[document]
+    begins = np.maximum(number * room - missing[document], 0)
+    ends = np.minimum((number + 1) * room - missing[document], lengths[document])
+    starts, kept = bounds[document] + begins, ends - begins
+    return Instances(tokenizer, documents.tokens, starts[:, None], kept[:, None], np.zeros(len(starts), np.int32))
+
+
+def documents_of(texts: list[list[str]], tokenizer: WordPieceTokenizer) -> Documents:
+    """Tokenise documents, each a list of its segments; segments and documents without a token are left out."""
+    pieces: Ragged = tokenizer.tokenize_column([segment for document in texts for segment in document])
+    of_document = np.repeat(np.arange(len(texts)), [len(document) for document in texts])
+    kept = pieces.lengths > 0
+    counts = np.bincount(of_document[kept], minlength=len(texts))
+    return Documents(pieces.values, row_splits(pieces.lengths[kept]), row_splits(counts[counts > 0]))
