@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from kbert.training.optimizer import Hyper, adamw, clip_factor
+from kbert.training.optimizer import OPTIMIZERS, Hyper, clip_factor
 
 
 def state_values(model: keras.Model, seed, frozen):
@@ -30,8 +30,8 @@ def state_values(model: keras.Model, seed, frozen):
     return values
 
 
-def updated(trainable, moments_1, moments_2, gradients, hyper: Hyper):
-    """One update of all variables.
+def updated(trainable, moments_1, moments_2, gradients, hyper: Hyper, optimizer: str = "adamw"):
+    """One update of all variables by one of `OPTIMIZERS`.
 
     Returns
     -------
@@ -44,7 +44,7 @@ def updated(trainable, moments_1, moments_2, gradients, hyper: Hyper):
     values, ms, vs = [], [], []
     for i, (value, m, v, gradient) in enumerate(zip(trainable, moments_1, moments_2, gradients, strict=True)):
         gradient = ops.cast(gradient, "float32") * factor
-        new = adamw(value, gradient, m, v, hyper.learning_rates[i], hyper.decays[i], hyper)
+        new = OPTIMIZERS[optimizer](value, gradient, m, v, hyper.learning_rates[i], hyper.decays[i], hyper)
         kept = [ops.where(finite, after, before) for after, before in zip(new, (value, m, v), strict=True)]
         values.append(ops.cast(kept[0], value.dtype))
         ms.append(kept[1])

@@ -1,4 +1,4 @@
-"""AdamW in PyTorch's form, and the linear schedule with warm-up."""
+"""AdamW in PyTorch's form, LAMB, and the linear schedule with warm-up."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -81,7 +81,29 @@ def adamw(value, gradient, m, v, learning_rate, decay, hyper: Hyper):
     Epsilon is added to the bias-corrected root; Keras adds it before the correction, which at the first step makes it
     32 times as large. Decay is decoupled (Loshchilov and Hutter, 2019).
     """
+    direction, m, v = _adam(gradient, m, v, hyper)
+    return value * (1 - learning_rate * decay) - learning_rate * direction, m, v
+
+
+def lamb(value, gradient, m, v, learning_rate, decay, hyper: Hyper):
+    """One variable's update by LAMB, for large batches: (value, m, v) after the step.
+
+    AdamW's step, decay included, made as long as the variable itself (You et al., 2020, algorithm 2, with the norm as it
+    is for phi), but for biases and LayerNorm, as in the authors' code.
+    """
+    direction, m, v = _adam(gradient, m, v, hyper)
+    step = direction + decay * value
+    if len(value.shape) > 1:
+        length, step_length = ops.sqrt(ops.sum(ops.square(value))), ops.sqrt(ops.sum(ops.square(step)))
+        usable = ops.logical_and(length > 0, step_length > 0)
+        step = step * ops.where(usable, length / ops.where(usable, step_length, 1.0), 1.0)
+    return value - learning_rate * step, m, v
+
+
+OPTIMIZERS = {"adamw": adamw, "lamb": lamb}
+
+
+def _adam(gradient, m, v, hyper: Hyper):
     m = BETA_1 * m + (1 - BETA_1) * gradient
     v = BETA_2 * v + (1 - BETA_2) * gradient * gradient
-    direction = (m / hyper.correction_1) / (ops.sqrt(v / hyper.correction_2) + EPSILON)
-    return value * (1 - learning_rate * decay) - learning_rate * direction, m, v
+    return (m / hyper.correction_1) / (ops.sqrt(v / hyper.correction_2) + EPSILON), m, v

@@ -17,11 +17,12 @@ class Trainer:
     model : keras.Model
     loss : callable
         ``loss(outputs, targets, weights)``, a scalar.
+    optimizer : {"adamw", "lamb"}
     """
 
-    def __init__(self, model: keras.Model, loss):
-        self.model, self.loss = model, loss
-        self.key = ("jax", model_key(model), loss.__name__)
+    def __init__(self, model: keras.Model, loss, optimizer: str = "adamw"):
+        self.model, self.loss, self.optimizer = model, loss, optimizer
+        self.key = ("jax", model_key(model), loss.__name__, optimizer)
         # Copies: the step gives the memory of its arguments to its results, and the model's own must outlive it.
         self.values = [jnp.copy(variable.value) for variable in model.trainable_variables]
         self.moments_1 = [jnp.zeros(value.shape, "float32") for value in self.values]
@@ -56,6 +57,16 @@ class Trainer:
         for variable, value in zip(self.model.trainable_variables, self.values, strict=True):
             variable.assign(jnp.copy(value))
 
+    def state(self) -> list[np.ndarray]:
+        """Weights and moments, for a checkpoint."""
+        return [np.array(value) for part in (self.values, self.moments_1, self.moments_2) for value in part]
+
+    def restore(self, arrays: list[np.ndarray]) -> None:
+        """Take back what `state` gave."""
+        n = len(self.values)
+        arrays = [jnp.array(array) for array in arrays]  # copies: their memory is given away
+        self.values, self.moments_1, self.moments_2 = arrays[:n], arrays[n : 2 * n], arrays[2 * n :]
+
     def _frozen(self):
         """Weights that are not trained; the dropout seeds among the non-trainable variables come with each step."""
         return [variable.value for variable in self.model.non_trainable_weights]
@@ -81,7 +92,7 @@ class Trainer:
 
     def _train(self, state, frozen, batch, hyper):
         gradients, loss = self._gradients(state[0], frozen, batch, hyper)
-        *state, flaw = updated(*state, gradients, hyper)
+        *state, flaw = updated(*state, gradients, hyper, self.optimizer)
         return *state, loss + flaw
 
     def _accumulate(self, total, values, frozen, batch, hyper):
@@ -89,7 +100,7 @@ class Trainer:
         return [a + g.astype("float32") for a, g in zip(total, gradients, strict=True)], loss
 
     def _update(self, state, gradients, hyper):
-        return updated(*state, gradients, hyper)
+        return updated(*state, gradients, hyper, self.optimizer)
 
 
 def predict(model: keras.Model, inputs: dict[str, np.ndarray]):

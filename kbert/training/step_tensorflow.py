@@ -16,11 +16,12 @@ class Trainer:
     model : keras.Model
     loss : callable
         ``loss(outputs, targets, weights)``, a scalar.
+    optimizer : {"adamw", "lamb"}
     """
 
-    def __init__(self, model: keras.Model, loss):
-        self.model, self.loss = model, loss
-        self.key = ("tensorflow", model_key(model), loss.__name__)
+    def __init__(self, model: keras.Model, loss, optimizer: str = "adamw"):
+        self.model, self.loss, self.optimizer = model, loss, optimizer
+        self.key = ("tensorflow", model_key(model), loss.__name__, optimizer)
         self.values = [tf.identity(variable.value) for variable in model.trainable_variables]
         self.moments_1 = [tf.zeros(value.shape) for value in self.values]
         self.moments_2 = [tf.zeros(value.shape) for value in self.values]
@@ -50,6 +51,16 @@ class Trainer:
         for variable, value in zip(self.model.trainable_variables, self.values, strict=True):
             variable.assign(value)
 
+    def state(self) -> list[np.ndarray]:
+        """Weights and moments, for a checkpoint."""
+        return [np.array(value) for part in (self.values, self.moments_1, self.moments_2) for value in part]
+
+    def restore(self, arrays: list[np.ndarray]) -> None:
+        """Take back what `state` gave."""
+        n = len(self.values)
+        arrays = [tf.convert_to_tensor(array) for array in arrays]
+        self.values, self.moments_1, self.moments_2 = arrays[:n], arrays[n : 2 * n], arrays[2 * n :]
+
     def _frozen(self):
         return [tf.convert_to_tensor(variable.value) for variable in self.model.non_trainable_weights]
 
@@ -68,7 +79,7 @@ class Trainer:
 
     def _train(self, values, moments_1, moments_2, frozen, inputs, targets, weights, hyper):
         gradients, loss = self._gradients(values, frozen, inputs, targets, weights, hyper)
-        *state, flaw = updated(values, moments_1, moments_2, gradients, hyper)
+        *state, flaw = updated(values, moments_1, moments_2, gradients, hyper, self.optimizer)
         return *state, loss + flaw
 
     def _accumulate(self, total, values, frozen, inputs, targets, weights, hyper):
@@ -76,7 +87,7 @@ class Trainer:
         return [a + tf.cast(g, "float32") for a, g in zip(total, gradients, strict=True)], loss
 
     def _update(self, values, moments_1, moments_2, gradients, hyper):
-        return updated(values, moments_1, moments_2, gradients, hyper)
+        return updated(values, moments_1, moments_2, gradients, hyper, self.optimizer)
 
 
 def predict(model: keras.Model, inputs: dict[str, np.ndarray]):

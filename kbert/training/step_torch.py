@@ -5,6 +5,7 @@ import math
 import threading
 
 import keras
+import numpy as np
 import torch
 
 from kbert.training.optimizer import BETA_1, BETA_2, CLIP_NORM, EPSILON, Hyper
@@ -20,10 +21,11 @@ class Trainer:
     model : keras.Model
     loss : callable
         ``loss(outputs, targets, weights)``, a scalar.
+    optimizer : {"adamw", "lamb"}
     """
 
-    def __init__(self, model: keras.Model, loss):
-        self.model, self.loss = model, loss
+    def __init__(self, model: keras.Model, loss, optimizer: str = "adamw"):
+        self.model, self.loss, self.update_all = model, loss, {"adamw": adamw_all, "lamb": lamb_all}[optimizer]
         self.parameters = [variable.value for variable in model.trainable_variables]
         self.moments_1 = [torch.zeros_like(parameter) for parameter in self.parameters]
         self.moments_2 = [torch.zeros_like(parameter) for parameter in self.parameters]
@@ -44,10 +46,21 @@ class Trainer:
     @torch.no_grad()
     def update(self, gradients, hyper):
         """Update with gradients, which it may overwrite; returns 0, or NaN where one is not finite."""
-        return adamw_all(self.parameters, list(gradients), self.moments_1, self.moments_2, hyper)
+        return self.update_all(self.parameters, list(gradients), self.moments_1, self.moments_2, hyper)
 
     def write_back(self):
         """Nothing to do: the model's own parameters were trained."""
+
+    def state(self) -> list[np.ndarray]:
+        """Weights and moments, for a checkpoint."""
+        parts = (self.parameters, self.moments_1, self.moments_2)
+        return [value.detach().cpu().numpy().copy() for part in parts for value in part]
+
+    @torch.no_grad()
+    def restore(self, arrays: list[np.ndarray]) -> None:
+        """Take back what `state` gave."""
+        for value, array in zip([*self.parameters, *self.moments_1, *self.moments_2], arrays, strict=True):
+            value.copy_(torch.from_numpy(array))
 
     def _gradients(self, inputs, targets, weights, hyper):
         inputs, targets, weights = _on_device((inputs, targets, weights))
@@ -62,10 +75,37 @@ def adamw_all(parameters, gradients, moments_1, moments_2, hyper: Hyper) -> floa
 
     The formulas of `clip_factor` and `adamw` in `kbert.training.optimizer`, on all variables at once.
     """
+    roots = _moments_and_roots(gradients, moments_1, moments_2, hyper)
+    if roots is None:
+        return math.nan
+    rates = hyper.learning_rates.tolist()
+    torch._foreach_mul_(parameters, [1 - r * d for r, d in zip(rates, hyper.decays.tolist(), strict=True)])
+    torch._foreach_addcdiv_(parameters, moments_1, roots, [-rate / float(hyper.correction_1) for rate in rates])
+    return 0.0
+
+
+def lamb_all(parameters, gradients, moments_1, moments_2, hyper: Hyper) -> float:
+    """The same with `lamb` for `adamw`."""
+    roots = _moments_and_roots(gradients, moments_1, moments_2, hyper)
+    if roots is None:
+        return math.nan
+    steps = torch._foreach_div(torch._foreach_div(moments_1, roots), float(hyper.correction_1))
+    torch._foreach_add_(steps, torch._foreach_mul(parameters, hyper.decays.tolist()))
+    lengths, step_lengths = torch._foreach_norm(parameters), torch._foreach_norm(steps)
+    for value, step, length, step_length, rate in zip(
+        parameters, steps, lengths, step_lengths, hyper.learning_rates.tolist(), strict=True
+    ):
+        ratio = length / step_length if value.dim() > 1 and length > 0 and step_length > 0 else 1.0
+        value.sub_(rate * ratio * step)
+    return 0.0
+
+
+def _moments_and_roots(gradients, moments_1, moments_2, hyper: Hyper):
+    """Clip the gradients and update the moments; Adam's denominators, or None where a gradient is not finite."""
     scale = float(hyper.loss_scale)
     norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))) / scale
     if not math.isfinite(norm):
-        return math.nan
+        return None
     torch._foreach_mul_(gradients, min(1.0, CLIP_NORM / (norm + 1e-6)) / scale)
     torch._foreach_lerp_(moments_1, gradients, 1 - BETA_1)
     torch._foreach_mul_(moments_2, BETA_2)
@@ -73,10 +113,7 @@ def adamw_all(parameters, gradients, moments_1, moments_2, hyper: Hyper) -> floa
     roots = torch._foreach_div(moments_2, float(hyper.correction_2))
     torch._foreach_sqrt_(roots)
     torch._foreach_add_(roots, EPSILON)
-    rates = hyper.learning_rates.tolist()
-    torch._foreach_mul_(parameters, [1 - r * d for r, d in zip(rates, hyper.decays.tolist(), strict=True)])
-    torch._foreach_addcdiv_(parameters, moments_1, roots, [-rate / float(hyper.correction_1) for rate in rates])
-    return 0.0
+    return roots
 
 
 @torch.no_grad()

@@ -31,9 +31,9 @@ def _hyper(model, step, corrected=True, loss_scale=1.0):
     return Hyper(rates, decays, *map(np.float32, corrections), np.float32(loss_scale), np.zeros(2, "uint32"))
 
 
-def _updated(model, corrected=True, loss_scale=1.0):
+def _updated(model, corrected=True, loss_scale=1.0, optimizer="adamw"):
     """The trained weights after all steps, by the backend's own step."""
-    trainer = backend_step().Trainer(model, softmax_cross_entropy)
+    trainer = backend_step().Trainer(model, softmax_cross_entropy, optimizer)
     for step, gradients in enumerate(_gradients(model, np.random.default_rng(0))):
         scaled = [keras.ops.convert_to_tensor(gradient * np.float32(loss_scale)) for gradient in gradients]
         trainer.update(scaled, _hyper(model, step, corrected, loss_scale))
@@ -141,3 +141,44 @@ def test_layer_rates_fall_from_the_head_to_the_embeddings():
     assert (of("layer_1"), of("layer_0"), of("embeddings")) == ({0.5}, {0.25}, {0.125})
     assert len(rates) == 5 + 2 * 16 + 2 + 2
     assert set(layer_rates(model, 1.0)) == {1.0}
+
+
+def test_lamb_is_that_of_its_authors(model_of):
+    model = model_of(dropout=0.0)
+    values = [np.array(keras.ops.convert_to_numpy(v), "float64") for v in model.trainable_variables]
+    ms, vs = [0.0] * len(values), [0.0] * len(values)
+    for step, gradients in enumerate(_gradients(model, np.random.default_rng(0))):
+        hyper = _hyper(model, step)
+        norm = np.sqrt(sum((gradient.astype("float64") ** 2).sum() for gradient in gradients))
+        for i, gradient in enumerate(gradients):
+            gradient = gradient / max(norm, 1.0)
+            ms[i] = 0.9 * ms[i] + 0.1 * gradient
+            vs[i] = 0.999 * vs[i] + 0.001 * gradient**2
+            update = ms[i] / (1 - 0.9 ** (step + 1)) / (np.sqrt(vs[i] / (1 - 0.999 ** (step + 1))) + 1e-6)
+            ratio = 1.0
+            if values[i].ndim > 1:
+                update += hyper.decays[i] * values[i]
+                ratio = np.linalg.norm(values[i]) / np.linalg.norm(update)
+            values[i] = values[i] - hyper.learning_rates[i] * ratio * update
+    _assert_close(_updated(model, optimizer="lamb"), values)
+
+
+def test_a_restored_state_goes_on_as_if_never_left(model_of):
+    model = model_of(dropout=0.0)
+    gradients = list(_gradients(model, np.random.default_rng(0)))
+
+    def run(trainer, steps):
+        for step in steps:
+            arrays = [keras.ops.convert_to_tensor(gradient) for gradient in gradients[step]]
+            trainer.update(arrays, _hyper(model, step))
+
+    trainer = backend_step().Trainer(model, softmax_cross_entropy)
+    run(trainer, range(5))
+    state = trainer.state()
+    run(trainer, range(5, 10))
+    expected = trainer.state()
+    other = backend_step().Trainer(model, softmax_cross_entropy)
+    other.restore(state)
+    run(other, range(5, 10))
+    assert all(np.array_equal(a, b) for a, b in zip(other.state(), expected, strict=True))
+    assert not np.array_equal(state[0], expected[0])
