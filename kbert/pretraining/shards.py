@@ -1,0 +1,281 @@
+"""A corpus as token shards on disk: written once, by any number of processes, and read as memory-mapped arrays."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kbert.errors import WeightsMismatchError
+from kbert.pretraining.instances import Documents, documents_of
+from kbert.text import WordPieceTokenizer
+from kbert.text.sequences import row_splits
+
+if TYPE_CHECKING:
+    from kbert.pretraining.corpus import Corpus
+
+MANIFEST = "manifest.json"
+FORMAT = 1
+# Tokens after which a shard is full: 32 MB in two bytes each. It bounds the memory of writing and of drawing instances.
+SHARD_TOKENS = 2**24
+# Characters of documents that are tokenised at a time.
+_PART_CHARACTERS = 4_000_000
+
+
+def write_shards(
+    corpus: Corpus,
+    tokenizer: WordPieceTokenizer,
+    folder: str | os.PathLike,
+    *,
+    n_jobs: int | None = None,
+    shard_tokens: int = SHARD_TOKENS,
+) -> Shards:
+    """Tokenise a corpus into a folder.
+
+    The units of the corpus are written by joblib's processes, so that ``joblib.parallel_config(backend="dask")``, or
+    one of Ray or Spark, spreads them over a cluster that shares the folder. The files are the same byte for byte
+    however many processes write them. If the work is stopped, the same call goes on with the units that are not
+    finished.
+
+    Parameters
+    ----------
+    corpus : Corpus
+    tokenizer : WordPieceTokenizer
+    folder : str or Path
+        A new folder, or one in which the same work was begun.
+    n_jobs : int, optional
+        Processes, as for joblib; -1 is one for each core.
+    shard_tokens : int
+        A shard ends with the document in which it has so many tokens.
+
+    Returns
+    -------
+    Shards
+
+    Raises
+    ------
+    ValueError
+        If the folder holds the shards of another corpus, vocabulary or ``shard_tokens``, or the corpus has no text.
+    """
+    import joblib
+
+    folder = Path(folder).expanduser()
+    units = corpus.units()
+    settings = {
+        "format": FORMAT,
+        "corpus": corpus.fingerprint(),
+        "vocabulary": vocabulary_hash(tokenizer),
+        "shard_tokens": int(shard_tokens),
+        "units": len(units),
+    }
+    _begin(folder, settings)
+    if (folder / MANIFEST).exists():
+        return Shards(folder)
+    tokenizer.save(folder / "tokenizer")
+    unfinished = [number for number in range(len(units)) if not _unit_file(folder, number).exists()]
+    joblib.Parallel(n_jobs=n_jobs)(
+        joblib.delayed(_write_unit)(units[number], number, tokenizer, folder, shard_tokens) for number in unfinished
+    )
+    shards = [shard for number in range(len(units)) for shard in json.loads(_unit_file(folder, number).read_text())]
+    if not shards:
+        raise ValueError(f"The corpus has no text, so {folder} has no shards. Is it the right file or column?")
+    totals = {name: sum(shard[name] for shard in shards) for name in ("documents", "segments", "tokens")}
+    _write_json(folder / MANIFEST, {**settings, **totals, "shards": shards})
+    for number in range(len(units)):
+        _unit_file(folder, number).unlink()
+    return Shards(folder)
+
+
+class Shards:
+    """A folder of token shards.
+
+    Parameters
+    ----------
+    folder : str or Path
+    verify : bool, default=False
+        Compare every file with its checksum.
+
+    Attributes
+    ----------
+    manifest : dict
+        Counts of ``documents``, ``segments`` and ``tokens``, the hash of the ``vocabulary``, the fingerprint of the
+        ``corpus``, and for each of ``shards`` its name, counts and SHA-256 sums.
+    tokenizer : WordPieceTokenizer
+
+    Raises
+    ------
+    FileNotFoundError
+        If the folder holds no finished shards.
+    WeightsMismatchError
+        If a file is damaged or of another vocabulary.
+    """
+
+    def __init__(self, folder: str | os.PathLike, verify: bool = False):
+        self.folder = Path(folder).expanduser()
+        path = self.folder / MANIFEST
+        if not path.exists():
+            begun = (
+                " They were begun and not finished: write them again." if _settings_file(self.folder).exists() else ""
+            )
+            raise FileNotFoundError(f"{self.folder} holds no token shards: there is no {MANIFEST}.{begun}")
+        self.manifest: dict[str, Any] = json.loads(path.read_text())
+        if self.manifest["format"] != FORMAT:
+            raise WeightsMismatchError(
+                f"{path} has format {self.manifest['format']}, and this version of kbert reads {FORMAT}. Update kbert, "
+                "or write the shards again."
+            )
+        self.tokenizer = WordPieceTokenizer.from_pretrained(self.folder / "tokenizer")
+        if vocabulary_hash(self.tokenizer) != self.manifest["vocabulary"]:
+            raise WeightsMismatchError(
+                f"{self.folder / 'tokenizer'} is not the vocabulary that the shards were written with. Write them "
+                "again."
+            )
+        for shard in self.manifest["shards"]:
+            self._check(shard, verify)
+
+    def _check(self, shard: dict[str, Any], verify: bool) -> None:
+        for part, facts in shard["files"].items():
+            path = _part_file(self.folder, shard["name"], part)
+            if not path.exists() or path.stat().st_size != facts["bytes"]:
+                raise WeightsMismatchError(
+                    f"{path} is missing or not complete. Copy it again, or write the shards again."
+                )
+            if verify and _sha256(path) != facts["sha256"]:
+                raise WeightsMismatchError(f"{path} was changed: its checksum is not that of {MANIFEST}.")
+
+    def __len__(self) -> int:
+        return len(self.manifest["shards"])
+
+    def __getitem__(self, i: int) -> Documents:
+        """The documents of one shard; the tokens are read from the file when they are used."""
+        name = self.manifest["shards"][i]["name"]
+        tokens, segments, documents = (
+            np.load(_part_file(self.folder, name, part), mmap_mode="r", allow_pickle=False)
+            for part in ("tokens", "segments", "documents")
+        )
+        return Documents(tokens, row_splits(segments), row_splits(documents))
+
+
+def vocabulary_hash(tokenizer: WordPieceTokenizer) -> str:
+    """SHA-256 of a vocabulary, its ids and how it treats case."""
+    facts = json.dumps([tokenizer.vocab, tokenizer.lowercase], sort_keys=True)
+    return hashlib.sha256(facts.encode()).hexdigest()
+
+
+# --- Writing
+
+
+def _begin(folder: Path, settings: dict[str, Any]) -> None:
+    """Note what is to be written, or check that it is what was begun here."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = _settings_file(folder)
+    if not path.exists():
+        _write_json(path, settings)
+        return
+    before = json.loads(path.read_text())
+    different = sorted(name for name in settings if before.get(name) != settings[name])
+    if different:
+        raise ValueError(
+            f"{folder} holds shards, finished or begun, with another {' and '.join(different)}. Give another folder, "
+            "or remove this one."
+        )
+
+
+def _write_unit(unit, number: int, tokenizer: WordPieceTokenizer, folder: Path, shard_tokens: int) -> None:
+    """The shards of one unit, and last the file that says that they are complete."""
+    shards = [
+        _write_shard(documents, f"shard-{number:05d}-{i:03d}", folder)
+        for i, documents in enumerate(_shards_of(unit, tokenizer, shard_tokens))
+    ]
+    _write_json(_unit_file(folder, number), shards)
+
+
+def _shards_of(unit, tokenizer: WordPieceTokenizer, shard_tokens: int) -> Iterator[Documents]:
+    """The documents of a unit, as many at a time as a shard holds."""
+    parts: list[Documents] = []
+    for part in _tokenised(unit, tokenizer):
+        parts.append(part)
+        while sum(len(part.tokens) for part in parts) >= shard_tokens:
+            whole = _joined(parts)
+            # With the document in which the shard is full.
+            ends = whole.segments[whole.documents[1:]]
+            cut = int(np.searchsorted(ends, shard_tokens)) + 1
+            yield _slice(whole, 0, cut)
+            parts = [_slice(whole, cut, len(whole))]
+    if parts and len(whole := _joined(parts)):
+        yield whole
+
+
+def _tokenised(unit, tokenizer: WordPieceTokenizer) -> Iterator[Documents]:
+    texts: list[list[str]] = []
+    n_characters = 0
+    for document in unit.documents():
+        texts.append(document)
+        n_characters += sum(map(len, document))
+        if n_characters >= _PART_CHARACTERS:
+            yield documents_of(texts, tokenizer)
+            texts, n_characters = [], 0
+    yield documents_of(texts, tokenizer)
+
+
+def _joined(parts: list[Documents]) -> Documents:
+    return Documents(
+        np.concatenate([part.tokens for part in parts]),
+        row_splits(np.concatenate([np.diff(part.segments) for part in parts])),
+        row_splits(np.concatenate([np.diff(part.documents) for part in parts])),
+    )
+
+
+def _slice(documents: Documents, first: int, stop: int) -> Documents:
+    splits = documents.documents[first : stop + 1]
+    segments = documents.segments[splits[0] : splits[-1] + 1]
+    return Documents(documents.tokens[segments[0] : segments[-1]], segments - segments[0], splits - splits[0])
+
+
+def _write_shard(documents: Documents, name: str, folder: Path) -> dict[str, Any]:
+    """Write a shard's files, lengths for splits, and give its line of the manifest."""
+    arrays = {
+        "tokens": documents.tokens.astype(np.uint16 if documents.tokens.max(initial=0) < 2**16 else np.int32),
+        "segments": np.diff(documents.segments).astype(np.uint32),
+        "documents": np.diff(documents.documents).astype(np.uint32),
+    }
+    files = {}
+    for part, array in arrays.items():
+        path = _part_file(folder, name, part)
+        written = path.with_suffix(".part")
+        with open(written, "wb") as file:
+            np.save(file, array, allow_pickle=False)
+        written.replace(path)
+        files[part] = {"bytes": path.stat().st_size, "sha256": _sha256(path)}
+    return {
+        "name": name, "documents": len(documents), "segments": len(documents.segments) - 1,
+        "tokens": len(documents.tokens), "files": files,
+    }  # fmt: skip
+
+
+def _part_file(folder: Path, name: str, part: str) -> Path:
+    return folder / f"{name}.{part}.npy"
+
+
+def _unit_file(folder: Path, number: int) -> Path:
+    return folder / f"unit-{number:05d}.json"
+
+
+def _settings_file(folder: Path) -> Path:
+    return folder / "settings.json"
+
+
+def _write_json(path: Path, values: Any) -> None:
+    written = path.with_suffix(".part")
+    written.write_text(json.dumps(values, indent=1))
+    written.replace(path)
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,178 @@
+"""Shards: the corpus as it was, the same bytes by any number of processes, and work that goes on where it stopped."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kbert import WordPieceTokenizer
+from kbert.errors import WeightsMismatchError
+from kbert.pretraining import shards as module
+from kbert.pretraining.instances import draw_pairs
+from kbert.pretraining.shards import Shards, write_shards
+
+WORDS = "the old house was red and the new one is green too".split()
+
+
+class Unit:
+    """Documents made of a number, slowly if asked."""
+
+    def __init__(self, number, seconds=0.0):
+        self.number, self.seconds = number, seconds
+
+    def documents(self):
+        time.sleep(self.seconds)
+        rng = np.random.default_rng(self.number)
+        for _ in range(30):
+            yield [" ".join(rng.choice(WORDS, rng.integers(0, 9))) for _ in range(rng.integers(1, 6))]
+
+
+class Corpus:
+    """Some units."""
+
+    def __init__(self, n_units=4, seconds=0.0):
+        self.n_units, self.seconds = n_units, seconds
+
+    def units(self):
+        return [Unit(number, self.seconds) for number in range(self.n_units)]
+
+    def fingerprint(self):
+        return f"made up, {self.n_units}"
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return WordPieceTokenizer.train([" ".join(WORDS)] * 20, vocab_size=60)
+
+
+def files_of(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.mark.parametrize("shard_tokens", [2**24, 100, 1])
+def test_shards_hold_the_corpus(tokenizer, tmp_path, shard_tokens, monkeypatch):
+    monkeypatch.setattr(module, "_PART_CHARACTERS", 500)
+    shards = write_shards(Corpus(), tokenizer, tmp_path, shard_tokens=shard_tokens)
+    documents = [d for unit in Corpus().units() for d in unit.documents()]
+    expected = [[tokenizer.encode(segment).ids[1:-1] for segment in d if segment] for d in documents]
+    expected = [document for document in expected if document]
+    found = []
+    for i in range(len(shards)):
+        shard = shards[i]
+        assert len(shard.tokens) and (len(shard) == 1 or len(shard.tokens) < shard_tokens + 60)
+        segments = [shard.tokens[a:b].tolist() for a, b in zip(shard.segments, shard.segments[1:], strict=False)]
+        found += [segments[a:b] for a, b in zip(shard.documents, shard.documents[1:], strict=False)]
+    assert found == expected
+    assert shards.manifest["documents"] == len(expected)
+    assert shards.manifest["tokens"] == sum(len(segment) for document in expected for segment in document)
+    assert isinstance(shards[0].tokens, np.memmap) and shards[0].tokens.dtype == np.uint16
+    assert shards.tokenizer == tokenizer
+    assert not list(tmp_path.glob("unit-*"))
+    if shard_tokens == 2**24:
+        assert len(shards) == 4 and len(draw_pairs(shards[0], tokenizer, 32, 0))
+
+
+def test_any_number_of_processes_writes_the_same_bytes(tokenizer, tmp_path):
+    for n_jobs in (1, 2):
+        write_shards(Corpus(), tokenizer, tmp_path / str(n_jobs), n_jobs=n_jobs, shard_tokens=200)
+    assert files_of(tmp_path / "1") == files_of(tmp_path / "2")
+
+
+def test_a_dask_cluster_writes_the_same_bytes(tokenizer, tmp_path, monkeypatch):
+    distributed = pytest.importorskip("distributed", reason="pip install distributed")
+    import joblib
+
+    # Workers are processes of their own, and import this module by its name.
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]))
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.Client(cluster),
+        joblib.parallel_config(backend="dask"),
+    ):
+        write_shards(Corpus(), tokenizer, tmp_path / "dask", shard_tokens=200)
+    write_shards(Corpus(), tokenizer, tmp_path / "here", shard_tokens=200)
+    assert files_of(tmp_path / "dask") == files_of(tmp_path / "here")
+
+
+KILLED = """
+import sys
+sys.path.insert(0, {here!r})
+from test_shards import Corpus
+from kbert import WordPieceTokenizer
+from kbert.pretraining.shards import write_shards
+write_shards(Corpus(seconds=0.3), WordPieceTokenizer.from_pretrained({tokenizer!r}), {folder!r}, shard_tokens=200)
+"""
+
+
+def test_work_that_was_killed_goes_on_where_it_was(tokenizer, tmp_path):
+    tokenizer.save(tmp_path / "tokenizer")
+    folder = tmp_path / "shards"
+    names = dict(here=str(Path(__file__).parent), tokenizer=str(tmp_path / "tokenizer"), folder=str(folder))
+    process = subprocess.Popen([sys.executable, "-c", KILLED.format(**names)])
+    while not (folder / "unit-00001.json").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    with pytest.raises(FileNotFoundError, match="begun and not finished"):
+        Shards(folder)
+    done = folder / "shard-00000-000.tokens.npy"
+    before = done.stat().st_mtime_ns
+    write_shards(Corpus(), tokenizer, folder, shard_tokens=200)
+    assert done.stat().st_mtime_ns == before
+    write_shards(Corpus(), tokenizer, tmp_path / "at once", shard_tokens=200)
+    assert {k: v for k, v in files_of(folder).items() if k.suffix != ".part"} == files_of(tmp_path / "at once")
+
+
+def test_finished_shards_are_not_written_again(tokenizer, tmp_path):
+    write_shards(Corpus(), tokenizer, tmp_path)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("shard*")}
+    assert len(write_shards(Corpus(), tokenizer, tmp_path)) == 4
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("shard*")} == before
+
+
+def test_another_corpus_or_vocabulary_is_refused(tokenizer, tmp_path):
+    write_shards(Corpus(), tokenizer, tmp_path)
+    with pytest.raises(ValueError, match="another corpus and units"):
+        write_shards(Corpus(3), tokenizer, tmp_path)
+    other = WordPieceTokenizer.train(["some other words"] * 9, vocab_size=30)
+    with pytest.raises(ValueError, match="another vocabulary"):
+        write_shards(Corpus(), other, tmp_path)
+    other.save(tmp_path / "tokenizer")
+    with pytest.raises(WeightsMismatchError, match="not the vocabulary"):
+        Shards(tmp_path)
+
+
+def test_damaged_files_are_found(tokenizer, tmp_path):
+    write_shards(Corpus(), tokenizer, tmp_path)
+    path = tmp_path / "shard-00001-000.tokens.npy"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    Shards(tmp_path)
+    with pytest.raises(WeightsMismatchError, match="checksum"):
+        Shards(tmp_path, verify=True)
+    path.write_bytes(content[:-2])
+    with pytest.raises(WeightsMismatchError, match="not complete"):
+        Shards(tmp_path)
+
+
+def test_what_is_not_there_is_told(tokenizer, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no manifest\.json\.$"):
+        Shards(tmp_path)
+
+    class Empty(Corpus):
+        def units(self):
+            return []
+
+    with pytest.raises(ValueError, match="no text"):
+        write_shards(Empty(), tokenizer, tmp_path)
+    (tmp_path / "manifest.json").write_text(json.dumps({"format": 99}))
+    with pytest.raises(WeightsMismatchError, match="format 99"):
+        Shards(tmp_path)
