@@ -1,10 +1,14 @@
 """Find names: fine-tune BERT on CoNLL-2003, and set the F1 of its entities beside the paper's.
 
-    python examples/ner.py                                                               # a small slice
-    python examples/ner.py --rows 0 --dev-rows 0 --learning-rate 5e-5 --seeds 0 1 2      # all of it, three seeds
+    python examples/ner.py                                                             # a small slice, to see it run
+    python examples/ner.py --rows 0 --dev-rows 0 --learning-rate 5e-5 --seeds 0 1 2    # all of it, three seeds
+    python examples/ner.py --passages 0.67 --batch-size 16                             # to tag documents as well
 
 The environment variable KBERT_DATA names the folder that holds CoNLL-2003 (docs/datasets.md). Each finished seed is
 appended to a CSV and not run again, so a command that was stopped goes on where it was.
+
+A tagger that was trained on sentences by themselves has seen neither their neighbours nor far positions, and is less
+good at a document that it reads at once. --passages joins the sentences of some training documents into passages.
 """
 
 import argparse
@@ -24,23 +28,41 @@ from kbert.metrics import entity_scores
 PAPER = {"base": 0.964, "large": 0.966}  # Devlin et al., 2018, Table 7: fine-tuned, cased, dev
 ROWS = {"train": 14_041, "dev": 3_250}
 DOCUMENT_WORDS = 3_000
+PASSAGE_WORDS = 90  # about a window of 128 tokens
 SCORES = {"argmax": "f1_argmax", "bio": "f1_bio", "argmax, as documents": "f1_documents"}
 
 
 def load(part: str, n_rows: int) -> pd.DataFrame:
-    """A part, or some of its sentences: of dev the first, since these make documents."""
+    """A part, or so many of its sentences: of dev the first, of train those of some documents."""
     frame = datasets.load("conll2003", part)
     if not 0 < n_rows < len(frame):
         return frame
-    return frame[:n_rows] if part == "dev" else frame.sample(n_rows, random_state=0)
+    if part == "train":
+        drawn = frame.document.drop_duplicates().sample(frac=1, random_state=0)
+        frame = frame.set_index("document").loc[drawn].reset_index()
+    return frame[:n_rows]
+
+
+def joined(sentences: pd.DataFrame, groups: Any) -> pd.DataFrame:
+    """One row for the sentences of each group."""
+    rows = [[list(chain(*group.words)), list(chain(*group.tags))] for _, group in sentences.groupby(groups, sort=False)]
+    return pd.DataFrame(rows, columns=["words", "tags"])
 
 
 def documents(sentences: pd.DataFrame) -> pd.DataFrame:
     """The sentences joined into documents of about 3,000 words."""
     n_words = sentences.words.map(len)
-    number = (n_words.cumsum() - n_words) // DOCUMENT_WORDS
-    joined = [[list(chain(*group.words)), list(chain(*group.tags))] for _, group in sentences.groupby(number)]
-    return pd.DataFrame(joined, columns=["words", "tags"])
+    return joined(sentences, (n_words.cumsum() - n_words) // DOCUMENT_WORDS)
+
+
+def with_passages(sentences: pd.DataFrame, share: float) -> pd.DataFrame:
+    """Rows to train on: the sentences of a share of the documents joined into passages, the others as they are."""
+    drawn = sentences.document.drop_duplicates().sample(frac=share, random_state=0)
+    inside = sentences.document.isin(drawn)
+    n_words = sentences.words.map(len)
+    number = (n_words.groupby(sentences.document).cumsum() - n_words) // PASSAGE_WORDS
+    passages = joined(sentences[inside], [sentences.document[inside], number[inside]])
+    return pd.concat([sentences.loc[~inside, ["words", "tags"]], passages], ignore_index=True)
 
 
 def fit_and_score(run: dict[str, Any], train: pd.DataFrame, dev: pd.DataFrame) -> dict[str, float]:
@@ -51,7 +73,8 @@ def fit_and_score(run: dict[str, Any], train: pd.DataFrame, dev: pd.DataFrame) -
     weights = None if run["weights"] == "none" else run["weights"]
     tagger = BertTagger(weights=weights, random_state=run["seed"], verbose=1, **{name: run[name] for name in names})
     start = time.perf_counter()
-    tagger.fit(train.words, train.tags)
+    rows = with_passages(train, run["passages"])
+    tagger.fit(rows.words, rows.tags)
     scores = {"fit_s": round(time.perf_counter() - start)}
 
     print("\n" + tagger.entities(dev.words[:5]).round(2).to_string(index=False) + "\n")
@@ -70,7 +93,8 @@ def find(results: Path, run: dict[str, Any]) -> pd.DataFrame:
     """The finished runs of a setting, or the one of a setting and a seed."""
     if not results.exists():
         return pd.DataFrame()
-    runs = pd.read_csv(results, converters={"learning_rate": float})  # to the last bit, as it is compared
+    # To the last bit, as they are compared.
+    runs = pd.read_csv(results, converters={"learning_rate": float, "passages": float})
     return runs[(runs[list(run)] == pd.Series(run)).all(axis=1)]
 
 
@@ -91,7 +115,9 @@ def differences(setting: dict[str, Any]) -> str:
     for part, column in (("train", "rows"), ("dev", "dev_rows")):
         if setting[column] < ROWS[part]:
             notes.append(f"{setting[column]:,} of {ROWS[part]:,} sentences of {part}")
-    return "; ".join([*notes, "sentences by themselves, where the paper's have their document around them"])
+    if setting["passages"]:
+        notes.append(f"{setting['passages']:.0%} of the training documents as passages")
+    return "; ".join([*notes, "dev sentences by themselves, where the paper's have their document around them"])
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -99,6 +125,7 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=800, help="train on so many sentences; 0 for all")
     parser.add_argument("--dev-rows", type=int, default=400, help="score so many sentences; 0 for all")
+    parser.add_argument("--passages", type=float, default=0.0, help="join the sentences of this share of documents")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch-size", type=int, default=32)
@@ -120,7 +147,7 @@ def main(argv: list[str] | None = None) -> None:
         "device": next((kind for kind in ("cpu", "tpu") if kind in device), "gpu"),
         **{name: getattr(options, name) for name in ("size", "weights", "max_length")},
         **{name: getattr(options, name) for name in ("epochs", "batch_size", "learning_rate")},
-        **{"rows": len(train), "dev_rows": len(dev)},
+        **{"rows": len(train), "dev_rows": len(dev), "passages": options.passages},
     }
     options.results.parent.mkdir(parents=True, exist_ok=True)
     for seed in options.seeds:

@@ -14,12 +14,14 @@ _HOMES = {
     "BertConfig": "kbert.config",
     "WordPieceTokenizer": "kbert.text",
     "BertEncoder": "kbert.model",
+    "BertForPreTraining": "kbert.model",
     "BertClassifier": "kbert.estimators",
     "BertRegressor": "kbert.estimators",
     "BertTagger": "kbert.estimators",
     "BertQA": "kbert.estimators",
     "BertVectorizer": "kbert.estimators",
     "BertMultipleChoice": "kbert.estimators",
+    "BertPretrainer": "kbert.estimators",
 }
 _MODULES = ("datasets", "metrics")
 # kbert.errors is loaded with the choice of the backend.

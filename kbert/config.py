@@ -1,6 +1,7 @@
 """The architecture of a BERT: ``BertConfig`` and the named sizes."""
 
 import json
+import numbers
 from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -63,8 +64,9 @@ class BertConfig:
     def __post_init__(self):
         for name in _COUNTS:
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
                 raise ValueError(f"BertConfig: {name} must be a whole number of at least 1, got {value!r}.")
+            object.__setattr__(self, name, int(value))  # a NumPy number could not be written as JSON
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"BertConfig: hidden_size ({self.hidden_size}) must be a multiple of num_attention_heads "

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from kbert import BertConfig
@@ -52,6 +53,14 @@ def test_the_sizes_have_the_published_numbers_of_parameters(size, parameters):
 @pytest.mark.parametrize("size, millions", [("mini", 11.2), ("small", 28.8), ("medium", 41.4)])
 def test_the_small_sizes_have_the_published_numbers_of_parameters(size, millions):
     assert round(_parameters(BertConfig.from_size(size)) / 1e6, 1) == millions
+
+
+def test_whole_numbers_of_numpy_are_taken_and_kept_as_int():
+    config = BertConfig(hidden_size=np.int64(32), num_attention_heads=np.uint8(2))
+    assert config == BertConfig(hidden_size=32, num_attention_heads=2)
+    assert type(config.hidden_size) is int and json.loads(json.dumps(config.to_dict()))["hidden_size"] == 32
+    with pytest.raises(ValueError, match="hidden_size must be a whole number"):
+        BertConfig(hidden_size=np.bool_(True))
 
 
 @pytest.mark.backend

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from kbert.errors import MissingTextWarning
+from kbert.text.vocabulary import require_no_surrogates
 
 NO_SAMPLES = "Found array with 0 sample(s) (shape={}) while a minimum of 1 is required."
 
@@ -80,6 +81,15 @@ class Table(NamedTuple):
         named = bool(self.labels) and all(isinstance(label, str) for label in self.labels)
         return list(self.labels) if named else None
 
+    @property
+    def target_names(self) -> list[str | int] | None:
+        """The labels if they are strings or whole numbers, each another one: what columns of y are known by."""
+        labels = self.labels or []
+        named = all(isinstance(label, str | int | np.integer) and not isinstance(label, bool) for label in labels)
+        if not labels or not named or len(set(labels)) < len(labels):
+            return None
+        return [label if isinstance(label, str) else int(label) for label in labels]
+
 
 def text_columns(X: Any, *, columns: tuple[int, ...] = (1, 2), name: str = "X") -> TextColumns:
     """Read one or more columns of texts out of any usual container.
@@ -105,7 +115,7 @@ def text_columns(X: Any, *, columns: tuple[int, ...] = (1, 2), name: str = "X") 
     TypeError
         If X is no container of rows (a dict, an iterator, a sparse matrix), or a value is not a text.
     ValueError
-        If X is a bare str, is empty, is ragged, or has another number of columns.
+        If X is a bare str, is empty, is ragged, has another number of columns, or a text holds a lone surrogate.
     """
     refuse_what_has_no_rows(X, name)
     table = read_table(X, name)
@@ -116,6 +126,10 @@ def text_columns(X: Any, *, columns: tuple[int, ...] = (1, 2), name: str = "X") 
     texts, n_missing = [], 0
     for column in table.columns:
         plain, missing = plain_texts(column, name)
+        of_column = "" if column.called == name else f" of {column.called}"
+        for i, text in enumerate(plain):
+            if not text.isascii():
+                require_no_surrogates(text, f"{name}: {column.row(i)}{of_column}")
         texts.append(plain)
         n_missing += missing
     return TextColumns(tuple(texts), table.names, n_missing)
@@ -184,6 +198,8 @@ def read_table(X: Any, name: str) -> Table:
         labels = list(X.columns)
         columns = []
         for j, label in enumerate(labels):
+            if isinstance(label, str):
+                require_no_surrogates(label, f"{name}: the name of column {j}")
             # By position, because two columns may have the same name.
             series = X.iloc[:, j]
             convert = f"df[{shown(label)}].astype(str), or choose another column"
@@ -223,6 +239,8 @@ def read_column(X: Any, name: str) -> Column:
         if X.shape[1] != 1:
             raise ValueError(f"{name} has {X.shape[1]} columns, where 1 is expected: choose it, as in df['words'].")
         label = X.columns[0]
+        if isinstance(label, str):
+            require_no_surrogates(label, f"{name}: the name of its column")
         X = X.iloc[:, 0]
         return Column(X.tolist(), name, "", X.dtype, X.index, label if isinstance(label, str) else None)
     if isinstance(X, pd.Series):
@@ -268,6 +286,26 @@ def listed_labels(labels: list, most: int = 10) -> str:
     """The first few labels of columns."""
     more = f" and {len(labels) - most} more" if len(labels) > most else ""
     return ", ".join(map(shown, labels[:most])) + more
+
+
+def columns_by_name(labels: list[str | int], wanted: list[str | int], name: str) -> list[int]:
+    """The place of each wanted column of a table of as many.
+
+    Columns that are numbered as pandas numbers those without names count by their place.
+
+    Raises
+    ------
+    ValueError
+        If the names are others.
+    """
+    if set(labels) == set(wanted):
+        return [labels.index(label) for label in wanted]
+    if labels == list(range(len(wanted))):
+        return labels
+    raise ValueError(
+        f"{name} has the columns {listed_labels(labels)}, and y of fit had {listed_labels(wanted)}. Select these, or "
+        "rename them."
+    )
 
 
 def refuse_one_row(X: Any, names: tuple[str, ...], name: str) -> None:
@@ -377,6 +415,11 @@ def _not_a_text(column: Column, i: int, name: str) -> str:
 def is_missing(value: Any) -> bool:
     """Whether one value is None, NaN, pd.NA or NaT."""
     return pd.api.types.is_scalar(value) and bool(pd.isna(value))
+
+
+def data_frame(columns: Mapping[str, Any]) -> pd.DataFrame:
+    """New columns as a DataFrame, its rows numbered from 0."""
+    return pd.DataFrame(dict(columns))
 
 
 def listed_rows(column: Column, positions: list[int]) -> str:

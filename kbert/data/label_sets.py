@@ -19,10 +19,13 @@ class LabelSets(NamedTuple):
         Which labels each row has.
     classes : ndarray of shape (n_classes,)
         The labels: sorted, or the columns of a matrix in their order.
+    columns : list of str or int, or None
+        The names of a matrix's columns, which are its classes; without names, their places are.
     """
 
     indicator: np.ndarray
     classes: np.ndarray
+    columns: list[str | int] | None = None
 
     def under(self, classes: np.ndarray, name: str = "y") -> np.ndarray:
         """The indicator with the columns of other classes.
@@ -43,11 +46,11 @@ class LabelSets(NamedTuple):
         return indicator
 
 
-def kind_of_labels(y: Any) -> str:
+def kind_of_labels(y: Any, lists: bool = False) -> str:
     """How y gives the labels: "labels", one for each row; an "indicator" matrix; or "lists" of labels.
 
     Lists of equal length, two or more, of nothing but 0 and 1 are the rows of an indicator matrix, as in
-    scikit-learn's ``type_of_target``.
+    scikit-learn's ``type_of_target``; or where ``lists`` says so, lists of the labels 0 and 1.
     """
     if _is_sparse(y):
         return "indicator"
@@ -68,12 +71,12 @@ def kind_of_labels(y: Any) -> str:
         if not any(issubclass(kind, str) for kind in values):
             if lengths == {1}:
                 return "labels"  # a column: one label for each row
-            if all(_is_zero_or_one(value) for row in rows for value in row):
+            if not lists and all(_is_zero_or_one(value) for row in rows for value in row):
                 return "indicator"
     return "lists"
 
 
-def label_sets(y: Any, n_rows: int, name: str = "y") -> LabelSets:
+def label_sets(y: Any, n_rows: int, name: str = "y", lists: bool = False) -> LabelSets:
     """Read any number of labels for each row.
 
     Parameters
@@ -85,17 +88,19 @@ def label_sets(y: Any, n_rows: int, name: str = "y") -> LabelSets:
         How many rows there must be.
     name : str
         What the caller calls y, for messages.
+    lists : bool
+        Whether lists of 0 and 1 are lists of labels, and no rows of a matrix.
 
     Raises
     ------
     ValueError
-        If the length is wrong, a matrix holds other values than 0 and 1, no row has a label, or a row is no list.
+        If the length is wrong, a matrix holds other values than 0 and 1, or a row is no list.
     TypeError
         If labels mix types, or are neither str nor whole numbers nor booleans.
     """
     if _is_sparse(y):
         y = y.toarray()
-    read = _read_indicator if kind_of_labels(y) == "indicator" else _read_lists
+    read = _read_indicator if kind_of_labels(y, lists) == "indicator" else _read_lists
     return read(to_known_container(y), n_rows, name)
 
 
@@ -130,10 +135,11 @@ def _read_indicator(y: Any, n_rows: int, name: str) -> LabelSets:
                     "row, such as df['label']; or for several labels a row a matrix of 0 and 1, or lists of labels."
                 )
             indicator[i, j] = value == 1
-    labels = table.labels
-    if labels is not None and all(isinstance(label, str) for label in labels) and len(set(labels)) == len(labels):
-        return LabelSets(indicator, np.array(labels, dtype=object))
-    return LabelSets(indicator, np.arange(table.shape[1]))
+    names = table.target_names
+    if names is None:
+        return LabelSets(indicator, np.arange(table.shape[1]))
+    small = all(isinstance(label, int) and abs(label) < 2**63 for label in names)
+    return LabelSets(indicator, np.array(names, dtype=np.int64 if small else object), names)
 
 
 def _read_lists(y: Any, n_rows: int, name: str) -> LabelSets:
@@ -148,7 +154,7 @@ def _read_lists(y: Any, n_rows: int, name: str) -> LabelSets:
     rows = np.repeat(np.arange(n_rows), [len(row) for row in column.values])
     values = [value.item() if isinstance(value, np.generic) else value for row in column.values for value in row]
     if not values:
-        raise ValueError(f"No row of {name} has a label: nothing could be learned. Is it the right column?")
+        return LabelSets(np.zeros((n_rows, 0), bool), np.array([], dtype=object))
     labels = typed_labels(_InLists(values, name, "[[str(label) for label in row] for row in y]", None, rows), name)
     classes, number = np.unique(labels, return_inverse=True)
     indicator = np.zeros((n_rows, len(classes)), bool)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from kbert.data.frames import NO_SAMPLES, Column, is_missing, listed_rows, read_table, refuse_what_has_no_rows, shown
+from kbert.text.vocabulary import require_no_surrogates
 
 
 def label_column(y: Any, n_rows: int, name: str = "y", stacklevel: int = 3) -> np.ndarray:
@@ -31,7 +32,8 @@ def label_column(y: Any, n_rows: int, name: str = "y", stacklevel: int = 3) -> n
     Raises
     ------
     ValueError
-        If the length is wrong, labels are missing, there are several columns, or the numbers are not whole.
+        If the length is wrong, labels are missing, there are several columns, the numbers are not whole, or a label
+        holds a lone surrogate, which no file could hold.
     TypeError
         If y is no container of rows, mixes types, or holds something else than str, numbers or booleans.
     """
@@ -64,9 +66,10 @@ def check_n_labels(shape: tuple[int, ...], n_rows: int, name: str) -> None:
     """Raise where y has another number of rows than X, or none."""
     n_labels = shape[0]
     if n_labels != n_rows:
+        of_x = f"{name.removesuffix('y')}X"
         raise ValueError(
-            f"Found input variables with inconsistent numbers of samples: {[n_rows, n_labels]}. X has {n_rows} rows "
-            f"and {name} has {n_labels} labels: take both from the same rows."
+            f"Found input variables with inconsistent numbers of samples: {[n_rows, n_labels]}. {of_x} has {n_rows} "
+            f"rows and {name} has {n_labels} labels: take both from the same rows."
         )
     if n_labels == 0:
         raise ValueError(f"{NO_SAMPLES.format(shape)} {name} is empty: give at least one label.")
@@ -156,6 +159,9 @@ def typed_labels(column: Column, name: str) -> np.ndarray:
     if kind == "str":
         labels = np.empty(len(values), dtype=object)
         labels[:] = [str.__str__(value) for value in values]
+        for i, label in enumerate(labels):
+            if not label.isascii():
+                require_no_surrogates(label, f"{name}: {column.row(i)}")
         return labels
     if kind == "bool":
         return np.array(values, dtype=bool)

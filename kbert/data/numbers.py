@@ -8,7 +8,7 @@ from kbert.data.frames import Column, is_missing, listed_rows, read_table, refus
 from kbert.data.labels import check_n_labels
 
 
-def number_columns(y: Any, n_rows: int, name: str = "y") -> tuple[np.ndarray, list[str] | None, bool]:
+def number_columns(y: Any, n_rows: int, name: str = "y") -> tuple[np.ndarray, list[str | int] | None, bool]:
     """Read one or several numbers for each row.
 
     Parameters
@@ -23,8 +23,8 @@ def number_columns(y: Any, n_rows: int, name: str = "y") -> tuple[np.ndarray, li
     Returns
     -------
     numbers : ndarray of float64, shape (n_rows, n_columns)
-    names : list of str or None
-        The columns of a DataFrame, if all are strings.
+    names : list of str or int, or None
+        The columns of a DataFrame, if all are strings or whole numbers, each another one.
     flat : bool
         Whether y had one dimension.
 
@@ -44,8 +44,7 @@ def number_columns(y: Any, n_rows: int, name: str = "y") -> tuple[np.ndarray, li
     table = read_table(y, name)
     check_n_labels(table.shape, n_rows, name)
     numbers = np.stack([_numbers(column, name) for column in table.columns], axis=1)
-    named = table.labels is not None and all(isinstance(label, str) for label in table.labels)
-    return numbers, list(table.labels) if named else None, len(table.shape) == 1
+    return numbers, table.target_names, len(table.shape) == 1
 
 
 def _numbers(column: Column, name: str) -> np.ndarray:
@@ -61,11 +60,25 @@ def _numbers(column: Column, name: str) -> np.ndarray:
                 f"{name} should be numeric: {column.row(i)} is {shown(value)}, of type {type(value).__name__}. Convert "
                 "with pd.to_numeric, or use BertClassifier for labels."
             )
-    numbers = np.array([float(value) for value in column.values])
+    numbers = np.array([_as_float(value) for value in column.values])
     infinite = np.flatnonzero(~np.isfinite(numbers)).tolist()
     if infinite:
         raise ValueError(
             f"Input {name} contains infinity or a value too large for dtype('float64'), at "
             f"{listed_rows(column, infinite)}. Give every row a finite number."
         )
+    large = np.flatnonzero(np.abs(numbers) > np.finfo("float32").max).tolist()
+    if large:
+        raise ValueError(
+            f"{name} holds numbers over 3.4e38, at {listed_rows(column, large)}, which float32 can not hold, and so no "
+            "model can give. Divide them, or train on numbers of another size: sklearn.compose."
+            "TransformedTargetRegressor(BertRegressor(), transformer=StandardScaler())."
+        )
     return numbers
+
+
+def _as_float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # an int of more than 308 digits
+        return np.inf

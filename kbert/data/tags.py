@@ -7,6 +7,7 @@ import numpy as np
 
 from kbert.data.frames import NO_SAMPLES, Column, is_missing, read_column, shown
 from kbert.data.labels import check_n_labels
+from kbert.text.vocabulary import require_no_surrogates
 
 _LISTS = (list, tuple, np.ndarray)
 
@@ -43,6 +44,11 @@ class WordColumn(NamedTuple):
     def n_rows(self) -> int:
         """How many rows."""
         return len(self.column.values)
+
+    @property
+    def names(self) -> list[str] | None:
+        """The column's name in a list, if it has one: that of a DataFrame's."""
+        return None if self.column.label is None else [self.column.label]
 
     def split(self, words_of_texts: Callable) -> "WordColumn":
         """With texts split into words by a function that gives the words and offsets of a list of texts."""
@@ -85,7 +91,7 @@ def word_column(X: Any, name: str = "X") -> WordColumn:
     TypeError
         If a row is neither a list of words nor a text, or a word is no str.
     ValueError
-        If X is empty or has several columns, or mixes lists and texts.
+        If X is empty or has several columns, or mixes lists and texts, or a word or text holds a lone surrogate.
     """
     column = read_column(X, name)
     values = column.values
@@ -103,6 +109,9 @@ def word_column(X: Any, name: str = "X") -> WordColumn:
             )
         if not all(type(word) is str for word in value):
             value = [_word(word, f"{name}: word {j} of {column.row(i)}") for j, word in enumerate(value)]
+        if not "".join(value).isascii():
+            for j, word in enumerate(value):
+                require_no_surrogates(word, f"{name}: word {j} of {column.row(i)}")
         n_empty += sum(not word or word.isspace() for word in value)
         rows.append(value)
     return WordColumn(rows, None, None, n_empty, column)
@@ -125,6 +134,8 @@ def _texts(column: Column, name: str) -> WordColumn:
                 "or a text, for each row."
             )
         texts.append(value if isinstance(value, str) else "")
+        if not texts[-1].isascii():
+            require_no_surrogates(texts[-1], f"{name}: {column.row(i)}")
     return WordColumn(None, texts, None, sum(not text for text in texts), column)
 
 
@@ -147,7 +158,8 @@ def tag_lists(y: Any, words: WordColumn, name: str = "y") -> list[list[str]]:
     Raises
     ------
     ValueError
-        If the number of rows or of a row's tags is wrong, or a span is none, overlaps another or holds no word.
+        If the number of rows or of a row's tags is wrong, a span is none, overlaps another or holds no word, or a tag
+        holds a lone surrogate.
     TypeError
         If a tag is no str or whole number.
     """
@@ -164,8 +176,8 @@ def tag_lists(y: Any, words: WordColumn, name: str = "y") -> list[list[str]]:
             continue
         if len(value) != len(row):
             raise ValueError(
-                f"{name}: {column.row(i)} has {len(value)} tags, and X has {len(row)} words there ({shown(row)}). Give "
-                "one tag for each word."
+                f"{name}: {column.row(i)} has {len(value)} tags, and {name.removesuffix('y')}X has {len(row)} words "
+                f"there ({shown(row)}). Give one tag for each word."
             )
         rows.append([_tag(tag, f"{name}: tag {j} of {column.row(i)}") for j, tag in enumerate(value)])
     return rows
@@ -173,6 +185,8 @@ def tag_lists(y: Any, words: WordColumn, name: str = "y") -> list[list[str]]:
 
 def _tag(tag: Any, where: str) -> str:
     if isinstance(tag, str):
+        if not tag.isascii():
+            require_no_surrogates(tag, where)
         return str.__str__(tag)
     if isinstance(tag, int | np.integer) and not isinstance(tag, bool | np.bool_):
         raise TypeError(f"{where} is the number {tag}. Tags are str: turn the numbers into their names first.")

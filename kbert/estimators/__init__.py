@@ -2,9 +2,18 @@
 
 from kbert.estimators.classifier import BertClassifier
 from kbert.estimators.multiple_choice import BertMultipleChoice
+from kbert.estimators.pretrainer import BertPretrainer
 from kbert.estimators.qa import BertQA
 from kbert.estimators.regressor import BertRegressor
 from kbert.estimators.tagger import BertTagger
 from kbert.estimators.vectorizer import BertVectorizer
 
-__all__ = ["BertClassifier", "BertMultipleChoice", "BertQA", "BertRegressor", "BertTagger", "BertVectorizer"]
+__all__ = [
+    "BertClassifier",
+    "BertMultipleChoice",
+    "BertPretrainer",
+    "BertQA",
+    "BertRegressor",
+    "BertTagger",
+    "BertVectorizer",
+]

@@ -54,6 +54,32 @@ def parts_of(n_characters: np.ndarray) -> Iterator[slice]:
         start = stop
 
 
+def check_names(names: list[str] | None, fitted: list[str] | None, name: str = "X") -> None:
+    """Refuse other column names than those of fit, in scikit-learn's words; where either has none, all is well."""
+    if names is not None and fitted is not None and names != fitted:
+        raise ValueError(
+            "The feature names should match those that were passed during fit.\n"
+            f"Feature names must be in the same order as they were in fit: {fitted}; {name} has {names}. "
+            f"Select X[{fitted}]."
+        )
+
+
+def eval_pair(eval_set: Any) -> tuple[Any, Any]:
+    """X and y of an eval_set."""
+    if isinstance(eval_set, list) and eval_set and all(_is_pair_of_columns(pair) for pair in eval_set):
+        raise ValueError(
+            f"eval_set must be a pair (X, y), got a list with {len(eval_set)} such. Give the one to be watched: "
+            "eval_set=(X, y)."
+        )
+    if not isinstance(eval_set, (tuple, list)) or len(eval_set) != 2:
+        raise ValueError("eval_set must be a pair (X, y).")
+    return eval_set[0], eval_set[1]
+
+
+def _is_pair_of_columns(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 2 and not any(map(np.isscalar, value))
+
+
 class BertEstimator(SavingMixin, BaseEstimator):
     """Base of the estimators. Subclasses declare their parameters in ``__init__``, which only assigns."""
 
@@ -70,9 +96,9 @@ class BertEstimator(SavingMixin, BaseEstimator):
 
     # --- Input -------------------------------------------------------------------------------------------------
 
-    def _read_texts(self, X: Any, stacklevel: int = 5) -> TextColumns:
+    def _read_texts(self, X: Any, stacklevel: int = 5, name: str = "X") -> TextColumns:
         """Plain columns from X, with one warning about missing texts, at the user's line: two calls away, or so."""
-        texts = text_columns(X)
+        texts = text_columns(X, name=name)
         warn_missing(texts.n_missing, texts.n_rows, stacklevel=stacklevel)
         return texts
 
@@ -87,7 +113,9 @@ class BertEstimator(SavingMixin, BaseEstimator):
         if texts.names is not None:
             self.feature_names_in_ = np.array(texts.names, dtype=object)
 
-    def _check_columns(self, texts: TextColumns, n_columns: int | None = None, names: list[str] | None = None) -> None:
+    def _check_columns(
+        self, texts: TextColumns, n_columns: int | None = None, names: list[str] | None = None, name: str = "X"
+    ) -> None:
         """Refuse other columns than those of fit."""
         if n_columns is None:
             # A classifier that transformers saved does not say whether it was made for pairs.
@@ -96,21 +124,16 @@ class BertEstimator(SavingMixin, BaseEstimator):
             names = None if names is None else list(names)
         if len(texts.columns) != n_columns:
             raise ValueError(
-                f"X has {len(texts.columns)} features, but {type(self).__name__} is expecting {n_columns} "
+                f"{name} has {len(texts.columns)} features, but {type(self).__name__} is expecting {n_columns} "
                 f"features as input: {self._columns_are}, as in fit."
             )
-        if names is not None and texts.names is not None and names != texts.names:
-            raise ValueError(
-                "The feature names should match those that were passed during fit.\n"
-                f"Feature names must be in the same order as they were in fit: {names}; this X has {texts.names}. "
-                f"Select X[{names}]."
-            )
+        check_names(texts.names, names, name)
 
-    def _sequences(self, tokenizer: WordPieceTokenizer, texts: TextColumns) -> TokenSequences:
-        """All rows as tokens, with one warning that says how many were cut."""
+    def _sequences(self, tokenizer: WordPieceTokenizer, texts: TextColumns, stacklevel: int = 4) -> TokenSequences:
+        """All rows as tokens, with one warning that says how many were cut, at the user's line."""
         truncated: list[int] = []
         sequences = TokenSequences.concatenate(self._parts(tokenizer, texts, truncated))
-        self._warn_truncated(sum(truncated), texts.n_rows)
+        self._warn_truncated(sum(truncated), texts.n_rows, stacklevel)
         return sequences
 
     def _parts(
@@ -128,7 +151,7 @@ class BertEstimator(SavingMixin, BaseEstimator):
             truncated.append(part.n_truncated)
             yield part
 
-    def _warn_truncated(self, n_truncated: int, n_rows: int) -> None:
+    def _warn_truncated(self, n_truncated: int, n_rows: int, stacklevel: int = 4) -> None:
         if n_truncated:
             remedy = "A larger max_length reads more of them, and costs time."
             if hasattr(self, "long_text"):
@@ -137,7 +160,7 @@ class BertEstimator(SavingMixin, BaseEstimator):
                 f"{n_truncated} of {n_rows} rows have more than max_length={self.max_length} tokens and were cut. "
                 f"{remedy}",
                 TruncationWarning,
-                stacklevel=4,
+                stacklevel=stacklevel,
             )
 
     def _predict_logits(self, X: Any) -> np.ndarray:
@@ -211,6 +234,13 @@ class BertEstimator(SavingMixin, BaseEstimator):
             layer.trainable = False
 
     def _training_options(self, config: BertConfig, encoder_model, seed: int, callbacks):
+        callbacks = list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks] * (callbacks is not None)
+        for callback in callbacks:
+            if not isinstance(callback, keras.callbacks.Callback):
+                raise TypeError(
+                    f"callbacks must be a keras.callbacks.Callback or a list of them, got {callback!r} of type "
+                    f"{type(callback).__name__}. keras.callbacks.LambdaCallback makes one of a function."
+                )
         rate = self.learning_rate
         if rate == "auto":
             named = SIZES.get(self.size) if isinstance(self.size, str) and self.weights in ("auto", None) else None
@@ -225,9 +255,7 @@ class BertEstimator(SavingMixin, BaseEstimator):
             layer_rates=layer_rates(encoder_model, float(self.layer_decay)),
             seed=seed,
             verbose=int(self.verbose),
-            callbacks=list(callbacks)
-            if isinstance(callbacks, (list, tuple))
-            else [callbacks] * (callbacks is not None),
+            callbacks=callbacks,
         )
 
     def _rows_aside(self) -> list[str]:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin
-from sklearn.metrics import accuracy_score
 
 from kbert.config import BertConfig, read_config_json
 from kbert.data.labels import sample_weights
@@ -57,7 +56,8 @@ class BertClassifier(ClassifierMixin, SequenceEstimator):
     freeze : int, default=0
         n: the embeddings and the first n layers are not trained. 0 trains all.
     dropout : float, optional
-        Rate in hidden states, attention and classifier; None takes the checkpoint's.
+        Rate in hidden states, attention and classifier; None takes the checkpoint's, and with ``warm_start`` that of
+        the fit before.
     bias_correction : bool, default=True
         Adam's bias correction; the original BERT code has none, which makes small data sets unstable (Mosbach et al.,
         2021).
@@ -72,7 +72,8 @@ class BertClassifier(ClassifierMixin, SequenceEstimator):
         (of several, the rarest). Not used when ``fit`` is given an ``eval_set``, which then serves them.
     n_iter_no_change : int, default=2
     class_weight : "balanced", dict or None, default=None
-        Weight of each class in the loss, as in scikit-learn. With several labels a row, "balanced" weighs each label's
+        Weight of each class in the loss, as in scikit-learn; score and loss of held-out rows, temperature and
+        thresholds are taken without it. With several labels a row, "balanced" weighs each label's
         yes and no as if it were a classification of its own, and a dict gives the weight of a label's yes.
     calibrate : {None, "temperature"}, default=None
         "temperature" divides the logits by the number that gives rows set aside the lowest loss (Guo et al., 2017). The
@@ -194,13 +195,14 @@ class BertClassifier(ClassifierMixin, SequenceEstimator):
     # --- Fitting -----------------------------------------------------------------------------------------------
 
     def _read_task(self, y: Any, n_rows: int) -> tuple[SingleLabel | MultiLabel, np.ndarray]:
-        task, labels = read_labels(y, n_rows)
+        return read_labels(y, n_rows)
+
+    def _check_task(self, task: SingleLabel | MultiLabel) -> None:
         if self.tune_thresholds and task.y_type == "labels":
             raise ValueError(
                 "tune_thresholds is for several labels a row, and y holds one. For two classes, see scikit-learn's "
                 "TunedThresholdClassifierCV."
             )
-        return task, labels
 
     def _task(self) -> SingleLabel | MultiLabel:
         return label_task(self.y_type_, self.classes_, getattr(self, "thresholds_", None))
@@ -265,6 +267,12 @@ class BertClassifier(ClassifierMixin, SequenceEstimator):
         ndarray of shape (n_rows,), or of shape (n_rows, n_classes), or list of list
             Labels of the type that ``fit`` was given. With several a row: an indicator matrix of int64 if ``fit`` was
             given one, or else a list of labels for each row.
+
+        Raises
+        ------
+        ValueError, TypeError
+            For rows that cannot be used; the message names them. A text with a lone surrogate, half of a character, is
+            one.
         """
         logits = self._predict_logits(X).astype("float64")
         return self._task().labels(logits)
@@ -276,13 +284,11 @@ class BertClassifier(ClassifierMixin, SequenceEstimator):
         ----------
         X : array-like of str, shape (n_rows,) or (n_rows, 2)
         y : array-like
-            As in ``fit``. Lists may hold labels that ``fit`` did not see, which are never right.
+            As in ``fit``. Labels that ``fit`` did not see are never right.
         sample_weight : array-like of shape (n_rows,), optional
         """
-        answers = self.predict(X)
-        if self.y_type_ == "labels":
-            return float(accuracy_score(y, answers, sample_weight=sample_weight))
-        right = self._task().equal_rows(y, answers)
+        logits = self._predict_logits(X).astype("float64")
+        right = self._task().equal_rows(y, self._task().labels(logits))
         return float(np.average(right, weights=sample_weights(sample_weight, len(right))))
 
     # --- Saving ------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from scipy.special import expit, log_expit, log_softmax, softmax, xlogy
 from sklearn.metrics import average_precision_score, precision_recall_curve
 from sklearn.utils.class_weight import compute_class_weight
 
+from kbert.data.frames import columns_by_name, shown
 from kbert.data.label_sets import LabelSets, kind_of_labels, label_sets
 from kbert.data.labels import label_column
 from kbert.estimators.parameters import is_real
@@ -31,6 +32,8 @@ def read_labels(y: Any, n_rows: int) -> tuple[SingleLabel | MultiLabel, np.ndarr
             )
         return SingleLabel(classes), numbers
     sets = label_sets(y, n_rows)
+    if not len(sets.classes):
+        raise ValueError("No row of y has a label: nothing could be learned. Is it the right column?")
     return MultiLabel(sets.classes, kind), sets.indicator
 
 
@@ -80,6 +83,14 @@ class SingleLabel(LabelTask):
         if unknown:
             raise ValueError(f"{name} holds labels that y of fit did not: {unknown[:5]}.")
         return np.searchsorted(self.classes, labels)
+
+    def equal_rows(self, y: Any, answers: np.ndarray) -> np.ndarray:
+        """Which rows of y have the label that ``answers`` of `labels` gives them."""
+        labels = label_column(y, len(answers), stacklevel=4)
+        if isinstance(labels[0], str) != isinstance(self.classes[0], str):
+            raise TypeError(f"y holds {shown(labels[0])}, and y of fit held {shown(self.classes[0])}: give one type.")
+        # A label that is no class of this classifier can not be found.
+        return np.array([label == answer for label, answer in zip(labels.tolist(), answers.tolist(), strict=True)])
 
     def weighted(self, numbers: np.ndarray, weights: np.ndarray, class_weight) -> tuple[np.ndarray, np.ndarray]:
         """Targets, and the weights of the rows times those of their classes."""
@@ -154,24 +165,28 @@ class MultiLabel(LabelTask):
     # --- Labels -> targets
 
     def encode(self, y: Any, n_rows: int, name: str) -> np.ndarray:
-        """The indicator matrix; labels that are no classes, or another number of columns, raise."""
+        """The indicator matrix; labels that are no classes, or other columns, raise."""
         return self._sets(y, n_rows, name).under(self.classes, name)
 
     def _sets(self, y: Any, n_rows: int, name: str) -> LabelSets:
-        sets = label_sets(y, n_rows, name)
-        if self.y_type == "indicator":
-            if len(sets.classes) != len(self.classes):
-                raise ValueError(
-                    f"{name} has {len(sets.classes)} columns, and y of fit had {len(self.classes)}: one for each of "
-                    f"{self.classes.tolist()[:20]}."
-                )
-            if isinstance(sets.classes[0], np.integer):  # without names, columns count by their place
-                return LabelSets(sets.indicator, self.classes)
-        return sets
+        sets = label_sets(y, n_rows, name, lists=self.y_type == "lists")
+        if self.y_type == "lists" or kind_of_labels(y) != "indicator":
+            return sets
+        if len(sets.classes) != len(self.classes):
+            raise ValueError(
+                f"{name} has {len(sets.classes)} columns, and y of fit had {len(self.classes)}: one for each of "
+                f"{self.classes.tolist()[:20]}."
+            )
+        if sets.columns is None:
+            return LabelSets(sets.indicator, self.classes)
+        places = columns_by_name(sets.columns, self.classes.tolist(), name)
+        return LabelSets(sets.indicator[:, places], self.classes)
 
     def equal_rows(self, y: Any, answers: Any) -> np.ndarray:
         """Which rows of y have exactly the labels that ``answers`` of `labels` gives them."""
-        found = answers if self.y_type == "indicator" else label_sets(answers, len(answers)).under(self.classes)
+        found = answers
+        if self.y_type == "lists":
+            found = label_sets(answers, len(answers), lists=True).under(self.classes)
         sets = self._sets(y, len(answers), "y")
         known = np.isin(sets.classes, self.classes)
         known_sets = LabelSets(sets.indicator[:, known], sets.classes[known])
@@ -271,6 +286,9 @@ class MultiLabel(LabelTask):
 def checked_class_weight(class_weight: dict, classes: np.ndarray, least_is_zero: bool) -> dict:
     """A class_weight whose labels are classes, and whose values are weights.
 
+    Labels that are no classes are passed over where all classes are named, as in scikit-learn: a part of the rows, as
+    in cross-validation, may lack a rare class.
+
     Raises
     ------
     ValueError
@@ -278,7 +296,7 @@ def checked_class_weight(class_weight: dict, classes: np.ndarray, least_is_zero:
     """
     labels = classes.tolist()
     unknown = [label for label in class_weight if label not in labels]
-    if unknown:
+    if unknown and not all(label in class_weight for label in labels):
         raise ValueError(f"class_weight names {unknown[:5]}, which y does not hold. The classes are {labels[:20]}.")
     for label, weight in class_weight.items():
         if not is_real(weight) or weight < 0 or (weight == 0 and not least_is_zero):

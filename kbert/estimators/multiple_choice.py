@@ -16,7 +16,7 @@ from kbert.data.choices import ChoiceColumns, choice_columns, option_indices
 from kbert.data.frames import warn_missing
 from kbert.data.labels import sample_weights
 from kbert.errors import WeightsMismatchError
-from kbert.estimators.base import BertEstimator, Start, parts_of
+from kbert.estimators.base import BertEstimator, Start, eval_pair, parts_of
 from kbert.estimators.choice_task import ChoiceRows, ChoiceTask, by_row, option_scores
 from kbert.model import BertForSequenceClassification
 from kbert.text import TokenSequences, WordPieceTokenizer, build_choices
@@ -61,7 +61,8 @@ class BertMultipleChoice(BertEstimator):
     freeze : int, default=0
         n: the embeddings and the first n layers are not trained. 0 trains all.
     dropout : float, optional
-        Rate in hidden states, attention and classifier; None takes the checkpoint's.
+        Rate in hidden states, attention and classifier; None takes the checkpoint's, and with ``warm_start`` that of
+        the fit before.
     bias_correction : bool, default=True
         Adam's bias correction; the original BERT code has none, which makes small data sets unstable (Mosbach et al.,
         2021).
@@ -200,7 +201,8 @@ class BertMultipleChoice(BertEstimator):
         Raises
         ------
         ValueError, TypeError
-            For rows, indices or parameters that cannot be used; the message names them.
+            For rows, indices or parameters that cannot be used; the message names them. A text with a lone surrogate,
+            half of a character, is one.
         WeightsNotFoundError, WeightsMismatchError
             When there are no weights under that name, or damaged ones.
         """
@@ -233,16 +235,15 @@ class BertMultipleChoice(BertEstimator):
         return self
 
     def _eval_rows(self, eval_set: Any, train: ChoiceColumns, start: Start) -> ChoiceRows:
-        if not isinstance(eval_set, (tuple, list)) or len(eval_set) != 2:
-            raise ValueError("eval_set must be a pair (X, y).")
-        columns = self._read_texts(eval_set[0])
-        self._check_columns(columns, len(train.columns), train.names)
-        targets = _targets(eval_set[1], columns, "eval_set's y")
+        X, y = eval_pair(eval_set)
+        columns = self._read_texts(X, name="eval_set's X")
+        self._check_columns(columns, len(train.columns), train.names, "eval_set's X")
+        targets = _targets(y, columns, "eval_set's y")
         weights = np.ones(columns.n_rows, "float32")
-        return ChoiceRows(self._sequences(start.tokenizer, columns), targets, weights)
+        return ChoiceRows(self._sequences(start.tokenizer, columns, stacklevel=5), targets, weights)
 
-    def _read_texts(self, X: Any, stacklevel: int = 5) -> ChoiceColumns:
-        columns = choice_columns(X)
+    def _read_texts(self, X: Any, stacklevel: int = 5, name: str = "X") -> ChoiceColumns:
+        columns = choice_columns(X, name)
         warn_missing(columns.n_missing, columns.n_rows, stacklevel=stacklevel)
         return columns
 
@@ -291,6 +292,12 @@ class BertMultipleChoice(BertEstimator):
         Returns
         -------
         ndarray of int64, shape (n_rows,)
+
+        Raises
+        ------
+        ValueError, TypeError
+            For rows that cannot be used; the message names them. A text with a lone surrogate, half of a character, is
+            one.
         """
         return self._predict_logits(X).argmax(axis=1).astype("int64")
 

@@ -18,7 +18,7 @@ from kbert.data.frames import warn_missing
 from kbert.data.labels import sample_weights
 from kbert.data.questions import QuestionColumns, answer_columns, answer_texts, question_columns
 from kbert.errors import TruncationWarning, WeightsMismatchError
-from kbert.estimators.base import BertEstimator
+from kbert.estimators.base import BertEstimator, eval_pair
 from kbert.estimators.span_task import Found, Reading, SpanRows, SpanTask, find_spans
 from kbert.metrics import answer_scores
 from kbert.model import BertForQuestionAnswering
@@ -67,7 +67,7 @@ class BertQA(BertEstimator):
     freeze : int, default=0
         n: the embeddings and the first n layers are not trained. 0 trains all.
     dropout : float, optional
-        Rate in hidden states and attention; None takes the checkpoint's.
+        Rate in hidden states and attention; None takes the checkpoint's, in a warm start that of the fit before.
     bias_correction : bool, default=True
         Adam's bias correction; the original BERT code has none, which makes small data sets unstable (Mosbach et al.,
         2021).
@@ -269,14 +269,13 @@ class BertQA(BertEstimator):
         return Reading(tokenizer, self.max_length, self.stride, self.n_best, self.max_answer_length)
 
     def _eval_rows(self, eval_set: Any, reading: Reading) -> SpanRows:
-        if not isinstance(eval_set, (tuple, list)) or len(eval_set) != 2:
-            raise ValueError("eval_set must be a pair (X, y).")
-        columns = self._read_texts(eval_set[0])
-        answers = answer_columns(eval_set[1], columns, "eval_set's y")
+        X, y = eval_pair(eval_set)
+        columns = self._read_texts(X, name="eval_set's X")
+        answers = answer_columns(y, columns, "eval_set's y")
         return SpanRows(columns, answers, np.ones(columns.n_rows, "float32"), reading)
 
-    def _read_texts(self, X: Any, stacklevel: int = 5) -> QuestionColumns:
-        columns = question_columns(X)
+    def _read_texts(self, X: Any, stacklevel: int = 5, name: str = "X") -> QuestionColumns:
+        columns = question_columns(X, name)
         warn_missing(columns.n_missing, columns.n_rows, stacklevel=stacklevel)
         return columns
 

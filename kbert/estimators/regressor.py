@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
 
 from kbert.config import BertConfig, read_config_json
+from kbert.data.labels import sample_weights
 from kbert.errors import WeightsMismatchError
 from kbert.estimators.fitting import Rows
 from kbert.estimators.regression_task import RegressionTask
@@ -56,7 +58,8 @@ class BertRegressor(RegressorMixin, SequenceEstimator):
     freeze : int, default=0
         n: the embeddings and the first n layers are not trained. 0 trains all.
     dropout : float, optional
-        Rate in hidden states, attention and classifier; None takes the checkpoint's.
+        Rate in hidden states, attention and classifier; None takes the checkpoint's, and with ``warm_start`` that of
+        the fit before.
     bias_correction : bool, default=True
         Adam's bias correction; the original BERT code has none, which makes small data sets unstable (Mosbach et al.,
         2021).
@@ -90,7 +93,7 @@ class BertRegressor(RegressorMixin, SequenceEstimator):
     config_ : BertConfig
     y_mean_, y_scale_ : ndarray of shape (n_columns,)
         Mean and standard deviation of y in the training rows.
-    y_columns_ : list of str or None
+    y_columns_ : list of str or int, or None
         The columns of y, when ``fit`` was given a DataFrame.
     y_ndim_ : int
         1 when y had one dimension, as predictions then have; else 2.
@@ -114,7 +117,7 @@ class BertRegressor(RegressorMixin, SequenceEstimator):
 
     y_mean_: np.ndarray
     y_scale_: np.ndarray
-    y_columns_: list[str] | None
+    y_columns_: list[str | int] | None
     y_ndim_: int
 
     def __init__(
@@ -199,9 +202,29 @@ class BertRegressor(RegressorMixin, SequenceEstimator):
         -------
         ndarray of float64, shape (n_rows,) or (n_rows, n_columns)
             As y of ``fit`` had one dimension or two.
+
+        Raises
+        ------
+        ValueError, TypeError
+            For rows that cannot be used; the message names them. A text with a lone surrogate, half of a character, is
+            one.
         """
         outputs = self._predict_logits(X).astype("float64")
         return outputs[:, 0] if self.y_ndim_ == 1 else outputs
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R², the mean over the columns.
+
+        Parameters
+        ----------
+        X : array-like of str, shape (n_rows,) or (n_rows, 2)
+        y : array-like of shape (n_rows,) or (n_rows, n_columns)
+            As in ``fit``; the columns of a DataFrame are found by their names.
+        sample_weight : array-like of shape (n_rows,), optional
+        """
+        outputs = self._predict_logits(X).astype("float64")
+        numbers = self._task().encode(y, len(outputs), "y")
+        return float(r2_score(numbers, outputs, sample_weight=sample_weights(sample_weight, len(outputs))))
 
     # --- Saving ------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from kbert.data.frames import TextColumns
 from kbert.data.labels import sample_weights
-from kbert.estimators.base import BertEstimator, Start
+from kbert.estimators.base import BertEstimator, Start, eval_pair
 from kbert.estimators.fitting import Rows
 from kbert.model import BertForSequenceClassification
 from kbert.weights import load_sequence_classifier, save_sequence_classifier
@@ -40,7 +40,7 @@ class SequenceEstimator(BertEstimator):
             several (`BertClassifier`): an indicator matrix, whose columns are the labels, or lists of labels. One or
             several numbers for each row (`BertRegressor`).
         sample_weight : array-like of shape (n_rows,), optional
-            Weight of each row in the loss. Only the ratios count.
+            Weight of each row in the loss, and in the score of rows set aside. Only the ratios count.
         eval_set : tuple (X, y), optional
             Rows on which loss and score are taken after each epoch; ``early_stopping``, ``calibrate`` and
             ``tune_thresholds`` use these instead of setting rows aside.
@@ -54,7 +54,8 @@ class SequenceEstimator(BertEstimator):
         Raises
         ------
         ValueError, TypeError
-            For rows, labels or parameters that cannot be used; the message names them.
+            For rows, labels or parameters that cannot be used; the message names them. A text, label or column name
+            with a lone surrogate, half of a character, is one.
         WeightsNotFoundError, WeightsMismatchError
             When there are no weights under that name, or damaged ones.
         """
@@ -66,19 +67,22 @@ class SequenceEstimator(BertEstimator):
             labels = task.encode(y, texts.n_rows, "y")
         else:
             task, labels = self._read_task(y, texts.n_rows)
+        self._check_task(task)
         row_weights = sample_weights(sample_weight, texts.n_rows)
         row_weights = np.ones(texts.n_rows, "float32") if row_weights is None else row_weights
-        targets, row_weights = task.weighted(labels, row_weights, getattr(self, "class_weight", None))
+        weighted = task.weighted(labels, row_weights, getattr(self, "class_weight", None))
         start = self._start(texts)
         self._check_max_length(start.config)
-        rows = Rows(self._sequences(start.tokenizer, texts), targets, row_weights)
+        rows = Rows(self._sequences(start.tokenizer, texts), *weighted)
 
         held_out = None
         if eval_set is not None:
             held_out = self._eval_rows(eval_set, texts, task, start)
         elif self._rows_aside():
-            kept, aside = self._split(task.strata(targets), row_weights, seed)
-            rows, held_out = rows.take(kept), rows.take(aside)
+            # As for an eval_set: class_weight is for learning, and what is learned is looked at without.
+            plain = Rows(rows.sequences, *task.weighted(labels, row_weights, None))
+            kept, aside = self._split(task.strata(plain.targets), plain.weights, seed)
+            rows, held_out = rows.take(kept), plain.take(aside)
 
         config = start.config.with_dropout(self.dropout)
         make = partial(BertForSequenceClassification, config, task.n_outputs, dtype=policy)
@@ -94,14 +98,16 @@ class SequenceEstimator(BertEstimator):
             setattr(self, name, value)
         return self
 
+    def _check_task(self, task) -> None:
+        """Refuse parameters that do not go with this kind of y."""
+
     def _eval_rows(self, eval_set: Any, train: TextColumns, task, start: Start) -> Rows:
-        if not isinstance(eval_set, (tuple, list)) or len(eval_set) != 2:
-            raise ValueError("eval_set must be a pair (X, y).")
-        texts = self._read_texts(eval_set[0])
-        self._check_columns(texts, len(train.columns), train.names)
-        labels = task.encode(eval_set[1], texts.n_rows, name="eval_set's y")
+        X, y = eval_pair(eval_set)
+        texts = self._read_texts(X, name="eval_set's X")
+        self._check_columns(texts, len(train.columns), train.names, "eval_set's X")
+        labels = task.encode(y, texts.n_rows, name="eval_set's y")
         targets, weights = task.weighted(labels, np.ones(texts.n_rows, "float32"), None)
-        return Rows(self._sequences(start.tokenizer, texts), targets, weights)
+        return Rows(self._sequences(start.tokenizer, texts, stacklevel=5), targets, weights)
 
     # --- Saving ------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from kbert.data.labels import sample_weights
 from kbert.data.tags import WordColumn, tag_lists, word_column
 from kbert.errors import MissingTextWarning, WeightsMismatchError
 from kbert.estimators import persistence
-from kbert.estimators.base import BertEstimator
+from kbert.estimators.base import BertEstimator, check_names, eval_pair
 from kbert.estimators.bio import legal_tags
 from kbert.estimators.label_tasks import SingleLabel
 from kbert.estimators.word_rows import WordRows
@@ -68,7 +68,8 @@ class BertTagger(BertEstimator):
     freeze : int, default=0
         n: the embeddings and the first n layers are not trained. 0 trains all.
     dropout : float, optional
-        Rate in hidden states, attention and classifier; None takes the checkpoint's.
+        Rate in hidden states, attention and classifier; None takes the checkpoint's, and with ``warm_start`` that of
+        the fit before.
     bias_correction : bool, default=True
         Adam's bias correction; the original BERT code has none, which makes small data sets unstable (Mosbach et al.,
         2021).
@@ -194,7 +195,7 @@ class BertTagger(BertEstimator):
             A list of tags for each row, as many as it has words; for texts a list of spans, ``(start, end, label)`` or
             dicts with these keys, which are widened to whole words.
         sample_weight : array-like of shape (n_rows,), optional
-            Weight of each row in the loss. Only the ratios count.
+            Weight of each row in the loss, and in the score of rows set aside. Only the ratios count.
         eval_set : tuple (X, y), optional
             Rows on which loss and score are taken after each epoch; early stopping watches these.
         callbacks : keras.callbacks.Callback or list of them, optional
@@ -206,12 +207,15 @@ class BertTagger(BertEstimator):
         Raises
         ------
         ValueError, TypeError
-            For rows, tags or parameters that cannot be used; the message names them.
+            For rows, tags or parameters that cannot be used; the message names them. A word, text or tag with a lone
+            surrogate, half of a character, is one.
         WeightsNotFoundError, WeightsMismatchError
             When there are no weights under that name, or damaged ones.
         """
         seed, policy = self._validated()
         words = self._read_words(X, stacklevel=3)
+        if self._goes_on():
+            self._check_words(words)
         if words.texts is None and not any(len(row) for row in words.rows):
             raise ValueError(
                 f"Found array with 0 feature(s) (shape={(words.n_rows, 0)}) while a minimum of 1 is required: no row "
@@ -234,18 +238,19 @@ class BertTagger(BertEstimator):
             task = SingleLabel(classes)
         weights = sample_weights(sample_weight, words.n_rows)
         weights = np.ones(words.n_rows, "float32") if weights is None else weights
-        rows = self._word_rows(start.tokenizer, words, tags, task, weights, "y")
+        rows = self._word_rows(start.tokenizer, words, tags, task, weights)
 
         held_out = None
         if eval_set is not None:
-            if not isinstance(eval_set, (tuple, list)) or len(eval_set) != 2:
-                raise ValueError("eval_set must be a pair (X, y).")
-            watched = self._read_words(eval_set[0], stacklevel=3).split(start.tokenizer.split_words)
-            tags = tag_lists(eval_set[1], watched, "eval_set's y")
+            X, y = eval_pair(eval_set)
+            watched = self._read_words(X, stacklevel=3, name="eval_set's X").split(start.tokenizer.split_words)
+            check_names(watched.names, words.names, "eval_set's X")
+            tags = tag_lists(y, watched, "eval_set's y")
             ones = np.ones(watched.n_rows, "float32")
-            held_out = self._word_rows(start.tokenizer, watched, tags, task, ones, "eval_set's y")
+            held_out = self._word_rows(start.tokenizer, watched, tags, task, ones, "eval_set's ")
         elif self._rows_aside():
-            kept, aside = self._split(None, weights, seed)
+            # Rows without words could not be scored.
+            kept, aside = self._split(None, np.where([len(row) > 0 for row in words.rows], weights, 0), seed)
             rows, held_out = rows.take(kept), rows.take(aside)
 
         config = start.config.with_dropout(self.dropout)
@@ -253,14 +258,14 @@ class BertTagger(BertEstimator):
         model, history = self._fine_tune(make, task, rows, held_out, start, seed, callbacks)
 
         self._forget()
-        if words.column.label is not None:
-            self.feature_names_in_ = np.array([words.column.label], dtype=object)
+        if words.names is not None:
+            self.feature_names_in_ = np.array(words.names, dtype=object)
         self.classes_, self.model_, self.tokenizer_, self.config_ = task.classes, model, start.tokenizer, config
         self.history_, self.n_iter_ = history, len(history["loss"])
         return self
 
-    def _read_words(self, X: Any, stacklevel: int = 4) -> WordColumn:
-        words = word_column(X)
+    def _read_words(self, X: Any, stacklevel: int = 4, name: str = "X") -> WordColumn:
+        words = word_column(X, name)
         if words.n_empty:
             what = "texts" if words.texts is not None else "words"
             warnings.warn(
@@ -271,22 +276,26 @@ class BertTagger(BertEstimator):
             )
         return words
 
+    def _check_words(self, words: WordColumn) -> None:
+        """Refuse a column of another name than that of fit."""
+        check_names(words.names, list(getattr(self, "feature_names_in_", [])) or None)
+
     def _task(self) -> SingleLabel:
         return SingleLabel(self.classes_)
 
     def _word_rows(
-        self, tokenizer: WordPieceTokenizer, words: WordColumn, tags: list[list[str]], task, weights, name: str
+        self, tokenizer: WordPieceTokenizer, words: WordColumn, tags: list[list[str]], task, weights, of: str = ""
     ) -> WordRows:
         place = {tag: i for i, tag in enumerate(task.classes.tolist())}
         unknown = sorted({tag for row in tags for tag in row} - set(place))
         if unknown:
-            raise ValueError(f"{name} holds tags that y of fit did not: {unknown[:5]}.")
+            raise ValueError(f"{of}y holds tags that y of fit did not: {unknown[:5]}.")
         parts = words._replace(texts=None).parts(tokenizer.split_words)
         built = WordSequences.concatenate(
             [build_word_windows(tokenizer, part.rows, self.max_length, self.stride) for part in parts]
         )
         if not built.n_words:
-            raise ValueError("No row of X has a word. Is it the right column?")
+            raise ValueError(f"No row of {of}X has a word. Is it the right column?")
         targets = np.fromiter((place[tag] for row in tags for tag in row), np.int32, built.n_words)
         return WordRows(built, targets, weights, task.classes)
 
@@ -296,7 +305,12 @@ class BertTagger(BertEstimator):
         """Some rows at a time: their words, and the logits of each row's words."""
         self._check_fitted()
         self._check_max_length(self.config_)
-        for part in self._read_words(X).parts(self.tokenizer_.split_words):
+        words = self._read_words(X)
+        self._check_words(words)
+        return self._parts_predicted(words)
+
+    def _parts_predicted(self, words: WordColumn) -> Iterator[tuple[WordColumn, list[np.ndarray]]]:
+        for part in words.parts(self.tokenizer_.split_words):
             built = build_word_windows(self.tokenizer_, part.rows, self.max_length, self.stride)
             logits = predict_words(self.model_, built, self.tokenizer_.pad_id).astype("float64")
             yield part, np.split(logits, built.splits[1:-1])
@@ -320,6 +334,12 @@ class BertTagger(BertEstimator):
         list of list
             For lists of words, as many tags as the row has words. For texts spans ``(start, end, label)`` in
             characters, end exclusive; of tags that are no BIO tags, a span for each word.
+
+        Raises
+        ------
+        ValueError, TypeError
+            For rows that cannot be used; the message names them. A word or text with a lone surrogate, half of a
+            character, is one.
         """
         answers = []
         for part, rows in self._predictions(X):

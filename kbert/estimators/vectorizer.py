@@ -146,8 +146,8 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
         pooling = None if self.level == "word" else self.pooling
         return BertForFeatures(config, self.layers, pooling, **options)
 
-    # The words of X, with one warning that counts the empty ones.
-    _read_words = BertTagger._read_words
+    # The words of X, with one warning that counts the empty ones; and a check of their column's name.
+    _read_words, _check_words = BertTagger._read_words, BertTagger._check_words
 
     def transform(self, X: Any) -> np.ndarray | list[np.ndarray]:
         """The vector of each row, or those of its words.
@@ -180,7 +180,9 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
                 f'({output!r}). Call set_output(transform="default"); np.concatenate joins the arrays of all rows.'
             )
         self._check_max_length(self.config_)
-        return self._word_vectors(self._read_words(X, stacklevel=4))
+        words = self._read_words(X, stacklevel=4)
+        self._check_words(words)
+        return self._word_vectors(words)
 
     @property
     def _is_of_words(self) -> bool:
@@ -234,4 +236,4 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
 def _joined(words: WordColumn) -> TextColumns:
     """Rows of words as the texts that they make, from which a vocabulary can be learned."""
     texts = [" ".join(row) for row in words.rows] if words.texts is None else words.texts
-    return TextColumns((texts,), None if words.column.label is None else [words.column.label], words.n_empty)
+    return TextColumns((texts,), words.names, words.n_empty)

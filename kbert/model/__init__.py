@@ -13,6 +13,7 @@ from kbert.model.heads import (  # noqa: E402
     BertForSequenceClassification,
     BertForTokenClassification,
 )
+from kbert.model.pretraining import BertForPreTraining  # noqa: E402
 
 __all__ = [
     "INPUT_NAMES",
@@ -20,6 +21,7 @@ __all__ = [
     "POOLINGS",
     "BertEncoder",
     "BertForFeatures",
+    "BertForPreTraining",
     "BertForQuestionAnswering",
     "BertForSequenceClassification",
     "BertForTokenClassification",

@@ -1,4 +1,8 @@
-"""Heads: the encoder with one output layer for a task."""
+"""Heads: the encoder with one output layer for a task.
+
+The output layer computes in float32 under every policy: it costs next to nothing, and an output far from 0, as that of
+a regression in its own unit, would otherwise be rounded to the two or three digits of bfloat16.
+"""
 
 import keras
 from keras import ops
@@ -33,12 +37,12 @@ class BertForSequenceClassification(keras.Model):
         encoder = BertEncoder(config, dtype=dtype, name="bert", seed=seed)
         policy = encoder.dtype_policy
         dropout = Dropout(config.head_dropout, encoder.last_seed + 1, dtype=policy, name="classifier_dropout")
-        classifier = dense(config, num_labels, encoder.last_seed + 2, policy, "classifier")
+        classifier = dense(config, num_labels, encoder.last_seed + 2, "float32", "classifier")
 
         inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in (*INPUT_NAMES, "first_positions")}
         hidden = encoder({key: inputs[key] for key in INPUT_NAMES})["sequence_output"]
         pooled = first_token_vectors(encoder, hidden, inputs["first_positions"])  # (B, K, D)
-        logits = ops.cast(classifier(dropout(pooled)), "float32")
+        logits = classifier(dropout(pooled))
         super().__init__(inputs=inputs, outputs=logits, name=name)
 
         self.dtype_policy = policy
@@ -84,10 +88,10 @@ class BertForTokenClassification(keras.Model):
         encoder.pooler.trainable = False
         policy = encoder.dtype_policy
         dropout = Dropout(config.head_dropout, encoder.last_seed + 1, dtype=policy, name="classifier_dropout")
-        classifier = dense(config, num_labels, encoder.last_seed + 2, policy, "classifier")
+        classifier = dense(config, num_labels, encoder.last_seed + 2, "float32", "classifier")
 
         inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in INPUT_NAMES}
-        logits = ops.cast(classifier(dropout(encoder(inputs)["sequence_output"])), "float32")
+        logits = classifier(dropout(encoder(inputs)["sequence_output"]))
         super().__init__(inputs=inputs, outputs=logits, name=name)
 
         self.dtype_policy = policy
@@ -131,10 +135,10 @@ class BertForQuestionAnswering(keras.Model):
         encoder = BertEncoder(config, dtype=dtype, name="bert", seed=seed)
         encoder.pooler.trainable = False
         policy = encoder.dtype_policy
-        qa_outputs = dense(config, 2, encoder.last_seed + 1, policy, "qa_outputs")
+        qa_outputs = dense(config, 2, encoder.last_seed + 1, "float32", "qa_outputs")
 
         inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in INPUT_NAMES}
-        logits = ops.cast(qa_outputs(encoder(inputs)["sequence_output"]), "float32")
+        logits = qa_outputs(encoder(inputs)["sequence_output"])
         super().__init__(inputs=inputs, outputs=logits, name=name)
 
         self.dtype_policy = policy

@@ -167,6 +167,15 @@ def vocabulary_hash(tokenizer: WordPieceTokenizer) -> str:
     return hashlib.sha256(facts.encode()).hexdigest()
 
 
+def tokenised(corpus: Corpus, tokenizer: WordPieceTokenizer, shard_tokens: int = SHARD_TOKENS) -> list[Documents]:
+    """What the shards of a corpus would hold, in memory."""
+    parts = [part for unit in corpus.units() for part in _tokenised(unit, tokenizer)]
+    whole = _joined(parts)
+    n_elements = max(1, len(whole.tokens) // shard_tokens)
+    bounds = np.linspace(0, len(whole), n_elements + 1).astype(int)
+    return [_slice(whole, *pair) for pair in zip(bounds[:-1], bounds[1:], strict=True)]
+
+
 # --- Writing
 
 

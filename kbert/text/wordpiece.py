@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
+from operator import index
 from pathlib import Path
 
 import numpy as np
@@ -91,6 +92,7 @@ class WordPieceTokenizer:
         lowercase: bool = True,
         strip_accents: bool | None = None,
         min_frequency: int = 2,
+        n_unused: int = 0,
     ) -> "WordPieceTokenizer":
         """Learn a vocabulary from texts. The same texts always give the same vocabulary.
 
@@ -99,24 +101,34 @@ class WordPieceTokenizer:
         texts : iterable of str
             Read once, in a stream.
         vocab_size : int
-            Greatest number of pieces, the special tokens [PAD], [UNK], [CLS], [SEP] and [MASK] (ids 0 to 4) included.
+            Greatest number of pieces, the special tokens [PAD], [UNK], [CLS], [SEP] and [MASK] (ids 0 to 4 without
+            unused ones) and the unused ones included.
         lowercase : bool
             Whether upper and lower case are the same.
         strip_accents : bool, optional
             Whether letters with and without accents are the same; None, as in the original, means as ``lowercase``.
         min_frequency : int
             How often two neighbouring pieces must occur to become one.
+        n_unused : int
+            Pieces "[unused0]", "[unused1]" and so on, which no text has, to be given to new words later. As in Google's
+            vocabularies, the first 99 stand between [PAD] and [UNK], others behind [MASK]: 994 are those of
+            bert-base-uncased, id for id.
 
         Raises
         ------
         ValueError
-            If there is no word in the texts, ``vocab_size`` is too small, or a text holds a lone surrogate.
+            If there is no word in the texts, ``vocab_size`` is too small, ``n_unused`` is negative, or a text holds a
+            lone surrogate.
         TypeError
             If a text is not a str.
         """
         if isinstance(texts, str):
             raise ValueError("texts is a single str, and many texts are wanted. Put it in a list: [texts].")
-        names = list(SPECIAL_TOKENS.values())
+        if index(n_unused) < 0:
+            raise ValueError(f"n_unused must be at least 0, got {n_unused}.")
+        pad, *others = SPECIAL_TOKENS.values()
+        unused = [f"[unused{i}]" for i in range(n_unused)]
+        names = [pad, *unused[:99], *others, *unused[99:]]
         plain = {name: i for i, name in enumerate(names)}
         spec = bert_spec(plain, SPECIAL_TOKENS["unk"], lowercase, strip_accents, tokenize_chinese_chars=True)
         spec["model"]["vocab"] = learn_vocabulary(

@@ -28,8 +28,9 @@ class Evaluation:
     def __call__(self, epoch: int, logs: dict[str, float]) -> dict[str, float]:
         values = self.evaluate()
         if self.patience is not None:
-            # Of two epochs with the same score, which small sets often give, the one with the lower loss.
-            rank = (values["val_score"], -values["val_loss"])
+            # Of two epochs with the same score, which small sets often give, the one with the lower loss; where there
+            # is no score, as no R² of one row, too. NaN is less than nothing, so that the first would stay the best.
+            rank = (np.nan_to_num(values["val_score"], nan=-np.inf), -values["val_loss"])
             if self.best is None or rank > self.best:
                 self.best, self.best_epoch = rank, epoch
                 self.best_weights = [

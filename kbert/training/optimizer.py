@@ -88,8 +88,8 @@ def adamw(value, gradient, m, v, learning_rate, decay, hyper: Hyper):
 def lamb(value, gradient, m, v, learning_rate, decay, hyper: Hyper):
     """One variable's update by LAMB, for large batches: (value, m, v) after the step.
 
-    AdamW's step, decay included, made as long as the variable itself (You et al., 2020, algorithm 2, with the norm as it
-    is for phi), but for biases and LayerNorm, as in the authors' code.
+    AdamW's step, decay included, made as long as the variable itself (You et al., 2020, algorithm 2, phi being the
+    identity), but for biases and LayerNorm, as in the authors' code.
     """
     direction, m, v = _adam(gradient, m, v, hyper)
     step = direction + decay * value

@@ -16,7 +16,8 @@ class Trainer:
     ----------
     model : keras.Model
     loss : callable
-        ``loss(outputs, targets, weights)``, a scalar.
+        ``loss(outputs, targets, weights)``: a scalar, or a vector whose first number is minimised and all of which are
+        given back.
     optimizer : {"adamw", "lamb"}
     """
 
@@ -85,10 +86,11 @@ class Trainer:
             outputs, _ = self.model.stateless_call(
                 values, state_values(self.model, hyper.seed, frozen), inputs, training=True
             )
-            return self.loss(outputs, targets, weights) * hyper.loss_scale
+            losses = self.loss(outputs, targets, weights)
+            return jnp.ravel(losses)[0] * hyper.loss_scale, losses
 
-        loss, gradients = jax.value_and_grad(scaled_loss)(values)
-        return gradients, loss / hyper.loss_scale
+        (_, losses), gradients = jax.value_and_grad(scaled_loss, has_aux=True)(values)
+        return gradients, losses
 
     def _train(self, state, frozen, batch, hyper):
         gradients, loss = self._gradients(state[0], frozen, batch, hyper)

@@ -15,7 +15,8 @@ class Trainer:
     ----------
     model : keras.Model
     loss : callable
-        ``loss(outputs, targets, weights)``, a scalar.
+        ``loss(outputs, targets, weights)``: a scalar, or a vector whose first number is minimised and all of which are
+        given back.
     optimizer : {"adamw", "lamb"}
     """
 
@@ -73,9 +74,10 @@ class Trainer:
             outputs, _ = self.model.stateless_call(
                 values, state_values(self.model, hyper.seed, frozen), inputs, training=True
             )
-            loss = self.loss(outputs, targets, weights) * hyper.loss_scale
-        gradients = tape.gradient(loss, values, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        return [tf.convert_to_tensor(gradient) for gradient in gradients], loss / hyper.loss_scale
+            losses = self.loss(outputs, targets, weights)
+            scaled = tf.reshape(losses, [-1])[0] * hyper.loss_scale
+        gradients = tape.gradient(scaled, values, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        return [tf.convert_to_tensor(gradient) for gradient in gradients], losses
 
     def _train(self, values, moments_1, moments_2, frozen, inputs, targets, weights, hyper):
         gradients, loss = self._gradients(values, frozen, inputs, targets, weights, hyper)

@@ -20,7 +20,8 @@ class Trainer:
     ----------
     model : keras.Model
     loss : callable
-        ``loss(outputs, targets, weights)``, a scalar.
+        ``loss(outputs, targets, weights)``: a scalar, or a vector whose first number is minimised and all of which are
+        given back.
     optimizer : {"adamw", "lamb"}
     """
 
@@ -65,9 +66,9 @@ class Trainer:
     def _gradients(self, inputs, targets, weights, hyper):
         inputs, targets, weights = _on_device((inputs, targets, weights))
         with _seeded(hyper.seed, self.parameters[0].device):
-            loss = self.loss(self.model(inputs, training=True), targets, weights)
-        gradients = torch.autograd.grad(loss * float(hyper.loss_scale), self.parameters, materialize_grads=True)
-        return gradients, loss.detach()
+            losses = self.loss(self.model(inputs, training=True), targets, weights)
+        scaled = losses.ravel()[0] * float(hyper.loss_scale)
+        return torch.autograd.grad(scaled, self.parameters, materialize_grads=True), losses.detach()
 
 
 def adamw_all(parameters, gradients, moments_1, moments_2, hyper: Hyper) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 
 from kbert.config import BertConfig, read_config_json
 from kbert.errors import WeightsMismatchError
-from kbert.model import BertEncoder
+from kbert.model import BertEncoder, BertForPreTraining
 from kbert.weights.folder import read_arrays, write_folder
 
 
@@ -24,6 +24,12 @@ class Slot(NamedTuple):
 # Arrays that are no weights, and heads of tasks that the model at hand may not have.
 _BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 _HEADS = ("cls.", "classifier.", "qa_outputs.")
+
+# Arrays of the masked-LM head that are another array once more. A file may hold both, or either.
+_TIED = {
+    "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
+    "cls.predictions.decoder.bias": "cls.predictions.bias",
+}
 
 
 def encoder_slots(encoder: BertEncoder) -> list[Slot]:
@@ -45,6 +51,18 @@ def encoder_slots(encoder: BertEncoder) -> list[Slot]:
         slots += dense_slots(f"{prefix}output.dense", layer.output_dense)
         slots += _norm_slots(f"{prefix}output.LayerNorm", layer.output_norm)
     return slots + dense_slots("pooler.dense", encoder.pooler.dense)
+
+
+def pretraining_slots(model: BertForPreTraining) -> list[Slot]:
+    """Every array of the encoder and the heads, named as in `transformers.BertForPreTraining`."""
+    head = model.mlm_head
+    slots = [
+        *encoder_slots(model.encoder),
+        Slot("cls.predictions.bias", head.bias),
+        *dense_slots("cls.predictions.transform.dense", head.dense),
+        *_norm_slots("cls.predictions.transform.LayerNorm", head.norm),
+    ]
+    return slots + (dense_slots("cls.seq_relationship", model.nsp_head) if model.nsp_head is not None else [])
 
 
 def dense_slots(name: str, layer: keras.layers.Dense) -> list[Slot]:
@@ -71,20 +89,25 @@ def load_slots(slots: list[Slot], folder: str | Path, optional: tuple[str, ...] 
         What the model needs.
     folder : str or Path
     optional : tuple of str
-        Prefixes of the arrays that may be missing, which then keep their random start.
+        Prefixes of the arrays that may be missing, all those of a prefix, which then keep their random start.
 
     Raises
     ------
     WeightsMismatchError
-        When an array is missing, has another shape, holds NaN or infinity, or is one that kbert does not know.
+        When an array is missing, has another shape, holds NaN or infinity, or is one that kbert does not know; when
+        two arrays differ that the model has as one.
     """
     arrays = {canonical_name(name): array for name, array in read_arrays(folder).items()}
     wanted = {slot.name for slot in slots}
+    if "cls.predictions.bias" in wanted:
+        _untwin(arrays, folder)
     unknown = sorted(
         name for name in arrays if name not in wanted and name not in _BUFFERS and not name.startswith(_HEADS)
     )
     missing = sorted(name for name in wanted if name not in arrays)
-    fatal = [name for name in missing if not name.startswith(optional or ("\0",))]
+    # Of what may be missing, a part alone says that the file is damaged.
+    absent = tuple(prefix for prefix in optional if not any(name.startswith(prefix) for name in arrays))
+    fatal = [name for name in missing if not name.startswith(absent)]
     if unknown or fatal:
         lines = [f"lacks {_listed(fatal)}"] * bool(fatal) + [f"holds {_listed(unknown)}, which no BERT has"] * bool(
             unknown
@@ -97,6 +120,18 @@ def load_slots(slots: list[Slot], folder: str | Path, optional: tuple[str, ...] 
         if slot.name in arrays:
             _assign(slot, arrays[slot.name], folder)
     return missing
+
+
+def _untwin(arrays: dict[str, np.ndarray], folder) -> None:
+    """Keep one of two arrays that are to be equal, under the name that kbert uses."""
+    for name, kept in _TIED.items():
+        if name in arrays and not np.array_equal(arrays[name], arrays.setdefault(kept, arrays[name])):
+            raise WeightsMismatchError(
+                f"{name} and {kept} in {folder} differ, and in BERT's masked-LM head they are one array. Tie them in "
+                "transformers (model.config.tie_word_embeddings = True; model.tie_weights()) and save the model again, "
+                "or read the encoder alone with BertEncoder.from_pretrained."
+            )
+        arrays.pop(name, None)
 
 
 def _assign(slot: Slot, array: np.ndarray, folder) -> None:

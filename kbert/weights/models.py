@@ -8,11 +8,19 @@ from kbert.errors import NewWeightsWarning
 from kbert.hub import resolve_folder
 from kbert.model import (
     BertEncoder,
+    BertForPreTraining,
     BertForQuestionAnswering,
     BertForSequenceClassification,
     BertForTokenClassification,
 )
-from kbert.weights.huggingface import dense_slots, encoder_slots, load_slots, number_of_labels, save_slots
+from kbert.weights.huggingface import (
+    dense_slots,
+    encoder_slots,
+    load_slots,
+    number_of_labels,
+    pretraining_slots,
+    save_slots,
+)
 
 # Models without next-sentence pre-training, such as masked-LM checkpoints, come without a pooler.
 _OPTIONAL = ("pooler.",)
@@ -40,6 +48,62 @@ def load_encoder_weights(encoder: BertEncoder, folder: str | Path) -> None:
 def save_encoder(encoder: BertEncoder, folder: str | Path) -> None:
     """See `BertEncoder.save_pretrained`."""
     save_slots(folder, encoder.config, encoder_slots(encoder), extra={"architectures": ["BertModel"]})
+
+
+def load_pretraining(
+    name_or_folder: str | Path, *, nsp: bool = True, dtype=None, revision: str | None = None, seed: int = 0
+) -> BertForPreTraining:
+    """A `BertForPreTraining` with the weights of a folder, a size or a hub name; see `load_pretraining_weights`."""
+    folder = resolve_folder(name_or_folder, revision)
+    model = BertForPreTraining(BertConfig.from_folder(folder), nsp, dtype=dtype, seed=seed)
+    load_pretraining_weights(model, folder)
+    return model
+
+
+# What a checkpoint may lack of a model that is pre-trained further.
+_PRETRAINING_PARTS = {
+    "cls.predictions.": "masked-LM head (cls.predictions.*)",
+    "pooler.": "pooler (pooler.*)",
+    "cls.seq_relationship.": "next-sentence head (cls.seq_relationship.*)",
+}
+
+
+def load_pretraining_weights(model: BertForPreTraining, folder: str | Path) -> None:
+    """Copy what `transformers.BertForPreTraining` or `BertForMaskedLM` saved, or any other BERT, into ``model``.
+
+    Raises
+    ------
+    WeightsMismatchError
+        As `load_slots`; also when the file's output matrix is not the word embeddings.
+
+    Warns
+    -----
+    NewWeightsWarning
+        Once, naming the heads, and the pooler where there is a next-sentence head on it, that the folder lacks: they
+        start at random.
+    """
+    new = load_slots(pretraining_slots(model), folder, optional=tuple(_PRETRAINING_PARTS))
+    parts = [
+        part
+        for prefix, part in _PRETRAINING_PARTS.items()
+        if any(name.startswith(prefix) for name in new) and (prefix != "pooler." or model.nsp_head is not None)
+    ]
+    if parts:
+        warnings.warn(
+            f"The checkpoint {folder} has no {', no '.join(parts)}: started at random, to be learned in training.",
+            NewWeightsWarning,
+            stacklevel=3,
+        )
+
+
+def save_pretraining(model: BertForPreTraining, folder: str | Path) -> None:
+    """Write what `transformers.BertForPreTraining` opens, or, without a next-sentence head, `BertForMaskedLM`.
+
+    The pooler is written in both cases, although `BertForMaskedLM` has none and passes it over: one that was read with
+    the encoder is worth having when the model is fine-tuned.
+    """
+    architecture = "BertForMaskedLM" if model.nsp_head is None else "BertForPreTraining"
+    save_slots(folder, model.config, pretraining_slots(model), prefix="bert.", extra={"architectures": [architecture]})
 
 
 def _classifier_slots(model: BertForSequenceClassification):

@@ -81,6 +81,32 @@ def test_numbers_in_lists_stay_numbers_and_count_once():
     assert sets.indicator.tolist() == [[True, True], [True, False], [False, False]]
 
 
+def test_lists_without_any_label_have_no_classes():
+    sets = label_sets([[], [], []], 3)
+    assert sets.indicator.shape == (3, 0) and len(sets.classes) == 0
+    assert not sets.under(np.array(["a", "b"], object)).any()
+
+
+def test_lists_of_0_and_1_are_labels_where_that_is_known():
+    assert label_sets([[0, 1], [1, 0]], 2).indicator.tolist() == [[False, True], [True, False]]
+    assert label_sets([[0, 1], [1, 0]], 2, lists=True).indicator.all()
+
+
+@pytest.mark.parametrize(
+    ("columns", "classes"),
+    [
+        ([30, 10, 20], [30, 10, 20]),
+        (["x", 1, "m"], ["x", 1, "m"]),
+        (["x", "x", "m"], [0, 1, 2]),
+        ([0.5, 1, 2], [0, 1, 2]),
+    ],
+)
+def test_columns_are_named_by_strings_and_whole_numbers(columns, classes):
+    sets = label_sets(pd.DataFrame(MATRIX, columns=columns), 3)
+    assert sets.classes.tolist() == classes
+    assert (sets.columns is None) == (columns != classes)
+
+
 def test_a_set_of_labels_under_other_classes():
     sets = label_sets(LISTS, 3)
     assert sets.under(np.array(["c", "z", "a", "b"], object)).astype(int).tolist() == [
@@ -102,7 +128,6 @@ def test_a_set_of_labels_under_other_classes():
         (pd.DataFrame({"u": ["a", "b", "c"], "v": ["a", "b", "c"]}), "column 'u' is 'a' in row 0"),
         ([["a"], None, ["b"]], "row 1 is missing"),
         ([["a"], "b", ["b"]], "row 1 is 'b', and others are lists"),
-        ([[], [], []], "No row of y has a label"),
         ([["a"], [None], ["b"]], "contains NaN: 1 label is missing, at a label of row 1"),
         (pd.Series([["a"], "b", ["b"]], index=[4, 5, 6]), r"row 1 \(index 5\) is 'b'"),
     ],

@@ -1,4 +1,4 @@
-"""Uses a BertClassifier, and writes down what has changed around it. A script, because others change things too.
+"""Uses estimators, and writes down what has changed around it. A script, because others change things too.
 
     python look_around.py <a folder of toy weights> <file for the findings>
 
@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -60,7 +61,7 @@ def digest(state):
 
 
 def surroundings(weights):
-    """All that nobody expects a classifier to change."""
+    """All that nobody expects an estimator to change."""
     state = {
         "files": [file for folder in (*FOLDERS, weights) for file in files(folder)],
         "working folder": os.getcwd(),
@@ -185,18 +186,22 @@ def import_classifier():
     assert BertClassifier
 
 
-def use(classifier, texts, labels, **fit):
+def use(estimator, X, y, **fit):
     from sklearn.base import clone
 
-    before = classifier.get_params()
-    classifier.fit(texts, labels, **fit)
-    classifier.predict(texts)
-    classifier.predict_proba(texts)
-    classifier.decision_function(texts)
-    assert classifier.score(texts, labels) >= 0
-    clone(classifier)
-    after = classifier.get_params()
+    before = estimator.get_params()
+    estimator.fit(X, y, **fit)
+    ask(estimator, X)
+    assert estimator.score(X, y) <= 1
+    clone(estimator)
+    after = estimator.get_params()
     assert before.keys() == after.keys() and all(before[name] is after[name] for name in before)
+
+
+def ask(estimator, X):
+    for method in ("predict", "predict_proba", "decision_function", "entities"):
+        if hasattr(estimator, method):
+            getattr(estimator, method)(X)
 
 
 def all_else():
@@ -228,7 +233,7 @@ if __name__ == "__main__":
     all_else()
     look("import BertClassifier", import_classifier)
 
-    from kbert import BertClassifier, BertConfig
+    from kbert import BertClassifier, BertConfig, BertRegressor, BertTagger
     from kbert.errors import KbertWarning
 
     # How well so small a model learns is another matter.
@@ -248,4 +253,13 @@ if __name__ == "__main__":
     look("early stopping", lambda: use(BertClassifier(**toy, early_stopping=True), texts, labels))
     scratch = dict(toy, weights=None, size=small, dropout=0.3, random_state=None)
     look("a random start", lambda: use(BertClassifier(**scratch), texts, labels, eval_set=(texts, labels)))
+    words, tags = [text.split() for text in texts], [["O", "B-SIGN", "O"]] * 40
+    tagger, regressor = BertTagger(**toy, early_stopping=True), BertRegressor(**toy)
+    look("BertTagger", lambda: use(tagger, words, tags, eval_set=(words, tags)))
+    look("BertRegressor", lambda: use(regressor, texts, np.arange(40.0)))
+    for estimator, X in ((tagger, words), (regressor, texts)):
+        folder = result.parent / type(estimator).__name__
+        estimator.save(folder)
+        load = partial(type(estimator).load, folder, verify=True)
+        look(f"load a {folder.name}", lambda load=load, X=X: ask(load(), X))
     result.write_text(json.dumps(findings), encoding="utf-8")

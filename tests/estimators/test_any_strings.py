@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kbert import BertRegressor, BertTagger, BertVectorizer
 from kbert.errors import KbertWarning
 
 # Lone surrogates, which are in no valid text, are refused with an error that names the row.
@@ -59,6 +60,55 @@ def test_windows_answer_row_by_row(fitted, rows):
     assert found.shape == (len(rows), 2) and np.isfinite(found).all()
     alone = np.concatenate([reader.predict_proba([row]) for row in rows])
     np.testing.assert_allclose(found, alone, atol=1e-5)
+
+
+# --- The other estimators
+
+
+@pytest.fixture(scope="module")
+def values(toy_folder):
+    """The parameters of a toy; one row a step, so that few shapes occur."""
+    return dict(weights=toy_folder, max_length=16, epochs=1, batch_size=1, dtype="float32", random_state=0)
+
+
+@given(rows=st.lists(ROW, min_size=3, max_size=8))
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+def test_a_regressor_takes_them(values, rows):
+    numbers = np.arange(len(rows) + 1.0)
+    regressor = BertRegressor(**values).fit([*rows, "the table " * 20], numbers)
+    found = regressor.predict(rows)
+    assert found.shape == (len(rows),) and np.isfinite(found).all()
+    np.testing.assert_allclose(regressor.predict(rows[::-1]), found[::-1], atol=1e-4)
+
+
+WORD = st.one_of(TEXT, st.sampled_from(["", " ", "\u3000", None, "red"]), CONTROL)
+
+
+@given(rows=st.lists(st.lists(WORD, max_size=8), min_size=1, max_size=6))
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+def test_a_tagger_takes_them_as_words(values, rows):
+    rows = [*rows, ["the", "table"] * 20]
+    tags = [["O", "B-X"] * (len(row) // 2) + ["O"] * (len(row) % 2) for row in rows]
+    tagger = BertTagger(**values).fit(rows, tags)
+    found = tagger.predict_proba(rows)
+    assert [array.shape for array in found] == [(len(row), 2) for row in rows]
+    assert all(np.isfinite(array).all() for array in found)
+    assert list(map(len, tagger.predict(rows))) == list(map(len, rows))
+    for one, other in zip(tagger.predict_proba(rows[::-1]), found[::-1], strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def vectorizer(values):
+    return BertVectorizer(weights=values["weights"], max_length=16, dtype="float32").fit(["the table"])
+
+
+@given(rows=st.lists(ROW, min_size=1, max_size=8))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+def test_a_vectorizer_takes_them(vectorizer, rows):
+    found = vectorizer.transform(rows)
+    assert found.shape == (len(rows), 32) and np.isfinite(found).all()
+    np.testing.assert_allclose(vectorizer.transform(rows[::-1]), found[::-1], atol=1e-4)
 
 
 @pytest.mark.parametrize("piece", ["a", "word ", "\u4e2d", "\U0001f600 ", "e\u0301", "\x00", "."], ids=ascii)

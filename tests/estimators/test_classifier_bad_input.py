@@ -9,7 +9,13 @@ import pytest
 from huggingface_hub import constants
 
 from kbert import BertClassifier, BertConfig
-from kbert.errors import UnknownSizeError, WeightsMismatchError, WeightsNotFoundError
+from kbert.errors import (
+    MissingTextWarning,
+    TruncationWarning,
+    UnknownSizeError,
+    WeightsMismatchError,
+    WeightsNotFoundError,
+)
 from kbert.estimators.parameters import RULES, check_parameters
 
 TEXTS = ["so good", "so bad"] * 8
@@ -115,11 +121,18 @@ def test_class_weights_that_cannot_be_used_are_refused(toy, weight, message):
         ((TEXTS, LABELS[:3]), "16 rows and eval_set's y has 3 labels"),
         ((TEXTS,), r"eval_set must be a pair \(X, y\)"),
         (TEXTS, r"eval_set must be a pair \(X, y\)"),
-        (([("a", "b")] * 16, LABELS), "X has 2 features, but BertClassifier is expecting 1 features"),
+        ([(TEXTS, LABELS), (TEXTS, LABELS)], "got a list with 2 such. Give the one"),
+        ([(TEXTS, LABELS)], "got a list with 1 such. Give the one"),
+        ((TEXTS[:3] + [None] + [7], LABELS[:5]), "eval_set's X: row 4 is of type int, not a text"),
+        (("text", LABELS), "eval_set's X is a single str"),
+        ((["a", "b\ud83d"], LABELS[:2]), "eval_set's X: row 1 holds a lone surrogate"),
+        ((TEXTS[:3], LABELS), "eval_set's X has 3 rows and eval_set's y has 16 labels"),
+        (([("a", "b")] * 16, LABELS), "eval_set's X has 2 features, but BertClassifier is expecting 1 features"),
     ],
 )
+@pytest.mark.filterwarnings("ignore::kbert.errors.MissingTextWarning")
 def test_an_eval_set_that_does_not_fit_is_refused(toy, eval_set, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         toy().fit(TEXTS, LABELS, eval_set=eval_set)
 
 
@@ -131,6 +144,47 @@ def test_early_stopping_with_too_few_rows_says_so(toy):
         classifier.fit(TEXTS[:3], LABELS[:3])
     with pytest.raises(ValueError, match="of 16 rows aside.*every class on both sides"):
         classifier.fit(TEXTS, ["only once", *LABELS[1:]])
+
+
+LONE = "a \ud83d b"
+
+
+def table(**columns):
+    """A DataFrame whose column names are no Arrow strings, which would not take a lone surrogate."""
+    return pd.DataFrame(np.array(list(columns.values()), object).T, columns=pd.Index(list(columns), dtype=object))
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "message"),
+    [
+        (TEXTS, [*LABELS[:3], LONE, *LABELS[4:]], "y: row 3 holds a lone surrogate"),
+        (TEXTS, [["pos"], ["neg", LONE]] * 8, "y: a label of row 1 holds a lone surrogate"),
+        (TEXTS, table(a=[0, 1] * 8, **{LONE: [1, 0] * 8}), "y: the name of column 1 holds a lone surrogate"),
+        ([*TEXTS[:3], LONE, *TEXTS[4:]], LABELS, "X: row 3 holds a lone surrogate"),
+        ([*[("a", "b")] * 15, ("a", LONE)], LABELS, "X: row 15 of column 1 holds a lone surrogate"),
+        (table(**{LONE: TEXTS}), LABELS, "X: the name of column 0 holds a lone surrogate"),
+    ],
+)
+def test_what_could_not_be_saved_is_refused_in_fit(toy, X, y, message):
+    with pytest.raises(ValueError, match=message):
+        toy().fit(X, y)
+
+
+def test_a_cut_text_is_told_at_the_users_line(toy, reviews):
+    texts, labels = reviews.text[:16], reviews.label[:16]
+    long = texts + " the table" * 9
+    classifier = toy()
+    for use in (
+        lambda: classifier.fit(texts, labels, eval_set=(long, labels)),
+        lambda: classifier.score(long, labels),
+        lambda: classifier.predict(long),
+        lambda: classifier.fit(long, labels),
+        lambda: classifier.score([*texts[:15], None], labels),
+    ):
+        with pytest.warns((TruncationWarning, MissingTextWarning)) as told:
+            use()
+        of_texts = [one for one in told if one.category in (TruncationWarning, MissingTextWarning)]
+        assert [one.filename for one in of_texts] == [__file__]
 
 
 def test_a_failed_fit_leaves_an_earlier_one_usable(toy, reviews):

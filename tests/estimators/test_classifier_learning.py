@@ -100,7 +100,36 @@ def test_score_is_the_accuracy(fitted_three, three_classes):
     weight = np.linspace(0, 1, len(y))
     predicted = fitted_three.predict(X)
     assert fitted_three.score(X, y) == accuracy_score(y, predicted)
-    assert fitted_three.score(X, y, weight) == accuracy_score(y, predicted, sample_weight=weight)
+    assert fitted_three.score(X, y, weight) == pytest.approx(accuracy_score(y, predicted, sample_weight=weight))
+
+
+def test_score_reads_labels_and_weights_as_fit_does(fitted_three, three_classes):
+    X, y = three_classes[["text"]], three_classes.label
+    score = fitted_three.score(X, y)
+    assert fitted_three.score(X, y, 2) == fitted_three.score(X, y.astype("category")) == score
+    assert fitted_three.score(X, ["none of them"] * 48) == 0
+    with pytest.raises(ValueError, match="Negative values in data passed to `sample_weight`, first in row 3"):
+        fitted_three.score(X, y, [1, 1, 1, -1] * 12)
+    with pytest.raises(ValueError, match="y contains NaN: 1 label is missing, at row 1"):
+        fitted_three.score(X[:2], ["good", None])
+    with pytest.raises(TypeError, match="y holds 3, and y of fit held 'bad': give one type"):
+        fitted_three.score(X[:2], [3, 4])
+
+
+HUGE = {"int": [10**30, 10**30 + 1] * 16, "uint64": np.array([2**64 - 1, 3] * 16, "uint64")}
+if hasattr(np.dtypes, "StringDType"):
+    HUGE["StringDType"] = np.array(["good", "bad"] * 16, dtype=np.dtypes.StringDType())
+
+
+@pytest.mark.parametrize("kind", HUGE)
+def test_labels_that_numpy_has_no_plain_type_for(toy, reviews, kind, tmp_path):
+    texts, labels = reviews.text[:32], HUGE[kind]
+    classifier = toy(epochs=3, warm_start=True).fit(texts, labels, eval_set=(texts, labels))
+    assert classifier.score(texts, labels) == classifier.history_["val_score"][-1]
+    classifier.save(tmp_path / "saved")
+    loaded = BertClassifier.load(tmp_path / "saved")
+    assert loaded.classes_.tolist() == sorted(set(labels.tolist() if kind != "int" else labels))
+    assert loaded.fit(texts, labels).score(texts, classifier.predict(texts)) > 0
 
 
 def test_fitted_attributes_say_what_was_done(fitted):

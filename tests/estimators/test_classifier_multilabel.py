@@ -1,5 +1,7 @@
 """Several labels a row: indicator matrices and lists, thresholds, early stopping on a ranking."""
 
+import copy
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,6 +12,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.utils import get_tags
 
 from kbert import BertClassifier
+from kbert.estimators.fitting import Rows
 from kbert.estimators.label_tasks import MultiLabel
 
 NAMES = np.array(["blue", "happy", "hot"])
@@ -116,6 +119,65 @@ def test_score_of_labels_that_were_not_seen_and_with_weights(by_lists, tagged, l
     assert by_lists.score(texts, [right[0], [*right[1], "new"]], sample_weight=[3, 1]) == 0.75
 
 
+def test_rows_without_any_label_are_rows_too(toy, tagged, lists):
+    texts = tagged[0]
+    classifier = toy(epochs=2, warm_start=True).fit(texts, lists, eval_set=(texts[:2], [[], []]))
+    assert classifier.predict(["the table"] * 4) == [[]] * 4
+    assert classifier.score(["the table"] * 4, [[]] * 4) == 1
+    assert classifier.score(["the table"] * 2, [[], ["hot"]]) == 0.5
+    assert np.isnan(classifier.history_["val_score"]).all() and np.isfinite(classifier.history_["val_loss"]).all()
+    assert classifier.fit(texts[:16], [[]] * 16).classes_.tolist() == NAMES.tolist()
+    with pytest.raises(ValueError, match="No row of y has a label: nothing could be learned"):
+        toy().fit(texts[:4], [[]] * 4)
+
+
+def test_lists_of_the_labels_0_and_1_are_no_matrix(toy):
+    rows = [[0, 1], [1], [2], []] * 8
+    classifier = toy().fit(["the table"] * 32, rows)
+    classifier.thresholds_ = np.array([0.0, 0.0, 1.0])
+    assert classifier.predict(["the table"] * 2) == [[0, 1]] * 2
+    assert classifier.score(["the table"] * 2, [[0, 1], [1, 0]]) == 1
+
+
+# --- The columns of a table
+
+
+@pytest.mark.parametrize("names", [["x", "a", "m"], [30, 10, 20], [2, 0, 1]])
+def test_columns_are_found_by_their_names(toy, tagged, names):
+    texts, matrix = tagged[0][:32], pd.DataFrame(tagged[1][:32], columns=names)
+    backwards = matrix[names[::-1]]
+    classifier = toy(warm_start=True).fit(texts, matrix, eval_set=(texts, matrix))
+    assert classifier.classes_.tolist() == names
+    assert toy().fit(texts, matrix, eval_set=(texts, backwards)).history_ == classifier.history_
+    classifier.thresholds_ = np.array([0.0, 1.0, 1.0])
+    truth = pd.DataFrame(classifier.predict(texts), columns=names)
+    assert classifier.score(texts, truth) == classifier.score(texts, truth[names[::-1]]) == 1
+    # An array, and a table whose columns pandas has numbered, count by their places.
+    assert classifier.score(texts, truth.to_numpy()) == 1
+    assert names == [2, 0, 1] or classifier.score(texts, pd.DataFrame(truth.to_numpy())) == 1
+    again = copy.deepcopy(classifier).fit(texts, matrix)
+    assert np.array_equal(classifier.fit(texts, backwards).predict_proba(texts), again.predict_proba(texts))
+
+
+def test_columns_of_other_names_are_refused(toy, tagged):
+    texts, matrix = tagged[0][:32], pd.DataFrame(tagged[1][:32], columns=[10, 20, 30])
+    other = matrix.rename(columns={30: 40})
+    with pytest.raises(ValueError, match="eval_set's y has the columns 10, 20, 40, and y of fit had 10, 20, 30"):
+        toy().fit(texts, matrix, eval_set=(texts, other))
+    classifier = toy(warm_start=True).fit(texts, matrix)
+    with pytest.raises(ValueError, match="y has the columns 10, 20, 40"):
+        classifier.score(texts, other)
+    with pytest.raises(ValueError, match="y has the columns 10, 20, 40"):
+        classifier.fit(texts, other)
+
+
+def test_the_names_of_columns_are_saved(toy, tagged, tmp_path):
+    classifier = toy().fit(tagged[0][:32], pd.DataFrame(tagged[1][:32], columns=[10, 20, 30]))
+    classifier.save(tmp_path / "saved")
+    loaded = BertClassifier.load(tmp_path / "saved", verify=True)
+    assert loaded.classes_.tolist() == [10, 20, 30] and loaded.classes_.dtype == np.int64
+
+
 def test_tags_say_so():
     assert get_tags(BertClassifier()).classifier_tags.multi_label
 
@@ -150,6 +212,15 @@ def test_class_weight_moves_a_rare_label_up(toy, class_weight):
     plain = toy(epochs=10, learning_rate=1e-2).fit(texts, matrix).predict_proba(texts[:1])[0]
     heavy = toy(epochs=10, learning_rate=1e-2, class_weight=class_weight).fit(texts, matrix).predict_proba(texts[:1])[0]
     assert plain[2] < 0.25 < 0.35 < heavy[2]
+
+
+@pytest.mark.parametrize("class_weight", ["balanced", {0: 5, 2: 30}])
+def test_held_out_rows_count_without_class_weight(toy, tagged, monkeypatch, class_weight):
+    seen, take = [], Rows.take
+    monkeypatch.setattr(Rows, "take", lambda rows, some: seen.append(take(rows, some)) or seen[-1])
+    toy(class_weight=class_weight, tune_thresholds=True).fit(*tagged)
+    kept, held_out = seen[:2]
+    assert len(np.unique(np.abs(kept.targets))) > 1 and (np.abs(held_out.targets) == 1).all()
 
 
 def test_weights_of_unknown_labels_are_refused(toy, tagged):
@@ -191,8 +262,12 @@ def test_rows_are_set_aside_for_thresholds(toy, tagged):
 
 
 def test_thresholds_are_for_several_labels(toy, reviews):
+    texts, labels = reviews.text[:32], reviews.label[:32]
     with pytest.raises(ValueError, match="tune_thresholds is for several labels a row"):
-        toy(tune_thresholds=True).fit(reviews.text[:32], reviews.label[:32])
+        toy(tune_thresholds=True).fit(texts, labels)
+    classifier = toy(warm_start=True).fit(texts, labels).set_params(tune_thresholds=True)
+    with pytest.raises(ValueError, match="tune_thresholds is for several labels a row"):
+        classifier.fit(texts, labels)
 
 
 def test_best_thresholds_by_trial_of_all():

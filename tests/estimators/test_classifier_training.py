@@ -251,6 +251,40 @@ def test_early_stopping_watches_rows_that_have_a_weight(toy, reviews, splits):
     assert np.isfinite([classifier.history_["loss"], classifier.history_["val_loss"]]).all()
 
 
+@pytest.mark.parametrize("class_weight", ["balanced", {"bad": 0.2, "good": 9}])
+def test_held_out_rows_count_without_class_weight_and_with_their_own(toy, reviews, splits, class_weight):
+    texts, labels = reviews.text[:64], np.where(np.arange(64) % 4, "bad", "good")
+    weight = np.linspace(1, 3, 64)
+    parameters = dict(class_weight=class_weight, early_stopping=True, validation_fraction=0.25)
+    classifier = toy(**parameters).fit(texts, labels, weight)
+    ((_, aside),) = splits
+    probability = classifier.predict_proba(texts[aside])[range(16), (labels[aside] == "good").astype(int)]
+    expected = np.average(-np.log(probability), weights=weight[aside])
+    assert classifier.history_["val_loss"] == [pytest.approx(expected, rel=1e-5)]
+    score = classifier.score(texts[aside], labels[aside], weight[aside])
+    assert classifier.history_["val_score"] == [pytest.approx(score)]
+
+
+def test_a_part_of_the_rows_may_lack_a_class_that_has_a_weight(toy, reviews):
+    texts, labels = reviews.text[:32], reviews.label[:32]
+    plain = toy(class_weight={"good": 3, "bad": 1}).fit(texts, labels)
+    rare = toy(class_weight={"good": 3, "bad": 1, "rare": 9}).fit(texts, labels)
+    assert np.array_equal(plain.predict_proba(texts), rare.predict_proba(texts))
+
+
+@pytest.mark.parametrize("callbacks", [3, [3], [keras.callbacks.Callback]])
+def test_what_is_no_callback_is_refused(toy, reviews, callbacks):
+    with pytest.raises(TypeError, match="callbacks must be a keras.callbacks.Callback or a list of them, got"):
+        toy().fit(reviews.text[:32], reviews.label[:32], callbacks=callbacks)
+
+
+def test_going_on_keeps_the_dropout_of_the_fit_before(toy, reviews):
+    texts, labels = reviews.text[:32], reviews.label[:32]
+    classifier = toy(warm_start=True, dropout=0.5).fit(texts, labels).set_params(dropout=None).fit(texts, labels)
+    assert classifier.config_.hidden_dropout_prob == 0.5
+    assert classifier.set_params(dropout=0.1).fit(texts, labels).config_.hidden_dropout_prob == 0.1
+
+
 def test_a_fit_that_fails_leaves_the_estimator_as_it_was(fitted, reviews):
     classifier = copy.deepcopy(fitted)
     before = classifier.predict_proba(reviews.text)

@@ -138,6 +138,13 @@ def test_rows_that_were_cut_are_counted_once(fitted, new):
     assert "long_text" not in str(warning.message) and warning.filename == __file__
 
 
+def test_cut_rows_of_an_eval_set_are_told_at_the_users_line(make, new):
+    long = [("the red chair " * 9, "was it", ["red", "blue", "hot"])]
+    with pytest.warns(TruncationWarning) as told:
+        make(epochs=1).fit(new[:8], new.label[:8], eval_set=(long, [0]))
+    assert [one.filename for one in told if one.category is TruncationWarning] == [__file__]
+
+
 def test_a_missing_context_or_question_is_an_empty_text(fitted):
     options = ["red", "blue"]
     with pytest.warns(MissingTextWarning, match="4 of the texts in 3 rows") as told:
@@ -348,7 +355,11 @@ def test_an_eval_set_is_scored_after_each_epoch(make, riddles, new):
     assert chooser.history_["val_loss"][-1] == pytest.approx(-np.log(likely).mean(), abs=1e-5)
     with pytest.raises(ValueError, match="eval_set's y is 2 in row 0, which has 2 options"):
         make(epochs=1).fit(riddles[:48], riddles.label[:48], eval_set=([("a", "b", ["c", "d"])], [2]))
-    with pytest.raises(ValueError, match="X has 2 features, but BertMultipleChoice is expecting 3.*context, question"):
+    with pytest.raises(ValueError, match="eval_set must be a pair .*got a list with 1 such"):
+        make(epochs=1).fit(riddles[:48], riddles.label[:48], eval_set=[(new, new.label)])
+    with pytest.raises(
+        ValueError, match="eval_set's X has 2 features, but BertMultipleChoice is expecting 3.*context, question"
+    ):
         make(epochs=1).fit(riddles[:48], riddles.label[:48], eval_set=([("a", ["c", "d"])], [0]))
 
 

@@ -1,4 +1,4 @@
-"""What a classifier leaves as it was: files, logging, generators of random numbers, and the caller's data."""
+"""What an estimator leaves as it was: files, logging, generators of random numbers, and the caller's data."""
 
 import copy
 import json
@@ -39,8 +39,14 @@ def findings(toy_folder, tmp_path_factory):
 
 
 @pytest.mark.backend
-@pytest.mark.parametrize("part", ["import kbert", "import BertClassifier", "fit", "early stopping", "a random start"])
-def test_nothing_around_a_classifier_changes(findings, part):
+@pytest.mark.parametrize(
+    "part",
+    [
+        *("import kbert", "import BertClassifier", "fit", "early stopping", "a random start"),
+        *("BertTagger", "BertRegressor", "load a BertTagger", "load a BertRegressor"),
+    ],
+)
+def test_nothing_around_an_estimator_changes(findings, part):
     assert findings[part] == {}
 
 

@@ -7,6 +7,7 @@ from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.preprocessing import StandardScaler
 
 from kbert import BertClassifier, BertRegressor
 from kbert.errors import CollapsedWarning, WeightsMismatchError
@@ -46,6 +47,36 @@ def test_the_unit_of_y_does_not_matter(make, priced):
     plain = make(epochs=3).fit(texts, prices).predict(texts)
     large = make(epochs=3).fit(texts, prices * 1e6 - 3e6).predict(texts)
     np.testing.assert_allclose((large + 3e6) / 1e6, plain, atol=1e-4)
+
+
+@pytest.mark.backend
+def test_numbers_far_from_0_are_learned_under_bfloat16_too(make, reviews):
+    years = np.where(reviews.label == "good", 2001.0, 2000.0)
+    regressor = make(epochs=8, dtype="bfloat16").fit(reviews.text, years, eval_set=(reviews.text, years))
+    assert regressor.score(reviews.text, years) == pytest.approx(regressor.history_["val_score"][-1], abs=0.01)
+    assert regressor.score(reviews.text, years) > 0.9
+
+
+def test_numbers_that_float32_cannot_tell_apart_are_refused(make, priced):
+    texts, prices = priced[0][:32], priced[1][:32]
+    with pytest.raises(
+        ValueError, match=r"The mean of y is 1e\+06.*standard deviation.*Subtract a constant.*Transformed"
+    ):
+        make().fit(texts, prices / prices.std() + 1e6)
+    with pytest.raises(ValueError, match="The mean of y of column 'stamp' is -1e"):
+        make().fit(texts, pd.DataFrame({"price": prices, "stamp": prices - 1e7}))
+    with pytest.raises(ValueError, match="y holds numbers over 3.4e38, at row 3, which float32 can not hold"):
+        make().fit(texts, [*prices[:3], -1e39, *prices[4:]])
+    with pytest.raises(ValueError, match="infinity or a value too large for dtype.*row 0"):
+        make().fit(texts, [10**400, *prices[1:]])
+    scaled = TransformedTargetRegressor(make(epochs=1), transformer=StandardScaler()).fit(texts, prices + 1e9)
+    assert scaled.predict(texts) == pytest.approx(1e9, abs=20)
+
+
+@pytest.mark.parametrize("constant", [0.1, 1e9 / 3])
+def test_y_may_be_constant(make, priced, constant):
+    predicted = make(epochs=3).fit(priced[0][:32], [constant] * 32).predict(priced[0][:32])
+    np.testing.assert_allclose(predicted, constant, atol=0.5, rtol=1e-6)
 
 
 @pytest.mark.backend
@@ -110,6 +141,16 @@ def test_it_goes_on_in_the_unit_of_y(make, priced):
     assert regressor.score(texts, prices * 1000) == pytest.approx(before, abs=0.02)
 
 
+def test_early_stopping_on_one_row_goes_by_the_loss(make, priced):
+    texts, prices = priced
+    regressor = make(epochs=5, early_stopping=True, n_iter_no_change=5)
+    regressor.fit(texts, prices, eval_set=(texts[:1], prices[:1]))
+    losses = regressor.history_["val_loss"]
+    assert np.isnan(regressor.history_["val_score"]).all() and np.argmin(losses) > 0
+    off = (regressor.predict(texts[:1]) - prices[0]) / regressor.y_scale_
+    assert off[0] ** 2 == pytest.approx(min(losses), abs=1e-5)
+
+
 def test_a_collapsed_run_is_told(make):
     with pytest.warns(CollapsedWarning, match="the mean of y alone gives 1.000. Nothing was learned"):
         make(epochs=3).fit(["the table"] * 64, np.arange(64.0))
@@ -167,6 +208,38 @@ def test_it_works_in_searches_and_pipelines(make, priced):
 def test_y_that_cannot_be_used_is_named(make, y, error, message):
     with pytest.raises(error, match=message):
         make().fit(["a", "b", "c"], y)
+
+
+@pytest.mark.parametrize("names", [["a", "b"], [20, 10], [1, 0]])
+def test_columns_are_found_by_their_names(make, priced, names, tmp_path):
+    texts, prices = priced[0][:32], priced[1][:32]
+    both = pd.DataFrame(dict(zip(names, (prices, 100 - prices), strict=True)))
+    turned = both[names[::-1]]
+    regressor = make(epochs=2, warm_start=True).fit(texts, both, eval_set=(texts, turned))
+    assert regressor.y_columns_ == names
+    score = regressor.score(texts, both)
+    assert regressor.history_["val_score"][-1] == pytest.approx(score, abs=1e-5)
+    assert regressor.score(texts, turned) == regressor.score(texts, both.to_numpy()) == score
+    regressor.save(tmp_path / "saved")
+    again = BertRegressor.load(tmp_path / "saved")
+    assert again.y_columns_ == names
+    again.fit(texts, both), regressor.fit(texts, turned)
+    np.testing.assert_allclose(again.predict(texts), regressor.predict(texts), atol=1e-4)
+    other = both.rename(columns={names[1]: "z"})
+    with pytest.raises(ValueError, match="eval_set's y has the columns .*'z', and y of fit had"):
+        make().fit(texts, both, eval_set=(texts, other))
+    with pytest.raises(ValueError, match="y has the columns .*'z'"):
+        regressor.score(texts, other)
+
+
+def test_score_takes_weights_as_fit_does(fitted, priced):
+    texts, prices = priced
+    weight = np.linspace(0, 1, 200)
+    expected = r2_score(prices, fitted.predict(texts), sample_weight=weight)
+    assert fitted.score(texts, prices, weight) == pytest.approx(expected, rel=1e-6)
+    assert fitted.score(texts, prices, 2) == pytest.approx(fitted.score(texts, prices))
+    with pytest.raises(ValueError, match="Negative values.*row 0"):
+        fitted.score(texts, prices, weight - 1)
 
 
 def test_other_columns_than_those_of_fit_are_refused(make, priced):

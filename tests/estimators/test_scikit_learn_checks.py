@@ -105,7 +105,7 @@ class NumbersAsWords:
     keeps and compares their names.
     """
 
-    def _read_texts(self, X, stacklevel=5):
+    def _read_texts(self, X, stacklevel=5, name="X"):
         names = list(X.columns) if isinstance(X, pd.DataFrame) and all(isinstance(n, str) for n in X.columns) else None
         return TextColumns(as_words(check_array(X, estimator=self)), names, 0)
 

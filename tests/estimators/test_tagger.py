@@ -357,6 +357,70 @@ def test_what_cannot_be_used_is_named(make, X, y, error, message):
         make().fit(X, y)
 
 
+def test_a_lone_surrogate_is_named_with_its_row_and_word(make, fitted):
+    words, tags = [["a", "a"], ["a", "b\ud83d"]], [["O", "B-X"], ["O", "O"]]
+    with pytest.raises(ValueError, match="^X: word 1 of row 1 holds a lone surrogate"):
+        make().fit(words, tags)
+    with pytest.raises(ValueError, match="^eval_set's X: word 1 of row 1 holds a lone surrogate"):
+        make().fit([["a", "a"]], [["O", "B-X"]], eval_set=(words, tags))
+    with pytest.raises(ValueError, match="^X: word 1 of row 1 holds a lone surrogate"):
+        fitted.predict(words)
+    with pytest.raises(ValueError, match=r"^X: row 1 \(index 9\) holds a lone surrogate"):
+        fitted.predict(pd.Series(["fine", "b\ud83d"], index=[0, 9], dtype=object))
+    with pytest.raises(ValueError, match="^y: tag 0 of row 1 holds a lone surrogate"):
+        make().fit([["a"], ["b"]], [["O"], ["B-\ud83d"]])
+
+
+def test_a_column_of_another_name_is_refused(make, things, tmp_path):
+    frame = pd.DataFrame({"w": things[0][:32]})
+    learned = make(epochs=1, warm_start=True).fit(frame, things[1][:32])
+    assert learned.feature_names_in_.tolist() == ["w"]
+    assert len(learned.predict(frame)) == len(learned.predict(frame.w)) == 32
+    other = frame.rename(columns={"w": "zz"})
+    uses = (
+        lambda: learned.predict(other),
+        lambda: learned.predict_proba(other),
+        lambda: learned.entities(other),
+        lambda: learned.score(other, things[1][:32]),
+        lambda: learned.fit(other, things[1][:32]),
+        lambda: make().fit(frame, things[1][:32], eval_set=(other, things[1][:32])),
+    )
+    for use in uses:
+        with pytest.raises(
+            ValueError, match=r"feature names should match those that were passed during fit.*\n.*\['zz'\]"
+        ):
+            use()
+
+
+def test_rows_without_words_are_not_set_aside(make, things):
+    words, tags = [*things[0][:16], *[[]] * 48], [*things[1][:16], *[[]] * 48]
+    learned = make(epochs=1, early_stopping=True, validation_fraction=0.125).fit(words, tags)
+    assert np.isfinite(learned.history_["val_loss"]).all()
+    with pytest.raises(ValueError, match="early_stopping sets validation_fraction=0.1 of 1 rows aside"):
+        make(early_stopping=True).fit([["a", "b"], *[[]] * 7], [["O", "B-X"], *[[]] * 7])
+
+
+def test_an_eval_set_that_does_not_fit_is_named(make, things):
+    words, tags = things[0][:8], things[1][:8]
+    for eval_set, message in (
+        ([(words, tags), (words, tags)], "got a list with 2 such"),
+        ((words,), r"eval_set must be a pair \(X, y\)"),
+        ((words, tags[:3]), "eval_set's X has 8 rows and eval_set's y has 3 labels"),
+        (([["a"]], [["O", "O"]]), "eval_set's y: row 0 has 2 tags, and eval_set's X has 1 words"),
+        (([["a"], "b"], [["O"], ["O"]]), "eval_set's X: row 1 is 'b'"),
+        (([[]], [[]]), "No row of eval_set's X has a word"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make().fit(words, tags, eval_set=eval_set)
+
+
+def test_empty_words_are_told_at_the_users_line(fitted):
+    for use in (fitted.predict, fitted.predict_proba, fitted.entities, lambda X: fitted.score(X, [["O"]])):
+        with pytest.warns(MissingTextWarning) as told:
+            use([[""]])
+        assert [warning.filename for warning in told if warning.category is MissingTextWarning] == [__file__]
+
+
 def test_tags_that_fit_did_not_see(fitted, things):
     words, tags = things[0][:2], [["B-NEW"] * len(row) for row in things[0][:2]]
     assert fitted.score(words, tags) == 0

@@ -213,6 +213,8 @@ def test_a_vectorizer_of_words_is_saved_pickled_and_cloned(make, tmp_path):
     vectorizer.save(tmp_path / "saved")
     loaded = BertVectorizer.load(tmp_path / "saved", verify=True)
     assert (loaded.level, loaded.stride, loaded.feature_names_in_.tolist()) == ("word", 9, ["words"])
+    with pytest.raises(ValueError, match="The feature names should match"):
+        loaded.transform(frame.rename(columns={"words": "others"}))
     for other in (loaded, pickle.loads(pickle.dumps(vectorizer)), clone(vectorizer).fit(frame)):
         assert other.get_feature_names_out()[[0, -1]].tolist() == ["bertvectorizer0", "bertvectorizer63"]
         for one, expected in zip(other.transform(ROWS), vectorizer.transform(ROWS), strict=True):

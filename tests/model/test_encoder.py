@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 from kbert import BertEncoder
-from kbert.model import BertForSequenceClassification
+from kbert.model import BertForQuestionAnswering, BertForSequenceClassification, BertForTokenClassification
 
 pytestmark = pytest.mark.backend
 
@@ -112,11 +112,27 @@ def test_a_policy_reaches_every_layer_and_leaves_weights_and_logits_in_float32(t
     assert {layer.name: layer.compute_dtype for layer in parts if layer.variables} == {
         layer.name: compute for layer in parts if layer.variables
     }
-    assert model.classifier.compute_dtype == compute
+    assert model.classifier.compute_dtype == "float32"
     assert (model.compute_dtype, model.encoder.compute_dtype) == (compute, compute)
     assert {keras.backend.standardize_dtype(weight.dtype) for weight in model.weights} == {"float32"}
     assert keras.backend.standardize_dtype(model(_with_starts(inputs)).dtype) == "float32"
     assert keras.backend.standardize_dtype(model.encoder(inputs)["sequence_output"].dtype) == compute
+
+
+@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize("head", [BertForSequenceClassification, BertForTokenClassification, BertForQuestionAnswering])
+def test_outputs_far_from_0_keep_float32s_digits(toy_config, inputs, head, dtype, tmp_path):
+    choices = {} if head is BertForQuestionAnswering else {"num_labels": 2}
+    model = head(toy_config, dtype=dtype, seed=1, **choices)
+    inputs = _with_starts(inputs) if head is BertForSequenceClassification else inputs
+    plain = _array(model(inputs))
+    layer = model.qa_outputs if head is BertForQuestionAnswering else model.classifier
+    layer.bias.assign([2000.25, -2001.5])
+    np.testing.assert_allclose(_array(model(inputs)) - plain, plain * 0 + [2000.25, -2001.5], rtol=0, atol=1e-3)
+    assert np.isfinite(_array(model(inputs, training=True))).all()
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(_array(again(inputs)), _array(model(inputs)))
 
 
 def test_without_a_dtype_the_global_policy_holds(toy_config):

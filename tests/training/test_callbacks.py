@@ -92,11 +92,12 @@ def _evaluated(trained, model, values, patience):
         ([(0.5, 1), (0.8, 1), (0.7, 1), (0.8, 1.1), (0.9, 1)], 4, 1),  # the last comes too late
         ([(0.5, 1), (0.5, 0.9), (0.5, 0.8), (0.4, 0.1), (0.5, 0.9)], 5, 2),  # of equal scores the lower loss
         ([(0.1 * i, 1) for i in range(6)], 6, 5),
+        ([(float("nan"), loss) for loss in (1, 0.8, 0.9, 0.7, 0.8, 0.8)], 6, 3),  # without scores the loss alone
     ],
 )
 def test_evaluation_stops_after_its_patience_and_restores_the_best_weights(model_of, trained, values, epochs, best):
     history, evaluation, restored = _evaluated(trained, model_of(), values, patience=2)
-    assert history["val_score"] == [score for score, _ in values[:epochs]]
+    np.testing.assert_array_equal(history["val_score"], [score for score, _ in values[:epochs]])
     assert (evaluation.best_epoch, restored) == (best, best)
 
 

@@ -1,0 +1,356 @@
+"""BertPretrainer: masked-LM and next-sentence pre-training on the user's own text."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from keras import ops
+
+from kbert.config import BertConfig, named_size
+from kbert.data.frames import shown
+from kbert.estimators.base import BertEstimator
+from kbert.hub import resolve_folder
+from kbert.model import BertForPreTraining
+from kbert.pretraining.corpus import Corpus
+from kbert.pretraining.fill_mask import fill_mask
+from kbert.pretraining.instances import Documents, draw_pairs, draw_runs
+from kbert.pretraining.masking import Masking
+from kbert.pretraining.shards import tokenised
+from kbert.pretraining.trainer import Pretraining, PretrainingOptions, held_out_scores
+from kbert.text import WordPieceTokenizer, build_sequences
+from kbert.training.loop import backend_step
+from kbert.weights import load_pretraining, load_pretraining_weights, save_pretraining
+
+# From scratch, by the width of the model; on from weights (github.com/google-research/bert, "Pre-training tips").
+_RATES, _RATE_CONTINUED = ((256, 1e-3), (512, 5e-4)), 2e-5
+# Share of the tokens of a batch that are no padding, to know how many batches an epoch has.
+_FILLED = 0.97
+
+
+class BertPretrainer(BertEstimator):
+    """Pre-train BERT on text without labels, from scratch or on from released weights.
+
+    What it saves is a folder of weights that every other estimator takes: ``BertClassifier(weights=folder)``.
+
+    Parameters
+    ----------
+    size : str or BertConfig, default="base"
+        The architecture: "tiny", "mini", "small", "medium", "base", "large", "base-cased", "large-cased", "minilm-l6",
+        or one of your own.
+    weights : "auto", None, str or Path, default="auto"
+        "auto" goes on from the released weights of that size; None starts from scratch, with a vocabulary learned from
+        the texts; else a folder in the Hugging Face layout or a hub name.
+    revision : str, optional
+        Branch, tag or commit of a hub repository.
+    max_length : int, default=128
+        Tokens of a row, special ones included.
+    vocab_size : int, default=30522
+        Greatest size of a vocabulary that is learned.
+    nsp : bool, default=True
+        Whether to learn the next sentence too. Needs at least two documents.
+    mask_rate : float, default=0.15
+        Share of the tokens that are to be predicted.
+    whole_word : bool, default=False
+        Mask whole words instead of single pieces.
+    epochs : int, default=3
+        Passes over the texts, where neither ``max_steps`` nor ``max_seconds`` is given. New pairs and masks are drawn
+        for each.
+    max_steps : int, optional
+        Updates.
+    max_seconds : float, optional
+        Time to train; the learning rate then follows the share of it that is used, and runs cannot be repeated exactly.
+    batch_size : int, default=32
+        Rows of a batch, each filled with one text or several short ones.
+    learning_rate : "auto" or float, default="auto"
+        Peak of the schedule. "auto": from scratch 1e-3 for tiny and mini, 5e-4 for small, medium and minilm-l6, 1e-4
+        for base and large; 2e-5 on from weights.
+    warmup : float or int, default=0.1
+        Linear warm-up: a float is a share of all steps, an int a number of steps. The rate then falls linearly to 0.
+    weight_decay : float, default=0.01
+        Decoupled decay of all matrices and embedding tables; biases and LayerNorm are not decayed.
+    dropout : float, optional
+        Rate in hidden states and attention; None takes the checkpoint's.
+    bias_correction : bool, default=True
+        Adam's bias correction.
+    gradient_accumulation : int, default=1
+        Batches whose gradients are averaged into one update.
+    warm_start : bool, default=False
+        Whether a further ``fit`` goes on from the weights it finds, with the same tokenizer.
+    dtype : {"auto", "float32", "bfloat16"}, default="auto"
+        Of the computation; weights are float32. "auto" is float32 on a CPU, bfloat16 on a GPU or TPU.
+    random_state : int, RandomState or None, default=None
+        Seed of the start, the pairs, the masks and the dropout.
+    verbose : int, default=0
+        1 shows a progress bar with the masked-LM loss, tokens per second and the time left.
+
+    Attributes
+    ----------
+    model_ : BertForPreTraining
+    tokenizer_ : WordPieceTokenizer
+    config_ : BertConfig
+    history_ : dict of list of float
+        Of the last fit, one value an update: ``loss``, ``mlm_loss``, ``mlm_accuracy``, ``nsp_loss``, ``nsp_accuracy``,
+        ``learning_rate``, ``tokens`` and ``seconds`` so far; with an ``eval_set`` its scores, after ``val_``, where it
+        was looked at and NaN elsewhere.
+    n_iter_ : int
+        Updates of the last fit.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from kbert import BertClassifier, BertPretrainer
+    >>> BertPretrainer("tiny", weights=None, random_state=0).fit(Path("notes")).save("my-bert")
+    >>> BertClassifier(weights="my-bert").fit(df.text, df.label)
+    """
+
+    model_: BertForPreTraining
+
+    def __init__(
+        self,
+        size: str | BertConfig = "base",
+        *,
+        weights: str | os.PathLike | None = "auto",
+        revision: str | None = None,
+        max_length: int = 128,
+        vocab_size: int = 30522,
+        nsp: bool = True,
+        mask_rate: float = 0.15,
+        whole_word: bool = False,
+        epochs: int = 3,
+        max_steps: int | None = None,
+        max_seconds: float | None = None,
+        batch_size: int = 32,
+        learning_rate: str | float = "auto",
+        warmup: float | int = 0.1,
+        weight_decay: float = 0.01,
+        dropout: float | None = None,
+        bias_correction: bool = True,
+        gradient_accumulation: int = 1,
+        warm_start: bool = False,
+        dtype: str = "auto",
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ):
+        self.size = size
+        self.weights = weights
+        self.revision = revision
+        self.max_length = max_length
+        self.vocab_size = vocab_size
+        self.nsp = nsp
+        self.mask_rate = mask_rate
+        self.whole_word = whole_word
+        self.epochs = epochs
+        self.max_steps = max_steps
+        self.max_seconds = max_seconds
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.warmup = warmup
+        self.weight_decay = weight_decay
+        self.dropout = dropout
+        self.bias_correction = bias_correction
+        self.gradient_accumulation = gradient_accumulation
+        self.warm_start = warm_start
+        self.dtype = dtype
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # --- Fitting -----------------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any = None, *, eval_set: Any = None) -> Self:
+        """Pre-train.
+
+        Parameters
+        ----------
+        X : iterable of str, pathlib.Path, or Corpus
+            Documents: a Series, a list or an array of texts, each a document whose lines are split into sentences; or
+            files, given as `pathlib.Path` (see `kbert.pretraining.Corpus`). Their tokens are held in memory: for more
+            text than that, write `kbert.pretraining.Shards` and train on them with `kbert.pretraining.Pretraining`.
+        y : ignored
+        eval_set : the same, optional
+            Text to evaluate on at the end, and every 1,000 updates.
+
+        Returns
+        -------
+        self
+        """
+        seed, policy = self._validated()
+        corpus = _corpus(X, "X")
+        config, tokenizer = self._architecture(corpus)
+        self._check_max_length(config)
+        config = config.with_dropout(self.dropout)
+        elements = tokenised(corpus, tokenizer)
+        held_out = None if eval_set is None else _whole(tokenised(_corpus(eval_set, "eval_set"), tokenizer))
+
+        model = BertForPreTraining(config, bool(self.nsp), dtype=policy, seed=seed)
+        if self._goes_on():
+            for variable, earlier in zip(model.weights, self.model_.weights, strict=True):
+                variable.assign(earlier.value)
+        elif self.weights is not None:
+            load_pretraining_weights(model, self._folder())
+        options = self._options(config, seed, elements, tokenizer)
+        run = Pretraining(model, tokenizer, elements, options, held_out)
+        history = run.run()
+
+        self._forget()
+        self.model_, self.tokenizer_, self.config_ = model, tokenizer, config
+        self.history_ = {name: history[name].tolist() for name in history if name != "step"}
+        self.n_iter_ = len(history)
+        return self
+
+    def _architecture(self, corpus: Corpus) -> tuple[BertConfig, WordPieceTokenizer]:
+        if self._goes_on():
+            return self.config_, self.tokenizer_
+        if self.weights is not None:
+            folder = self._folder()
+            return BertConfig.from_folder(folder), WordPieceTokenizer.from_pretrained(folder)
+        config = self.size if isinstance(self.size, BertConfig) else named_size(self.size).config
+        lowercase = not (isinstance(self.size, str) and self.size.endswith("-cased"))
+        segments = (segment for document in corpus for segment in document)
+        tokenizer = WordPieceTokenizer.train(segments, vocab_size=self.vocab_size, lowercase=lowercase)
+        return BertConfig.from_dict({**config.to_dict(), "vocab_size": tokenizer.vocab_size}), tokenizer
+
+    def _folder(self) -> Path:
+        if self.weights == "auto" and isinstance(self.size, BertConfig):
+            raise ValueError(
+                "BertPretrainer: size is a BertConfig, for which there are no released weights. Give weights=<a folder "
+                "or a hub name>, or weights=None to start from scratch."
+            )
+        name = named_size(self.size).hub_name if self.weights == "auto" else self.weights
+        return resolve_folder(name, self.revision)
+
+    def _options(self, config: BertConfig, seed: int, elements: list[Documents], tokenizer) -> PretrainingOptions:
+        if self.max_steps is not None and self.max_seconds is not None:
+            raise ValueError("BertPretrainer: give max_steps or max_seconds, not both.")
+        rate = self.learning_rate
+        if rate == "auto" and (self.weights is not None or self._goes_on()):
+            rate = _RATE_CONTINUED
+        elif rate == "auto":
+            rate = next((value for width, value in _RATES if config.hidden_size <= width), 1e-4)
+        max_steps = self.max_steps
+        if max_steps is None and self.max_seconds is None:
+            draw = draw_pairs if self.nsp else draw_runs
+            n_tokens = sum(int(draw(part, tokenizer, self.max_length, seed).lengths.sum()) for part in elements)
+            n_tokens *= self.epochs / (_FILLED * self.gradient_accumulation)
+            max_steps = max(1, round(n_tokens / (self.batch_size * self.max_length)))
+        return PretrainingOptions(
+            max_steps=max_steps,
+            max_seconds=None if max_steps else float(self.max_seconds),
+            phases=((int(self.max_length), 1.0),),
+            batch_size=int(self.batch_size),
+            gradient_accumulation=int(self.gradient_accumulation),
+            learning_rate=float(rate),
+            warmup=self.warmup,
+            weight_decay=float(self.weight_decay),
+            bias_correction=bool(self.bias_correction),
+            mask_rate=float(self.mask_rate),
+            whole_word=bool(self.whole_word),
+            seed=seed,
+            verbose=int(self.verbose),
+        )
+
+    # --- Using it ----------------------------------------------------------------------------------------------
+
+    def fill_mask(self, text: str, top_k: int = 5):
+        """The most probable tokens for each mask of a text, "[MASK]" as a rule.
+
+        Works without ``fit`` where ``weights`` are given.
+
+        Parameters
+        ----------
+        text : str
+        top_k : int, default=5
+
+        Returns
+        -------
+        DataFrame
+            ``token``, ``score`` (its probability) and ``position`` (of the mask among the text's tokens): for each mask
+            ``top_k`` rows.
+        """
+        return fill_mask(*self._model_and_tokenizer(), text, top_k)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Minus the masked-LM loss in nats, so that more is better, under pairs and masks that are always the same.
+
+        Works without ``fit`` where ``weights`` are given.
+
+        Parameters
+        ----------
+        X : iterable of str, pathlib.Path, or Corpus
+            As in `fit`.
+        y : ignored
+        """
+        model, tokenizer = self._model_and_tokenizer()
+        documents = _whole(tokenised(_corpus(X, "X"), tokenizer))
+        masking = Masking(tokenizer, self.mask_rate, self.whole_word)
+        scores = held_out_scores(model, tokenizer, documents, masking, int(self.batch_size), int(self.max_length))
+        return -scores["mlm_loss"]
+
+    def _model_and_tokenizer(self) -> tuple[BertForPreTraining, WordPieceTokenizer]:
+        if self.__sklearn_is_fitted__():
+            return self.model_, self.tokenizer_
+        if self.weights is None:
+            self._check_fitted()
+        _, policy = self._validated()
+        folder = self._folder()
+        # Kept for the next call, and left out of pickles.
+        key = (folder, policy, bool(self.nsp))
+        if getattr(self, "_unfitted", (None,))[0] != key:
+            model = load_pretraining(folder, nsp=bool(self.nsp), dtype=policy)
+            self._unfitted = key, model, WordPieceTokenizer.from_pretrained(folder)
+        return self._unfitted[1:]
+
+    def __getstate__(self):
+        state = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_unfitted"}
+
+    # --- Saving ------------------------------------------------------------------------------------------------
+
+    def _logits_of_texts(self, texts: list[str]) -> np.ndarray:
+        sequences = build_sequences(self.tokenizer_, texts, max_length=self.max_length)
+        inputs = sequences.padded(pad_id=self.tokenizer_.pad_id)
+        zeros = np.zeros((len(texts), 1), np.int32)
+        inputs |= {"masked_positions": zeros, "first_positions": zeros}
+        inputs = {tensor.name: inputs[tensor.name] for tensor in self.model_.inputs}
+        outputs = backend_step().predict(self.model_, inputs)
+        return np.asarray(ops.convert_to_numpy(outputs["mlm_logits"])[:, 0, :64])
+
+    def _save_model(self, folder: Path) -> None:
+        save_pretraining(self.model_, folder)
+
+    def _load_model(self, folder: Path, policy: str) -> BertForPreTraining:
+        return load_pretraining(folder, nsp=bool(self.nsp), dtype=policy)
+
+    def _learned_to_json(self) -> dict:
+        return {}
+
+    def _learned_from_json(self, values: dict, folder: Path) -> None:
+        pass
+
+    def _learned_from_config(self, folder: Path) -> None:
+        pass
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = False
+        return tags
+
+
+def _corpus(X: Any, name: str) -> Corpus:
+    if isinstance(X, Corpus):
+        return X
+    if isinstance(X, str):
+        raise ValueError(
+            f"{name} is a single str ({shown(X)}). A text is put in a list: [{name}]; a file is given as "
+            "pathlib.Path(...)."
+        )
+    return Corpus(X)
+
+
+def _whole(elements: list[Documents]) -> Documents:
+    """Held-out text is little enough to be one element."""
+    if len(elements) > 1:
+        raise ValueError("The text to evaluate on has more than 16 million tokens. Give less of it.")
+    return elements[0]

@@ -1,0 +1,327 @@
+"""The files of a corpus: which there are, the parts to read them in, and the segments of a part."""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import glob
+import gzip
+import io
+import json
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from kbert.pretraining.segments import Segmenter
+
+_OPENERS = {"": open, ".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+_BOM = b"\xef\xbb\xbf"
+# Bytes of a line of plain text that are read at a time, for files without line breaks.
+_LONGEST_LINE = 2**20
+
+
+class FilePart(NamedTuple):
+    """A part of a file, from ``start`` up to ``stop``: bytes, or row groups of Parquet."""
+
+    path: Path
+    start: int = 0
+    stop: int | None = None
+
+
+def find_files(paths: list[Path]) -> list[Path]:
+    """The files that paths, folders and patterns lead to, in order.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is none.
+    ValueError
+        If the ending of a name says of no known format.
+    """
+    found = []
+    for path in paths:
+        path = path.expanduser().absolute()  # for processes with another working folder
+        if path.is_dir():
+            # Beside the text there may be anything, such as a licence, or what an editor or a file manager hides.
+            names = (Path(name) for name in glob.glob(f"{glob.escape(str(path))}/**", recursive=True))
+            files = sorted(file for file in names if file.is_file() and _ending(file)[0] in _READERS)
+            if not files:
+                raise FileNotFoundError(f"There is no text in the folder {path}. {_ENDINGS}")
+        elif path.exists():
+            files = [path]
+        else:
+            files = sorted(file for name in glob.glob(str(path), recursive=True) if (file := Path(name)).is_file())
+            if not files:
+                raise FileNotFoundError(f"There is no file or folder {path}, nor a file that matches it as a pattern.")
+        found += files
+    for file in found:
+        if _ending(file)[0] not in _READERS:
+            raise ValueError(f"{file}: the ending of its name says of no known format. {_ENDINGS}")
+    return found
+
+
+def parts_of(path: Path, n_bytes: int | None) -> list[FilePart]:
+    """Cut a file between documents into parts of ``n_bytes`` or a little more; into one part if that cannot be."""
+    ending, packing = _ending(path)
+    if n_bytes is None or packing or ending == ".csv":
+        return [FilePart(path)]
+    if ending == ".parquet":
+        starts = _row_groups(path, n_bytes)
+    else:
+        starts = [0]
+        size = path.stat().st_size
+        with open(path, "rb") as file:
+            while starts[-1] + n_bytes < size:
+                start = _next_document(file, starts[-1] + n_bytes, ending)
+                if start == size:
+                    break
+                starts.append(start)
+    return [FilePart(path, start, stop) for start, stop in zip(starts, [*starts[1:], None], strict=True)]
+
+
+def segments_of(part: FilePart, segmenter: Segmenter) -> Iterator[str | None]:
+    """The segments of a part of a file, with None behind each document.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged, or its text is not UTF-8 or not in the column.
+    """
+    ending, packing = _ending(part.path)
+    try:
+        with _open(part.path) as file:
+            yield from _READERS[ending](file, part, segmenter)
+    except (OSError, lzma.LZMAError, zlib.error, EOFError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # of the disk, not of the packed data
+            raise
+        raise ValueError(
+            f"{part.path} is no whole {packing or ending} file ({error}). Download it again, or rename it if it is "
+            "not packed."
+        ) from error
+
+
+def _ending(path: Path) -> tuple[str, str]:
+    """The ending that says what is in a file, and the one that says how it is packed."""
+    packing = path.suffix.lower()
+    if packing not in _OPENERS:
+        return packing, ""
+    return Path(path.stem).suffix.lower(), packing
+
+
+def _open(path: Path) -> BinaryIO:
+    file = _OPENERS[_ending(path)[1]](path, "rb")
+    return file if isinstance(file, io.BufferedReader) else io.BufferedReader(file, 2**18)
+
+
+# === Plain text ===
+
+
+def _pieces(file: BinaryIO, position: int) -> Iterator[tuple[int, bytes, bool]]:
+    """From the start of a line on: where a line begins, the line, and whether it is blank.
+
+    Only "\\n" ends a line, with or without "\\r" before it: U+2028 and others, at which ``str.splitlines`` cuts, occur
+    within texts. A line that is very long comes in several pieces, cut at a space, or between two characters.
+    """
+    rest, inside = b"", False
+    while raw := rest + file.readline(_LONGEST_LINE - len(rest)):
+        end, is_whole = len(raw), len(raw) < _LONGEST_LINE or raw.endswith(b"\n")
+        if not is_whole:
+            end = raw.rfind(b" ") + 1 or _last_character(raw) or end
+        piece, rest = raw[:end], raw[end:]
+        yield position, piece, is_whole and not inside and not piece.strip(b" \t\r\n")
+        position += end
+        inside = not piece.endswith(b"\n")
+
+
+def _last_character(raw: bytes) -> int:
+    """Where the last character of some UTF-8 begins."""
+    return next((i for i in range(len(raw) - 1, max(len(raw) - 5, 0), -1) if raw[i] & 0xC0 != 0x80), 0)
+
+
+def _next_document(file: BinaryIO, position: int, ending: str) -> int:
+    """Where the first document begins that is wholly behind a position, or the file ends."""
+    file.seek(position)
+    while (raw := file.readline(_LONGEST_LINE)) and not raw.endswith(b"\n"):
+        pass
+    position = file.tell()
+    if ending == ".jsonl":
+        return position
+    for start, piece, is_blank in _pieces(file, position):
+        position = start + len(piece)
+        if is_blank:
+            break
+    return position
+
+
+def _read_text(file: BinaryIO, part: FilePart, segmenter: Segmenter) -> Iterator[str | None]:
+    file.seek(part.start)
+    for position, piece, is_blank in _pieces(file, part.start):
+        if part.stop is not None and position >= part.stop:
+            break
+        if position == 0 and piece.startswith(_BOM):
+            piece, position = piece[3:], 3
+        if is_blank:
+            yield None
+        else:
+            yield from segmenter.line(segmenter.decode(piece, partial(_place, part.path, position)).strip())
+
+
+def _place(path: Path, position: int, i: int = 0) -> str:
+    """A byte of a file in a message. Its line is only counted now."""
+    position += i
+    line, left = 1, position
+    with _open(path) as file:
+        while left and (block := file.read(min(left, 2**20))):
+            line += block.count(b"\n")
+            left -= len(block)
+    return f"{path}, line {line}, byte {position}"
+
+
+# === Tables ===
+
+
+def _lines(file: BinaryIO, part: FilePart) -> Iterator[tuple[int, bytes]]:
+    """Where each line begins, and the line, of any length."""
+    position = part.start
+    file.seek(position)
+    while (part.stop is None or position < part.stop) and (raw := file.readline()):
+        bom = 3 if position == 0 and raw.startswith(_BOM) else 0
+        yield position + bom, raw[bom:]
+        position += len(raw)
+
+
+def _read_jsonl(file: BinaryIO, part: FilePart, segmenter: Segmenter) -> Iterator[str | None]:
+    column = segmenter.rules.column
+    for position, raw in _lines(file, part):
+        place = partial(_place, part.path, position)
+        text = segmenter.decode(raw, place)
+        if not text.strip():
+            continue
+        try:
+            row = json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"{place()}: is not JSON ({error}). In .jsonl each line is one object.") from None
+        if not isinstance(row, dict):
+            raise ValueError(f'{place()}: is not an object, such as {{"{column}": ...}}.')
+        if column not in row:
+            raise ValueError(_no_column(place(), column, list(row)))
+        yield from segmenter.segments(row[column], place)
+        yield None
+
+
+def _read_csv(file: BinaryIO, part: FilePart, segmenter: Segmenter) -> Iterator[str | None]:
+    column = segmenter.rules.column
+    rows = csv.reader(
+        segmenter.decode(raw, partial(_place, part.path, position)) for position, raw in _lines(file, part)
+    )
+
+    def place():
+        return f"{part.path}, line {rows.line_num}"
+
+    try:
+        names = next(rows, [])
+        if column not in names:
+            raise ValueError(_no_column(str(part.path), column, names))
+        at = names.index(column)
+        for row in rows:
+            if len(row) > at:
+                yield from segmenter.segments(row[at], place)
+                yield None
+            elif row:  # no row at all is a blank line
+                raise ValueError(f"{place()}: has {len(row)} of the {len(names)} columns. Is a quotation mark missing?")
+    except csv.Error as error:
+        raise ValueError(
+            f"{place()}: {error}. Fields beyond {csv.field_size_limit()} characters need csv.field_size_limit(...) "
+            "first, or .jsonl or .parquet."
+        ) from None
+
+
+def _read_parquet(file: BinaryIO, part: FilePart, segmenter: Segmenter) -> Iterator[str | None]:
+    column = segmenter.rules.column
+    table = _parquet_file(part.path, file)
+    import pyarrow as pa
+
+    if column not in table.schema_arrow.names:
+        raise ValueError(_no_column(str(part.path), column, table.schema_arrow.names))
+    is_list, as_bytes = _bytes_of(table.schema_arrow.field(column).type, f"{part.path}: the column {column!r}")
+    row = 0
+    for group in range(part.start, table.num_row_groups if part.stop is None else part.stop):
+        # Texts are as long as documents: few at a time.
+        try:
+            for batch in table.iter_batches(256, row_groups=[group], columns=[column]):
+                # As bytes, since Arrow itself checks no UTF-8.
+                for value in _plain(batch.column(0)).cast(as_bytes).to_pylist():
+                    place = partial("{}, row {} of row group {}".format, part.path, row, group)
+                    if value is not None:
+                        texts = [
+                            segmenter.decode(text, lambda i, place=place: f"{place()}, byte {i}")
+                            for text in (value if is_list else [value])
+                            if text is not None
+                        ]
+                        yield from segmenter.segments(texts if is_list else texts[0], place)
+                        yield None
+                    row += 1
+        except pa.ArrowInvalid as error:
+            raise ValueError(f"{part.path}: row group {group} is damaged ({error}). Download it again.") from error
+        row = 0
+
+
+def _parquet_file(path: Path, file: BinaryIO) -> Any:
+    try:
+        import pyarrow
+        from pyarrow.parquet import ParquetFile
+    except ImportError:
+        raise ImportError(
+            f"Reading {path} needs the package pyarrow. Install it with: pip install 'kbert[pretrain]'."
+        ) from None
+    try:
+        # Read as it goes: a row group may be as big as the file.
+        return ParquetFile(file, pre_buffer=False, buffer_size=2**20)
+    except pyarrow.ArrowInvalid as error:
+        raise ValueError(f"{path} is no whole Parquet file ({error}). Download it again.") from error
+
+
+def _row_groups(path: Path, n_bytes: int) -> list[int]:
+    """The first row groups of parts of so many bytes."""
+    with _open(path) as file:
+        metadata = _parquet_file(path, file).metadata
+        starts, size = [0], 0
+        for group in range(metadata.num_row_groups):
+            if size >= n_bytes:
+                starts.append(group)
+                size = 0
+            size += metadata.row_group(group).total_byte_size
+    return starts
+
+
+def _bytes_of(kind: Any, where: str) -> tuple[bool, Any]:
+    """Whether a type of Arrow is one of lists, and the same type with bytes in place of texts."""
+    import pyarrow as pa
+
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    text = kind.value_type if is_list else kind
+    if str(text).removeprefix("large_").removesuffix("_view") not in ("string", "binary", "null"):
+        raise ValueError(f"{where} is of type {kind}, not of texts or lists of texts. Choose another with column=...")
+    return is_list, pa.large_list(pa.large_binary()) if is_list else pa.large_binary()
+
+
+def _plain(values: Any) -> Any:
+    return values.dictionary_decode() if hasattr(values, "dictionary_decode") else values
+
+
+def _no_column(where: str, column: str, names: list[str]) -> str:
+    listed = ", ".join(map(repr, names[:10])) or "none"
+    return f"{where}: has no column {column!r}. Choose one of those there with column=...: {listed}."
+
+
+_READERS: dict[str, Callable[[BinaryIO, FilePart, Segmenter], Iterator[str | None]]] = {
+    ".txt": _read_text,
+    ".jsonl": _read_jsonl,
+    ".csv": _read_csv,
+    ".parquet": _read_parquet,
+}
+_ENDINGS = f"Known are {', '.join(_READERS)}, plain or followed by {', '.join(filter(None, _OPENERS))}."

@@ -1,0 +1,122 @@
+"""The objective: the loss of the masked language model and of the next sentence, and their scores apart.
+
+The targets and the weights of a batch (`PretrainingBatch`) are two dicts of arrays, which the training step of every
+backend takes as they are:
+
+- ``mlm`` (B, M): the tokens that the masks hide (int32), and what each weighs in the loss (float32);
+- ``nsp`` (B, K): of each text of a row, 0 where its second part follows the first and 1 where that comes from elsewhere
+  (int32), and its weight (float32). It is not read for a model without the head.
+
+Empty slots have target 0 and weight 0. Letter key: B batch, V vocabulary, K texts per row, M masked tokens per row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from keras import ops
+
+TASKS = ("mlm", "nsp")
+REPORTED = ("loss", "mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy")
+
+
+def pretraining_loss(outputs, targets, weights):
+    """The sum of both losses, in nats.
+
+    Parameters
+    ----------
+    outputs : dict of tensor
+        Of `BertForPreTraining`: ``mlm_logits`` (B, M, V) and, with the next sentence, ``nsp_logits`` (B, K, 2).
+    targets, weights : dict of tensor
+        ``mlm`` and, with the next sentence, ``nsp``. Each loss is a weighted sum, a mean where the weights add up to 1.
+        As it is not divided here, the losses of a batch's parts, on several devices, add up to that of the batch.
+    """
+    return sum(
+        ops.sum(_cross_entropy(outputs[f"{task}_logits"], targets[task]) * weights[task]) for task in _tasks(outputs)
+    )
+
+
+def pretraining_losses(outputs, targets, weights):
+    """`pretraining_loss`, and after it what is reported of a training step: a vector, named by `REPORTED`.
+
+    The parts are weighted sums like the loss, so means where the weights add up to 1. Without the head for the next
+    sentence its two numbers are 0.
+    """
+    parts = []
+    for task in TASKS:
+        if f"{task}_logits" in outputs:
+            logits, wanted = outputs[f"{task}_logits"], targets[task]
+            right = ops.equal(ops.cast(ops.argmax(logits, axis=-1), wanted.dtype), wanted)
+            parts += [
+                ops.sum(_cross_entropy(logits, wanted) * weights[task]),
+                ops.sum(ops.cast(right, "float32") * weights[task]),
+            ]
+        else:
+            parts += [ops.zeros(()), ops.zeros(())]
+    return ops.stack([parts[0] + parts[2], *parts])
+
+
+def score_sums(outputs, targets, weights) -> dict:
+    """Losses and right answers of one batch, each task apart, to be put together by `mean_scores`.
+
+    Every slot with a weight counts once, whatever the weights add up to, so that the weights of training serve too.
+
+    Parameters
+    ----------
+    outputs, targets, weights : dict of tensor
+        As in `pretraining_loss`.
+
+    Returns
+    -------
+    dict of tensor, scalars
+        ``mlm_loss`` and ``mlm_accuracy`` (sums) and ``mlm_count``; the same of ``nsp`` where the model has the head.
+    """
+    sums = {}
+    for task in _tasks(outputs):
+        logits, wanted = outputs[f"{task}_logits"], ops.convert_to_tensor(targets[task])
+        counted = ops.cast(ops.convert_to_tensor(weights[task]) > 0, "float32")
+        right = ops.equal(ops.cast(ops.argmax(logits, axis=-1), wanted.dtype), wanted)
+        sums[f"{task}_loss"] = ops.sum(_cross_entropy(logits, wanted) * counted)
+        sums[f"{task}_accuracy"] = ops.sum(ops.cast(right, "float32") * counted)
+        sums[f"{task}_count"] = ops.sum(counted)
+    return sums
+
+
+def mean_scores(batches: Iterable[Mapping]) -> dict[str, float]:
+    """The scores of many batches from the `score_sums` of each.
+
+    Returns
+    -------
+    dict of float
+        ``mlm_loss`` in nats and ``mlm_accuracy``, means over all masked tokens, whose number is ``mlm_count``; the same
+        of ``nsp`` over all texts. NaN where nothing was counted. ``loss`` is the sum of both losses.
+    """
+    totals: dict[str, float] = {}
+    for sums in batches:
+        for name, value in sums.items():
+            # In double precision: float32 would lose single tokens among millions.
+            totals[name] = totals.get(name, 0.0) + float(value)
+    scores = {"loss": 0.0}
+    for task in TASKS:
+        if f"{task}_count" in totals:
+            count = totals[f"{task}_count"]
+            for name in (f"{task}_loss", f"{task}_accuracy"):
+                scores[name] = totals[name] / count if count else float("nan")
+            scores[f"{task}_count"] = count
+            scores["loss"] += scores[f"{task}_loss"]
+    return scores
+
+
+def _tasks(outputs) -> list[str]:
+    """Which tasks a model has heads for."""
+    return [task for task in TASKS if f"{task}_logits" in outputs]
+
+
+def _cross_entropy(logits, targets):
+    """Of each slot, in nats: logits (..., C) and targets (...) to (...).
+
+    Keras's sparse form. A one-hot array of the targets would be as large as the logits, (B, M, V), which are the
+    largest array of a step; PyTorch and TensorFlow have fused kernels for this, and XLA makes the one-hot rows inside
+    the loop that sums them, on the fly.
+    """
+    return ops.sparse_categorical_crossentropy(targets, logits, from_logits=True)

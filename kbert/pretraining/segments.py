@@ -1,0 +1,177 @@
+"""What a corpus is made of: texts to segments, segments to documents."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from kbert.errors import KbertWarning
+
+# A sentence splitter sees so many characters of a line at a time. Its time for a line grows with the square of the
+# length, and a quotation mark that nobody closes hides all ends of sentences behind it.
+_WINDOW = 4000
+# sentencex 1.0 takes every white space for one byte after an initial, as in "J.\u3000B.", and panics where it is not.
+_WIDE_SPACE = re.compile(r"[^\S\x00-\x7f]")
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How texts become documents; `kbert.pretraining.corpus.Corpus` describes the fields."""
+
+    split: str = "sentences"
+    language: str = "en"
+    column: str = "text"
+    max_segments: int = 10_000
+    errors: str = "strict"
+
+
+class Segmenter:
+    """Texts to segments by some rules, and a count of what it had to replace in them.
+
+    Parameters
+    ----------
+    rules : Rules
+    """
+
+    def __init__(self, rules: Rules):
+        self.rules = rules
+        self._n_replaced = 0
+        self._first_replaced = ""
+
+    @cached_property
+    def line(self) -> Callable[[str], Iterable[str]]:
+        """A function that gives the segments of a line."""
+        # Made when it is wanted, because documents that are in segments already want no sentence splitter.
+        return sentence_splitter(self.rules.language) if self.rules.split == "sentences" else _whole
+
+    def segments(self, document: object, place: Callable[[], str]) -> Iterator[str]:
+        """The segments of one document: a str, whose lines they are, or a list of them; none if it is missing.
+
+        ``place`` says where the document is from, for messages.
+        """
+        if isinstance(document, str):
+            for line in self._characters(document, place).split("\n"):
+                yield from self.line(line)
+        elif isinstance(document, list | tuple | np.ndarray):
+            for i, segment in enumerate(document):
+                if not isinstance(segment, str):
+                    raise TypeError(f"{place()}: segment {i} is of type {type(segment).__name__}, not a str.")
+                yield self._characters(segment, place)
+        elif not _is_missing(document):
+            raise TypeError(
+                f"{place()} is of type {type(document).__name__}. A document is a str, or a list of str, which are its "
+                "segments. (Files go in a list of their own.)"
+            )
+
+    def decode(self, raw: bytes, place: Callable[[int], str]) -> str:
+        """The text of UTF-8. ``place`` says where its byte i is from."""
+        try:
+            return raw.decode()
+        except UnicodeDecodeError as error:
+            if self.rules.errors == "strict":
+                raise ValueError(
+                    f"{place(error.start)}: is not UTF-8 ({error.reason}, 0x{raw[error.start]:02x}). Convert it to "
+                    'UTF-8, or have such bytes replaced with errors="replace".'
+                ) from None
+            text = raw.decode(errors="replace")
+            self._count(text.count("\ufffd") - raw.count("\ufffd".encode()), place(error.start))
+            return text
+
+    def _characters(self, text: str, place: Callable[[], str]) -> str:
+        """A text without halves of surrogate pairs, which are no characters and have no UTF-8."""
+        text = str.__str__(text)  # that of a subclass may be anything
+        if text.isascii():
+            return text
+        try:
+            text.encode()
+            return text
+        except UnicodeEncodeError as error:
+            if self.rules.errors == "strict":
+                raise ValueError(
+                    f"{place()} holds a lone surrogate, {text[error.start]!r} at character {error.start}, which is no "
+                    'character. Repair the text, or have such characters replaced with errors="replace".'
+                ) from None
+            repaired = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            self._count(repaired.count("\ufffd") - text.count("\ufffd"), place())
+            return repaired
+
+    def _count(self, n: int, place: str) -> None:
+        self._first_replaced = self._first_replaced or place
+        self._n_replaced += n
+
+    def warn(self) -> None:
+        """Tell in one warning how much was replaced, if anything was."""
+        if self._n_replaced:
+            warnings.warn(
+                f"{self._first_replaced}: text that is not UTF-8 was replaced by U+FFFD, here for the first time, "
+                f"{self._n_replaced} times in all.",
+                KbertWarning,
+                stacklevel=3,
+            )
+
+
+def documents(segments: Iterable[str | None], max_segments: int) -> Iterator[list[str]]:
+    """Group a stream of segments, in which None ends a document; without empty segments and empty documents."""
+    document = []
+    for segment in segments:
+        if document and (segment is None or len(document) == max_segments):
+            yield document
+            document = []
+        if segment is not None and (segment := segment.strip()):
+            document.append(segment)
+    if document:
+        yield document
+
+
+def sentence_splitter(language: str) -> Callable[[str], Iterable[str]]:
+    """A function that gives the sentences of a line, white space included.
+
+    Raises
+    ------
+    ImportError
+        If sentencex is not installed.
+    """
+    # Beside nupunkt, which needs no download either, sentencex (MIT, kept by the Wikimedia Foundation) is ten times as
+    # fast, knows other languages than English and scripts without spaces, and splits "no space.The next". On English
+    # Wikipedia the two disagree in one paragraph of fifteen and err about as often; sentencex leaves a quotation of
+    # several sentences in one piece.
+    try:
+        from sentencex import segment
+    except ImportError:
+        raise ImportError(
+            "Splitting text into sentences needs the package sentencex. Install it with: pip install "
+            "'kbert[pretrain]'. Or keep each line as one segment with split=\"lines\"."
+        ) from None
+
+    def split(line: str) -> Iterator[str]:
+        plain = line if line.isascii() else _WIDE_SPACE.sub(" ", line)
+        start = 0
+        while len(line) - start > _WINDOW:
+            stop = plain.rfind(" ", start, start + _WINDOW) + 1 or start + _WINDOW
+            # The last one goes on behind the window, unless it fills the window by itself.
+            pieces = segment(language, plain[start:stop])
+            for piece in pieces[:-1] or pieces:
+                yield line[start : start + len(piece)]
+                start += len(piece)
+        for piece in segment(language, plain[start:]):
+            yield line[start : start + len(piece)]
+            start += len(piece)
+
+    return split
+
+
+def _whole(line: str) -> tuple[str]:
+    return (line,)
+
+
+def _is_missing(value: object) -> bool:
+    if value is None:
+        return True
+    from kbert.data.frames import is_missing  # brings pandas, which a corpus of files does not need
+
+    return is_missing(value)

@@ -1,0 +1,412 @@
+"""Pre-training: steps over instances that are drawn anew each epoch, to a budget, with checkpoints to go on from."""
+
+from __future__ import annotations
+
+import itertools
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+from tqdm.auto import tqdm
+
+from kbert.data.frames import data_frame
+from kbert.errors import DivergedError
+from kbert.model import BertForPreTraining
+from kbert.pretraining.batches import PretrainingBatch, batches_of
+from kbert.pretraining.checkpoints import read_checkpoint, write_checkpoint
+from kbert.pretraining.instances import Documents, draw_pairs, draw_runs
+from kbert.pretraining.masking import Masking
+from kbert.pretraining.objective import REPORTED, TASKS, mean_scores, pretraining_losses, score_sums
+from kbert.text import WordPieceTokenizer
+from kbert.training.loop import backend_step
+from kbert.training.optimizer import BETA_1, BETA_2, Hyper, decays_of
+from kbert.training.prefetch import prefetched
+
+# Steps in a row whose loss or gradients may be NaN or infinite before training is given up.
+_MOST_BAD_STEPS = 5
+# Losses that may be under way on the device before they are looked at.
+_DELAY = 8
+# Numbers that tell the seeds of held-out rows from those of training.
+_HELD_OUT = 10**6
+
+
+@dataclass(frozen=True)
+class PretrainingOptions:
+    """How to pre-train.
+
+    Attributes
+    ----------
+    max_steps : int, optional
+        Updates in all.
+    max_seconds : float, optional
+        Or the time that training may take; the schedule then follows the share of it that is used.
+    phases : tuple of (int, float)
+        Greatest lengths in tokens and the shares of the steps that they get (Devlin et al., 2018, appendix A.2: 128 for
+        nine tenths, then 512).
+    batch_size : int
+        Rows of a batch, each full of one or more instances.
+    gradient_accumulation : int
+        Batches whose gradients are averaged into one update.
+    learning_rate, warmup, weight_decay
+        Peak of the schedule; a share of the updates (float) or their number (int); decay of matrices and tables.
+    optimizer : {"adamw", "lamb"}
+    bias_correction : bool
+    mask_rate : float
+    whole_word : bool
+    fixed : bool
+        The same instances and masks in every epoch, as in the original code with one copy of the data.
+    seed : int
+    evaluate_every, checkpoint_every : int
+        Updates from one evaluation on held-out text, or checkpoint, to the next.
+    verbose : int
+    """
+
+    max_steps: int | None = None
+    max_seconds: float | None = None
+    phases: tuple[tuple[int, float], ...] = ((128, 1.0),)
+    batch_size: int = 256
+    gradient_accumulation: int = 1
+    learning_rate: float = 1e-4
+    warmup: float | int = 0.1
+    weight_decay: float = 0.01
+    optimizer: str = "adamw"
+    bias_correction: bool = True
+    mask_rate: float = 0.15
+    whole_word: bool = False
+    fixed: bool = False
+    seed: int = 0
+    evaluate_every: int = 1000
+    checkpoint_every: int = 1000
+    verbose: int = 0
+
+    def __post_init__(self):
+        if (self.max_steps is None) == (self.max_seconds is None):
+            raise ValueError("Give max_steps or max_seconds, one of the two.")
+
+
+class Pretraining:
+    """A run of pre-training.
+
+    Parameters
+    ----------
+    model : BertForPreTraining
+    tokenizer : WordPieceTokenizer
+    source : sequence of Documents
+        `Shards`, or a list. Pairs are drawn from the documents of one element, one element at a time.
+    options : PretrainingOptions
+    held_out : Documents, optional
+        Text to evaluate on.
+    folder : str or Path, optional
+        Where checkpoints are written and, if there is one, gone on from.
+    on_step_end : callable, optional
+        ``on_step_end(step)`` after each update, counted from 1.
+    """
+
+    def __init__(
+        self,
+        model: BertForPreTraining,
+        tokenizer: WordPieceTokenizer,
+        source: Sequence[Documents],
+        options: PretrainingOptions,
+        held_out: Documents | None = None,
+        folder: str | Path | None = None,
+        on_step_end: Callable[[int], Any] | None = None,
+    ):
+        self.model, self.tokenizer, self.source, self.options = model, tokenizer, source, options
+        self.held_out, self.on_step_end = held_out, on_step_end
+        self.folder = None if folder is None else Path(folder).expanduser()
+        self.nsp = model.choices["nsp"]
+        self.masking = Masking(tokenizer, options.mask_rate, options.whole_word)
+        longest = max(length for length, _ in options.phases)
+        if longest > model.config.max_position_embeddings:
+            raise ValueError(
+                f"A phase has {longest} tokens, and the model has {model.config.max_position_embeddings} positions."
+            )
+        if model.compute_dtype == "float16":
+            raise ValueError("Pre-train under dtype='bfloat16' or 'float32': float16 would need its loss scaled.")
+        self.step, self.seconds, self.tokens, self.bad_steps = 0, 0.0, 0, 0
+        self.place = (0, 0, 0, 0)  # phase, epoch, how many of its elements, how many batches of the next one
+        self.records: list[dict[str, float]] = []
+        self.decays = np.asarray(decays_of(model, options.weight_decay), "float32")
+
+    def run(self):
+        """Train to the end of the budget, and give the history.
+
+        Returns
+        -------
+        DataFrame
+            A line for each update: ``step``, ``loss``, ``mlm_loss``, ``mlm_accuracy``, ``nsp_loss``,
+            ``nsp_accuracy``, ``learning_rate``, ``tokens`` (no padding, in all) and ``seconds``; and where it was
+            evaluated the same of the held-out text with ``val_`` before.
+
+        Raises
+        ------
+        DivergedError
+            If five updates in a row gave a loss or gradients that are not finite; such an update changes nothing.
+        ValueError
+            If the folder's checkpoint is of a run with other options or another model.
+        """
+        options = self.options
+        trainer = backend_step().Trainer(self.model, pretraining_losses, options.optimizer)
+        self._resume(trainer)
+        waiting: list[tuple[dict[str, float], Any]] = []
+        began, before = time.perf_counter(), self.seconds
+        bar = self._bar()
+        while (share := self._share()) < 1:
+            phase = self._phase(share)
+            if phase != self.place[0]:
+                self.place = (phase, 0, 0, 0)
+            # One group of batches an update, until the phase or the budget ends.
+            stream = prefetched(self._groups(self.place))
+            for place, group in stream:
+                if self._share() >= 1 or self._phase(self._share()) != phase:
+                    break
+                rate = self._rate(self._share())
+                losses = self._update(trainer, group, rate)
+                self.place, self.step = place, self.step + 1
+                self.tokens += sum(batch.n_tokens for batch in group)
+                self.seconds = before + time.perf_counter() - began
+                record = {"step": self.step, "learning_rate": rate, "tokens": self.tokens, "seconds": self.seconds}
+                waiting.append((record, losses))
+                if len(waiting) > _DELAY:
+                    self._take_in(waiting.pop(0))
+                self._show(bar)
+                last = self._share() >= 1
+                evaluate = self.held_out is not None and (last or self.step % options.evaluate_every == 0)
+                write = self.folder is not None and (last or self.step % options.checkpoint_every == 0)
+                if evaluate or write:
+                    while waiting:
+                        self._take_in(waiting.pop(0))
+                if evaluate:
+                    trainer.write_back()
+                    self.records[-1] |= {f"val_{name}": value for name, value in self.evaluate().items()}
+                if write:
+                    self._write(trainer)
+                if self.on_step_end is not None:
+                    self.on_step_end(self.step)
+            stream.close()
+        while waiting:
+            self._take_in(waiting.pop(0))
+        trainer.write_back()
+        if bar is not None:
+            bar.close()
+        names = dict.fromkeys(name for record in self.records for name in record)
+        return data_frame({name: [record.get(name, np.nan) for record in self.records] for name in names})
+
+    # --- The budget ----------------------------------------------------------------------------------------------
+
+    def _share(self) -> float:
+        """How much of the budget is used."""
+        if self.options.max_steps is not None:
+            return self.step / self.options.max_steps
+        return min(1.0, self.seconds / self.options.max_seconds)
+
+    def _phase(self, share: float) -> int:
+        total, used = sum(part for _, part in self.options.phases), 0.0
+        for phase, (_, part) in enumerate(self.options.phases):
+            used += part / total
+            # Shares such as 0.9 of 10 steps are no exact numbers.
+            if share < used - 1e-9:
+                return phase
+        return len(self.options.phases) - 1
+
+    def _rate(self, share: float) -> float:
+        """Linear warm-up, then linear decay to 0, by the share of the budget that is used."""
+        options = self.options
+        warmup = options.warmup
+        if isinstance(warmup, int):
+            # In steps, which under max_seconds are not known beforehand.
+            if options.max_steps is None:
+                if self.step < warmup:
+                    return options.learning_rate * (self.step + 1) / warmup
+                return options.learning_rate * (1 - share)
+            warmup = warmup / options.max_steps
+        if share < warmup:
+            # The first update is not wasted at rate zero.
+            step = 1 / options.max_steps if options.max_steps else share / max(self.step, 1)
+            return options.learning_rate * min(1.0, (share + step) / warmup)
+        return options.learning_rate * (1 - share) / (1 - warmup) if warmup < 1 else options.learning_rate
+
+    # --- Batches -------------------------------------------------------------------------------------------------
+
+    def _groups(self, place: tuple[int, int, int, int]) -> Iterator[tuple[tuple, list[PretrainingBatch]]]:
+        """The batches of each update from a place on, without end, and the place after them."""
+        phase, first_epoch, first_element, done = place
+        length, _ = self.options.phases[phase]
+        group: list[PretrainingBatch] = []
+        for epoch in itertools.count(first_epoch):
+            order = np.random.default_rng([self.options.seed, phase, epoch]).permutation(len(self.source))
+            for n_elements in range(first_element, len(order)):
+                made = self._batches(int(order[n_elements]), length, [phase, epoch])
+                for n_batches, batch in enumerate(itertools.islice(made, done, None), done + 1):
+                    group.append(batch)
+                    if len(group) == self.options.gradient_accumulation:
+                        yield (phase, epoch, n_elements, n_batches), group
+                        group = []
+                done = 0
+            first_element = 0
+
+    def _batches(self, number: int, length: int, seed: list[int]) -> Iterator[PretrainingBatch]:
+        """Those of one element of the source in one epoch."""
+        options = self.options
+        seed = [options.seed, number, *([0, 0] if options.fixed else seed)]
+        draw = draw_pairs if self.nsp else draw_runs
+        instances = draw(self.source[number], self.tokenizer, length, [*seed, 0])
+        return batches_of(instances, self.masking, options.batch_size, length, self.tokenizer.pad_id, [*seed, 1])
+
+    # --- Steps ---------------------------------------------------------------------------------------------------
+
+    def _update(self, trainer, group: list[PretrainingBatch], rate: float):
+        """One update; its losses, which may still be under way."""
+        # How many numbers were drawn for dropout before follows from the step.
+        n = len(group)
+        if n == 1:
+            return trainer.train(*_arrays(self.model, group[0]), self._hyper(rate, self.step, 1))
+        gradients, total = None, 0.0
+        for i, batch in enumerate(group):
+            hyper = self._hyper(rate, self.step * n + i, 1)
+            gradients, losses = trainer.accumulate(*_arrays(self.model, batch), hyper, gradients)
+            total = total + losses / n
+        return total + trainer.update(gradients, self._hyper(rate, self.step * n, n))
+
+    def _hyper(self, rate: float, n_batches: int, divisor: int) -> Hyper:
+        t = self.step + 1
+        correction = (1 - BETA_1**t, 1 - BETA_2**t) if self.options.bias_correction else (1.0, 1.0)
+        return Hyper(
+            np.full(len(self.decays), rate, "float32"),
+            self.decays,
+            *map(np.float32, correction),
+            np.float32(divisor),
+            np.random.SeedSequence([self.options.seed, n_batches]).generate_state(2, "uint32"),
+        )
+
+    def _take_in(self, waiting: tuple[dict[str, float], Any]) -> None:
+        """Note the losses of an update."""
+        record, losses = waiting
+        values = np.asarray(keras.ops.convert_to_numpy(losses), "float64")
+        record |= dict(zip(REPORTED, values.tolist(), strict=True))
+        self.records.append(record)
+        if np.isfinite(values[0]):
+            self.bad_steps = 0
+            return
+        self.bad_steps += 1
+        if self.bad_steps == 1:
+            warnings.warn(
+                f"The loss of step {record['step']} or its gradients were not finite; the step was skipped.",
+                stacklevel=3,
+            )
+        if self.bad_steps >= _MOST_BAD_STEPS:
+            raise DivergedError(
+                f"The loss or its gradients were not finite in {self.bad_steps} steps in a row. Try a lower "
+                "learning_rate, a longer warmup, or dtype='float32'."
+            )
+
+    # --- Held-out text -------------------------------------------------------------------------------------------
+
+    def evaluate(self) -> dict[str, float]:
+        """Losses and accuracies on the held-out text, under masks that are always the same."""
+        length = self.options.phases[self.place[0]][0]
+        return held_out_scores(self.model, self.tokenizer, self.held_out, self.masking, self.options.batch_size, length)
+
+    # --- Checkpoints ---------------------------------------------------------------------------------------------
+
+    def _settings(self) -> dict[str, Any]:
+        """What a run must have in common with the one that it goes on from."""
+        values = asdict(self.options)
+        values = {
+            name: values[name] for name in values if name not in ("verbose", "evaluate_every", "checkpoint_every")
+        }
+        values["phases"] = [list(phase) for phase in self.options.phases]
+        shapes = [list(variable.shape) for variable in self.model.trainable_variables]
+        return {
+            **values,
+            "config": self.model.config.to_dict(),
+            "nsp": self.nsp,
+            "shapes": shapes,
+            "n": len(self.source),
+        }
+
+    def _write(self, trainer) -> None:
+        facts = {
+            "settings": self._settings(), "step": self.step, "seconds": self.seconds, "tokens": self.tokens,
+            "bad_steps": self.bad_steps, "place": self.place, "records": self.records,
+        }  # fmt: skip
+        write_checkpoint(self.folder, self.step, trainer.state(), facts)
+
+    def _resume(self, trainer) -> None:
+        found = None if self.folder is None else read_checkpoint(self.folder)
+        if found is None:
+            return
+        arrays, facts = found
+        settings = self._settings()
+        different = sorted(name for name in settings if facts["settings"].get(name) != settings[name])
+        if different:
+            raise ValueError(
+                f"{self.folder} holds the checkpoints of a run with another {', '.join(different)}. Give another "
+                "folder for another run, or the same options to go on."
+            )
+        trainer.restore(arrays)
+        self.step, self.seconds, self.tokens = facts["step"], facts["seconds"], facts["tokens"]
+        self.bad_steps, self.place, self.records = facts["bad_steps"], tuple(facts["place"]), facts["records"]
+
+    # --- Progress ------------------------------------------------------------------------------------------------
+
+    def _bar(self):
+        if not self.options.verbose:
+            return None
+        return tqdm(total=self.options.max_steps, initial=self.step, unit="step", desc="pretrain", dynamic_ncols=True)
+
+    def _show(self, bar) -> None:
+        if bar is None:
+            return
+        if self.records and self.step % 10 == 0:
+            record = self.records[-1]
+            speed = self.tokens / max(self.seconds, 1e-9)
+            shown = {"mlm": f"{record['mlm_loss']:.3f}", "tokens/s": f"{speed:,.0f}"}
+            if self.nsp:
+                shown["nsp"] = f"{record['nsp_accuracy']:.2f}"
+            bar.set_postfix(shown, refresh=False)
+        bar.update(1)
+
+
+def held_out_scores(
+    model: BertForPreTraining,
+    tokenizer: WordPieceTokenizer,
+    documents: Documents,
+    masking: Masking,
+    batch_size: int,
+    max_length: int,
+) -> dict[str, float]:
+    """Losses and accuracies on documents, under instances and masks that are always the same.
+
+    Returns
+    -------
+    dict of float
+        ``loss``, ``mlm_loss``, ``mlm_accuracy`` and, with the next sentence, ``nsp_loss`` and ``nsp_accuracy``.
+    """
+    draw = draw_pairs if model.choices["nsp"] else draw_runs
+    instances = draw(documents, tokenizer, max_length, [_HELD_OUT, 0])
+    batches = batches_of(instances, masking, batch_size, max_length, tokenizer.pad_id, [_HELD_OUT, 1])
+    predict = backend_step().predict
+
+    def sums(batch):
+        inputs, targets, weights = _arrays(model, batch)
+        return score_sums(predict(model, inputs), targets, weights)
+
+    scores = mean_scores(sums(batch) for batch in batches)
+    return {name: scores[name] for name in REPORTED if name in scores}
+
+
+def _arrays(model: BertForPreTraining, batch: PretrainingBatch) -> tuple[dict, dict, dict]:
+    """Inputs, targets and weights as far as the model has heads for them."""
+    tasks = TASKS if model.choices["nsp"] else TASKS[:1]
+    return (
+        {tensor.name: batch.inputs[tensor.name] for tensor in model.inputs},
+        {task: batch.targets[task] for task in tasks},
+        {task: batch.weights[task] for task in tasks},
+    )

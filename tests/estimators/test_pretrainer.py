@@ -1,0 +1,127 @@
+"""BertPretrainer: it learns from scratch, goes on from weights, fills in masks, and its folder is a start."""
+
+import pickle
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+
+from kbert import BertClassifier, BertConfig, BertPretrainer
+from kbert.errors import NewWeightsWarning
+from kbert.pretraining import Corpus
+
+SUBJECTS = {"ada": ("wrote", "a", "program"), "grace": ("found", "the", "bug"), "alan": ("broke", "that", "code")}
+SIZE = BertConfig(
+    vocab_size=100,
+    hidden_size=32,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=64,
+    max_position_embeddings=32,
+    initializer_range=0.1,
+)
+pytestmark = pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")
+
+
+def made_texts(n, seed=0):
+    """Documents of six lines about one person each."""
+    rng = np.random.default_rng(seed)
+    return ["\n".join([" ".join((name, *SUBJECTS[name]))] * 6) for name in rng.choice(list(SUBJECTS), n)]
+
+
+def make(**changes):
+    values = dict(weights=None, max_length=32, max_steps=300, batch_size=4, learning_rate=3e-3)
+    return BertPretrainer(SIZE, **{**values, "dtype": "float32", "random_state": 0, **changes})
+
+
+def corpus_of(texts):
+    """Without sentence splitting, which needs another package."""
+    return Corpus(texts, split="lines")
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """It has learned the texts. Tests must not change it."""
+    return make().fit(corpus_of(made_texts(80)), eval_set=corpus_of(made_texts(20, 1)))
+
+
+@pytest.mark.backend
+def test_a_language_is_learned_from_scratch(fitted):
+    assert fitted.n_iter_ == 300 and len(fitted.history_["loss"]) == 300
+    assert fitted.history_["mlm_loss"][0] > 3 and -1 < fitted.score(corpus_of(made_texts(20, 1))) < 0
+    assert fitted.score(corpus_of(made_texts(20, 1))) == pytest.approx(-fitted.history_["val_mlm_loss"][-1], rel=1e-5)
+    assert {"ada", "wrote", "program"} <= set(fitted.tokenizer_.vocab)
+
+
+def test_masks_are_filled_in(fitted):
+    found = fitted.fill_mask("grace found the [MASK]", top_k=3)
+    assert list(found) == ["token", "score", "position"] and len(found) == 3
+    assert found.token[0] == "bug" and found.position.tolist() == [4] * 3 and found.score.is_monotonic_decreasing
+
+
+def test_any_container_of_texts_serves(fitted):
+    texts = made_texts(10, 2)
+    one, *others = (
+        make(max_steps=2).fit(corpus_of(X)).history_["loss"]
+        for X in (texts, pd.Series(texts, index=range(5, 15)), np.array(texts, dtype=object))
+    )
+    assert others == [one, one]
+
+
+def test_its_folder_is_a_start_for_other_estimators(fitted, tmp_path):
+    fitted.save(tmp_path / "mine")
+    reviews = ["ada wrote a program", "grace found the bug"] * 8
+    classifier = BertClassifier(weights=tmp_path / "mine", max_length=16, epochs=1, random_state=0)
+    assert classifier.fit(reviews, ["a", "b"] * 8).tokenizer_ == fitted.tokenizer_
+    loaded = BertPretrainer.load(tmp_path / "mine", verify=True)
+    pd.testing.assert_frame_equal(loaded.fill_mask("ada [MASK] a program"), fitted.fill_mask("ada [MASK] a program"))
+    assert pickle.loads(pickle.dumps(fitted)).score(corpus_of(made_texts(5))) == pytest.approx(
+        fitted.score(corpus_of(made_texts(5))), abs=1e-5
+    )
+    # Further on the same or other text, from the folder or in place.
+    before = fitted.history_["mlm_loss"][0]
+    further = make(weights=tmp_path / "mine", max_steps=2).fit(corpus_of(made_texts(20)))
+    warm = loaded.set_params(warm_start=True, max_steps=2).fit(corpus_of(made_texts(20)))
+    assert max(further.history_["mlm_loss"][0], warm.history_["mlm_loss"][0]) < before - 1
+
+
+def test_without_a_fit_weights_fill_and_score(fitted, tmp_path):
+    fitted.save(tmp_path / "mine")
+    unfitted = make(weights=tmp_path / "mine")
+    pd.testing.assert_frame_equal(unfitted.fill_mask("ada [MASK] a program"), fitted.fill_mask("ada [MASK] a program"))
+    texts = corpus_of(made_texts(5))
+    assert unfitted.score(texts) == pytest.approx(fitted.score(texts), abs=1e-5)
+    pickle.loads(pickle.dumps(clone(unfitted)))
+    with pytest.raises(Exception, match="not fitted yet"):
+        make().fill_mask("ada [MASK] a program")
+
+
+def test_weights_without_the_heads_start_them_at_random(toy_folder):
+    with pytest.warns(NewWeightsWarning, match="masked-LM head"):
+        make(weights=toy_folder, max_steps=1).fit(corpus_of(["the table\nwas red", "a room\nand it"]))
+
+
+def test_epochs_are_about_so_many_passes():
+    texts = made_texts(40)
+    run = make(max_steps=None, epochs=4, nsp=False).fit(corpus_of(texts))
+    pieces = sum(len(run.tokenizer_.encode(text).ids) for text in texts)
+    assert run.history_["tokens"][-1] == pytest.approx(4 * pieces, rel=0.25)
+    assert set(run.history_["nsp_loss"]) == {0.0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "X", "message"),
+    [
+        (dict(max_seconds=2.0), ["a\nb"] * 3, "max_steps or max_seconds, not both"),
+        (dict(), "one text", "single str"),
+        (dict(), ["only one document\nof two lines"], "only 1 here"),
+        (dict(mask_rate=0.0), ["a\nb"] * 3, "mask_rate must be"),
+        (dict(max_length=64), ["a\nb"] * 3, "max_length must be at most 32"),
+        (dict(weights="auto"), ["a\nb"] * 3, "no released weights"),
+    ],
+)
+def test_what_cannot_be_done_is_told(changes, X, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        make(**changes).fit(X if isinstance(X, str) else corpus_of(X))

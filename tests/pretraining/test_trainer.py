@@ -1,0 +1,265 @@
+"""Pre-training runs: they learn, keep to their budget, and go on after a kill as if there had been none."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+from kbert import BertConfig, WordPieceTokenizer
+from kbert.errors import DivergedError, WeightsMismatchError
+from kbert.model import BertForPreTraining
+from kbert.pretraining.instances import documents_of
+from kbert.pretraining.trainer import Pretraining, PretrainingOptions
+
+pytestmark = pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")
+
+SUBJECTS = {"ada": ("wrote", "a", "program"), "grace": ("found", "the", "bug"), "alan": ("broke", "that", "code")}
+
+
+def made_documents(n, seed=0):
+    """Each is about one person, whose sentences are always the same three words: a mask can be told from the others."""
+    rng = np.random.default_rng(seed)
+    names = list(SUBJECTS)
+    return [[" ".join((name, *SUBJECTS[name])) for _ in range(6)] for name in rng.choice(names, n)]
+
+
+def made(nsp=True, n_elements=2, **options):
+    """A run on toy documents."""
+    tokenizer = WordPieceTokenizer.train(
+        [" ".join([name, *words]) for name, words in SUBJECTS.items()] * 9, vocab_size=200
+    )
+    config = BertConfig(
+        vocab_size=tokenizer.vocab_size,
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=32,
+        initializer_range=0.1,
+    )
+    model = BertForPreTraining(config, nsp=nsp, dtype="float32", seed=1)
+    source = [documents_of(made_documents(40, seed), tokenizer) for seed in range(n_elements)]
+    held_out = documents_of(made_documents(10, 99), tokenizer)
+    values = dict(max_steps=12, phases=((32, 1.0),), batch_size=4, learning_rate=3e-3, seed=5, evaluate_every=5)
+    folder, on_step_end = options.pop("folder", None), options.pop("on_step_end", None)
+    return Pretraining(
+        model, tokenizer, source, PretrainingOptions(**{**values, **options}), held_out, folder, on_step_end
+    )
+
+
+def weights_of(run):
+    return [np.array(keras.ops.convert_to_numpy(variable.value)) for variable in run.model.trainable_variables]
+
+
+@pytest.mark.backend
+def test_both_tasks_are_learned():
+    run = made(max_steps=300, evaluate_every=300)
+    first = run.evaluate()
+    history = run.run()
+    last = run.evaluate()
+    assert first["mlm_loss"] > 3 and last["mlm_loss"] < 1 and last["mlm_accuracy"] > 0.7 > first["mlm_accuracy"]
+    # One person in both texts, or two; a third of the random pairs are of the same one, and cannot be told.
+    assert last["nsp_loss"] < 0.65 < first["nsp_loss"] and last["nsp_accuracy"] > 0.6
+    assert history.val_mlm_loss.iloc[-1] == pytest.approx(last["mlm_loss"], rel=1e-5)
+    assert history.step.tolist() == list(range(1, 301)) and (history.loss > 0).all()
+    np.testing.assert_allclose(history.loss, history.mlm_loss + history.nsp_loss, rtol=1e-5)
+    assert history.tokens.iloc[-1] > 0.8 * 300 * 4 * 32 and (history.tokens.diff()[1:] <= 4 * 32).all()
+
+
+def test_masked_lm_alone_reads_every_token_once_an_epoch():
+    run = made(nsp=False, n_elements=3)
+    steps = [group for _, group in zip(range(60), run._groups((0, 0, 0, 0)), strict=False)]
+    places = [place for place, _ in steps]
+    first_epoch = 0
+    for (_, epoch, *_), (batch,) in steps:
+        if epoch == 0:
+            token_ids = batch.inputs["token_ids"][batch.inputs["text_ids"] > 0]
+            first_epoch += np.count_nonzero(~np.isin(token_ids, specials_of(run)))
+    assert max(place[1] for place in places) >= 1
+    by_any = sum(len(documents.tokens) for documents in run.source)
+    # A mask may be replaced by a special token, one in a hundred.
+    assert first_epoch == pytest.approx(by_any, rel=0.01)
+    history = run.run()
+    assert (history.nsp_loss == 0).all() and "val_nsp_loss" not in history
+
+
+def specials_of(run):
+    return [run.tokenizer.cls_id, run.tokenizer.sep_id]
+
+
+def test_the_rate_rises_and_falls_by_the_share_of_the_budget():
+    history = made(max_steps=10, warmup=0.2).run()
+    np.testing.assert_allclose(history.learning_rate[:3] / 3e-3, [0.5, 1, 1], rtol=1e-6)
+    np.testing.assert_allclose(np.diff(history.learning_rate[2:]), -3e-3 / 8, rtol=1e-5)
+    in_steps = made(max_steps=10, warmup=2).run()
+    np.testing.assert_allclose(in_steps.learning_rate, history.learning_rate)
+
+
+def test_a_budget_in_seconds_is_kept():
+    began = time.perf_counter()
+    history = made(max_steps=None, max_seconds=2.0, batch_size=4).run()
+    assert 1.9 < history.seconds.iloc[-1] and time.perf_counter() - began < 30
+    assert history.learning_rate.max() <= 3e-3 and history.learning_rate.iloc[-1] < 1e-3
+
+
+def test_phases_have_their_shares_and_lengths():
+    seen = []
+    run = made(max_steps=10, phases=((16, 0.9), (32, 0.1)))
+    update = run._update
+    run._update = lambda trainer, group, rate: (
+        seen.append(group[0].inputs["token_ids"].shape) or update(trainer, group, rate)
+    )
+    run.run()
+    assert seen == [(4, 16)] * 9 + [(4, 32)]
+
+
+@pytest.mark.backend
+def test_accumulated_batches_are_one_update():
+    run = made(gradient_accumulation=3, max_steps=4)
+    history = run.run()
+    assert len(history) == 4 and history.tokens.iloc[-1] > 3 * 4 * 4 * 20
+
+
+def test_new_masks_every_epoch_unless_fixed():
+    for fixed in (False, True):
+        run = made(fixed=fixed, n_elements=1)
+        epochs = {}
+        for (_, epoch, *_), (batch,) in run._groups((0, 0, 0, 0)):
+            if epoch == 2:
+                break
+            epochs.setdefault(epoch, []).append(batch.inputs["token_ids"])
+        assert np.array_equal(np.concatenate(epochs[0]), np.concatenate(epochs[1])) == fixed
+
+
+# --- Going on
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("nsp", [True, False])
+def test_a_resumed_run_ends_at_the_same_weights(tmp_path, nsp):
+    whole = made(nsp, gradient_accumulation=2)
+    whole.run()
+
+    class Stop(Exception):
+        pass
+
+    def stop(step):
+        if step == 7:
+            raise Stop
+
+    options = dict(gradient_accumulation=2, checkpoint_every=3, folder=tmp_path)
+    with pytest.raises(Stop):
+        made(nsp, on_step_end=stop, **options).run()
+    resumed = made(nsp, **options)
+    history = resumed.run()
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["checkpoint-000000009", "checkpoint-000000012"]
+    assert all(np.array_equal(a, b) for a, b in zip(weights_of(whole), weights_of(resumed), strict=True))
+    assert history.step.tolist() == list(range(1, 13))
+    # A finished run is not trained further.
+    again = made(nsp, **options)
+    assert len(again.run()) == 12
+    assert all(np.array_equal(a, b) for a, b in zip(weights_of(whole), weights_of(again), strict=True))
+
+
+KILLED = """
+import sys
+sys.path.insert(0, {here!r})
+from test_trainer import made, weights_of
+import numpy as np
+run = made(max_steps=40, checkpoint_every=3, folder={folder!r})
+run.run()
+np.savez({result!r}, *weights_of(run))
+"""
+
+
+@pytest.mark.backend
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="four processes, which start quickest on PyTorch")
+def test_three_kills_leave_no_trace(tmp_path):
+    whole = made(max_steps=40)
+    whole.run()
+    rng = np.random.default_rng()
+    here, folder, result = Path(__file__).parent, tmp_path / "run", tmp_path / "weights.npz"
+    code = KILLED.format(here=str(here), folder=str(folder), result=str(result))
+    for _ in range(3):
+        before = {path.name for path in folder.glob("checkpoint-*")}
+        process = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONWARNINGS": "ignore"})
+        while process.poll() is None and {path.name for path in folder.glob("checkpoint-*")} == before:
+            time.sleep(0.005)
+        time.sleep(rng.uniform(0, 0.1))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    subprocess.run([sys.executable, "-c", code], check=True)
+    with np.load(result) as found:
+        assert all(np.array_equal(a, found[f"arr_{i}"]) for i, a in enumerate(weights_of(whole)))
+
+
+def test_another_run_does_not_go_on(tmp_path):
+    made(folder=tmp_path, checkpoint_every=5).run()
+    with pytest.raises(ValueError, match="another learning_rate"):
+        made(folder=tmp_path, learning_rate=1e-3).run()
+    with pytest.raises(ValueError, match="another nsp, shapes"):
+        made(nsp=False, folder=tmp_path).run()
+
+
+def test_a_damaged_checkpoint_is_told(tmp_path):
+    made(folder=tmp_path, checkpoint_every=5).run()
+    newest = sorted(tmp_path.glob("checkpoint-*"))[-1] / "state.npz"
+    newest.write_bytes(newest.read_bytes()[:-400])
+    with pytest.raises(WeightsMismatchError, match="damaged"):
+        made(folder=tmp_path).run()
+    facts = newest.parent / "facts.json"
+    assert json.loads(facts.read_text())["step"] == 12
+
+
+# --- Steps that are not finite
+
+
+def poisoned(run, steps):
+    """The run, whose batches of some steps weigh NaN."""
+    update = run._update
+
+    def poison(trainer, group, rate):
+        if run.step + 1 in steps:
+            group = [batch._replace(weights={k: w * np.nan for k, w in batch.weights.items()}) for batch in group]
+        return update(trainer, group, rate)
+
+    run._update = poison
+    return run
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("every", [1, 2])
+def test_a_bad_step_is_skipped(every):
+    run = poisoned(made(max_steps=8, gradient_accumulation=every), {3})
+    with pytest.warns(UserWarning, match="step 3 .*was skipped"):
+        history = run.run()
+    assert np.isnan(history.loss[2]) and np.isfinite(history.loss.drop(2)).all()
+    assert all(np.isfinite(array).all() for array in weights_of(run))
+
+
+@pytest.mark.filterwarnings("ignore:The loss of step")
+def test_five_bad_steps_in_a_row_end_the_run():
+    with pytest.raises(DivergedError, match="5 steps in a row"):
+        poisoned(made(max_steps=30), {4, 5, 6, 7, 8}).run()
+    assert len(poisoned(made(max_steps=12), {2, 3, 4, 5, 7, 8, 9, 10}).run()) == 12
+
+
+# --- Bad input
+
+
+def test_a_budget_is_one_of_two():
+    for wrong in (dict(), dict(max_steps=3, max_seconds=3.0)):
+        with pytest.raises(ValueError, match="max_steps or max_seconds"):
+            PretrainingOptions(**wrong)
+
+
+def test_phases_longer_than_the_model_are_refused():
+    with pytest.raises(ValueError, match="64 tokens, and the model has 32"):
+        made(phases=((64, 1.0),))
