@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import expit
 
 from kbert import datasets
 from kbert.errors import DatasetNotFoundError
@@ -91,7 +92,7 @@ def fit(run: dict[str, Any], train: pd.DataFrame) -> Any:
 
 
 def best_answers(qa: Any, dev: pd.DataFrame) -> pd.DataFrame:
-    """Of each question its best span, the score of no answer less that of the span, and the probability of none.
+    """Of each question its best span, and the score of no answer less that of the span.
 
     The score of no answer is that of `BertQA.answers`, so that above 0 the estimator gives none.
     """
@@ -102,7 +103,6 @@ def best_answers(qa: Any, dev: pd.DataFrame) -> pd.DataFrame:
     best["answer"] = spans.answer.reindex(best.index).fillna("")
     # A score of no answer that is not among the n best is lower than theirs.
     best["margin"] = (none.score - spans.score).reindex(best.index).fillna(-np.inf)
-    best["none"] = none.probability.reindex(best.index).fillna(0.0)
     return best
 
 
@@ -138,14 +138,45 @@ def append(results: Path, run: dict[str, Any], values: dict[str, Any], backend_v
 
 
 def write_predictions(path: Path, dev: pd.DataFrame, best: pd.DataFrame) -> None:
-    """What the official evaluation reads: answers by question, and for 2.0 how likely there is none."""
-    answers = np.where(best.margin > 0, "", best.answer)
-    path.write_text(json.dumps(dict(zip(dev.id, answers.tolist(), strict=True)), ensure_ascii=False), "utf-8")
-    print("written:", path)
+    """What the official evaluation reads: answers by question, for 2.0 how likely there is none, and the questions.
+
+    Answers to 2.0 are the best spans: the evaluation itself puts "" where the probability of none is over a half,
+    which is where the estimator does, and it finds its own best threshold.
+    """
+
+    def write(ending: str, values: Any) -> Path:
+        file = path.with_name(f"{path.stem}{ending}.json")
+        file.write_text(json.dumps(values, ensure_ascii=False), "utf-8")
+        print("written:", file)
+        return file
+
+    def by_question(values: pd.Series) -> dict[str, Any]:
+        return dict(zip(dev.id, values.tolist(), strict=True))
+
+    files = [write("_dev", as_squad(dev)), write("", by_question(best.answer))]
     if np.isfinite(best.margin).any():
-        odds = path.with_name(f"{path.stem}_na_prob.json")
-        odds.write_text(json.dumps(dict(zip(dev.id, best.none.tolist(), strict=True))), "utf-8")
-        print("written:", odds)
+        odds = write("_na_prob", by_question(expit(best.margin)))
+        print("python evaluate-v2.0.py", *files, "--na-prob-file", odds, "--na-prob-thresh 0.5")
+    else:
+        print("python evaluate-v1.1.py", *files)
+
+
+def as_squad(dev: pd.DataFrame) -> dict[str, Any]:
+    """The questions that were scored, in SQuAD's layout: the evaluation wants an answer to all that it reads."""
+    articles = []
+    for title, article in dev.groupby("title", sort=False):
+        paragraphs = []
+        for context, questions in article.groupby("context", sort=False):
+            asked = []
+            for line in questions.itertuples():
+                texts, starts = line.answer, line.answer_start
+                if not isinstance(texts, list):
+                    texts, starts = ([texts], [starts]) if texts else ([], [])
+                right = [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)]
+                asked.append({"id": line.id, "question": line.question, "answers": right, "is_impossible": not right})
+            paragraphs.append({"context": context, "qas": asked})
+        articles.append({"title": title, "paragraphs": paragraphs})
+    return {"version": "scored", "data": articles}
 
 
 def table(runs: pd.DataFrame) -> pd.DataFrame:
@@ -155,6 +186,8 @@ def table(runs: pd.DataFrame) -> pd.DataFrame:
         setting = seeds.iloc[0][SETTING].to_dict()
         large = "large" if setting["size"].startswith("large") or setting["squad"] == "2.0" else "base"
         notes = [f"dev, as in the paper, which has BERT-{large}"]
+        if setting["squad"] == "2.0" and setting["dev_rows"] < 11_000:
+            notes.append("a part of dev, of which other articles may have been learned")
         if setting["rows"] < (87_599 if setting["squad"] == "1.1" else 130_319):
             notes.append(f"{setting['rows']:,} training questions")
         full = 10_570 if setting["squad"] == "1.1" else 11_873
@@ -205,6 +238,8 @@ def main(argv: list[str] | None = None) -> None:
             run = {name: values[name] for name in SETTING} | {"seed": seed}
             if find(options.results, run):
                 print(f"seed {seed}: done before")
+                if options.predictions:
+                    print(f"No predictions are written: take its line out of {options.results} to run it again.")
                 continue
             times = [time.perf_counter()]
             qa = fit(run, train)

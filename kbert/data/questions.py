@@ -26,6 +26,7 @@ from kbert.data.frames import (
 )
 from kbert.data.labels import check_n_labels
 from kbert.data.misplaced import misplaced
+from kbert.text.vocabulary import require_no_surrogates
 
 NAMES = ("question", "context")
 ANSWER_NAMES = ("answer", "answer_start")
@@ -123,7 +124,7 @@ def question_columns(X: Any, name: str = "X") -> QuestionColumns:
     TypeError
         If X is no container of rows, or a value is no text.
     ValueError
-        If X is empty, is one row only, or has other columns.
+        If X is empty, is one row only, or has other columns, or a text holds a lone surrogate.
     """
     refuse_one_row(X, NAMES, name)
     refuse_what_has_no_rows(X, name)
@@ -135,6 +136,10 @@ def question_columns(X: Any, name: str = "X") -> QuestionColumns:
     if len(columns) != 2:
         raise ValueError(_no_two_columns(table, name))
     (questions, n_questions), (contexts, n_contexts) = (plain_texts(column, name) for column in columns)
+    for column, texts in zip(columns, (questions, contexts), strict=True):
+        for i, text in enumerate(texts):
+            if not text.isascii():
+                require_no_surrogates(text, f"{name}: {column.row(i)} of {column.called}")
     return QuestionColumns(questions, contexts, names, n_questions + n_contexts)
 
 

@@ -94,7 +94,11 @@ class SpanReader:
     def __init__(
         self, windows: QuestionWindows, n_best: int, max_answer_length: int, targets: np.ndarray | None = None
     ):
-        self.windows, self.n_best, self.longest, self.targets = windows, n_best, max_answer_length, targets
+        # No span is longer than a window, and no window has more spans than that: "all of them" costs no more.
+        most = max(1, int(windows.kept.max(initial=1)))
+        self.longest = min(max_answer_length, most)
+        self.n_best = n_best = min(n_best, most * self.longest)
+        self.windows, self.targets = windows, targets
         n = len(windows)
         self.losses = np.zeros(n)
         self.found = Spans(
@@ -130,8 +134,9 @@ class SpanReader:
         from_, to = self.scored[window]
         sums = sums[from_:to].ravel()
         n = min(self.n_best, len(sums))
-        best = np.argpartition(-sums, n - 1)[:n]
-        best = best[np.argsort(-sums[best], kind="stable")]
+        # Of equal scores the one that stands first: partition gives the n-th best score, not which have it.
+        best = np.flatnonzero(sums >= np.partition(sums, len(sums) - n)[len(sums) - n])
+        best = best[np.argsort(-sums[best], kind="stable")][:n]
         scores[window, :n] = sums[best]
         starts[window, :n] = self.windows.starts[window] + from_ + best // self.longest
         ends[window, :n] = starts[window, :n] + best % self.longest

@@ -18,7 +18,7 @@ from kbert.data.frames import warn_missing
 from kbert.data.labels import sample_weights
 from kbert.data.questions import QuestionColumns, answer_columns, answer_texts, question_columns
 from kbert.errors import TruncationWarning, WeightsMismatchError
-from kbert.estimators.base import BertEstimator, eval_pair
+from kbert.estimators.base import BertEstimator, check_names, eval_pair
 from kbert.estimators.span_task import Found, Reading, SpanRows, SpanTask, find_spans
 from kbert.metrics import answer_scores
 from kbert.model import BertForQuestionAnswering
@@ -49,8 +49,8 @@ class BertQA(BertEstimator):
         Longest window in tokens, special ones included. A question keeps its first 64 pieces, or half of a window if
         that is less; one warning tells how many questions were cut.
     stride : int or None, default=128
-        Pieces of the context from the start of a window to that of the next; None is half of ``max_length``. Where a
-        question leaves less room than that, the step is this room.
+        Pieces of the context from the start of a window to that of the next; None is half of ``max_length``. At most
+        half of the room that a question leaves in its windows.
     epochs : int, default=3
         Passes over the training rows.
     batch_size : int, default=32
@@ -232,27 +232,27 @@ class BertQA(BertEstimator):
         start = self._start(columns)
         self._check_max_length(start.config)
         reading = self._reading(start.tokenizer)
-        rows = SpanRows.to_train_on(columns, answers, weights, reading)
+        given = None if self.null_threshold == "tune" else float(self.null_threshold)
+        held_out = None if eval_set is None else self._eval_rows(eval_set, columns.names, reading, given)
+        rows = SpanRows.to_train_on(columns, answers, weights, reading, given)
         self._warn_truncated(int(rows.sequences.truncated_rows.sum()), columns.n_rows, stacklevel=3)
+        self._warn_lost(rows)
 
-        tune = self.null_threshold == "tune" and not answers.answerable.all()
-        held_out = None
-        if eval_set is not None:
-            held_out = self._eval_rows(eval_set, reading)
-        elif self.early_stopping or tune:
-            mixed = answers.answerable if tune else None
-            kept, aside = self._split(mixed, weights, seed)
+        tune = given is None and not answers.answerable.all()
+        if held_out is None and (self.early_stopping or tune):
+            kept, aside = self._split(answers.answerable if tune else None, weights, seed)
             rows, held_out = rows.take(kept), rows.take(aside).only_watched()
 
         config = start.config.with_dropout(self.dropout)
         make = partial(BertForQuestionAnswering, config, dtype=policy)
-        model, history = self._fine_tune(make, SpanTask(), rows, held_out, start, seed, callbacks)
-        if self.null_threshold != "tune":
-            threshold = float(self.null_threshold)
-        elif tune and not held_out.answers.answerable.all():
+        task = SpanTask(rows.window_weights())
+        model, history = self._fine_tune(make, task, rows, held_out, start, seed, callbacks)
+        if given is not None:
+            threshold = given
+        elif held_out is not None and not held_out.answers.answerable.all():
             threshold = held_out.best_threshold(held_out.logits(model, start.tokenizer.pad_id)).threshold
         else:
-            threshold = np.inf
+            threshold = self.null_threshold_ if self._goes_on() else np.inf
 
         self._forget()
         if columns.names is not None:
@@ -263,16 +263,17 @@ class BertQA(BertEstimator):
         return self
 
     def _rows_aside(self) -> list[str]:
-        return [*super()._rows_aside(), "null_threshold='tune'"]
+        return [*super()._rows_aside(), "null_threshold='tune' (a number, such as 0.0, needs none)"]
 
     def _reading(self, tokenizer) -> Reading:
         return Reading(tokenizer, self.max_length, self.stride, self.n_best, self.max_answer_length)
 
-    def _eval_rows(self, eval_set: Any, reading: Reading) -> SpanRows:
+    def _eval_rows(self, eval_set: Any, names: list[str] | None, reading: Reading, threshold: float | None) -> SpanRows:
         X, y = eval_pair(eval_set)
         columns = self._read_texts(X, name="eval_set's X")
+        check_names(columns.names, names, "eval_set's X")
         answers = answer_columns(y, columns, "eval_set's y")
-        return SpanRows(columns, answers, np.ones(columns.n_rows, "float32"), reading)
+        return SpanRows(columns, answers, np.ones(columns.n_rows, "float32"), reading, threshold)
 
     def _read_texts(self, X: Any, stacklevel: int = 5, name: str = "X") -> QuestionColumns:
         columns = question_columns(X, name)
@@ -288,18 +289,31 @@ class BertQA(BertEstimator):
                 stacklevel=stacklevel,
             )
 
+    def _warn_lost(self, rows: SpanRows) -> None:
+        n_lost = rows.n_answers_lost()
+        if n_lost:
+            warnings.warn(
+                f"{n_lost} of {rows.n_rows} answers are longer than what two neighbouring windows share, and are whole "
+                f"in none: they are learned as no answer. A larger max_length than {self.max_length} would take them "
+                "in.",
+                TruncationWarning,
+                stacklevel=3,
+            )
+
     # --- Predicting --------------------------------------------------------------------------------------------
 
-    def _found(self, X: Any, n_best: int) -> Iterator[tuple[Found, np.ndarray]]:
+    def _found(self, X: Any, n_best: int, stacklevel: int = 4) -> Iterator[tuple[Found, np.ndarray]]:
         """Some rows at a time: the best spans, and the score of no answer, higher than theirs where that is chosen."""
         self._check_fitted()
         self._check_max_length(self.config_)
-        columns = self._read_texts(X)
+        columns = self._read_texts(X, stacklevel + 1)
+        fitted = getattr(self, "feature_names_in_", None)
+        check_names(columns.names, None if fitted is None else list(fitted))
         truncated = 0
         for found in find_spans(self.model_, columns, self._reading(self.tokenizer_)._replace(n_best=n_best)):
             truncated += found.truncated
             yield found, found.spans.null - self.null_threshold_
-        self._warn_truncated(truncated, columns.n_rows)
+        self._warn_truncated(truncated, columns.n_rows, stacklevel)
 
     def predict(self, X: Any) -> np.ndarray:
         """The best answer to each question.
@@ -314,8 +328,12 @@ class BertQA(BertEstimator):
         ndarray of str, shape (n_rows,)
             Each a slice of its context, or "" for no answer. The array is of dtype object.
         """
+        return self._predicted(self._found(X, 1, stacklevel=5))
+
+    @staticmethod
+    def _predicted(parts: Iterator[tuple[Found, np.ndarray]]) -> np.ndarray:
         answers: list[str] = []
-        for found, null in self._found(X, 1):
+        for found, null in parts:
             silent = ~(found.spans.scores[:, 0] >= null)
             answers += ["" if no or not texts else texts[0] for no, texts in zip(silent, found.texts, strict=True)]
         return np.array(answers, dtype=object)
@@ -359,7 +377,7 @@ class BertQA(BertEstimator):
             As in `fit`, or the right answers alone: a text, or a list of texts, for each row.
         sample_weight : array-like of shape (n_rows,), optional
         """
-        predicted = self.predict(X)
+        predicted = self._predicted(self._found(X, 1, stacklevel=5))
         _, f1 = answer_scores(answer_texts(y, len(predicted)), predicted)
         return float(np.average(f1, weights=sample_weights(sample_weight, len(f1))))
 
@@ -378,11 +396,14 @@ class BertQA(BertEstimator):
         return load_question_answerer(folder, dtype=policy)
 
     def _learned_to_json(self) -> dict:
+        threshold = float(self.null_threshold_)
+        if np.isnan(threshold):
+            raise ValueError('null_threshold_ is NaN. Set it to a number, or to infinity for never answering "".')
         # JSON has no infinity.
-        return {"null_threshold": self.null_threshold_ if np.isfinite(self.null_threshold_) else None}
+        return {"null_threshold": threshold if np.isfinite(threshold) else str(threshold)}
 
     def _learned_from_json(self, values: dict, folder: Path) -> None:
-        self.null_threshold_ = np.inf if values["null_threshold"] is None else float(values["null_threshold"])
+        self.null_threshold_ = float(values["null_threshold"])
 
     def _learned_from_config(self, folder: Path) -> None:
         architectures = read_config_json(folder).get("architectures") or ["BertForQuestionAnswering"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -76,6 +77,7 @@ def find_spans(
         starts, ends = np.zeros(there.shape, np.int64), np.zeros(there.shape, np.int64)
         starts[there] = offsets[(first_piece + spans.starts)[there], 0]
         ends[there] = offsets[(first_piece + spans.ends)[there], 1]
+        _with_marks(columns.contexts[rows], ends, there)
         texts = [
             [context[start:end] for start, end in zip(of_row[0][:n], of_row[1][:n], strict=True)]
             for context, n, *of_row in zip(
@@ -85,6 +87,18 @@ def find_spans(
         windows_of_row = np.bincount(windows.rows)
         losses = np.bincount(windows.rows, reader.losses) / windows_of_row
         yield Found(rows, spans._replace(starts=starts, ends=ends), texts, losses, int(windows.truncated_rows.sum()))
+
+
+def _with_marks(contexts: list[str], ends: np.ndarray, there: np.ndarray) -> None:
+    """Move the ends of spans past accents: uncased models drop combining marks, which then belong to no piece."""
+    for row, context in enumerate(contexts):
+        if context.isascii():
+            continue
+        for k in np.flatnonzero(there[row]):
+            end = int(ends[row, k])
+            while end < len(context) and unicodedata.category(context[end]).startswith("M"):
+                end += 1
+            ends[row, k] = end
 
 
 def answer_targets(windows: QuestionWindows, offsets: np.ndarray, answers: Answers) -> np.ndarray:
@@ -125,6 +139,8 @@ class SpanRows:
     answers : Answers
     weights : ndarray of float32, shape (n_rows,)
     reading : Reading
+    threshold : float, optional
+        Of the null score, for `score`; the best one where it is not given.
     windows, targets : QuestionWindows and ndarray of int32, shape (n_windows, 4), optional
         For rows to train on. Those that are only watched are tokenised again each time, so that they take no memory.
     """
@@ -137,20 +153,31 @@ class SpanRows:
         answers: Answers,
         weights: np.ndarray,
         reading: Reading,
+        threshold: float | None = None,
         windows: QuestionWindows | None = None,
         targets: np.ndarray | None = None,
     ):
         self.columns, self.answers, self.weights, self.reading = columns, answers, weights, reading
+        self.threshold = threshold
         self.sequences, self.targets = windows, targets
 
     @classmethod
-    def to_train_on(cls, columns: QuestionColumns, answers: Answers, weights: np.ndarray, reading: Reading) -> SpanRows:
+    def to_train_on(
+        cls,
+        columns: QuestionColumns,
+        answers: Answers,
+        weights: np.ndarray,
+        reading: Reading,
+        threshold: float | None = None,
+    ) -> SpanRows:
         """Rows with their windows."""
         windows, targets = [], []
         for rows, part, offsets in reading.parts(columns):
             windows.append(part)
             targets.append(answer_targets(part, offsets, answers.take(rows)))
-        return cls(columns, answers, weights, reading, QuestionWindows.concatenate(windows), np.concatenate(targets))
+        return cls(
+            columns, answers, weights, reading, threshold, QuestionWindows.concatenate(windows), np.concatenate(targets)
+        )
 
     @property
     def n_rows(self) -> int:
@@ -165,11 +192,13 @@ class SpanRows:
             kept = np.zeros(self.n_rows, bool)
             kept[rows] = True
             windows, targets = self.sequences.of_rows(rows), self.targets[kept[self.sequences.rows]]
-        return SpanRows(columns, self.answers.take(rows), self.weights[rows], self.reading, windows, targets)
+        return SpanRows(
+            columns, self.answers.take(rows), self.weights[rows], self.reading, self.threshold, windows, targets
+        )
 
     def only_watched(self) -> SpanRows:
         """The same, without the windows."""
-        return SpanRows(self.columns, self.answers, self.weights, self.reading)
+        return SpanRows(self.columns, self.answers, self.weights, self.reading, self.threshold)
 
     def logits(self, model: keras.Model, pad_id: int) -> Answered:
         """What the model finds at present."""
@@ -183,7 +212,16 @@ class SpanRows:
 
     def examples(self) -> dict[str, np.ndarray | str]:
         """What `train` is to know of them. Each window is an example, as in the paper's code."""
-        return {"targets": self.targets, "weights": mean_one(self.weights[self.sequences.rows]), "level": "position"}
+        return {"targets": self.targets, "weights": self.window_weights(), "level": "position"}
+
+    def window_weights(self) -> np.ndarray:
+        """Of each window in the loss."""
+        return mean_one(self.weights[self.sequences.rows])
+
+    def n_answers_lost(self) -> int:
+        """How many rows have an answer that is whole in none of their windows."""
+        found = np.bincount(self.sequences.rows, self.targets[:, 0] > 0)
+        return int((self.answers.answerable & (found == 0)).sum())
 
     def best_threshold(self, answered: Answered) -> NullThreshold:
         """The threshold of the null score that gives the best F1, and this F1."""
@@ -193,18 +231,30 @@ class SpanRows:
         return found._replace(threshold=max(found.threshold, float(answered.null_scores.min()) - 1))
 
     def score(self, task, answered: Answered) -> float:
-        """F1 of the answers' words; where some questions have no answer, at the best threshold."""
-        if not self.answers.answerable.all():
+        """F1 of the answers' words; where some questions have no answer, at the best threshold or the given one."""
+        if self.threshold is None and not self.answers.answerable.all():
             return self.best_threshold(answered).score
-        _, f1 = answer_scores(self.answers.texts, answered.texts)
+        threshold = np.inf if self.threshold is None else self.threshold
+        silent = answered.null_scores > threshold
+        texts = ["" if no else text for no, text in zip(silent, answered.texts, strict=True)]
+        _, f1 = answer_scores(self.answers.texts, texts)
         return float(np.average(f1, weights=self.weights))
 
 
 class SpanTask:
-    """An answer's first and last token. The methods are those of `label_tasks` that a fit uses."""
+    """An answer's first and last token. The methods are those of `label_tasks` that a fit uses.
+
+    Parameters
+    ----------
+    window_weights : ndarray of float32, shape (n_windows,)
+        Of the rows to train on.
+    """
 
     loss = staticmethod(span_cross_entropy)
     prior_knowledge = "how often a window holds no answer"
+
+    def __init__(self, window_weights: np.ndarray):
+        self.window_weights = window_weights
 
     def losses(self, answered: Answered, targets: np.ndarray | None) -> np.ndarray:
         """Cross-entropy in nats of each row, the mean over its windows."""
@@ -213,8 +263,9 @@ class SpanTask:
     def prior_loss(self, targets: np.ndarray, weights: np.ndarray) -> float:
         """Loss of knowing how often a window holds no answer, and nothing of where it is in the others."""
         tokens, none = targets[:, 3] + 1, targets[:, 0] == 0
-        share = np.clip(none.mean(), 1e-6, 1 - 1e-6)
-        return float(np.where(none, -np.log(share), np.log(tokens / (1 - share))).mean())
+        share = np.clip(np.average(none, weights=self.window_weights), 1e-6, 1 - 1e-6)
+        losses = np.where(none, -np.log(share), np.log(tokens / (1 - share)))
+        return float(np.average(losses, weights=self.window_weights))
 
     def decides_alike(self, answered: Answered) -> bool:
         """True: a run whose loss is that of the line above has learned nothing of where answers are."""

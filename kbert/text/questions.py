@@ -149,8 +149,8 @@ def build_question_windows(
     max_length : int
         Greatest length of a window, special tokens included: at least 5.
     stride : int, optional
-        Pieces from the start of a window to that of the next; half of ``max_length`` by default. Where a question
-        leaves less room than that, the step is this room.
+        Pieces from the start of a window to that of the next; half of ``max_length`` by default. At most half of the
+        room that a question leaves in its windows, so that every answer of up to so many pieces is whole in one.
     first_row : int
         What error messages call the first row.
 
@@ -184,7 +184,7 @@ def build_question_windows(
     lengths = pieces.lengths[context_of]
     room = budget - kept_questions
     kept = np.minimum(lengths, room)
-    step = np.minimum(max_length // 2 if stride is None else stride, room)
+    step = np.minimum(max_length // 2 if stride is None else stride, np.maximum(1, room // 2))
     n_windows = 1 - (kept - lengths) // step
     rows = np.repeat(np.arange(len(contexts)), n_windows)
     number = np.arange(len(rows)) - row_splits(n_windows)[rows]

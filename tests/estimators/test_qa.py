@@ -1,5 +1,6 @@
 """Answering questions: spans of the context are learned, found in windows, ranked, and exact slices of the text."""
 
+import copy
 import pickle
 import re
 import warnings
@@ -17,7 +18,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict
 from kbert import BertClassifier, BertConfig, BertQA
 from kbert.data.batches import TrainingBatches
 from kbert.data.spans import SpanReader, pieces_of, span_targets
-from kbert.errors import KbertWarning, MissingTextWarning, TruncationWarning, WeightsMismatchError
+from kbert.errors import CollapsedWarning, KbertWarning, MissingTextWarning, TruncationWarning, WeightsMismatchError
 from kbert.estimators import base
 from kbert.metrics import squad_scores
 from kbert.text import build_question_windows
@@ -173,15 +174,81 @@ def test_long_contexts_are_read_to_their_end(fitted):
         assert fitted.predict([("was it", " ".join(words))])[0] == "blue chair"
 
 
-@pytest.mark.parametrize("n", [16, 17])
-def test_several_right_answers_learn_the_first_and_count_all(make, n):
-    riddles = riddles_of(n)
+def test_several_right_answers_learn_the_first_and_count_all(make, fitted):
+    riddles = riddles_of(16)
     several = riddles.assign(
         answer=[[a, a.split()[0]] for a in riddles.answer], answer_start=[[s, s] for s in riddles.answer_start]
     )
     one, other = (make(epochs=2).fit(rows, rows) for rows in (riddles, several))
     assert one.history_ == other.history_
-    assert one.score(riddles, several) >= one.score(riddles, riddles)
+    wrong_first = [["no such thing", answer] for answer in riddles.answer]
+    assert fitted.score(riddles, wrong_first) == fitted.score(riddles, riddles) > 0.9
+
+
+def test_weighted_rows_are_no_collapse(make):
+    riddles = riddles_of(200, unanswerable=0.9)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", CollapsedWarning)
+        make(epochs=5, null_threshold=0.0).fit(riddles, riddles, sample_weight=(riddles.answer != "").astype(float))
+
+
+def test_an_answer_has_its_accents(fitted):
+    # Uncased models drop combining marks, which then belong to no piece.
+    assert fitted.predict([("was it", "re\u0301d\u0301")])[0] in ("re\u0301d\u0301", "re\u0301")
+    assert fitted.predict([("was it", "red\u0301")]).tolist() == ["red\u0301"]
+
+
+def test_answers_across_windows_are_learned_whatever_the_stride(make):
+    riddles = riddles_of(160, length=40)
+    for stride in (128, None):
+        assert make(stride=stride).fit(riddles, riddles).score(riddles, riddles) > 0.9
+
+
+def test_answers_that_fit_into_no_window_are_told(make):
+    rows = riddles_of(8, length=30)
+    with pytest.warns(TruncationWarning, match="8 of 8 answers"):
+        make(epochs=1).fit(rows, rows.assign(answer=rows.context, answer_start=0))
+
+
+def test_columns_of_other_names_keep_their_order(make):
+    riddles = riddles_of(16).rename(columns={"question": "ask", "context": "passage"})
+    qa = make(epochs=1).fit(riddles[["ask", "passage"]], riddles[["answer", "answer_start"]])
+    qa.predict(riddles[["ask", "passage"]])
+    with pytest.raises(ValueError, match="feature names should match"):
+        qa.predict(riddles[["passage", "ask"]])
+
+
+def test_a_bad_eval_set_is_told_before_training(make):
+    riddles = riddles_of(16)
+    # pyarrow's strings, which pandas takes where it is installed, cannot hold such text.
+    bad = riddles.astype({"context": object})
+    bad.loc[3, "context"] = "a \ud83d b"
+    with pytest.raises(ValueError, match="eval_set's X: row 3 of column 'context' holds a lone surrogate"):
+        make(epochs=10**6).fit(riddles, riddles, eval_set=(bad, riddles))
+
+
+@pytest.mark.parametrize("threshold", [np.inf, -np.inf, np.float32(1.5), np.int64(1)])
+def test_a_threshold_that_was_set_is_saved(fitted, tmp_path, threshold):
+    qa = copy.copy(fitted)
+    qa.null_threshold_ = threshold
+    qa.save(tmp_path / "saved")
+    assert BertQA.load(tmp_path / "saved").null_threshold_ == threshold
+
+
+def test_a_warm_start_keeps_the_threshold_and_a_given_one_is_scored(make, fitted_with_null):
+    answerable = riddles_of(16)
+    further = copy.copy(fitted_with_null).set_params(warm_start=True, epochs=1, learning_rate=1e-6)
+    assert further.fit(answerable, answerable).null_threshold_ == fitted_with_null.null_threshold_
+    watched = riddles_of(20, seed=3, unanswerable=0.5)
+    for threshold in (1e3, "tune"):
+        qa = make(epochs=3, null_threshold=threshold).fit(answerable, answerable, eval_set=(watched, watched))
+        assert qa.history_["val_score"][-1] == pytest.approx(qa.score(watched, watched))
+
+
+def test_no_limits_cost_no_memory(fitted):
+    qa = copy.copy(fitted).set_params(max_answer_length=10**9)
+    assert qa.predict([("was it", "the red chair")])[0].startswith("red")
+    assert len(qa.answers([("was it", "the red chair")], n_best=10**9)) == 6
 
 
 # --- Windows and targets
@@ -482,8 +549,9 @@ def test_a_question_longer_than_its_room_is_cut_with_one_warning(fitted, new):
     rows = [("the room and " * 30, new.context[0]), ("was it", new.context[1])]
     with pytest.warns(TruncationWarning, match="1 of 2 questions") as caught:
         fitted.predict(rows)
+        fitted.score(rows, ["", ""])
     ours = [warning for warning in caught if warning.category is TruncationWarning]
-    assert len(ours) == 1 and ours[0].filename == __file__
+    assert len(ours) == 2 and {warning.filename for warning in ours} == {__file__}
 
 
 def test_missing_texts_are_empty_ones_with_one_warning(fitted):
