@@ -98,7 +98,7 @@ class Corpus:
         """
         is_empty = True
         for part in map(FilePart, self._files) if self._items is None else [Items(self._items)]:
-            for document in Unit(part, self._rules).documents():
+            for document in Unit((part,), self._rules).documents():
                 is_empty = False
                 yield document
         if is_empty:
@@ -111,20 +111,32 @@ class Corpus:
 
         Units depend on the source and ``n_bytes`` alone. They can be pickled. Plain text and JSONL are cut between
         documents, Parquet between row groups, and lists, arrays and columns between rows. A packed file and a CSV file
-        is one unit, and so is an iterable of unknown length.
+        is not cut, nor is an iterable of unknown length. Small files go together into a unit.
 
         Parameters
         ----------
         n_bytes : int
-            Least size of a unit, but for the last of a file.
+            Least size of a unit, but for the last of a file and of the corpus.
         """
         if n_bytes < 1:
             raise ValueError(f"n_bytes must be at least 1, got {n_bytes}.")
-        if self._items is None:
-            parts = [part for file in self._files for part in parts_of(file, n_bytes)]
-        else:
-            parts = _parts_of_items(self._items, n_bytes, self._rules.column)
-        return [Unit(part, self._rules) for part in parts]
+        if self._items is not None:
+            return [Unit((part,), self._rules) for part in _parts_of_items(self._items, n_bytes, self._rules.column)]
+        units: list[list[FilePart]] = [[]]
+        size = 0
+        for file in self._files:
+            parts = parts_of(file, n_bytes)
+            if len(parts) > 1:
+                units += [[part] for part in parts] + [[]]
+                size = 0
+                continue
+            # Small files go together: in a unit of one document there is no other one for the next-sentence task.
+            units[-1] += parts
+            size += file.stat().st_size
+            if size >= n_bytes:
+                units.append([])
+                size = 0
+        return [Unit(tuple(parts), self._rules) for parts in units if parts]
 
     def fingerprint(self) -> str:
         """A hash that changes when the documents may change, in hexadecimal digits.
@@ -160,14 +172,15 @@ class Items:
 class Unit:
     """A piece of a corpus that can be read by itself; `Corpus.units` makes them."""
 
-    part: FilePart | Items
+    parts: tuple[FilePart | Items, ...]
     rules: Rules
 
     def documents(self) -> Iterator[list[str]]:
         """The documents of the unit, each a list of segments. There may be none."""
         segmenter = Segmenter(self.rules)
-        read = segments_of if isinstance(self.part, FilePart) else _segments_of_items
-        yield from documents(read(self.part, segmenter), self.rules.max_segments)
+        for part in self.parts:
+            read = segments_of if isinstance(part, FilePart) else _segments_of_items
+            yield from documents(read(part, segmenter), self.rules.max_segments)
         segmenter.warn()
 
 
