@@ -14,6 +14,9 @@ WEIGHTS := $(RUN) -m pip --disable-pip-version-check install --quiet --no-deps -
 
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
+# Whole files to as many processes as there are cores, since most of the time goes to compiling.
+PYTEST := $(RUN) -m pytest -n auto --maxprocesses 4 --dist loadfile
+
 .PHONY: quickstart test test-backends docs bench lint
 
 # One stamp for each set of packages; the venv is made by whichever comes first.
@@ -42,12 +45,12 @@ quickstart: $(VENV)/.quickstart
 	$(RUN) examples/quickstart.py
 
 test: $(VENV)/.test
-	KERAS_BACKEND=tensorflow $(RUN) -m pytest
+	KERAS_BACKEND=tensorflow $(PYTEST)
 
 test-backends: $(VENV)/.backends
-	KERAS_BACKEND=tensorflow $(RUN) -m pytest -m parity
-	KERAS_BACKEND=jax $(RUN) -m pytest -m backend
-	OMP_NUM_THREADS=1 KERAS_BACKEND=torch $(RUN) -m pytest -m backend
+	KERAS_BACKEND=tensorflow $(PYTEST) -m parity
+	KERAS_BACKEND=jax $(PYTEST) -m backend
+	OMP_NUM_THREADS=1 KERAS_BACKEND=torch $(PYTEST) -m backend
 
 docs: $(VENV)/.docs
 	KERAS_BACKEND=tensorflow $(RUN) -m sphinx -W --keep-going -q -b html docs docs/_build/html

@@ -122,10 +122,11 @@ def test_score_of_labels_that_were_not_seen_and_with_weights(by_lists, tagged, l
 def test_rows_without_any_label_are_rows_too(toy, tagged, lists):
     texts = tagged[0]
     classifier = toy(epochs=2, warm_start=True).fit(texts, lists, eval_set=(texts[:2], [[], []]))
+    assert np.isnan(classifier.history_["val_score"]).all() and np.isfinite(classifier.history_["val_loss"]).all()
+    classifier.thresholds_ = np.ones(len(NAMES))  # which no probability reaches
     assert classifier.predict(["the table"] * 4) == [[]] * 4
     assert classifier.score(["the table"] * 4, [[]] * 4) == 1
     assert classifier.score(["the table"] * 2, [[], ["hot"]]) == 0.5
-    assert np.isnan(classifier.history_["val_score"]).all() and np.isfinite(classifier.history_["val_loss"]).all()
     assert classifier.fit(texts[:16], [[]] * 16).classes_.tolist() == NAMES.tolist()
     with pytest.raises(ValueError, match="No row of y has a label: nothing could be learned"):
         toy().fit(texts[:4], [[]] * 4)

