@@ -54,7 +54,7 @@ def make(quick_folder):
 @pytest.fixture(scope="module")
 def fitted(make):
     """It has learned to find the colours. Tests must not change it."""
-    riddles = riddles_of(160)
+    riddles = riddles_of(240)
     return make().fit(riddles, riddles)
 
 
