@@ -23,6 +23,7 @@ from kbert.pretraining.instances import Documents, draw_pairs, draw_runs
 from kbert.pretraining.masking import Masking
 from kbert.pretraining.objective import REPORTED, TASKS, mean_scores, pretraining_losses, score_sums
 from kbert.text import WordPieceTokenizer
+from kbert.training.distribution import all_devices, checked, process_number, same_everywhere, trainer_on
 from kbert.training.loop import backend_step
 from kbert.training.optimizer import BETA_1, BETA_2, Hyper, decays_of
 from kbert.training.prefetch import prefetched
@@ -105,6 +106,10 @@ class Pretraining:
         Where checkpoints are written and, if there is one, gone on from.
     on_step_end : callable, optional
         ``on_step_end(step)`` after each update, counted from 1.
+    distribution : "auto", None, keras.distribution.DataParallel or tf.distribute.MirroredStrategy, default="auto"
+        The devices that share each batch. "auto": all that JAX or TensorFlow sees; None: one. On JAX they may belong to
+        several processes, on one machine or many, where each ran ``keras.distribution.initialize`` first: all make the
+        same call, on files that all of them see, and the first one writes the checkpoints and shows the progress.
     """
 
     def __init__(
@@ -116,6 +121,7 @@ class Pretraining:
         held_out: Documents | None = None,
         folder: str | Path | None = None,
         on_step_end: Callable[[int], Any] | None = None,
+        distribution: Any = "auto",
     ):
         self.model, self.tokenizer, self.source, self.options = model, tokenizer, source, options
         self.held_out, self.on_step_end = held_out, on_step_end
@@ -129,6 +135,12 @@ class Pretraining:
             )
         if model.compute_dtype == "float16":
             raise ValueError("Pre-train under dtype='bfloat16' or 'float32': float16 would need its loss scaled.")
+        if isinstance(distribution, str) and distribution == "auto":
+            distribution = all_devices()
+        self.distribution = checked(distribution, options.batch_size)
+        self.process, self.n_processes = process_number()
+        if self.n_processes > 1 and options.max_seconds is not None:
+            raise ValueError("Give max_steps where there are several processes: their clocks differ.")
         self.step, self.seconds, self.tokens, self.bad_steps = 0, 0.0, 0, 0
         self.place = (0, 0, 0, 0)  # phase, epoch, how many of its elements, how many batches of the next one
         self.records: list[dict[str, float]] = []
@@ -152,7 +164,7 @@ class Pretraining:
             If the folder's checkpoint is of a run with other options or another model.
         """
         options = self.options
-        trainer = backend_step().Trainer(self.model, pretraining_losses, options.optimizer)
+        trainer = trainer_on(self.distribution, self.model, pretraining_losses, options.optimizer)
         self._resume(trainer)
         waiting: list[tuple[dict[str, float], Any]] = []
         began, before = time.perf_counter(), self.seconds
@@ -332,6 +344,8 @@ class Pretraining:
         }
 
     def _write(self, trainer) -> None:
+        if self.process > 0:
+            return
         facts = {
             "settings": self._settings(), "step": self.step, "seconds": self.seconds, "tokens": self.tokens,
             "bad_steps": self.bad_steps, "place": self.place, "records": self.records,
@@ -340,6 +354,11 @@ class Pretraining:
 
     def _resume(self, trainer) -> None:
         found = None if self.folder is None else read_checkpoint(self.folder)
+        if not same_everywhere(-1 if found is None else found[1]["step"]):
+            raise ValueError(
+                f"The processes found different checkpoints in {self.folder}. It has to be a folder that all of them "
+                "see."
+            )
         if found is None:
             return
         arrays, facts = found

@@ -19,31 +19,41 @@ class Trainer:
         ``loss(outputs, targets, weights)``: a scalar, or a vector whose first number is minimised and all of which are
         given back.
     optimizer : {"adamw", "lamb"}
+    distribution : keras.distribution.DataParallel, optional
+        Its devices have a copy of the weights each, and a part of every batch; XLA adds up their gradients. Where they
+        belong to several processes, every process is given the same whole batches, and computes its part.
     """
 
-    def __init__(self, model: keras.Model, loss, optimizer: str = "adamw"):
-        self.model, self.loss, self.optimizer = model, loss, optimizer
-        self.key = ("jax", model_key(model), loss.__name__, optimizer)
+    def __init__(self, model: keras.Model, loss, optimizer: str = "adamw", distribution=None):
+        self.model, self.loss, self.optimizer, self.distribution = model, loss, optimizer, distribution
+        devices, self.replicated = None, None
+        if distribution is not None:
+            devices = tuple(map(str, distribution.device_mesh.devices.flat))
+            self.replicated = keras.distribution.TensorLayout([], distribution.device_mesh).backend_layout
+        self.key = ("jax", model_key(model), loss.__name__, optimizer, devices)
         # Copies: the step gives the memory of its arguments to its results, and the model's own must outlive it.
-        self.values = [jnp.copy(variable.value) for variable in model.trainable_variables]
-        self.moments_1 = [jnp.zeros(value.shape, "float32") for value in self.values]
-        self.moments_2 = [jnp.zeros(value.shape, "float32") for value in self.values]
+        self.values = [self._everywhere(jnp.copy(variable.value)) for variable in model.trainable_variables]
+        self.moments_1, self.moments_2 = (
+            [self._everywhere(jnp.zeros(value.shape, "float32")) for value in self.values] for _ in range(2)
+        )
+        # Weights that are not trained; the dropout seeds among the non-trainable variables come with each step.
+        self.frozen = [self._everywhere(variable.value) for variable in model.non_trainable_weights]
 
     def train(self, inputs, targets, weights, hyper):
         """Update on one batch; returns its loss, which may still be under way, NaN where the update was skipped."""
         state = (self.values, self.moments_1, self.moments_2)
-        batch = (inputs, targets, weights)
-        run = self._compiled("train", self._train, (0,), inputs, (state, self._frozen(), batch, hyper))
-        *state, loss = run(state, self._frozen(), batch, hyper)
+        batch = self._shared_out((inputs, targets, weights))
+        run = self._compiled("train", self._train, (0,), inputs, (state, self.frozen, batch, hyper))
+        *state, loss = run(state, self.frozen, batch, hyper)
         self.values, self.moments_1, self.moments_2 = state
         return loss
 
     def accumulate(self, inputs, targets, weights, hyper, gradients=None):
         """Add one batch's gradients to ``gradients``; returns them and the batch's loss."""
-        batch = (inputs, targets, weights)
+        batch = self._shared_out((inputs, targets, weights))
         if gradients is None:
-            gradients = [jnp.zeros(value.shape, "float32") for value in self.values]
-        arguments = (gradients, self.values, self._frozen(), batch, hyper)
+            gradients = [self._everywhere(jnp.zeros(value.shape, "float32")) for value in self.values]
+        arguments = (gradients, self.values, self.frozen, batch, hyper)
         return self._compiled("accumulate", self._accumulate, (0,), inputs, arguments)(*arguments)
 
     def update(self, gradients, hyper):
@@ -56,26 +66,52 @@ class Trainer:
     def write_back(self):
         """Give the model its trained weights."""
         for variable, value in zip(self.model.trainable_variables, self.values, strict=True):
-            variable.assign(jnp.copy(value))
+            variable.assign(jnp.copy(self._here(value)))
 
     def state(self) -> list[np.ndarray]:
         """Weights and moments, for a checkpoint."""
-        return [np.array(value) for part in (self.values, self.moments_1, self.moments_2) for value in part]
+        parts = (self.values, self.moments_1, self.moments_2)
+        return [np.array(self._here(value)) for part in parts for value in part]
 
     def restore(self, arrays: list[np.ndarray]) -> None:
         """Take back what `state` gave."""
         n = len(self.values)
-        arrays = [jnp.array(array) for array in arrays]  # copies: their memory is given away
+        # Copies: their memory is given away.
+        arrays = [self._everywhere(jnp.array(array)) for array in arrays]
         self.values, self.moments_1, self.moments_2 = arrays[:n], arrays[n : 2 * n], arrays[2 * n :]
 
-    def _frozen(self):
-        """Weights that are not trained; the dropout seeds among the non-trainable variables come with each step."""
-        return [variable.value for variable in self.model.non_trainable_weights]
+    # --- Several devices -----------------------------------------------------------------------------------------
+
+    def _everywhere(self, value):
+        """A copy of a weight on every device."""
+        if self.distribution is None:
+            return value
+        # Not `device_put`, which would send it to the devices of other processes too, and these have it.
+        return jax.make_array_from_callback(value.shape, self.replicated, np.asarray(value).__getitem__)
+
+    def _here(self, value):
+        """The copy on this process's first device."""
+        return value if self.distribution is None else value.addressable_data(0)
+
+    def _shared_out(self, batch):
+        """Rows of a batch to the devices, as many to each."""
+        if self.distribution is None:
+            return batch
+
+        def split(array):
+            layout = self.distribution.get_data_layout(array.shape).backend_layout
+            return jax.make_array_from_callback(array.shape, layout, array.__getitem__)
+
+        return jax.tree.map(split, batch)
+
+    # --- The functions that are compiled -------------------------------------------------------------------------
 
     def _compiled(self, name, function, donated, inputs, arguments):
         def compile():
+            # Every device has all results, weights and loss: XLA might split some among them.
+            places = {} if self.replicated is None else {"out_shardings": self.replicated}
             # Compiled at once and kept without the function, which would keep this trainer and its weights alive.
-            return jax.jit(function, donate_argnums=donated).lower(*arguments).compile()
+            return jax.jit(function, donate_argnums=donated, **places).lower(*arguments).compile()
 
         return compiled((*self.key, name, shapes_key(inputs)), compile)
 

@@ -43,15 +43,13 @@ def made(nsp=True, n_elements=2, **options):
         intermediate_size=64,
         max_position_embeddings=32,
         initializer_range=0.1,
-    )
+    ).with_dropout(options.pop("dropout", None))
     model = BertForPreTraining(config, nsp=nsp, dtype="float32", seed=1)
     source = [documents_of(made_documents(40, seed), tokenizer) for seed in range(n_elements)]
     held_out = documents_of(made_documents(10, 99), tokenizer)
     values = dict(max_steps=12, phases=((32, 1.0),), batch_size=4, learning_rate=3e-3, seed=5, evaluate_every=5)
-    folder, on_step_end = options.pop("folder", None), options.pop("on_step_end", None)
-    return Pretraining(
-        model, tokenizer, source, PretrainingOptions(**{**values, **options}), held_out, folder, on_step_end
-    )
+    run = {name: options.pop(name) for name in ("folder", "on_step_end", "distribution") if name in options}
+    return Pretraining(model, tokenizer, source, PretrainingOptions(**{**values, **options}), held_out, **run)
 
 
 def weights_of(run):

@@ -1,0 +1,106 @@
+"""Several devices: Keras's and TensorFlow's own strategies, and the training step under them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+
+from kbert.training.loop import backend_step
+
+
+def all_devices() -> Any:
+    """A distribution over all the devices that the backend sees, of all processes.
+
+    Returns
+    -------
+    keras.distribution.DataParallel, tf.distribute.MirroredStrategy or None
+        The one in force (``keras.distribution.set_distribution``, ``with strategy.scope()``), else a new one; None
+        where there is one device, and on PyTorch.
+    """
+    backend = keras.backend.backend()
+    if backend == "jax":
+        import jax
+
+        if (current := keras.distribution.distribution()) is not None:
+            return current
+        return keras.distribution.DataParallel() if jax.device_count() > 1 else None
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        if tf.distribute.has_strategy():
+            return tf.distribute.get_strategy()
+        return tf.distribute.MirroredStrategy() if len(tf.config.list_logical_devices("GPU")) > 1 else None
+    return None
+
+
+def checked(distribution: Any, batch_size: int) -> Any:
+    """The distribution, if the backend in use knows it and each of its devices gets as many rows of a batch.
+
+    Raises
+    ------
+    TypeError
+        If it is no ``keras.distribution.DataParallel`` (JAX) or ``tf.distribute.MirroredStrategy`` (TensorFlow).
+    ValueError
+        If the rows of a batch cannot be divided evenly.
+    """
+    if distribution is None:
+        return None
+    backend = keras.backend.backend()
+    if backend == "jax":
+        known, wanted = isinstance(distribution, keras.distribution.DataParallel), "keras.distribution.DataParallel"
+    elif backend == "tensorflow":
+        import tensorflow as tf
+
+        known, wanted = isinstance(distribution, tf.distribute.MirroredStrategy), "tf.distribute.MirroredStrategy"
+    else:
+        known, wanted = False, "None: training on several devices needs JAX or TensorFlow"
+    if not known:
+        raise TypeError(f"distribution is {type(distribution).__name__}; on {backend} it is {wanted}.")
+    n = n_devices(distribution)
+    if batch_size % n:
+        raise ValueError(
+            f"batch_size={batch_size} cannot be divided evenly among {n} devices. Take "
+            f"{max(n, batch_size // n * n)}, or distribution=None for one device."
+        )
+    return distribution
+
+
+def n_devices(distribution: Any) -> int:
+    """How many devices there are."""
+    if distribution is None:
+        return 1
+    if isinstance(distribution, keras.distribution.DataParallel):
+        return distribution.num_model_replicas
+    return distribution.num_replicas_in_sync
+
+
+def process_number() -> tuple[int, int]:
+    """Which process this is, counted from 0, and how many there are, once ``keras.distribution.initialize`` ran."""
+    if keras.backend.backend() != "jax":
+        return 0, 1
+    import jax
+
+    return jax.process_index(), jax.process_count()
+
+
+def same_everywhere(number: int) -> bool:
+    """Whether all processes have the same number here. All of them have to ask."""
+    if process_number()[1] == 1:
+        return True
+    from jax.experimental import multihost_utils
+
+    return len(set(multihost_utils.process_allgather(np.int32(number)).tolist())) == 1
+
+
+def trainer_on(distribution: Any, model: keras.Model, loss, optimizer: str):
+    """The backend's trainer of a model, on one device or several."""
+    step = backend_step()
+    if distribution is None:
+        return step.Trainer(model, loss, optimizer)
+    if keras.backend.backend() == "jax":
+        return step.Trainer(model, loss, optimizer, distribution)
+    from kbert.training.step_mirrored import MirroredTrainer
+
+    return MirroredTrainer(model, loss, optimizer, distribution)

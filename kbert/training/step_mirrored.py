@@ -1,0 +1,133 @@
+"""One training step on TensorFlow's `tf.distribute.MirroredStrategy`: every device has the weights, and some rows."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from kbert.training.functional import updated
+from kbert.training.optimizer import Hyper
+from kbert.training.step_tensorflow import Trainer
+
+# Numbers that tell apart the dropout of one device from the others'.
+_STREAMS = 2**16
+
+
+class MirroredTrainer(Trainer):
+    """The trainer of `kbert.training.step_tensorflow` on several devices.
+
+    Gradients are computed by XLA on each device, added up by the strategy, and each device makes the same update.
+
+    Parameters
+    ----------
+    model, loss, optimizer
+        As there.
+    strategy : tf.distribute.MirroredStrategy
+    """
+
+    def __init__(self, model: keras.Model, loss, optimizer: str, strategy):
+        super().__init__(model, loss, optimizer)
+        self.strategy = strategy
+        self.values, self.moments_1, self.moments_2 = (
+            self._everywhere(part) for part in (self.values, self.moments_1, self.moments_2)
+        )
+        self.frozen = self._everywhere(self._frozen())
+        self._gradients_of_part = tf.function(self._gradients, jit_compile=True, autograph=False)
+        self._updated = tf.function(updated, jit_compile=True, autograph=False)
+        self._steps = {
+            name: tf.function(lambda *args, f=f: strategy.run(f, args), autograph=False)
+            for name, f in [("train", self._train_part), ("gradients", self._part), ("update", self._update_part)]
+        }
+
+    def train(self, inputs, targets, weights, hyper):
+        """Update on one batch; returns its loss, NaN where the update was skipped."""
+        state = (self.values, self.moments_1, self.moments_2)
+        batch = self._shared_out((inputs, targets, weights))
+        self.values, self.moments_1, self.moments_2, loss = self._steps["train"](
+            *state, self.frozen, *batch, self._everywhere(hyper)
+        )
+        return self._here(loss)
+
+    def accumulate(self, inputs, targets, weights, hyper, gradients=None):
+        """Add one batch's gradients to ``gradients``; returns them and the batch's loss."""
+        if gradients is None:
+            gradients = self._everywhere([tf.zeros(self._here(value).shape) for value in self.values])
+        batch = self._shared_out((inputs, targets, weights))
+        gradients, loss = self._steps["gradients"](gradients, self.values, self.frozen, *batch, self._everywhere(hyper))
+        return gradients, self._here(loss)
+
+    def update(self, gradients, hyper):
+        """Update with gradients that were accumulated; returns 0, or NaN where one is not finite."""
+        state = (self.values, self.moments_1, self.moments_2)
+        self.values, self.moments_1, self.moments_2, flaw = self._steps["update"](
+            *state, gradients, self._everywhere(hyper)
+        )
+        return self._here(flaw)
+
+    def write_back(self):
+        """Give the model its trained weights."""
+        for variable, value in zip(self.model.trainable_variables, self.values, strict=True):
+            variable.assign(self._here(value))
+
+    def state(self) -> list[np.ndarray]:
+        """Weights and moments, for a checkpoint."""
+        parts = (self.values, self.moments_1, self.moments_2)
+        return [np.array(self._here(value)) for part in parts for value in part]
+
+    def restore(self, arrays: list[np.ndarray]) -> None:
+        """Take back what `state` gave."""
+        super().restore(arrays)
+        self.values, self.moments_1, self.moments_2 = (
+            self._everywhere(part) for part in (self.values, self.moments_1, self.moments_2)
+        )
+
+    # --- What each device does -----------------------------------------------------------------------------------
+
+    def _train_part(self, values, moments_1, moments_2, frozen, inputs, targets, weights, hyper):
+        gradients, losses = self._part_of_batch(values, frozen, inputs, targets, weights, hyper)
+        gradients, losses = _summed((gradients, losses))
+        *state, flaw = self._updated(values, moments_1, moments_2, gradients, hyper, self.optimizer)
+        return *state, losses + flaw
+
+    def _part(self, total, values, frozen, inputs, targets, weights, hyper):
+        gradients, losses = self._part_of_batch(values, frozen, inputs, targets, weights, hyper)
+        return [a + tf.cast(g, "float32") for a, g in zip(total, gradients, strict=True)], _summed(losses)
+
+    def _update_part(self, values, moments_1, moments_2, gradients, hyper):
+        return self._updated(values, moments_1, moments_2, _summed(gradients), hyper, self.optimizer)
+
+    def _part_of_batch(self, values, frozen, inputs, targets, weights, hyper: Hyper):
+        number = tf.cast(tf.distribute.get_replica_context().replica_id_in_sync_group, "uint32")
+        seed = tf.stack([hyper.seed[0], hyper.seed[1] + number * _STREAMS])
+        return self._gradients_of_part(values, frozen, inputs, targets, weights, hyper._replace(seed=seed))
+
+    # --- Arrays to and from the devices --------------------------------------------------------------------------
+
+    def _everywhere(self, arrays):
+        """The same arrays on every device."""
+        return self._given_out(arrays, lambda array, _: array)
+
+    def _shared_out(self, batch):
+        """Rows of a batch to the devices, as many to each."""
+        n = self.strategy.num_replicas_in_sync
+
+        def part(array, number):
+            size = len(array) // n
+            return array[number * size : (number + 1) * size]
+
+        return self._given_out(batch, part)
+
+    def _given_out(self, arrays, part):
+        def on_devices(array):
+            return self.strategy.experimental_distribute_values_from_function(
+                lambda context: tf.convert_to_tensor(part(array, context.replica_id_in_sync_group))
+            )
+
+        return tf.nest.map_structure(on_devices, arrays)
+
+    def _here(self, value):
+        """The copy on the first device."""
+        return self.strategy.experimental_local_results(value)[0]
+
+
+def _summed(tensors):
+    return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tensors)
