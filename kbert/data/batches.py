@@ -65,11 +65,12 @@ class TrainingBatches:
 
     def __init__(self, sequences: TokenSequences, batch_size: int, seed: int, pad_id: int, whole_rows: bool = False):
         self.sequences, self.batch_size, self.seed, self.pad_id = sequences, batch_size, seed, pad_id
-        self.lengths = sequences.lengths
+        # Four bytes each, here and below: among millions of texts these are most of what a fit holds.
+        self.lengths = sequences.lengths.astype(np.int32)
         # What is dealt: the numbers of these sequences, from one boundary to the next.
-        self.bounds = np.arange(len(sequences) + 1)
+        self.bounds = np.arange(len(sequences) + 1, dtype=np.int32)
         if whole_rows:
-            self.bounds = np.concatenate([[0], np.cumsum(np.bincount(sequences.rows))])
+            self.bounds = np.concatenate([[0], np.cumsum(np.bincount(sequences.rows))]).astype(np.int32)
         self.steps_per_epoch = -(-(len(self.bounds) - 1) // batch_size)
         self.layout = choose_layout([self.lengths[texts] for texts in self.deal(0)])
 
@@ -85,7 +86,7 @@ class TrainingBatches:
     def deal(self, epoch: int) -> list[np.ndarray]:
         """The texts of each step of an epoch."""
         rng = np.random.default_rng([self.seed, epoch])
-        order = rng.permutation(len(self.bounds) - 1)
+        order = rng.permutation(len(self.bounds) - 1).astype(np.int32)
         sizes = np.add.reduceat(self.lengths, self.bounds[:-1])
         size, pool = self.batch_size, self.batch_size * _POOL
         n_full = len(order) // size * size
@@ -94,7 +95,9 @@ class TrainingBatches:
             steps += _balanced(order[start : min(start + pool, n_full)], sizes, size)
         # The incomplete step is the last, as in every loop that users know.
         steps = [steps[i] for i in rng.permutation(len(steps))] + [order[n_full:]] * (n_full < len(order))
-        return [ranges(self.bounds[step], self.bounds[step + 1] - self.bounds[step]) for step in steps]
+        return [
+            ranges(self.bounds[step], self.bounds[step + 1] - self.bounds[step]).astype(np.int32) for step in steps
+        ]
 
 
 def _balanced(texts: np.ndarray, lengths: np.ndarray, size: int) -> list[np.ndarray]:

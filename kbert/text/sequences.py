@@ -19,7 +19,7 @@ class Ragged:
 
     Attributes
     ----------
-    values : ndarray of int32, shape (n_values,)
+    values : ndarray of int32 or uint16, shape (n_values,)
         All rows, one after the other.
     splits : ndarray of int64, shape (n_rows + 1,)
         Row i is ``values[splits[i]:splits[i + 1]]``.
@@ -63,11 +63,11 @@ class TokenSequences:
     ----------
     tokens : Ragged
         Token ids, the special ones included.
-    first_length : ndarray of int64, shape (n_sequences,)
+    first_length : ndarray of int64 or int32, shape (n_sequences,)
         How many tokens have segment id 0: "[CLS] a [SEP]". The others are "b [SEP]" and have segment id 1.
     truncated : ndarray of bool, shape (n_sequences,)
         Which were cut.
-    rows : ndarray of int64, shape (n_sequences,)
+    rows : ndarray of int64 or int32, shape (n_sequences,)
         The row that each is of, ascending.
     """
 
@@ -78,15 +78,19 @@ class TokenSequences:
 
     @classmethod
     def concatenate(cls, parts: Iterable[TokenSequences]) -> TokenSequences:
-        """Those of consecutive parts of a column, each of whose rows are counted from 0."""
+        """Those of consecutive parts of a column, each of whose rows are counted from 0.
+
+        A fit holds them all, so numbers are as small as they can be: tokens have two bytes if none is over 65535.
+        """
         tokens, lengths, first_length, truncated, rows = [], [], [], [], []
         n_rows = 0
         for part in parts:
-            tokens.append(part.tokens.values)
-            lengths.append(part.lengths)
-            first_length.append(part.first_length)
+            values = part.tokens.values
+            tokens.append(values.astype(np.uint16) if values.max(initial=0) < 2**16 else values)
+            lengths.append(part.lengths.astype(np.int32))
+            first_length.append(part.first_length.astype(np.int32))
             truncated.append(part.truncated)
-            rows.append(part.rows + n_rows)
+            rows.append((part.rows + n_rows).astype(np.int32))
             n_rows += part.n_rows
         return cls(
             Ragged(np.concatenate(tokens), row_splits(np.concatenate(lengths))),
