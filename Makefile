@@ -14,8 +14,9 @@ WEIGHTS := $(RUN) -m pip --disable-pip-version-check install --quiet --no-deps -
 
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-# Whole files to as many processes as there are cores, since most of the time goes to compiling.
-PYTEST := $(RUN) -m pytest -n auto --maxprocesses 4 --dist loadfile
+# Whole files to as many processes as there are cores, since most of the time goes to compiling; the longest files first.
+PYTEST := $(RUN) -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+LONGEST := tests/test_examples.py tests/estimators/test_memory.py
 
 .PHONY: quickstart test test-backends docs bench lint
 
@@ -45,12 +46,12 @@ quickstart: $(VENV)/.quickstart
 	$(RUN) examples/quickstart.py
 
 test: $(VENV)/.test
-	KERAS_BACKEND=tensorflow $(PYTEST)
+	KERAS_BACKEND=tensorflow $(PYTEST) $(LONGEST) tests
 
 test-backends: $(VENV)/.backends
 	KERAS_BACKEND=tensorflow $(PYTEST) -m parity
-	KERAS_BACKEND=jax $(PYTEST) -m backend
-	OMP_NUM_THREADS=1 KERAS_BACKEND=torch $(PYTEST) -m backend
+	KERAS_BACKEND=jax $(PYTEST) -m backend $(LONGEST) tests
+	OMP_NUM_THREADS=1 KERAS_BACKEND=torch $(PYTEST) -m backend $(LONGEST) tests
 
 docs: $(VENV)/.docs
 	KERAS_BACKEND=tensorflow $(RUN) -m sphinx -W --keep-going -q -b html docs docs/_build/html

@@ -6,6 +6,11 @@ from pathlib import Path
 
 import pytest
 
+# Toys take longer to compile than to run, and TensorFlow's compiler takes half the time without optimising. (JAX would
+# draw its random numbers far slower.) Before TensorFlow is loaded; processes that tests start have it too.
+if os.environ.get("KERAS_BACKEND", "tensorflow") == "tensorflow":
+    os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+
 
 def _package_folder(package: str, subfolder: str, requirement: str) -> Path:
     """A folder inside an installed package, which is not imported."""

@@ -22,7 +22,7 @@ from kbert.training.loop import backend_step
 STATUS = Path("/proc/self/status")
 needs_proc = pytest.mark.skipif(not STATUS.exists(), reason="memory is read from /proc/self/status, which Linux has")
 
-FITS = 50
+FITS = 25
 N_THREADS = 16
 
 
@@ -96,7 +96,7 @@ def many_fits(large_folder, reviews):
 
 @needs_proc
 @pytest.mark.backend
-def test_memory_stays_flat_over_fifty_fits(many_fits):
+def test_memory_stays_flat_over_many_fits(many_fits):
     memories, *_ = many_fits
     mb_a_fit = np.polyfit(np.arange(5, FITS), memories[5:], 1)[0]
     assert mb_a_fit < 2, memories
@@ -104,7 +104,7 @@ def test_memory_stays_flat_over_fifty_fits(many_fits):
 
 @needs_proc
 @pytest.mark.backend
-def test_only_the_first_of_fifty_fits_compiles(many_fits):
+def test_only_the_first_of_many_fits_compiles(many_fits):
     _, counts, _ = many_fits
     # A step and a prediction. PyTorch computes without compiling.
     assert counts[0] == (2 if hasattr(backend_step(), "compiled") else 0)
