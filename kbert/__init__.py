@@ -23,7 +23,7 @@ _HOMES = {
     "BertMultipleChoice": "kbert.estimators",
     "BertPretrainer": "kbert.estimators",
 }
-_MODULES = ("datasets", "metrics")
+_MODULES = ("datasets", "metrics", "plots")
 # kbert.errors is loaded with the choice of the backend.
 __all__ = [*_HOMES, *_MODULES, "errors"]
 

@@ -229,3 +229,14 @@ def default_learning_rate(config: BertConfig) -> float:
     if config.hidden_size >= 384:
         return SIZES["small"].learning_rate
     return SIZES["tiny"].learning_rate
+
+
+# By the greatest width of a model (github.com/google-research/bert, "Pre-training tips and caveats"; wider ones 1e-4).
+_PRETRAINING_RATES = ((256, 1e-3), (512, 5e-4))
+
+
+def default_pretraining_rate(config: BertConfig, continued: bool = False) -> float:
+    """The peak rate of pre-training, from scratch or (``continued``) on from weights."""
+    if continued:
+        return 2e-5
+    return next((rate for width, rate in _PRETRAINING_RATES if config.hidden_size <= width), 1e-4)

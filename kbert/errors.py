@@ -49,5 +49,9 @@ class NewWeightsWarning(KbertWarning):
     """A checkpoint lacked some weights, which were started at random."""
 
 
+class NewWordsWarning(KbertWarning):
+    """A vocabulary has fewer unused places than new words were asked for."""
+
+
 class CollapsedWarning(KbertWarning):
     """A fine-tuning run learned nothing but how often each label occurs."""

@@ -17,7 +17,7 @@ RANKS = {
     **dict.fromkeys(("config", "hub", "errors", "backend", "metrics"), 0),
     **{"text": 1, "data": 2, "model": 3, "weights": 4, "training": 5, "pretraining": 6, "estimators": 6},
 }
-LEAVES = {"__init__", "cli", "datasets", "plots"}
+LEAVES = {"__init__", "__main__", "cli", "datasets", "plots"}
 # BertEncoder.from_pretrained and .save_pretrained belong to the class, and reach up when they are called.
 ALLOWED = {("model/encoder.py", "weights")}
 

@@ -95,9 +95,7 @@ class TrainingBatches:
             steps += _balanced(order[start : min(start + pool, n_full)], sizes, size)
         # The incomplete step is the last, as in every loop that users know.
         steps = [steps[i] for i in rng.permutation(len(steps))] + [order[n_full:]] * (n_full < len(order))
-        return [
-            ranges(self.bounds[step], self.bounds[step + 1] - self.bounds[step]).astype(np.int32) for step in steps
-        ]
+        return [ranges(self.bounds[step], self.bounds[step + 1] - self.bounds[step]).astype(np.int32) for step in steps]
 
 
 def _balanced(texts: np.ndarray, lengths: np.ndarray, size: int) -> list[np.ndarray]:

@@ -81,6 +81,10 @@ RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "decoding": (lambda v: isinstance(v, str) and v in ("argmax", "bio"), '"argmax" or "bio"'),
     "level": (lambda v: isinstance(v, str) and v in ("text", "word"), '"text" or "word"'),
     "vocab_size": _whole(7),
+    "new_words": (
+        lambda v: v is None or _is_int(v, 1) or (isinstance(v, (list, tuple)) and all(isinstance(w, str) for w in v)),
+        "None, a whole number of at least 1, or a list of words",
+    ),
     "nsp": _flag(),
     "mask_rate": (lambda v: is_real(v) and 0 < v < 1, "a share of the tokens, over 0 and under 1"),
     "whole_word": _flag(),

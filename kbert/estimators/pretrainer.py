@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,6 +19,7 @@ from kbert.pretraining.corpus import Corpus
 from kbert.pretraining.fill_mask import fill_mask
 from kbert.pretraining.instances import Documents, draw_pairs, draw_runs
 from kbert.pretraining.masking import Masking
+from kbert.pretraining.new_words import add_new_words, start_new_words
 from kbert.pretraining.shards import tokenised
 from kbert.pretraining.trainer import Pretraining, PretrainingOptions, held_out_scores
 from kbert.text import WordPieceTokenizer, build_sequences
@@ -49,6 +51,11 @@ class BertPretrainer(BertEstimator):
         Tokens of a row, special ones included.
     vocab_size : int, default=30522
         Greatest size of a vocabulary that is learned.
+    new_words : int or list of str, optional
+        Words of your texts that take the unused places of the checkpoint's vocabulary ("[unused0]" and so on, of which
+        Google's have 994): how many, the most frequent ones that it has in pieces only, or which. A new word starts as
+        the mean of its pieces, and every other token keeps its id. Not with ``weights=None``, where the whole
+        vocabulary is learned; a fit that goes on (``warm_start``) keeps its words.
     nsp : bool, default=True
         Whether to learn the next sentence too. Needs at least two documents.
     mask_rate : float, default=0.15
@@ -91,6 +98,8 @@ class BertPretrainer(BertEstimator):
     model_ : BertForPreTraining
     tokenizer_ : WordPieceTokenizer
     config_ : BertConfig
+    new_words_ : list of str
+        The words that took unused places, as the tokenizer writes them.
     history_ : dict of list of float
         Of the last fit, one value an update: ``loss``, ``mlm_loss``, ``mlm_accuracy``, ``nsp_loss``, ``nsp_accuracy``,
         ``learning_rate``, ``tokens`` and ``seconds`` so far; with an ``eval_set`` its scores, after ``val_``, where it
@@ -107,6 +116,7 @@ class BertPretrainer(BertEstimator):
     """
 
     model_: BertForPreTraining
+    new_words_: list[str]
 
     def __init__(
         self,
@@ -116,6 +126,7 @@ class BertPretrainer(BertEstimator):
         revision: str | None = None,
         max_length: int = 128,
         vocab_size: int = 30522,
+        new_words: int | list[str] | None = None,
         nsp: bool = True,
         mask_rate: float = 0.15,
         whole_word: bool = False,
@@ -139,6 +150,7 @@ class BertPretrainer(BertEstimator):
         self.revision = revision
         self.max_length = max_length
         self.vocab_size = vocab_size
+        self.new_words = new_words
         self.nsp = nsp
         self.mask_rate = mask_rate
         self.whole_word = whole_word
@@ -177,25 +189,36 @@ class BertPretrainer(BertEstimator):
         self
         """
         seed, policy = self._validated()
+        if self.new_words is not None and self.weights is None:
+            raise ValueError(
+                "BertPretrainer: new_words take the unused places of a checkpoint's vocabulary, and with weights=None "
+                "the whole vocabulary is learned from the texts. Leave new_words out, or give weights."
+            )
         corpus = _corpus(X, "X")
         config, tokenizer = self._architecture(corpus)
+        released = tokenizer
+        if self.new_words is not None and not self._goes_on():
+            tokenizer = add_new_words(tokenizer, self.new_words, _segments(corpus))
         self._check_max_length(config)
         config = config.with_dropout(self.dropout)
         elements = tokenised(corpus, tokenizer)
         held_out = None if eval_set is None else _whole(tokenised(_corpus(eval_set, "eval_set"), tokenizer))
 
         model = BertForPreTraining(config, bool(self.nsp), dtype=policy, seed=seed)
+        new_words: list[str] = []
         if self._goes_on():
+            new_words = self.new_words_
             for variable, earlier in zip(model.weights, self.model_.weights, strict=True):
                 variable.assign(earlier.value)
         elif self.weights is not None:
             load_pretraining_weights(model, self._folder())
+            new_words = start_new_words(model, released, tokenizer)
         options = self._options(config, seed, elements, tokenizer)
         run = Pretraining(model, tokenizer, elements, options, held_out)
         history = run.run()
 
         self._forget()
-        self.model_, self.tokenizer_, self.config_ = model, tokenizer, config
+        self.model_, self.tokenizer_, self.config_, self.new_words_ = model, tokenizer, config, new_words
         self.history_ = {name: history[name].tolist() for name in history if name != "step"}
         self.n_iter_ = len(history)
         return self
@@ -208,8 +231,7 @@ class BertPretrainer(BertEstimator):
             return BertConfig.from_folder(folder), WordPieceTokenizer.from_pretrained(folder)
         config = self.size if isinstance(self.size, BertConfig) else named_size(self.size).config
         lowercase = not (isinstance(self.size, str) and self.size.endswith("-cased"))
-        segments = (segment for document in corpus for segment in document)
-        tokenizer = WordPieceTokenizer.train(segments, vocab_size=self.vocab_size, lowercase=lowercase)
+        tokenizer = WordPieceTokenizer.train(_segments(corpus), vocab_size=self.vocab_size, lowercase=lowercase)
         return BertConfig.from_dict({**config.to_dict(), "vocab_size": tokenizer.vocab_size}), tokenizer
 
     def _folder(self) -> Path:
@@ -324,13 +346,13 @@ class BertPretrainer(BertEstimator):
         return load_pretraining(folder, nsp=bool(self.nsp), dtype=policy)
 
     def _learned_to_json(self) -> dict:
-        return {}
+        return {"new_words": self.new_words_}
 
     def _learned_from_json(self, values: dict, folder: Path) -> None:
-        pass
+        self.new_words_ = values.get("new_words", [])
 
     def _learned_from_config(self, folder: Path) -> None:
-        pass
+        self.new_words_ = []
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -347,6 +369,11 @@ def _corpus(X: Any, name: str) -> Corpus:
             "pathlib.Path(...)."
         )
     return Corpus(X)
+
+
+def _segments(corpus: Corpus) -> Iterator[str]:
+    """Its text, streamed."""
+    return (segment for document in corpus for segment in document)
 
 
 def _whole(elements: list[Documents]) -> Documents:

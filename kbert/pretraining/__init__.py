@@ -1,15 +1,16 @@
 """Pre-training: corpus, instances, shards, masks, objective and trainer, in the order they run."""
 
 from kbert.pretraining.corpus import Corpus
+from kbert.pretraining.options import PretrainingOptions
 from kbert.pretraining.shards import Shards, write_shards
 
 __all__ = ["Corpus", "Pretraining", "PretrainingOptions", "Shards", "write_shards"]
 
 
 def __getattr__(name):
-    # These load a backend; what comes before them does not.
-    if name in ("Pretraining", "PretrainingOptions"):
-        from kbert.pretraining import trainer
+    # It loads a backend; what comes before it does not.
+    if name == "Pretraining":
+        from kbert.pretraining.trainer import Pretraining
 
-        return getattr(trainer, name)
+        return Pretraining
     raise AttributeError(f"module 'kbert.pretraining' has no attribute {name!r}")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from tqdm.auto import tqdm
 
 from kbert.errors import WeightsMismatchError
 from kbert.pretraining.instances import Documents, documents_of
@@ -34,6 +35,7 @@ def write_shards(
     *,
     n_jobs: int | None = None,
     shard_tokens: int = SHARD_TOKENS,
+    verbose: int = 0,
 ) -> Shards:
     """Tokenise a corpus into a folder.
 
@@ -52,6 +54,8 @@ def write_shards(
         Processes, as for joblib; -1 is one for each core.
     shard_tokens : int
         A shard ends with the document in which it has so many tokens.
+    verbose : int
+        1 shows a progress bar over the units that are dealt to the processes.
 
     Returns
     -------
@@ -79,7 +83,8 @@ def write_shards(
     tokenizer.save(folder / "tokenizer")
     unfinished = [number for number in range(len(units)) if not _unit_file(folder, number).exists()]
     joblib.Parallel(n_jobs=n_jobs)(
-        joblib.delayed(_write_unit)(units[number], number, tokenizer, folder, shard_tokens) for number in unfinished
+        joblib.delayed(_write_unit)(units[number], number, tokenizer, folder, shard_tokens)
+        for number in tqdm(unfinished, unit="unit", desc="shards", dynamic_ncols=True, disable=not verbose)
     )
     shards = [shard for number in range(len(units)) for shard in json.loads(_unit_file(folder, number).read_text())]
     if not shards:

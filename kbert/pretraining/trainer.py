@@ -6,24 +6,26 @@ import itertools
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
-from tqdm.auto import tqdm
 
 from kbert.data.frames import data_frame
 from kbert.errors import DivergedError
 from kbert.model import BertForPreTraining
 from kbert.pretraining.batches import PretrainingBatch, batches_of
 from kbert.pretraining.checkpoints import read_checkpoint, write_checkpoint
+from kbert.pretraining.history import TensorBoard, columns, write_history
 from kbert.pretraining.instances import Documents, draw_pairs, draw_runs
 from kbert.pretraining.masking import Masking
 from kbert.pretraining.objective import REPORTED, TASKS, mean_scores, pretraining_losses, score_sums
+from kbert.pretraining.options import PretrainingOptions
+from kbert.pretraining.progress import PretrainingProgress
 from kbert.text import WordPieceTokenizer
-from kbert.training.distribution import all_devices, checked, process_number, same_everywhere, trainer_on
+from kbert.training.distribution import all_devices, checked, n_devices, process_number, same_everywhere, trainer_on
 from kbert.training.loop import backend_step
 from kbert.training.optimizer import BETA_1, BETA_2, Hyper, decays_of
 from kbert.training.prefetch import prefetched
@@ -34,60 +36,6 @@ _MOST_BAD_STEPS = 5
 _DELAY = 8
 # Numbers that tell the seeds of held-out rows from those of training.
 _HELD_OUT = 10**6
-
-
-@dataclass(frozen=True)
-class PretrainingOptions:
-    """How to pre-train.
-
-    Attributes
-    ----------
-    max_steps : int, optional
-        Updates in all.
-    max_seconds : float, optional
-        Or the time that training may take; the schedule then follows the share of it that is used.
-    phases : tuple of (int, float)
-        Greatest lengths in tokens and the shares of the steps that they get (Devlin et al., 2018, appendix A.2: 128 for
-        nine tenths, then 512).
-    batch_size : int
-        Rows of a batch, each full of one or more instances.
-    gradient_accumulation : int
-        Batches whose gradients are averaged into one update.
-    learning_rate, warmup, weight_decay
-        Peak of the schedule; a share of the updates (float) or their number (int); decay of matrices and tables.
-    optimizer : {"adamw", "lamb"}
-    bias_correction : bool
-    mask_rate : float
-    whole_word : bool
-    fixed : bool
-        The same instances and masks in every epoch, as in the original code with one copy of the data.
-    seed : int
-    evaluate_every, checkpoint_every : int
-        Updates from one evaluation on held-out text, or checkpoint, to the next.
-    verbose : int
-    """
-
-    max_steps: int | None = None
-    max_seconds: float | None = None
-    phases: tuple[tuple[int, float], ...] = ((128, 1.0),)
-    batch_size: int = 256
-    gradient_accumulation: int = 1
-    learning_rate: float = 1e-4
-    warmup: float | int = 0.1
-    weight_decay: float = 0.01
-    optimizer: str = "adamw"
-    bias_correction: bool = True
-    mask_rate: float = 0.15
-    whole_word: bool = False
-    fixed: bool = False
-    seed: int = 0
-    evaluate_every: int = 1000
-    checkpoint_every: int = 1000
-    verbose: int = 0
-
-    def __post_init__(self):
-        if (self.max_steps is None) == (self.max_seconds is None):
-            raise ValueError("Give max_steps or max_seconds, one of the two.")
 
 
 class Pretraining:
@@ -103,7 +51,8 @@ class Pretraining:
     held_out : Documents, optional
         Text to evaluate on.
     folder : str or Path, optional
-        Where checkpoints are written and, if there is one, gone on from.
+        Where checkpoints are written and, if there is one, gone on from; and beside them the history so far, as
+        ``history.csv``.
     on_step_end : callable, optional
         ``on_step_end(step)`` after each update, counted from 1.
     distribution : "auto", None, keras.distribution.DataParallel or tf.distribute.MirroredStrategy, default="auto"
@@ -153,8 +102,9 @@ class Pretraining:
         -------
         DataFrame
             A line for each update: ``step``, ``loss``, ``mlm_loss``, ``mlm_accuracy``, ``nsp_loss``,
-            ``nsp_accuracy``, ``learning_rate``, ``tokens`` (no padding, in all) and ``seconds``; and where it was
-            evaluated the same of the held-out text with ``val_`` before.
+            ``nsp_accuracy``, ``learning_rate``, ``tokens`` (no padding, in all) and ``seconds``; with ``verbose``,
+            ``peak_share``, the arithmetic of training over what the machine's matrix products can do; and where it was
+            evaluated the losses and accuracies of the held-out text, with ``val_`` before.
 
         Raises
         ------
@@ -162,13 +112,25 @@ class Pretraining:
             If five updates in a row gave a loss or gradients that are not finite; such an update changes nothing.
         ValueError
             If the folder's checkpoint is of a run with other options or another model.
+        ImportError
+            If ``options.tensorboard`` is given, and tensorboard is not installed.
         """
         options = self.options
         trainer = trainer_on(self.distribution, self.model, pretraining_losses, options.optimizer)
         self._resume(trainer)
+        if self.process > 0:
+            options = replace(options, verbose=0, tensorboard=None)
+        with (
+            PretrainingProgress(options, self.model, n_devices(self.distribution), self.step, self.seconds) as progress,
+            TensorBoard(options.tensorboard, self.records) as board,
+        ):
+            self._train(trainer, progress, board)
+        return data_frame(columns(self.records))
+
+    def _train(self, trainer, progress: PretrainingProgress, board: TensorBoard) -> None:
+        options = self.options
         waiting: list[tuple[dict[str, float], Any]] = []
         began, before = time.perf_counter(), self.seconds
-        bar = self._bar()
         while (share := self._share()) < 1:
             phase = self._phase(share)
             if phase != self.place[0]:
@@ -184,10 +146,11 @@ class Pretraining:
                 self.tokens += sum(batch.n_tokens for batch in group)
                 self.seconds = before + time.perf_counter() - began
                 record = {"step": self.step, "learning_rate": rate, "tokens": self.tokens, "seconds": self.seconds}
+                newest = self.records[-1] if self.records else None
+                record |= progress.advance(phase, self.step, self.seconds, self.tokens, newest)
                 waiting.append((record, losses))
                 if len(waiting) > _DELAY:
                     self._take_in(waiting.pop(0))
-                self._show(bar)
                 last = self._share() >= 1
                 evaluate = self.held_out is not None and (last or self.step % options.evaluate_every == 0)
                 write = self.folder is not None and (last or self.step % options.checkpoint_every == 0)
@@ -197,18 +160,18 @@ class Pretraining:
                 if evaluate:
                     trainer.write_back()
                     self.records[-1] |= {f"val_{name}": value for name, value in self.evaluate().items()}
+                board.write(self.records)
                 if write:
                     self._write(trainer)
+                if evaluate or write:
+                    progress.pause()
                 if self.on_step_end is not None:
                     self.on_step_end(self.step)
             stream.close()
         while waiting:
             self._take_in(waiting.pop(0))
+        board.write(self.records)
         trainer.write_back()
-        if bar is not None:
-            bar.close()
-        names = dict.fromkeys(name for record in self.records for name in record)
-        return data_frame({name: [record.get(name, np.nan) for record in self.records] for name in names})
 
     # --- The budget ----------------------------------------------------------------------------------------------
 
@@ -310,7 +273,7 @@ class Pretraining:
         if self.bad_steps == 1:
             warnings.warn(
                 f"The loss of step {record['step']} or its gradients were not finite; the step was skipped.",
-                stacklevel=3,
+                stacklevel=4,
             )
         if self.bad_steps >= _MOST_BAD_STEPS:
             raise DivergedError(
@@ -330,9 +293,8 @@ class Pretraining:
     def _settings(self) -> dict[str, Any]:
         """What a run must have in common with the one that it goes on from."""
         values = asdict(self.options)
-        values = {
-            name: values[name] for name in values if name not in ("verbose", "evaluate_every", "checkpoint_every")
-        }
+        own = ("verbose", "evaluate_every", "checkpoint_every", "tensorboard")
+        values = {name: values[name] for name in values if name not in own}
         values["phases"] = [list(phase) for phase in self.options.phases]
         shapes = [list(variable.shape) for variable in self.model.trainable_variables]
         return {
@@ -351,6 +313,7 @@ class Pretraining:
             "bad_steps": self.bad_steps, "place": self.place, "records": self.records,
         }  # fmt: skip
         write_checkpoint(self.folder, self.step, trainer.state(), facts)
+        write_history(self.folder, self.records)
 
     def _resume(self, trainer) -> None:
         found = None if self.folder is None else read_checkpoint(self.folder)
@@ -372,25 +335,6 @@ class Pretraining:
         trainer.restore(arrays)
         self.step, self.seconds, self.tokens = facts["step"], facts["seconds"], facts["tokens"]
         self.bad_steps, self.place, self.records = facts["bad_steps"], tuple(facts["place"]), facts["records"]
-
-    # --- Progress ------------------------------------------------------------------------------------------------
-
-    def _bar(self):
-        if not self.options.verbose:
-            return None
-        return tqdm(total=self.options.max_steps, initial=self.step, unit="step", desc="pretrain", dynamic_ncols=True)
-
-    def _show(self, bar) -> None:
-        if bar is None:
-            return
-        if self.records and self.step % 10 == 0:
-            record = self.records[-1]
-            speed = self.tokens / max(self.seconds, 1e-9)
-            shown = {"mlm": f"{record['mlm_loss']:.3f}", "tokens/s": f"{speed:,.0f}"}
-            if self.nsp:
-                shown["nsp"] = f"{record['nsp_accuracy']:.2f}"
-            bar.set_postfix(shown, refresh=False)
-        bar.update(1)
 
 
 def held_out_scores(

@@ -43,7 +43,7 @@ def learn_vocabulary(
     room = (vocab_size - len(special_tokens)) // 2
     if room < 1:
         raise ValueError(f"vocab_size must be at least {len(special_tokens) + 2}, got {vocab_size}.")
-    words = _count_words(texts, tokenizer)
+    words = count_words(texts, tokenizer)
     if not words:
         raise ValueError("There is no word in the texts. Check that they are not empty, or used up by an earlier loop.")
     frequency = Counter()
@@ -76,7 +76,7 @@ def learn_vocabulary(
     return {piece: pieces[piece] for piece in sorted(pieces, key=pieces.get)}
 
 
-def _count_words(texts: Iterable[str], tokenizer: Tokenizer) -> dict[str, int]:
+def count_words(texts: Iterable[str], tokenizer: Tokenizer) -> dict[str, int]:
     """How often each word occurs, without words that are too long for the tokenizer."""
     counter = Tokenizer(models.WordPiece(unk_token=tokenizer.model.unk_token))
     counter.normalizer = tokenizer.normalizer

@@ -13,8 +13,9 @@ from tokenizers import AddedToken, Tokenizer, decoders, processors
 from kbert import hub
 from kbert.errors import WeightsMismatchError
 from kbert.text.files import SPECIAL_TOKENS, bert_spec, read_tokenizer, write_tokenizer
+from kbert.text.new_words import unused_tokens, with_words, words_to_add
 from kbert.text.sequences import Ragged, build_sequences, text_list
-from kbert.text.vocabulary import learn_vocabulary, require_no_surrogates
+from kbert.text.vocabulary import count_words, learn_vocabulary, require_no_surrogates
 
 # What is tokenised at a time. The library's own results take about a hundred bytes a token.
 _CHUNK_ROWS = 1024
@@ -176,6 +177,37 @@ class WordPieceTokenizer:
             Path(folder), json.loads(self._json), self._special_tokens, self.lowercase, self._model_max_length
         )
 
+    def with_words(self, words: Iterable[str]) -> "WordPieceTokenizer":
+        """A tokenizer that has these words whole, in the places that the vocabulary keeps free ("[unusedN]").
+
+        Every other piece keeps its id, and the vocabulary its size. Longer words that begin with a new one are split
+        otherwise than before, since the longest piece is taken first.
+
+        Parameters
+        ----------
+        words : iterable of str
+            Lower and upper case, accents and spaces around a word are treated as in texts. Words that the vocabulary
+            has whole already are left alone.
+
+        Returns
+        -------
+        WordPieceTokenizer
+            A new one; this one stays as it is.
+
+        Raises
+        ------
+        ValueError
+            If there are fewer unused places than new words, or a word is none: where texts are split at punctuation,
+            "covid-19" is three.
+        TypeError
+            If a word is not a str.
+        """
+        new = words_to_add(words, self, self._backend)
+        if not new:
+            return self
+        spec = with_words(json.loads(self._json), new)
+        return WordPieceTokenizer(spec, self._special_tokens, self._model_max_length)
+
     # === The vocabulary ===
 
     @property
@@ -213,6 +245,11 @@ class WordPieceTokenizer:
     def mask_id(self) -> int | None:
         """Id of the mask, or None if the vocabulary has none."""
         return self._ids["mask"]
+
+    @property
+    def n_unused(self) -> int:
+        """Places that are free for new words: see `with_words`."""
+        return len(unused_tokens(json.loads(self._json)))
 
     @property
     def lowercase(self) -> bool:
@@ -360,6 +397,19 @@ class WordPieceTokenizer:
                 words.append([text[start:end] for start, end in spans])
                 offsets.append(spans)
         return words, offsets
+
+    def count_words(self, texts: Iterable[str]) -> dict[str, int]:
+        """How often each word occurs in texts, which are read once, in a stream, and counted on all cores.
+
+        Words are what is looked up in the vocabulary: normalised, and split at spaces and punctuation. Those too long
+        for it are left out.
+
+        Raises
+        ------
+        ValueError, TypeError
+            As in `tokenize_column`.
+        """
+        return count_words(texts, self._backend)
 
     def __call__(
         self, texts: Iterable[str], pairs: Iterable[str] | None = None, max_length: int = 128

@@ -158,7 +158,8 @@ def test_a_resumed_run_ends_at_the_same_weights(tmp_path, nsp):
         made(nsp, on_step_end=stop, **options).run()
     resumed = made(nsp, **options)
     history = resumed.run()
-    assert [path.name for path in sorted(tmp_path.iterdir())] == ["checkpoint-000000009", "checkpoint-000000012"]
+    left = ["checkpoint-000000009", "checkpoint-000000012", "history.csv"]
+    assert [path.name for path in sorted(tmp_path.iterdir())] == left
     assert all(np.array_equal(a, b) for a, b in zip(weights_of(whole), weights_of(resumed), strict=True))
     assert history.step.tolist() == list(range(1, 13))
     # A finished run is not trained further.

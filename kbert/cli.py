@@ -1,0 +1,274 @@
+"""The command ``kbert``: finds the command that is meant, reads its options, and tells errors in one line.
+
+Options come from the command line and from a TOML file with a table for each command. The commands themselves are
+beside what they use: another one is another object in the list below. They import Keras when they run, not before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import os
+import shutil
+import sys
+import textwrap
+import tomllib
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn, Protocol
+
+import kbert
+from kbert.errors import KbertError
+from kbert.pretraining.commands import COMMANDS as PRETRAINING_COMMANDS
+
+
+class Command(Protocol):
+    """What a command has. Its docstring is the description in its help.
+
+    Attributes
+    ----------
+    name, summary : str
+        As in the list of commands.
+    example : str
+        A call, for the help.
+    required : tuple of str
+        Options and arguments that must be given, on the command line or in the file.
+    either : tuple of tuple of str
+        Options of which one at most is given. One on the command line takes the place of another one in the file.
+    if_interrupted : str
+        What the same call will do after Ctrl-C.
+    """
+
+    name: str
+    summary: str
+    example: str
+    required: tuple[str, ...]
+    either: tuple[tuple[str, ...], ...]
+    if_interrupted: str
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the options. None is required for argparse, because it may be in the file."""
+
+    def run(self, options: argparse.Namespace) -> None:
+        """Do it, with an attribute for every option."""
+
+
+COMMANDS: dict[str, Command] = {command.name: command for command in PRETRAINING_COMMANDS}
+
+# What a user's input may raise. Anything else is a fault of the program, and keeps its traceback.
+_EXPECTED = (KbertError, ValueError, TypeError, OSError, ImportError)
+_NOT_GIVEN = object()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        Without the program's name; those of the process if not given.
+
+    Returns
+    -------
+    int
+        The exit status: 0, or 2 for an error, which is told in one line on stderr, or 1 where it was interrupted.
+    """
+    if argv is None:
+        argv = sys.argv[1:]
+        # Text of a corpus may have characters that a terminal lacks.
+        sys.stdout.reconfigure(errors="backslashreplace")
+        # TensorFlow tells how it was built, on stderr.
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    command, options = None, None
+    try:
+        command = _command(argv)
+        options = read_options(command, argv[1:])
+        with warnings.catch_warnings():
+            warnings.showwarning = partial(_show_warning, warnings.showwarning)
+            command.run(options)
+        sys.stdout.flush()
+        return 0
+    except SystemExit as end:  # after --help and --version
+        return int(end.code or 0)
+    except KeyboardInterrupt:
+        print(f"kbert: interrupted. {command.if_interrupted if options else ''}".rstrip(), file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # Whoever read the output, head for instance, has seen enough. Python would complain of it again at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except _EXPECTED as error:
+        if options is not None and options.traceback:
+            raise
+        print(f"kbert: {' '.join(_message(error).split())}", file=sys.stderr)
+        return 2
+
+
+def _command(argv: Sequence[str]) -> Command:
+    """The command that is meant; help and version end here."""
+    if argv and argv[0] in COMMANDS:
+        return COMMANDS[argv[0]]
+    width = max(map(len, COMMANDS))
+    listed = "\n".join(f"  {name:{width}}  {command.summary}" for name, command in COMMANDS.items())
+    parser = _Parser(
+        prog="kbert",
+        usage="kbert COMMAND ...",
+        description="BERT, from text to a model.",
+        epilog=f"commands:\n{listed}\n\n`kbert COMMAND --help` lists the options of one.",
+    )
+    parser.add_argument("--version", action="version", version=f"kbert {kbert.__version__}")
+    parser.parse_known_args(argv)
+    known = f"The commands are {', '.join(COMMANDS)}; `kbert --help` says more."
+    if not argv:
+        raise ValueError(f"which command? {known}")
+    raise ValueError(f"there is no command {argv[0]!r}.{_nearest(argv[0], COMMANDS)} {known}")
+
+
+# --- Options
+
+
+class _Parser(argparse.ArgumentParser):
+    """Errors are raised instead of printed, and options are not to be shortened."""
+
+    def __init__(self, **values):
+        super().__init__(**values, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(message.removeprefix("argument "))
+
+
+def read_options(command: Command, argv: Sequence[str]) -> argparse.Namespace:
+    """The options of a command: of the command line, else of the file, else its defaults.
+
+    Raises
+    ------
+    ValueError
+        If one is unknown, missing, or not as it should be, or stands against another.
+    FileNotFoundError
+        If there is no such file.
+    """
+    width = shutil.get_terminal_size().columns - 2  # as argparse has it
+    paragraphs = [textwrap.fill(part, width) for part in inspect.cleandoc(command.__doc__).split("\n\n")]
+    parser = _Parser(
+        prog=f"kbert {command.name}",
+        description="\n\n".join(paragraphs),
+        epilog=f"example:\n  {command.example}",
+    )
+    command.add_options(parser)
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE.toml",
+        help=f"take options from its table [{command.name}]; those of the command line win",
+    )
+    parser.add_argument("--traceback", action="store_true", help="show where in the program an error was raised")
+    actions = {action.dest: action for action in parser._actions if action.dest != "help"}
+
+    given = _of_command_line(parser, actions, argv)
+    in_file = _of_file(given["config"], command, actions) if "config" in given else {}
+    for names in command.either:
+        for where, values in (("", given), (f"{given.get('config')}: ", in_file)):
+            both = [_shown(actions[name]) for name in names if name in values]
+            if len(both) > 1:
+                raise ValueError(f"{where}give {' or '.join(both)}, not both.")
+        if any(name in given for name in names):
+            in_file = {name: value for name, value in in_file.items() if name not in names}
+    values = {**{name: action.default for name, action in actions.items()}, **in_file, **given}
+    missing = [_shown(actions[name]) for name in command.required if values[name] is None]
+    if missing:
+        raise ValueError(f"{command.name} needs {' and '.join(missing)}; `kbert {command.name} --help` says more.")
+    return argparse.Namespace(**values)
+
+
+def _of_command_line(
+    parser: argparse.ArgumentParser, actions: dict[str, argparse.Action], argv: Sequence[str]
+) -> dict[str, Any]:
+    """The options that are given, without defaults."""
+    start = argparse.Namespace(**dict.fromkeys(actions, _NOT_GIVEN))
+    found, unknown = parser.parse_known_intermixed_args(argv, start)
+    if unknown:
+        name = unknown[0].partition("=")[0]
+        options = [option for action in actions.values() for option in action.option_strings]
+        raise ValueError(f"unknown argument {name}.{_nearest(name, options)}")
+    # Arguments that are not there become None or an empty list.
+    return {name: v for name, v in vars(found).items() if v is not _NOT_GIVEN and v is not None and v != []}
+
+
+def _of_file(path: Path, command: Command, actions: dict[str, argparse.Action]) -> dict[str, Any]:
+    """The options in a command's table of a TOML file."""
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FileNotFoundError(f"there is no file {path}.") from None
+    except ValueError as error:
+        raise ValueError(f"{path} is no valid TOML: {error}.") from None
+    for name, table in tables.items():
+        if name not in COMMANDS or not isinstance(table, dict):
+            listed = ", ".join(f"[{known}]" for known in COMMANDS)
+            raise ValueError(
+                f"{path}: {name!r} is no table of a command.{_nearest(name, COMMANDS)} There are {listed}."
+            )
+    values = {}
+    known = [name for name in actions if name not in ("config", "traceback")]
+    for key, value in tables.get(command.name, {}).items():
+        name = key.replace("-", "_")
+        place = f"{path}: [{command.name}] {key}"
+        if name not in known:
+            raise ValueError(f"{place} is no option.{_nearest(name, known)}")
+        if name in values:
+            raise ValueError(f"{place} is given twice.")
+        try:
+            values[name] = _value(actions[name], value)
+        except (ValueError, argparse.ArgumentTypeError) as error:
+            raise ValueError(f"{place} {error}") from None
+    return values
+
+
+def _value(action: argparse.Action, value: Any) -> Any:
+    """A value of a TOML file as the command line would have it."""
+    if action.nargs == 0:
+        if not isinstance(value, bool):
+            raise ValueError(f"must be true or false, not {value!r}.")
+        return value
+    if action.nargs == "*":
+        return [_text(item) for item in (value if isinstance(value, list) else [value])]
+    text = _text(value)
+    read = text if action.type is None else action.type(text)
+    if action.choices is not None and read not in action.choices:
+        raise ValueError(f"must be one of {', '.join(map(str, action.choices))}, not {value!r}.")
+    return read
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(f"must be a text or a number, not {value!r}.")
+    return str(value)
+
+
+def _shown(action: argparse.Action) -> str:
+    return action.option_strings[0] if action.option_strings else str(action.metavar)
+
+
+# --- Messages
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    near = get_close_matches(name, known, n=1, cutoff=0.5)
+    return f" Did you mean {near[0]}?" if near else ""
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error) or type(error).__name__
+
+
+def _show_warning(otherwise: Callable, message, category, *place) -> None:
+    """Warnings that are meant for users, without the place in the program."""
+    if issubclass(category, UserWarning):
+        print(f"kbert: warning: {' '.join(str(message).split())}", file=sys.stderr)
+    else:
+        otherwise(message, category, *place)

@@ -1,0 +1,190 @@
+"""The options of the commands of pre-training: their declarations, and readers of their values."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, ArgumentTypeError, BooleanOptionalAction
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kbert.config import SIZES
+
+# What `kbert.pretraining.Corpus` takes besides the source.
+CORPUS_DEFAULTS = {"split": "sentences", "language": "en", "column": "text", "errors": "strict"}
+# Keras keeps seeds as int32 on PyTorch, and the layers of a model count on from the first.
+_MOST_SEEDS = 2**31 - 2**16
+
+
+def add_vocab_options(parser: ArgumentParser) -> None:
+    """Those of ``vocab``."""
+    _add_source(parser)
+    add = parser.add_argument
+    add("--out", type=_path, metavar="FOLDER", help="where the tokenizer is written")
+    add("--vocab-size", type=_whole(1), default=30522, metavar="N", help="most pieces (default: 30522)")
+    _add_flag(parser, "--cased", False, "tell upper and lower case apart")
+    _add_flag(parser, "--strip-accents", None, "letters with and without accents are the same; unless --cased they are")
+    text = "how often two neighbouring pieces must occur to become one (default: 2)"
+    add("--min-frequency", type=_whole(1), default=2, metavar="N", help=text)
+    text = "pieces [unused0] and so on, for words to be added later; bert-base-uncased has 994 (default: 0)"
+    add("--unused", type=_whole(0), default=0, metavar="N", help=text)
+    _add_corpus_options(parser)
+    _add_quiet(parser)
+
+
+def add_shards_options(parser: ArgumentParser) -> None:
+    """Those of ``shards``."""
+    _add_source(parser)
+    add = parser.add_argument
+    add("--tokenizer", metavar="FOLDER", help="of `kbert vocab`; or a weights folder, or the name of weights")
+    add("--out", type=_path, metavar="FOLDER", help="where the shards are written")
+    add("--jobs", type=_jobs, default=1, metavar="N", help="processes; -1 is one for each core (default: 1)")
+    _add_corpus_options(parser)
+    _add_quiet(parser)
+
+
+def add_pretrain_options(parser: ArgumentParser) -> None:
+    """Those of ``pretrain``; the defaults are those of `kbert.pretraining.PretrainingOptions`."""
+    parser.add_argument("shards", nargs="?", metavar="SHARDS", help="folder of `kbert shards`")
+    parser.add_argument("--out", type=_path, metavar="FOLDER", help="where the model is written")
+
+    add = parser.add_argument_group("model, one of these (default: --size base)").add_argument
+    add("--size", choices=tuple(SIZES), metavar="SIZE", help=f"from scratch: {', '.join(SIZES)}")
+    add("--model-config", type=_path, metavar="FILE.json", help="from scratch: an architecture as in config.json")
+    text = "on from weights that have the vocabulary of the shards: a folder, a size, or a name on the hub"
+    add("--weights", metavar="NAME", help=text)
+
+    add = parser.add_argument_group("budget, one of these").add_argument
+    add("--max-steps", type=_whole(1), metavar="N", help="updates")
+    text = "time to train; the learning rate follows the share of it that is used"
+    add("--max-seconds", type=_over_0, metavar="S", help=text)
+
+    task = parser.add_argument_group("task")
+    text = (
+        "greatest lengths in tokens, and the shares of the budget that they get, as 128:0.9,512:0.1 in the paper "
+        "(default: 128:1)"
+    )
+    task.add_argument("--phases", type=_phases, default=((128, 1.0),), metavar="LENGTH:SHARE,...", help=text)
+    _add_flag(task, "--nsp", True, "learn the next sentence too")
+    share = _number(lambda value: 0 < value < 1, "a number between 0 and 1")
+    text = "of the tokens that are to be predicted (default: 0.15)"
+    task.add_argument("--mask-rate", type=share, default=0.15, metavar="SHARE", help=text)
+    _add_flag(task, "--whole-word", False, "mask words with all of their pieces")
+    _add_flag(task, "--fixed", False, "the same pairs and masks in every epoch, as in the original code")
+
+    add = parser.add_argument_group("training").add_argument
+    add("--batch-size", type=_whole(1), default=256, metavar="N", help="rows of a batch (default: 256)")
+    text = "batches whose gradients are averaged into one update (default: 1)"
+    add("--accumulation", type=_whole(1), default=1, metavar="N", help=text)
+    text = "its peak (default: auto, by the width of the model)"
+    add("--learning-rate", type=_rate, default="auto", metavar="RATE", help=text)
+    text = "a share of the budget, as 0.1, or a number of steps, as 1000 (default: 0.1)"
+    add("--warmup", type=_warmup, default=0.1, metavar="SHARE_OR_N", help=text)
+    decay = _number(lambda value: 0 <= value < np.inf, "a number of at least 0")
+    text = "of matrices and embeddings (default: 0.01)"
+    add("--weight-decay", type=decay, default=0.01, metavar="RATE", help=text)
+    text = "lamb is for large batches (default: adamw)"
+    add("--optimizer", choices=("adamw", "lamb"), default="adamw", help=text)
+    dropout = _number(lambda value: 0 <= value < 1, "a rate of at least 0 and under 1")
+    text = "in hidden states and attention (default: that of the architecture)"
+    add("--dropout", type=dropout, metavar="RATE", help=text)
+    text = "of the computation (default: auto, float32 on a CPU, bfloat16 on a GPU or TPU)"
+    add("--dtype", choices=("auto", "float32", "bfloat16"), default="auto", help=text)
+    text = "of the random start, pairs, masks and dropout (default: 0)"
+    add("--seed", type=_whole(0, _MOST_SEEDS), default=0, metavar="N", help=text)
+
+    watching = parser.add_argument_group("watching")
+    text = "shards or text to evaluate on, now and then and at the end; lines of text are split into sentences"
+    watching.add_argument("--held-out", type=_path, metavar="PATH", help=text)
+    for name in ("--evaluate-every", "--checkpoint-every"):
+        text = "updates from one to the next (default: 1000)"
+        watching.add_argument(name, type=_whole(1), default=1000, metavar="N", help=text)
+    text = "write losses and rates for TensorBoard, update by update"
+    watching.add_argument("--tensorboard", type=_path, metavar="FOLDER", help=text)
+    _add_quiet(watching)
+
+
+# --- What several commands have
+
+
+def _add_source(parser: ArgumentParser) -> None:
+    text = "text, .jsonl, .csv or .parquet files, plain or packed (.gz, .xz, .bz2); folders of them; quoted patterns"
+    parser.add_argument("source", nargs="*", metavar="SOURCE", help=text)
+
+
+def _add_corpus_options(parser: ArgumentParser) -> None:
+    add = parser.add_argument_group("text").add_argument
+    default = CORPUS_DEFAULTS
+    text = "what is a segment: each sentence of a line, or the line (default: sentences)"
+    add("--split", choices=("sentences", "lines"), default=default["split"], help=text)
+    add("--language", default=default["language"], metavar="CODE", help="of the sentences (default: en)")
+    text = "where a table has its texts (default: text)"
+    add("--column", default=default["column"], metavar="NAME", help=text)
+    text = "where text is no UTF-8: stop, or put U+FFFD in its place (default: strict)"
+    add("--errors", choices=("strict", "replace"), default=default["errors"], help=text)
+
+
+def _add_flag(parser: Any, name: str, default: bool | None, text: str) -> None:
+    # Some versions of argparse add the default by themselves, unless it is there.
+    text += "" if default is None else " (default: %(default)s)"
+    parser.add_argument(name, action=BooleanOptionalAction, default=default, help=text)
+
+
+def _add_quiet(parser: Any) -> None:
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+
+
+# --- Readers of values
+
+
+def _path(text: str) -> Path:
+    return Path(text).expanduser()
+
+
+def _number(test: Callable[[Any], bool], wanted: str, kind: type = float) -> Callable[[str], Any]:
+    """A reader of numbers that pass a test."""
+
+    def read(text: str) -> Any:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = None
+        if value is None or not test(value):
+            raise ArgumentTypeError(f"must be {wanted}, not {text!r}.")
+        return value
+
+    return read
+
+
+def _whole(least: int, below: float = np.inf) -> Callable[[str], int]:
+    wanted = f"a whole number of at least {least}" + (f" and under {below}" if below < np.inf else "")
+    return _number(lambda value: least <= value < below, wanted, int)
+
+
+_over_0 = _number(lambda value: 0 < value < np.inf, "a number over 0")
+_jobs = _number(lambda value: value != 0, "a number of processes, or -1", int)
+
+
+def _rate(text: str) -> str | float:
+    return text if text == "auto" else _over_0(text)
+
+
+def _warmup(text: str) -> int | float:
+    """A whole number counts steps, any other one is a share."""
+    wanted = "a share between 0.0 and 1.0, or a whole number of steps"
+    try:
+        return _number(lambda value: value >= 0, wanted, int)(text)
+    except ArgumentTypeError:
+        return _number(lambda value: 0 <= value <= 1, wanted)(text)
+
+
+def _phases(text: str) -> tuple[tuple[int, float], ...]:
+    try:
+        parts = [part.partition(":") for part in text.split(",")]
+        phases = tuple((int(length), float(share or "1")) for length, _, share in parts)
+    except ValueError:
+        phases = ()
+    if not phases or any(length < 5 or not 0 < share < np.inf for length, share in phases):
+        raise ArgumentTypeError(f"must be lengths of at least 5 and shares over 0, as 128:0.9,512:0.1, not {text!r}.")
+    return phases

@@ -1,0 +1,141 @@
+"""The progress bar of pre-training: time left, tokens per second, and the share of what the machine can do."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import TYPE_CHECKING
+
+from tqdm.auto import tqdm
+
+from kbert.model import BertForPreTraining
+from kbert.pretraining.rates import flops_per_token, matrix_peak
+
+if TYPE_CHECKING:
+    from kbert.pretraining.options import PretrainingOptions
+
+# Updates over which rates are taken.
+_WINDOW = 50
+_FORMAT = "{l_bar}{bar}| {n_fmt}/{total_fmt} {unit} [{elapsed}{postfix}]"
+
+
+class PretrainingProgress:
+    """One bar over the budget; nothing is shown or measured where ``options.verbose`` is 0.
+
+    Parameters
+    ----------
+    options : PretrainingOptions
+    model : BertForPreTraining
+    n_devices : int
+        How many share the work.
+    step, seconds
+        What of the budget is used already.
+    """
+
+    def __init__(
+        self,
+        options: PretrainingOptions,
+        model: BertForPreTraining,
+        n_devices: int = 1,
+        step: int = 0,
+        seconds: float = 0.0,
+    ):
+        self.bar = None
+        if not options.verbose:
+            return
+        self.options, self.nsp = options, model.choices["nsp"]
+        self.peak = n_devices * matrix_peak(model.compute_dtype)
+        self.flops = [
+            flops_per_token(model.config, length, options.mask_rate, self.nsp) for length, _ in options.phases
+        ]
+        self.phase = 0
+        self.window: deque[tuple[int, float, int]] = deque(maxlen=_WINDOW)
+        self.tokens_per_second = self.seconds_per_step = None
+        in_steps = options.max_steps is not None
+        self.bar = tqdm(
+            total=options.max_steps if in_steps else math.ceil(options.max_seconds),
+            initial=step if in_steps else int(seconds),
+            unit="steps" if in_steps else "s",
+            desc="pretrain",
+            bar_format=_FORMAT,
+            dynamic_ncols=True,
+        )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.bar is not None:
+            self.bar.close()
+
+    def pause(self) -> None:
+        """Leave the time from the last update to the next one out of the rates: it goes into something else."""
+        if self.bar is not None:
+            self.window.clear()
+
+    def advance(
+        self, phase: int, step: int, seconds: float, tokens: int, record: dict[str, float] | None
+    ) -> dict[str, float]:
+        """Count an update.
+
+        Parameters
+        ----------
+        phase : int
+            Which of ``options.phases`` it belongs to.
+        step, seconds, tokens
+            Updates, time and tokens without padding so far.
+        record : dict or None
+            The newest losses that are known.
+
+        Returns
+        -------
+        dict of float
+            ``peak_share``: the arithmetic of training on the tokens of the last updates (`flops_per_token`), over what
+            matrix products alone could do in the same time (`matrix_peak`). Nothing where that is not known yet.
+        """
+        if self.bar is None:
+            return {}
+        if phase != self.phase:
+            self.phase, self.tokens_per_second, self.seconds_per_step = phase, None, None
+            self.window.clear()
+        self.window.append((step, seconds, tokens))
+        n_steps, duration, n_tokens = (
+            last - first for first, last in zip(self.window[0], self.window[-1], strict=True)
+        )
+        if duration > 0:
+            self.tokens_per_second, self.seconds_per_step = n_tokens / duration, duration / n_steps
+        rates = {}
+        if self.tokens_per_second is not None:
+            rates["peak_share"] = self.tokens_per_second * self.flops[phase] / self.peak
+        self._show(step, seconds, rates, record)
+        return rates
+
+    def seconds_left(self, step: int, seconds: float) -> float | None:
+        """The time to the end of the budget; None where it cannot be told yet.
+
+        Steps of phases to come are taken to last as much longer as they have more arithmetic.
+        """
+        options = self.options
+        if options.max_seconds is not None:
+            return max(0.0, options.max_seconds - seconds)
+        if self.seconds_per_step is None:
+            return None
+        work = [length * flops for (length, _), flops in zip(options.phases, self.flops, strict=True)]
+        total, end, left = sum(part for _, part in options.phases), 0.0, 0.0
+        for (_, part), of_step in zip(options.phases, work, strict=True):
+            begin, end = end, end + options.max_steps * part / total
+            left += max(0.0, end - max(step, begin)) * of_step / work[self.phase]
+        return left * self.seconds_per_step
+
+    def _show(self, step: int, seconds: float, rates: dict[str, float], record: dict[str, float] | None) -> None:
+        left = self.seconds_left(step, seconds)
+        shown = [f"{tqdm.format_interval(left)} left"] if left is not None else []
+        if rates:
+            shown += [f"{self.tokens_per_second:,.0f} tokens/s", f"peak {rates['peak_share']:.0%}"]
+        if record is not None:
+            shown.append(f"mlm {record['mlm_loss']:.3f}")
+            if self.nsp:
+                shown.append(f"nsp {record['nsp_accuracy']:.2f}")
+        self.bar.set_postfix_str(", ".join(shown), refresh=False)
+        done = step if self.options.max_steps is not None else min(int(seconds), self.bar.total)
+        self.bar.update(done - self.bar.n)

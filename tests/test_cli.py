@@ -1,0 +1,354 @@
+"""The command line: what it writes, where its options come from, and that a user's error is one line."""
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kbert
+from kbert import BertClassifier, BertPretrainer, WordPieceTokenizer
+from kbert.cli import COMMANDS, main, read_options
+from kbert.pretraining import Corpus, PretrainingOptions, Shards, trainer, write_shards
+from kbert.weights.folder import read_arrays
+
+pytestmark = pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")
+
+SUBJECTS = {"ada": ("wrote", "a", "program"), "grace": ("found", "the", "bug"), "alan": ("broke", "that", "code")}
+CONFIG = dict(
+    hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64, max_position_embeddings=32
+)
+# One compiled shape for all.
+TRAINING = "--phases 32 --batch-size 4 --dtype float32 --learning-rate 3e-3 --quiet".split()
+
+
+def made_text(n, seed=0):
+    """Documents of five lines about one person each, with a blank line between."""
+    names = np.random.default_rng(seed).choice(list(SUBJECTS), n)
+    return "\n\n".join("\n".join([" ".join((name.title(), *SUBJECTS[name]))] * 5) for name in names)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A text, its vocabulary and shards, an architecture, and held-out text. Tests must not change them."""
+    folder = tmp_path_factory.mktemp("cli")
+    (folder / "text.txt").write_text(made_text(40))
+    (folder / "held_out.txt").write_text(made_text(6, 1))
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    text, vocab = str(folder / "text.txt"), str(folder / "vocab")
+    assert main(["vocab", text, "--out", vocab, "--vocab-size", "100", "--split", "lines", "--quiet"]) == 0
+    shards = str(folder / "shards")
+    assert main(["shards", text, "--tokenizer", vocab, "--out", shards, "--split", "lines", "--quiet"]) == 0
+    return folder
+
+
+def pretrain(folder, out, *more):
+    model = ["--model-config", str(folder / "config.json")]
+    return main(["pretrain", str(folder / "shards"), "--out", str(out), *model, *TRAINING, *more])
+
+
+def files_of(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def failed(capsys, *argv):
+    """The one line of a call that fails."""
+    capsys.readouterr()
+    assert main([str(word) for word in argv]) == 2
+    printed = capsys.readouterr()
+    assert re.fullmatch(r"kbert: [^\n]+\n", printed.err), printed.err
+    return printed.err
+
+
+# --- The commands
+
+
+def test_a_vocabulary_is_that_of_the_tokenizer_and_always_the_same(folder, tmp_path, capsys):
+    assert main(["vocab", f"{folder}/te*.txt", "--out", f"{tmp_path}", "--vocab-size=100", "--split=lines"]) == 0
+    assert files_of(tmp_path) == files_of(folder / "vocab")
+    corpus = Corpus(folder / "text.txt", split="lines")
+    segments = [segment for document in corpus for segment in document]
+    assert WordPieceTokenizer.from_pretrained(tmp_path) == WordPieceTokenizer.train(segments, vocab_size=100)
+    printed = capsys.readouterr()
+    name = segments[0].lower().split()
+    assert f"\n  {' '.join(name)}\n" in printed.out and "40 documents, 200 segments, 800 words" in printed.out
+    assert "--split=lines --out SHARDS" in printed.out and "40document" in printed.err
+
+
+def test_a_vocabulary_has_its_options(folder, tmp_path):
+    text = tmp_path / "text.jsonl"
+    text.write_text('{"body": "Ada Lovelace.\\u00e9t\\u00e9 Ada"}\n' * 9)
+    options = "--cased --unused 3 --min-frequency 4 --split lines --column body --vocab-size 60 --quiet".split()
+    assert main(["vocab", *options, "--out", str(tmp_path / "vocab"), str(text)]) == 0
+    found = WordPieceTokenizer.from_pretrained(tmp_path / "vocab")
+    assert found == WordPieceTokenizer.train(
+        ["Ada Lovelace.\u00e9t\u00e9 Ada"] * 9, 60, lowercase=False, min_frequency=4, n_unused=3
+    )
+    assert list(found.vocab)[:5] == ["[PAD]", "[unused0]", "[unused1]", "[unused2]", "[UNK]"] and "Ada" in found.vocab
+
+
+def test_shards_are_those_of_write_shards(folder, tmp_path, capsys):
+    tokenizer = WordPieceTokenizer.from_pretrained(folder / "vocab")
+    write_shards(Corpus(folder / "text.txt", split="lines"), tokenizer, tmp_path)
+    assert files_of(tmp_path) == files_of(folder / "shards")
+    text, vocab, shards = (str(folder / name) for name in ("text.txt", "vocab", "shards"))
+    assert main(["shards", "--out", shards, "--tokenizer", vocab, "--jobs", "-1", "--split", "lines", text]) == 0
+    printed = capsys.readouterr().out
+    assert "complete already" in printed and "40 documents, 200 segments, 800 tokens in 1 shard " in printed
+    for relation in ("is next", "is random"):
+        assert re.search(rf"\[CLS\] \w+ (wrote a|found the|broke that) [^<]+ \[SEP\]\s+<- {relation}", printed)
+
+
+def test_shards_of_one_document_are_told(folder, tmp_path, capsys):
+    (tmp_path / "text.txt").write_text(made_text(1))
+    out = tmp_path / "shards"
+    call = ["shards", tmp_path / "text.txt", "--tokenizer", folder / "vocab", "--out", out, "--split", "lines"]
+    assert main(list(map(str, call))) == 0
+    printed = capsys.readouterr().out
+    assert "1 of 1 shards holds one document" in printed and "--no-nsp --size" in printed and "<-" not in printed
+    line = failed(capsys, "pretrain", out, "--out", tmp_path / "model", "--max-steps", 3)
+    assert "Give --no-nsp" in line and not (tmp_path / "model").exists()
+
+
+@pytest.fixture(scope="module")
+def trained(folder):
+    """A pre-trained model."""
+    held_out = str(folder / "held_out.txt")
+    assert pretrain(folder, folder / "model", "--max-steps", "12", "--held-out", held_out) == 0
+    return folder / "model"
+
+
+def test_a_trained_folder_is_a_start_for_estimators(folder, trained):
+    tokenizer = WordPieceTokenizer.from_pretrained(folder / "vocab")
+    texts = ["ada wrote a program", "grace found the bug"] * 4
+    classifier = BertClassifier(weights=trained, max_length=16, epochs=1, batch_size=4, random_state=0)
+    assert classifier.fit(texts, ["a", "b"] * 4).tokenizer_ == tokenizer
+    loaded = BertPretrainer.load(trained)
+    assert loaded.tokenizer_ == tokenizer and loaded.config_.vocab_size == tokenizer.vocab_size
+    history = (trained / "history.csv").read_text().splitlines()
+    assert len(history) == 13 and history[0].startswith("step,") and "val_nsp_accuracy" in history[0]
+
+
+def test_the_same_call_again_has_nothing_to_do(folder, trained, capsys):
+    before = files_of(trained)
+    assert pretrain(folder, trained, "--max-steps", "12", "--held-out", str(folder / "held_out.txt")) == 0
+    assert files_of(trained) == before
+    printed = capsys.readouterr()
+    assert printed.err == "" and "12 steps, " in printed.out and "held-out text: masked LM loss" in printed.out
+    assert f'BertClassifier(weights="{trained}")' in printed.out
+
+
+def test_what_the_model_sees_is_shown(folder, trained, capsys):
+    assert pretrain(folder, trained, "--max-steps", "12") == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    text, targets = re.search(r"(\[CLS\].+?) <- is (?:next|random) to predict: (.+?) \[CLS\]", printed).groups()
+    of_text = {word for name, words in SUBJECTS.items() for word in (name, *words)}
+    assert of_text & set(text.split()) and "[MASK]" in text and text.endswith("[SEP]")
+    targets = [re.fullmatch(r"(\d+) \S+ -> (\S+)", target).groups() for target in targets.split(", ")]
+    assert {word for _, word in targets} <= of_text and 1 <= len(targets) <= 5
+    assert [int(place) for place, _ in targets] == sorted(int(place) for place, _ in targets)
+
+
+def test_an_interrupted_call_goes_on(folder, trained, tmp_path, capsys, monkeypatch):
+    write = trainer.write_checkpoint
+
+    def interrupted(*arguments):
+        write(*arguments)
+        raise KeyboardInterrupt
+
+    more = ["--max-steps", "12", "--checkpoint-every", "5"]
+    monkeypatch.setattr(trainer, "write_checkpoint", interrupted)
+    assert pretrain(folder, tmp_path, *more) == 1
+    printed = capsys.readouterr().err
+    assert printed.startswith("kbert: interrupted. The same call goes on") and printed.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    monkeypatch.setattr(trainer, "write_checkpoint", write)
+    assert pretrain(folder, tmp_path, *more) == 0
+    whole = read_arrays(trained)
+    assert all(np.array_equal(whole[name], array) for name, array in read_arrays(tmp_path).items())
+
+
+def test_weights_are_gone_on_from(folder, trained, tmp_path):
+    more = ["--max-steps", "1", "--weights", str(trained), "--learning-rate", "1e-9", *TRAINING[:2]]
+    call = ["pretrain", str(folder / "shards"), "--out", str(tmp_path), *TRAINING, *more]
+    assert main(call) == 0
+    before, after = read_arrays(trained), read_arrays(tmp_path)
+    assert all(np.allclose(before[name], after[name], atol=1e-6) for name in before)
+
+
+# --- Options
+
+
+def write_config(folder, text):
+    path = folder / "run.toml"
+    path.write_text(text)
+    return path
+
+
+def test_the_defaults_are_those_of_the_library():
+    read = vars(read_options(COMMANDS["pretrain"], ["shards", "--out", "model", "--max-steps", "3"]))
+    library = PretrainingOptions(max_steps=3)
+    # "auto" is worked out by the command.
+    names = (vars(library).keys() & read.keys()) - {"learning_rate"}
+    assert {"phases", "batch_size", "warmup"} < names
+    assert {name: read[name] for name in names} == {name: getattr(library, name) for name in names}
+    assert read["accumulation"] == library.gradient_accumulation and read["nsp"] is True
+
+
+def test_options_come_from_a_file_and_the_command_line_wins(tmp_path):
+    path = write_config(
+        tmp_path,
+        """
+        [vocab]
+        source = ["a.txt", "b"]
+        vocab-size = 5000
+        cased = true
+        out = "vocab"
+
+        [pretrain]
+        shards = "shards"
+        out = "model"
+        max_steps = 1000
+        phases = "128:0.9,512:0.1"
+        learning_rate = 1e-3
+        warmup = 100
+        nsp = false
+        size = "tiny"
+        """,
+    )
+    vocab = read_options(COMMANDS["vocab"], ["--config", str(path), "--vocab-size", "8000", "--no-cased"])
+    assert (vocab.source, vocab.vocab_size, vocab.cased, vocab.out) == (["a.txt", "b"], 8000, False, Path("vocab"))
+    read = read_options(COMMANDS["pretrain"], ["--config", str(path), "--warmup", "0.2"])
+    assert (read.shards, read.phases, read.nsp) == ("shards", ((128, 0.9), (512, 0.1)), False)
+    assert (read.learning_rate, read.warmup, read.max_steps) == (1e-3, 0.2, 1000)
+    # Another budget and another model take the place of those of the file.
+    read = read_options(COMMANDS["pretrain"], ["--config", str(path), "--max-seconds", "60", "--weights", "base"])
+    assert (read.max_steps, read.max_seconds, read.size, read.weights) == (None, 60.0, None, "base")
+    assert read_options(COMMANDS["vocab"], ["c", "--config", str(path), "d"]).source == ["c", "d"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[vocab]\nvocabsize = 3", "[vocab] vocabsize is no option. Did you mean vocab_size?"),
+        ("[vocab]\nvocab_size = 'many'", "[vocab] vocab_size must be a whole number of at least 1, not 'many'"),
+        ("[vocab]\ncased = 'yes'", "[vocab] cased must be true or false, not 'yes'"),
+        ("[vocab]\nsplit = 'words'", "[vocab] split must be one of sentences, lines, not 'words'"),
+        ("[vocab]\nout = ['a']", "[vocab] out must be a text or a number, not ['a']"),
+        ("[vocab]\nvocab-size = 9\nvocab_size = 9", "vocab_size is given twice"),
+        ("[vocabs]\nout = 'a'", "'vocabs' is no table of a command. Did you mean vocab?"),
+        ("vocab_size = 3", "'vocab_size' is no table of a command"),
+        ("[vocab", "is no valid TOML"),
+        ("[vocab]\nsource = 'there_is_no_such_file'", "no file or folder"),
+    ],
+)
+def test_errors_in_a_file_are_told(tmp_path, capsys, text, message):
+    assert message in failed(capsys, "vocab", "--out", tmp_path / "out", "--config", write_config(tmp_path, text))
+
+
+# --- Errors
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("", "which command? The commands are vocab, shards, pretrain"),
+        ("vocabs a.txt", "there is no command 'vocabs'. Did you mean vocab?"),
+        ("vocab", "vocab needs SOURCE and --out"),
+        ("vocab nowhere.txt --out out", "no file or folder"),
+        ("vocab a.txt --out out --vocab-sizes 3", "unknown argument --vocab-sizes. Did you mean --vocab-size?"),
+        ("vocab a.txt --out out --vocab 3", "unknown argument --vocab"),
+        ("vocab a.txt --out out --split words", "--split: invalid choice: 'words'"),
+        ("vocab a.txt --out out --config nowhere.toml", "there is no file nowhere.toml"),
+        ("shards a.txt --out out", "shards needs --tokenizer"),
+        ("shards a.txt --out out --tokenizer t --jobs 0", "--jobs: must be a number of processes, or -1, not '0'"),
+        ("pretrain nowhere --out out --max-steps 3", "nowhere holds no token shards"),
+        ("pretrain shards --out out", "Give --max-steps or --max-seconds"),
+        ("pretrain s --out out --max-steps 3 --max-seconds 3", "give --max-steps or --max-seconds, not both"),
+        ("pretrain s --out out --size tiny --weights w", "give --size or --weights, not both"),
+        ("pretrain s --out out --max-steps 3 --phases 128:a", "--phases: must be lengths"),
+        ("pretrain s --out out --max-steps 3 --batch-size 0", "--batch-size: must be a whole number of at least 1"),
+        ("pretrain s --out out --max-steps 3 --mask-rate 1.5", "--mask-rate: must be a number between 0 and 1"),
+        ("pretrain s --out out --max-steps 3 --learning-rate nan", "--learning-rate: must be a number over 0"),
+        ("pretrain s --out out --max-steps 3 --warmup 1.5", "--warmup: must be a share"),
+    ],
+)  # fmt: skip
+def test_a_users_error_is_one_line(tmp_path, monkeypatch, capsys, call, message):
+    monkeypatch.chdir(tmp_path)
+    assert message in failed(capsys, *call.split())
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_does_not_fit_together_is_told(folder, trained, tmp_path, capsys):
+    shards, held_out = folder / "shards", folder / "held_out.txt"
+    call = ["pretrain", shards, "--out", tmp_path / "out", "--max-steps", 3]
+    assert "--size: invalid choice: 'tin'" in failed(capsys, *call, "--size", "tin")
+    (tmp_path / "config.json").write_text(json.dumps({**CONFIG, "vocab_size": 7}))
+    assert "vocab_size is 7" in failed(capsys, *call, "--model-config", tmp_path / "config.json")
+    assert "A phase has 128 tokens" in failed(capsys, *call, "--model-config", folder / "config.json")
+    vocab, other = tmp_path / "vocab", tmp_path / "shards"
+    assert main(["vocab", str(held_out), "--out", str(vocab), "--split", "lines", "--cased"]) == 0
+    assert main(["shards", str(held_out), "--tokenizer", str(vocab), "--out", str(other), "--split", "lines"]) == 0
+    capsys.readouterr()
+    assert "another vocabulary" in failed(capsys, "pretrain", other, *call[2:], "--weights", trained)
+    assert "another vocabulary" in failed(capsys, *call, "--held-out", other)
+    again = ["--model-config", folder / "config.json", *TRAINING, "--max-steps", 12]
+    assert "other text and vocabulary" in failed(capsys, "pretrain", other, "--out", trained, *again)
+    assert "another learning_rate" in failed(
+        capsys, "pretrain", shards, "--out", trained, *again, "--learning-rate", 0.1
+    )
+
+
+def test_a_model_that_is_there_is_not_replaced(folder, tmp_path, capsys):
+    (tmp_path / "config.json").write_text("{}")
+    text = folder / "text.txt"
+    assert "holds a model" in failed(capsys, "vocab", text, "--out", tmp_path)
+    call = ["pretrain", folder / "shards", "--out", tmp_path, "--max-steps", 3]
+    assert "holds another model" in failed(capsys, *call)
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+
+
+def test_a_traceback_is_there_for_the_asking(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        main(["vocab", str(tmp_path / "nowhere"), "--out", str(tmp_path), "--traceback"])
+
+
+def test_warnings_are_one_line(tmp_path, capsys):
+    (tmp_path / "text.txt").write_bytes(b"caf\xe9 and tea\n" * 3)
+    call = ["vocab", tmp_path / "text.txt", "--out", tmp_path / "out", "--split", "lines", "--quiet"]
+    assert "is not UTF-8" in failed(capsys, *call)
+    assert main([*map(str, call), "--errors", "replace"]) == 0
+    assert re.fullmatch(r"kbert: warning: [^\n]+ 3 times in all\.\n", capsys.readouterr().err)
+
+
+# --- The program
+
+
+def test_help_and_version_load_no_backend():
+    code = (
+        "import sys; from kbert.cli import COMMANDS, main; "
+        "calls = [['--version'], ['--help'], *([name, '--help'] for name in COMMANDS)]; "
+        "assert [main(call) for call in calls] == [0] * len(calls); "
+        "print(' '.join({name.partition('.')[0] for name in sys.modules}), file=sys.stderr)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(run.stderr.split())
+    assert "kbert" in loaded and not loaded & {"keras", "tensorflow", "jax", "torch", "pandas", "sklearn", "scipy"}
+    assert run.stdout.startswith(f"kbert {kbert.__version__}\n")
+    assert all(f"  {name}" in run.stdout and f"usage: kbert {name}" in run.stdout for name in COMMANDS)
+
+
+def test_it_is_a_program(tmp_path):
+    project = Path(kbert.__file__).parents[1] / "pyproject.toml"
+    assert tomllib.loads(project.read_text())["project"]["scripts"] == {"kbert": "kbert.cli:main"}
+    call = [sys.executable, "-m", "kbert", "vocab", str(tmp_path / "nowhere"), "--out", str(tmp_path)]
+    run = subprocess.run(call, capture_output=True, text=True)
+    assert run.returncode == 2 and run.stderr.startswith("kbert: There is no file") and run.stdout == ""
+
+
+def test_shards_can_be_opened(folder):
+    assert len(Shards(folder / "shards", verify=True)) == 1
