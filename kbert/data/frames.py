@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from kbert.data.arrow_texts import ArrowTexts
 from kbert.errors import MissingTextWarning
 from kbert.text.vocabulary import require_no_surrogates
 
@@ -24,15 +25,15 @@ class TextColumns:
 
     Attributes
     ----------
-    columns : tuple of list of str
-        One list for each column, all of the same length.
+    columns : tuple of list of str or of ArrowTexts
+        One list for each column, all of the same length; a slice of it is a list.
     names : list of str or None
         The column names of a DataFrame, if all of them are strings; what scikit-learn calls ``feature_names_in_``.
     n_missing : int
         How many texts, over all columns, were missing or empty.
     """
 
-    columns: tuple[list[str], ...]
+    columns: tuple[list[str] | ArrowTexts, ...]
     names: list[str] | None
     n_missing: int
 
@@ -54,7 +55,7 @@ class TextColumns:
 class Column(NamedTuple):
     """One column as it came: values, its name in a message, how to make it text, dtype, row labels and label."""
 
-    values: list
+    values: list | ArrowTexts
     called: str
     convert: str
     dtype: Any = None
@@ -118,7 +119,7 @@ def text_columns(X: Any, *, columns: tuple[int, ...] = (1, 2), name: str = "X") 
         If X is a bare str, is empty, is ragged, has another number of columns, or a text holds a lone surrogate.
     """
     refuse_what_has_no_rows(X, name)
-    table = read_table(X, name)
+    table = read_table(X, name, of_texts=True)
     if table.shape[0] == 0:
         raise ValueError(f"{NO_SAMPLES.format(table.shape)} {name} is empty: give at least one text.")
     if len(table.columns) not in columns:
@@ -126,10 +127,7 @@ def text_columns(X: Any, *, columns: tuple[int, ...] = (1, 2), name: str = "X") 
     texts, n_missing = [], 0
     for column in table.columns:
         plain, missing = plain_texts(column, name)
-        of_column = "" if column.called == name else f" of {column.called}"
-        for i, text in enumerate(plain):
-            if not text.isascii():
-                require_no_surrogates(text, f"{name}: {column.row(i)}{of_column}")
+        require_whole_characters(column, plain, name)
         texts.append(plain)
         n_missing += missing
     return TextColumns(tuple(texts), table.names, n_missing)
@@ -191,8 +189,12 @@ def _not_array_like(X: Any, name: str) -> str:
     )
 
 
-def read_table(X: Any, name: str) -> Table:
-    """The columns of any container."""
+def read_table(X: Any, name: str, of_texts: bool = False) -> Table:
+    """The columns of any container; with ``of_texts``, texts that pyarrow holds are left there until they are read."""
+
+    def values_of(X: pd.Series | pd.Index) -> list | ArrowTexts:
+        return ArrowTexts(X.array) if of_texts and _held_by_arrow(X.dtype) else X.tolist()
+
     X = to_known_container(X)
     if isinstance(X, pd.DataFrame):
         labels = list(X.columns)
@@ -203,13 +205,13 @@ def read_table(X: Any, name: str) -> Table:
             # By position, because two columns may have the same name.
             series = X.iloc[:, j]
             convert = f"df[{shown(label)}].astype(str), or choose another column"
-            columns.append(Column(series.tolist(), f"column {shown(label)}", convert, series.dtype, X.index))
+            columns.append(Column(values_of(series), f"column {shown(label)}", convert, series.dtype, X.index))
         return Table(columns, X.shape, labels)
     if isinstance(X, pd.Series | pd.Index):
         called = name if X.name is None else f"column {shown(X.name)}"
         source = name if X.name is None else f"df[{shown(X.name)}]"
         index = X.index if isinstance(X, pd.Series) else None
-        return _split_rows(Column(X.tolist(), called, f"{source}.astype(str)", X.dtype, index), name)
+        return _split_rows(Column(values_of(X), called, f"{source}.astype(str)", X.dtype, index), name)
     if isinstance(X, np.ndarray):
         convert = f"{name}.astype(str)"
         if X.ndim == 0:
@@ -223,6 +225,13 @@ def read_table(X: Any, name: str) -> Table:
             f"Found array with dim {X.ndim}, while dim <= 2 is required. Give {name} the shape (rows, columns)."
         )
     return _split_rows(Column(list(X), name, f"[str(value) for value in {name}]"), name)
+
+
+def _held_by_arrow(dtype: Any) -> bool:
+    """Whether the strings of a pandas column are no Python objects."""
+    if isinstance(dtype, pd.StringDtype):
+        return dtype.storage == "pyarrow"
+    return isinstance(dtype, pd.ArrowDtype) and dtype.type is str
 
 
 def read_column(X: Any, name: str) -> Column:
@@ -338,7 +347,9 @@ def to_known_container(X: Any) -> Any:
 def _split_rows(column: Column, name: str) -> Table:
     """A column whose values are rows themselves (pairs, say), as several columns; any other column as it is."""
     rows = column.values
-    if not any(issubclass(kind, list | tuple | np.ndarray) for kind in set(map(type, rows))):
+    if isinstance(rows, ArrowTexts) or not any(
+        issubclass(kind, list | tuple | np.ndarray) for kind in set(map(type, rows))
+    ):
         return Table([column], (len(rows),))
     widths = [len(row) if isinstance(row, list | tuple) or np.ndim(row) else None for row in rows]
     for i, width in enumerate(widths):
@@ -379,8 +390,11 @@ def _wrong_number_of_columns(table: Table, columns: tuple[int, ...], name: str) 
 # --- Columns -> plain values
 
 
-def plain_texts(column: Column, name: str) -> tuple[list[str], int]:
+def plain_texts(column: Column, name: str) -> tuple[list[str] | ArrowTexts, int]:
     """The texts of a column as plain str, and how many were missing or empty."""
+    if isinstance(column.values, ArrowTexts):
+        filled = column.values.filled()
+        return filled, sum(not text for text in filled)
     texts, n_missing = [], 0
     for i, value in enumerate(column.values):
         if type(value) is not str:
@@ -395,6 +409,16 @@ def plain_texts(column: Column, name: str) -> tuple[list[str], int]:
             n_missing += 1
         texts.append(value)
     return texts, n_missing
+
+
+def require_whole_characters(column: Column, texts: list[str] | ArrowTexts, name: str) -> None:
+    """Raise where a text has a lone surrogate, which pyarrow's UTF-8 cannot have."""
+    if isinstance(texts, ArrowTexts):
+        return
+    of_column = "" if column.called == name else f" of {column.called}"
+    for i, text in enumerate(texts):
+        if not text.isascii():
+            require_no_surrogates(text, f"{name}: {column.row(i)}{of_column}")
 
 
 def _not_a_text(column: Column, i: int, name: str) -> str:

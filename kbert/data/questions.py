@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from kbert.data.arrow_texts import ArrowTexts
 from kbert.data.frames import (
     NO_SAMPLES,
     Column,
@@ -21,12 +22,12 @@ from kbert.data.frames import (
     read_table,
     refuse_one_row,
     refuse_what_has_no_rows,
+    require_whole_characters,
     shown,
     to_known_container,
 )
 from kbert.data.labels import check_n_labels
 from kbert.data.misplaced import misplaced
-from kbert.text.vocabulary import require_no_surrogates
 
 NAMES = ("question", "context")
 ANSWER_NAMES = ("answer", "answer_start")
@@ -40,20 +41,20 @@ class QuestionColumns:
 
     Attributes
     ----------
-    questions, contexts : list of str
+    questions, contexts : list of str, or ArrowTexts
     names : list of str or None
         The names of the columns that were read, questions first, if X is a DataFrame that names them.
     n_missing : int
         How many questions and contexts were missing or empty.
     """
 
-    questions: list[str]
-    contexts: list[str]
+    questions: list[str] | ArrowTexts
+    contexts: list[str] | ArrowTexts
     names: list[str] | None = None
     n_missing: int = 0
 
     @property
-    def columns(self) -> tuple[list[str], list[str]]:
+    def columns(self) -> tuple[list[str] | ArrowTexts, list[str] | ArrowTexts]:
         """Questions and contexts."""
         return self.questions, self.contexts
 
@@ -74,6 +75,15 @@ class QuestionColumns:
     def rows(self, rows: slice) -> QuestionColumns:
         """Some of the rows."""
         return QuestionColumns(self.questions[rows], self.contexts[rows])
+
+    def take(self, rows: np.ndarray) -> QuestionColumns:
+        """Some of the rows, by number."""
+        return QuestionColumns(
+            *(
+                column.take(rows) if isinstance(column, ArrowTexts) else [column[i] for i in rows.tolist()]
+                for column in self.columns
+            )
+        )
 
 
 @dataclass(frozen=True)
@@ -128,7 +138,7 @@ def question_columns(X: Any, name: str = "X") -> QuestionColumns:
     """
     refuse_one_row(X, NAMES, name)
     refuse_what_has_no_rows(X, name)
-    table = read_table(X, name)
+    table = read_table(X, name, of_texts=True)
     if table.shape[0] == 0:
         raise ValueError(f"{NO_SAMPLES.format(table.shape)} {name} is empty: give at least one row.")
     found = named_columns(table, NAMES, NAMES, "question and context", name)
@@ -137,9 +147,7 @@ def question_columns(X: Any, name: str = "X") -> QuestionColumns:
         raise ValueError(_no_two_columns(table, name))
     (questions, n_questions), (contexts, n_contexts) = (plain_texts(column, name) for column in columns)
     for column, texts in zip(columns, (questions, contexts), strict=True):
-        for i, text in enumerate(texts):
-            if not text.isascii():
-                require_no_surrogates(text, f"{name}: {column.row(i)} of {column.called}")
+        require_whole_characters(column, texts, name)
     return QuestionColumns(questions, contexts, names, n_questions + n_contexts)
 
 

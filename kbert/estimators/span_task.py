@@ -186,7 +186,7 @@ class SpanRows:
 
     def take(self, rows: np.ndarray) -> SpanRows:
         """Some rows, given in ascending order."""
-        columns = QuestionColumns(*([column[i] for i in rows.tolist()] for column in self.columns.columns))
+        columns = self.columns.take(rows)
         windows = targets = None
         if self.sequences is not None:
             kept = np.zeros(self.n_rows, bool)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.exceptions import DataConversionWarning
 
+from kbert.data.arrow_texts import ArrowTexts
 from kbert.data.frames import text_columns, warn_missing
 from kbert.data.labels import label_column, sample_weights
 from kbert.errors import MissingTextWarning
@@ -307,8 +308,10 @@ def test_another_number_of_columns():
 def test_nothing_of_the_callers_is_changed(kind):
     X = ONE_COLUMN[kind](TEXTS)
     before = copy.deepcopy(X)
-    found = text_columns(X)
-    found.columns[0][0] = "changed"
+    column = text_columns(X).columns[0]
+    if isinstance(column, ArrowTexts):  # of which only copies can be had
+        column = column[:]
+    column[0] = "changed"
     if isinstance(X, pd.Series | pd.DataFrame):
         assert X.equals(before)
     else:
@@ -455,3 +458,34 @@ def test_weight_errors(given, parts):
         sample_weights(given, 3)
     for part in parts:
         assert part in str(caught.value)
+
+
+# --- Texts that pyarrow holds
+
+
+def test_texts_in_arrow_are_read_as_they_are_needed():
+    pa = pytest.importorskip("pyarrow")
+    rows = ["a", None, "", "ä b", "last"] * 500
+    held = pd.Series(rows, dtype=pd.StringDtype("pyarrow"))
+    texts = text_columns(held)
+    column = texts.columns[0]
+    assert isinstance(column, ArrowTexts) and texts.n_missing == 1000
+    plain = [row or "" for row in rows]
+    assert column == plain and list(column) == plain and column[3:7] == plain[3:7] and column[-1] == "last"
+    assert column != plain[:-1] and column != [*plain[:-1], "other"]
+    assert texts.n_characters.tolist() == list(map(len, plain)) and list(texts.texts()) == plain
+    assert column.take([4, 1]) == ["last", ""]
+    with pytest.raises(IndexError):
+        column[2500]
+    # Other dtypes of pandas that hold strings, and a column of several.
+    for dtype in (pd.ArrowDtype(pa.string()), pd.StringDtype("pyarrow", na_value=np.nan), object):
+        frame = pd.DataFrame({"a": pd.Series(rows, dtype=dtype), "b": pd.Series(rows, dtype=dtype)})
+        both = text_columns(frame)
+        assert both.columns == (plain, plain) and both.n_missing == 2000
+        assert isinstance(both.columns[0], ArrowTexts) == (dtype is not object)
+
+
+def test_numbers_in_arrow_are_no_texts():
+    pa = pytest.importorskip("pyarrow")
+    with pytest.raises(TypeError, match="row 0 .*not a text"):
+        text_columns(pd.Series([1, 2], dtype=pd.ArrowDtype(pa.int64())))
