@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from keras import ops
 
-from kbert.config import BertConfig, named_size
+from kbert.config import BertConfig, default_pretraining_rate, named_size
 from kbert.data.frames import shown
 from kbert.estimators.base import BertEstimator
 from kbert.hub import resolve_folder
@@ -26,8 +26,6 @@ from kbert.text import WordPieceTokenizer, build_sequences
 from kbert.training.loop import backend_step
 from kbert.weights import load_pretraining, load_pretraining_weights, save_pretraining
 
-# From scratch, by the width of the model; on from weights (github.com/google-research/bert, "Pre-training tips").
-_RATES, _RATE_CONTINUED = ((256, 1e-3), (512, 5e-4)), 2e-5
 # Share of the tokens of a batch that are no padding, to know how many batches an epoch has.
 _FILLED = 0.97
 
@@ -247,10 +245,8 @@ class BertPretrainer(BertEstimator):
         if self.max_steps is not None and self.max_seconds is not None:
             raise ValueError("BertPretrainer: give max_steps or max_seconds, not both.")
         rate = self.learning_rate
-        if rate == "auto" and (self.weights is not None or self._goes_on()):
-            rate = _RATE_CONTINUED
-        elif rate == "auto":
-            rate = next((value for width, value in _RATES if config.hidden_size <= width), 1e-4)
+        if rate == "auto":
+            rate = default_pretraining_rate(config, continued=self.weights is not None or self._goes_on())
         max_steps = self.max_steps
         if max_steps is None and self.max_seconds is None:
             draw = draw_pairs if self.nsp else draw_runs

@@ -156,8 +156,7 @@ class PretrainCommand:
         _remember(out / "run", shards, options.weights)
 
         # The first of all, also where the run goes on from a later one.
-        _, (batch, *_) = next(run._groups((0, 0, 0, 0)))
-        print_batch(batch, shards.tokenizer, options.nsp)
+        print_batch(run.first_batch(), shards.tokenizer, options.nsp)
         n_tokens = shards.manifest["tokens"]
         print(f"\n{run.model.count_params():,} parameters, {n_tokens:,} tokens of text", flush=True)
         history = run.run()

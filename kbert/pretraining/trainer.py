@@ -209,6 +209,11 @@ class Pretraining:
 
     # --- Batches -------------------------------------------------------------------------------------------------
 
+    def first_batch(self) -> PretrainingBatch:
+        """The first one of all, to look at."""
+        _, (batch, *_) = next(self._groups((0, 0, 0, 0)))
+        return batch
+
     def _groups(self, place: tuple[int, int, int, int]) -> Iterator[tuple[tuple, list[PretrainingBatch]]]:
         """The batches of each update from a place on, without end, and the place after them."""
         phase, first_epoch, first_element, done = place
@@ -288,6 +293,11 @@ class Pretraining:
         length = self.options.phases[self.place[0]][0]
         return held_out_scores(self.model, self.tokenizer, self.held_out, self.masking, self.options.batch_size, length)
 
+    def held_out_batches(self) -> Iterator[PretrainingBatch]:
+        """What `evaluate` is taken on."""
+        length = self.options.phases[self.place[0]][0]
+        return held_out_batches(self.tokenizer, self.held_out, self.masking, self.options.batch_size, length, self.nsp)
+
     # --- Checkpoints ---------------------------------------------------------------------------------------------
 
     def _settings(self) -> dict[str, Any]:
@@ -352,9 +362,7 @@ def held_out_scores(
     dict of float
         ``loss``, ``mlm_loss``, ``mlm_accuracy`` and, with the next sentence, ``nsp_loss`` and ``nsp_accuracy``.
     """
-    draw = draw_pairs if model.choices["nsp"] else draw_runs
-    instances = draw(documents, tokenizer, max_length, [_HELD_OUT, 0])
-    batches = batches_of(instances, masking, batch_size, max_length, tokenizer.pad_id, [_HELD_OUT, 1])
+    batches = held_out_batches(tokenizer, documents, masking, batch_size, max_length, model.choices["nsp"])
     predict = backend_step().predict
 
     def sums(batch):
@@ -363,6 +371,20 @@ def held_out_scores(
 
     scores = mean_scores(sums(batch) for batch in batches)
     return {name: scores[name] for name in REPORTED if name in scores}
+
+
+def held_out_batches(
+    tokenizer: WordPieceTokenizer,
+    documents: Documents,
+    masking: Masking,
+    batch_size: int,
+    max_length: int,
+    nsp: bool = True,
+) -> Iterator[PretrainingBatch]:
+    """The batches under which documents are evaluated: always the same."""
+    draw = draw_pairs if nsp else draw_runs
+    instances = draw(documents, tokenizer, max_length, [_HELD_OUT, 0])
+    return batches_of(instances, masking, batch_size, max_length, tokenizer.pad_id, [_HELD_OUT, 1])
 
 
 def _arrays(model: BertForPreTraining, batch: PretrainingBatch) -> tuple[dict, dict, dict]:
