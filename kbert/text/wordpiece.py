@@ -13,8 +13,9 @@ from tokenizers import AddedToken, Tokenizer, decoders, processors
 from kbert import hub
 from kbert.errors import WeightsMismatchError
 from kbert.text.files import SPECIAL_TOKENS, bert_spec, read_tokenizer, write_tokenizer
+from kbert.text.known_words import KnownWords
 from kbert.text.new_words import unused_tokens, with_words, words_to_add
-from kbert.text.sequences import Ragged, build_sequences, text_list
+from kbert.text.sequences import Ragged, build_sequences, row_splits, text_list
 from kbert.text.vocabulary import count_words, learn_vocabulary, require_no_surrogates
 
 # What is tokenised at a time. The library's own results take about a hundred bytes a token.
@@ -84,6 +85,9 @@ class WordPieceTokenizer:
         self._backend = _text_is_data(backend, names)
         self._ids = {role: name and backend.token_to_id(name) for role, name in self._special_tokens.items()}
         self._vocab_size = max(backend.get_vocab().values()) + 1
+        added = self._backend.get_added_tokens_decoder().values()
+        suits = KnownWords.suit(spec) and all(token.content in names for token in added)
+        self._known_words = KnownWords(self._backend, self.lowercase) if suits else None
 
     @classmethod
     def train(
@@ -320,9 +324,11 @@ class WordPieceTokenizer:
         rows = text_list(texts, name)
         lengths, values = [np.zeros(1, np.int64)], [np.zeros(0, np.int32)]
         for chunk in _chunks(rows):
-            ids = [row.ids for row in self._encoded(rows, chunk, name, first_row, fast=True)]
-            lengths.append(np.fromiter(map(len, ids), np.int64, len(ids)))
-            values.append(np.fromiter(chain.from_iterable(ids), np.int32, int(lengths[-1].sum())))
+            ids = self._known_words.tokenize(rows[chunk]) if self._known_words else None
+            if ids is None:
+                ids = _ragged([row.ids for row in self._encoded(rows, chunk, name, first_row, fast=True)])
+            lengths.append(ids.lengths)
+            values.append(ids.values)
         return Ragged(np.concatenate(values), np.cumsum(np.concatenate(lengths)))
 
     def tokenize_with_offsets(
@@ -464,6 +470,12 @@ class WordPieceTokenizer:
 
     def __repr__(self) -> str:
         return f"WordPieceTokenizer(vocab_size={self.vocab_size}, lowercase={self.lowercase})"
+
+
+def _ragged(rows: list[list[int]]) -> Ragged:
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    splits = row_splits(lengths)
+    return Ragged(np.fromiter(chain.from_iterable(rows), np.int32, int(splits[-1])), splits)
 
 
 def _chunks(rows: list[str]) -> Iterator[slice]:
