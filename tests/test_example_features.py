@@ -8,6 +8,8 @@ import pytest
 
 from kbert.model import LAYER_CHOICES
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 TINY = ["--size", "tiny", "--weights", "none", "--max-length", "32"]
 SENTENCE = "Ada B-PER, Lovelace I-PER, lived O, in O, London B-LOC"

@@ -10,6 +10,8 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 TINY = ["--size", "tiny", "--weights", "none", "--epochs", "1", "--max-length", "32"]
 # The files' columns, and two labels.

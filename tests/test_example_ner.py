@@ -6,6 +6,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 TINY = ["--size", "tiny", "--weights", "none", "--epochs", "1", "--max-length", "32"]
 SENTENCES = ["Ada B-PER, met O, Alan I-PER, Turing I-PER", "It O, rains O, in O, Oslo I-LOC", "Rain O"]

@@ -7,6 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SUBJECTS = {"ada": "wrote a program", "grace": "found the bug", "alan": "broke that code"}
 SMALL = ["--minutes", "0.03", "--max-length", "32", "--batch-size", "4", "--vocab-size", "200", "--epochs", "1"]

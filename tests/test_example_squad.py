@@ -10,6 +10,8 @@ import pytest
 from kbert.datasets import read_squad
 from kbert.metrics import squad_scores
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 TINY = ["--size", "tiny", "--weights", "none", "--epochs", "1", "--max-length", "32", "--batch-size", "8"]
 

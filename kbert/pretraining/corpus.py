@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
-from kbert.pretraining.corpus_files import FilePart, find_files, parts_of, segments_of
+from kbert.pretraining.corpus_files import FilePart, find_files, parts_of, plain_size, segments_of
 from kbert.pretraining.segments import Rules, Segmenter, documents
 
 # What a unit holds, in bytes of plain text: enough for some seconds of tokenising, little enough to spread well.
@@ -132,7 +132,7 @@ class Corpus:
                 continue
             # Small files go together: in a unit of one document there is no other one for the next-sentence task.
             units[-1] += parts
-            size += file.stat().st_size
+            size += plain_size(file)
             if size >= n_bytes:
                 units.append([])
                 size = 0

@@ -63,6 +63,12 @@ def find_files(paths: list[Path]) -> list[Path]:
     return found
 
 
+def plain_size(path: Path) -> int:
+    """Bytes of a file, or about so many when it is unpacked: text shrinks to a quarter or so."""
+    _, packing = _ending(path)
+    return path.stat().st_size * (4 if packing else 1)
+
+
 def parts_of(path: Path, n_bytes: int | None) -> list[FilePart]:
     """Cut a file between documents into parts of ``n_bytes`` or a little more; into one part if that cannot be."""
     ending, packing = _ending(path)

@@ -68,7 +68,7 @@ def write_shards(
     """
     import joblib
 
-    folder = Path(folder).expanduser()
+    folder = Path(folder).expanduser().absolute()  # for processes with another working folder
     units = corpus.units()
     settings = {
         "format": FORMAT,

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from kbert import BertRegressor, BertTagger, BertVectorizer
 from kbert.errors import KbertWarning
 
+pytestmark = pytest.mark.slow
+
 # Lone surrogates, which are in no valid text, are refused with an error that names the row.
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
 CONTROL = st.text(st.characters(categories=["Cc", "Cf"]), min_size=1, max_size=20)

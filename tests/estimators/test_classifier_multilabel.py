@@ -15,6 +15,8 @@ from kbert import BertClassifier
 from kbert.estimators.fitting import Rows
 from kbert.estimators.label_tasks import MultiLabel
 
+pytestmark = pytest.mark.slow
+
 NAMES = np.array(["blue", "happy", "hot"])
 FILLERS = "the a table chair room with was and it this".split()
 

@@ -12,6 +12,8 @@ from kbert import BertClassifier
 from kbert.errors import CollapsedWarning
 from kbert.estimators import fitting
 
+pytestmark = pytest.mark.slow
+
 # --- Runs that collapsed
 
 

@@ -11,6 +11,8 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 from kbert import BertClassifier
 
+pytestmark = pytest.mark.slow
+
 # The same words in every row: the model can learn nothing but how often each label occurs.
 SAME = ["the table"] * 48
 UNEVEN = np.array(["a"] * 36 + ["b"] * 12)

@@ -54,6 +54,8 @@ from sklearn.utils import estimator_html_repr
 
 from kbert import BertClassifier
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def quick(toy, quick_folder):

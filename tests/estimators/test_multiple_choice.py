@@ -24,6 +24,8 @@ from kbert.training.losses import choice_cross_entropy
 from kbert.training.optimizer import Hyper
 from kbert.weights import save_sequence_classifier
 
+pytestmark = pytest.mark.slow
+
 KINDS = ("red", "blue", "hot", "cold")
 
 

@@ -24,6 +24,8 @@ from kbert.metrics import squad_scores
 from kbert.text import build_question_windows
 from kbert.training.losses import span_cross_entropy
 
+pytestmark = pytest.mark.slow
+
 COLOURS, FILLERS = ("red", "blue"), "the a table chair room was and it this".split()
 
 

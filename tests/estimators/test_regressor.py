@@ -12,6 +12,8 @@ from sklearn.preprocessing import StandardScaler
 from kbert import BertClassifier, BertRegressor
 from kbert.errors import CollapsedWarning, WeightsMismatchError
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def make(quick_folder):

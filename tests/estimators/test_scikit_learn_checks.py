@@ -26,6 +26,8 @@ from kbert import (
 )
 from kbert.data.frames import TextColumns
 
+pytestmark = pytest.mark.slow
+
 ESTIMATORS = [BertClassifier, BertRegressor, BertVectorizer]
 # The rows of these are no table of numbers in any reading.
 OF_LISTS = [BertMultipleChoice, BertQA, BertTagger]

@@ -17,6 +17,8 @@ from kbert.estimators import tagger
 from kbert.estimators.bio import legal_tags
 from kbert.metrics import entity_scores
 
+pytestmark = pytest.mark.slow
+
 COLOURS, FILLERS = ("red", "blue"), "the a table chair room with was and it this".split()
 
 

@@ -14,7 +14,7 @@ from kbert.training.compiled import model_key
 from kbert.training.loop import backend_step
 from kbert.training.optimizer import Hyper
 
-pytestmark = pytest.mark.backend
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +82,7 @@ def _gradients(model, inputs, targets):
 # === What it computes ===
 
 
+@pytest.mark.backend
 def test_logits_are_the_heads_of_the_encoders_vectors(model, toy_config, inputs):
     outputs = _outputs(model, inputs)
     assert {name: array.shape for name, array in outputs.items()} == {
@@ -106,6 +107,7 @@ def test_logits_are_the_heads_of_the_encoders_vectors(model, toy_config, inputs)
         np.testing.assert_allclose(outputs["nsp_logits"][b], pooled @ nsp_kernel + nsp_bias, rtol=0, atol=1e-5)
 
 
+@pytest.mark.backend
 def test_logits_of_packed_texts_are_those_of_each_alone(model, inputs, rows_of, texts):
     packed = _outputs(model, inputs)
     order = [texts[i] for i in (9, 4, 3, 11, 1)]
@@ -136,6 +138,7 @@ def test_the_word_embeddings_are_one_variable(model, toy_config):
     assert not any(weight is model.encoder.embeddings.word for weight in model.mlm_head.weights)
 
 
+@pytest.mark.backend
 def test_the_gradient_of_the_word_embeddings_is_the_sum_of_both_uses(model, inputs, targets):
     gradients, loss = _gradients(model, inputs, targets)
     word = model.encoder.embeddings.word
@@ -179,6 +182,7 @@ def test_a_head_that_is_not_trained_leaves_the_embeddings_trained(toy_config):
 # === What is trained ===
 
 
+@pytest.mark.backend
 @pytest.mark.parametrize("nsp", [True, False])
 def test_a_step_trains_every_weight_that_the_loss_depends_on(toy_config, inputs, targets, nsp):
     model = BertForPreTraining(toy_config, nsp=nsp, seed=1)
@@ -226,6 +230,7 @@ def test_the_first_loss_is_that_of_a_guess(toy_config, inputs, targets):
 # === Precision ===
 
 
+@pytest.mark.backend
 @pytest.mark.parametrize("dtype, tolerance", [("mixed_bfloat16", 0.1), ("mixed_float16", 0.02)])
 def test_half_precision_is_finite_close_and_gives_float32(model, toy_config, inputs, targets, dtype, tolerance):
     half = BertForPreTraining(toy_config.with_dropout(0.0), dtype=dtype)
@@ -281,6 +286,7 @@ def test_a_position_outside_the_row_is_refused(model, inputs, beyond):
 # === Serialisation ===
 
 
+@pytest.mark.backend
 @pytest.mark.parametrize("nsp", [True, False])
 def test_a_model_survives_a_keras_file_and_a_copy(toy_config, inputs, nsp, tmp_path):
     model = BertForPreTraining(toy_config, nsp=nsp, dtype="mixed_bfloat16", seed=3)

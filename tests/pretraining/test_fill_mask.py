@@ -10,7 +10,7 @@ from kbert.pretraining.fill_mask import fill_mask
 from kbert.text.files import SPECIAL_TOKENS, bert_spec
 from kbert.weights import load_pretraining
 
-pytestmark = pytest.mark.backend
+pytestmark = pytest.mark.slow
 
 WORDS = "the cat sat on a mat and dog ran un ##happ ##y [ ] mask sep . !".split()
 
@@ -42,6 +42,7 @@ def model(tokenizer):
     return BertForPreTraining(config, seed=1)
 
 
+@pytest.mark.backend
 def test_each_mask_has_a_block_of_rows_the_most_probable_first(model, tokenizer):
     frame = fill_mask(model, tokenizer, "The [MASK] sat on a [MASK].", top_k=3)
     assert list(frame.columns) == ["token", "score", "position"] and list(frame.index) == list(range(6))
@@ -153,6 +154,7 @@ SENTENCES = [
 ]
 
 
+@pytest.mark.backend
 @pytest.mark.parity
 @pytest.mark.filterwarnings("ignore::kbert.errors.NewWeightsWarning")
 def test_the_released_model_fills_in_as_transformers_pipeline_does(bert_tiny_folder):

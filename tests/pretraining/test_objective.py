@@ -10,7 +10,7 @@ from kbert.training.loop import backend_step
 from kbert.training.optimizer import Hyper
 from kbert.weights import load_pretraining
 
-pytestmark = pytest.mark.backend
+pytestmark = pytest.mark.slow
 
 TOY = BertConfig(
     vocab_size=100,
@@ -99,6 +99,7 @@ def logits():
 # === The loss ===
 
 
+@pytest.mark.backend
 def test_the_loss_is_the_mean_over_masked_tokens_and_the_mean_over_texts(logits, batch):
     _, targets, weights = batch
     expected = 0.0
@@ -134,6 +135,7 @@ def test_the_parts_of_a_batch_add_up_to_it(logits, batch):
     assert sum(_loss(*part) for part in parts) == pytest.approx(_loss(logits, targets, weights), rel=1e-6)
 
 
+@pytest.mark.backend
 @pytest.mark.parity
 @pytest.mark.parametrize("nsp", [True, False])
 def test_the_loss_is_that_of_transformers_on_the_same_batch(batch, nsp, tmp_path):
@@ -209,6 +211,7 @@ def test_what_a_step_reports_are_the_scores_of_its_batch(logits, batch, nsp):
 # === Through the training step ===
 
 
+@pytest.mark.backend
 @pytest.mark.parametrize("nsp", [True, False])
 def test_a_batch_is_learned_in_the_training_step_of_every_backend(batch, nsp):
     inputs, targets, weights = batch

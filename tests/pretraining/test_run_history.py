@@ -9,7 +9,7 @@ from test_trainer import made
 
 from kbert.pretraining.history import TensorBoard, columns, write_history
 
-pytestmark = pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")]
 
 
 class Stop(Exception):

@@ -12,7 +12,7 @@ from kbert import BertEncoder, BertForPreTraining
 from kbert.errors import NewWeightsWarning, WeightsMismatchError
 from kbert.weights import load_pretraining, save_encoder, save_pretraining
 
-pytestmark = pytest.mark.backend
+pytestmark = pytest.mark.slow
 
 MLM, NSP, POOLER = "cls.predictions.", "cls.seq_relationship.", "bert.pooler."
 WORDS, DECODER = "bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"
@@ -95,6 +95,7 @@ def _assert_equal(ours, theirs):
         np.testing.assert_allclose(ours[name], theirs[name], rtol=0, atol=2e-5)
 
 
+@pytest.mark.backend
 @pytest.mark.parity
 @pytest.mark.parametrize("nsp", [True, False])
 def test_a_folder_of_transformers_gives_their_logits(transformers, toy_config, inputs, positions, nsp, tmp_path):
@@ -144,6 +145,7 @@ def test_the_released_masked_language_model_gives_their_logits(transformers, ber
 # === Round trips ===
 
 
+@pytest.mark.backend
 @pytest.mark.parametrize("nsp", [True, False])
 def test_what_is_saved_is_read_again_bit_for_bit_and_without_a_warning(toy_config, arrays_of, nsp, tmp_path):
     model = _model(toy_config, nsp)
