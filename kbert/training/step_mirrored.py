@@ -75,10 +75,8 @@ class MirroredTrainer(Trainer):
 
     def restore(self, arrays: list[np.ndarray]) -> None:
         """Take back what `state` gave."""
-        super().restore(arrays)
-        self.values, self.moments_1, self.moments_2 = (
-            self._everywhere(part) for part in (self.values, self.moments_1, self.moments_2)
-        )
+        n = len(self.values)
+        self.values, self.moments_1, self.moments_2 = (self._everywhere(arrays[i * n : (i + 1) * n]) for i in range(3))
 
     # --- What each device does -----------------------------------------------------------------------------------
 

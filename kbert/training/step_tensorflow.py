@@ -23,29 +23,24 @@ class Trainer:
     def __init__(self, model: keras.Model, loss, optimizer: str = "adamw"):
         self.model, self.loss, self.optimizer = model, loss, optimizer
         self.key = ("tensorflow", model_key(model), loss.__name__, optimizer)
-        self.values = [tf.identity(variable.value) for variable in model.trainable_variables]
-        self.moments_1 = [tf.zeros(value.shape) for value in self.values]
-        self.moments_2 = [tf.zeros(value.shape) for value in self.values]
+        self.values = [_variable(variable.value) for variable in model.trainable_variables]
+        self.moments_1, self.moments_2 = ([_variable(tf.zeros(value.shape)) for value in self.values] for _ in range(2))
 
     def train(self, inputs, targets, weights, hyper):
         """Update on one batch; returns its loss, NaN where the update was skipped."""
-        state = (self.values, self.moments_1, self.moments_2)
-        arguments = (*state, self._frozen(), inputs, targets, weights, hyper)
-        self.values, self.moments_1, self.moments_2, loss = self._run("train", self._train, inputs, arguments)
-        return loss
+        return self._run("train", self._train, self._state(), (self._frozen(), inputs, targets, weights, hyper), inputs)
 
     def accumulate(self, inputs, targets, weights, hyper, gradients=None):
         """Add one batch's gradients to ``gradients``; returns them and the batch's loss."""
         if gradients is None:
-            gradients = [tf.zeros(value.shape) for value in self.values]
-        arguments = (gradients, self.values, self._frozen(), inputs, targets, weights, hyper)
-        return self._run("accumulate", self._accumulate, inputs, arguments)
+            gradients = [_variable(tf.zeros(value.shape)) for value in self.values]
+        arguments = (self._frozen(), inputs, targets, weights, hyper)
+        return gradients, self._run("accumulate", self._accumulate, (gradients, self.values), arguments, inputs)
 
     def update(self, gradients, hyper):
         """Update with gradients that were accumulated; returns 0, or NaN where one is not finite."""
-        arguments = (self.values, self.moments_1, self.moments_2, gradients, hyper)
-        self.values, self.moments_1, self.moments_2, flaw = self._run("update", self._update, {}, arguments)
-        return flaw
+        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        return self._run("update", self._update, self._state(), (gradients, hyper))
 
     def write_back(self):
         """Give the model its trained weights."""
@@ -54,19 +49,22 @@ class Trainer:
 
     def state(self) -> list[np.ndarray]:
         """Weights and moments, for a checkpoint."""
-        return [np.array(value) for part in (self.values, self.moments_1, self.moments_2) for value in part]
+        return [np.array(value) for part in self._state() for value in part]
 
     def restore(self, arrays: list[np.ndarray]) -> None:
         """Take back what `state` gave."""
-        n = len(self.values)
-        arrays = [tf.convert_to_tensor(array) for array in arrays]
-        self.values, self.moments_1, self.moments_2 = arrays[:n], arrays[n : 2 * n], arrays[2 * n :]
+        for value, array in zip(sum(self._state(), []), arrays, strict=True):
+            value.assign(array)
+
+    def _state(self):
+        return self.values, self.moments_1, self.moments_2
 
     def _frozen(self):
         return [tf.convert_to_tensor(variable.value) for variable in self.model.non_trainable_weights]
 
-    def _run(self, name, function, inputs, arguments):
-        return _call(compiled((*self.key, name, shapes_key(inputs)), lambda: _compile(function, arguments)), arguments)
+    def _run(self, name, function, variables, arguments, inputs=()):
+        key = (*self.key, name, shapes_key(dict(inputs)))
+        return _call(compiled(key, lambda: _compile(function, variables, arguments)), variables, arguments)
 
     def _gradients(self, values, frozen, inputs, targets, weights, hyper):
         with tf.GradientTape() as tape:
@@ -79,47 +77,70 @@ class Trainer:
         gradients = tape.gradient(scaled, values, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         return [tf.convert_to_tensor(gradient) for gradient in gradients], losses
 
-    def _train(self, values, moments_1, moments_2, frozen, inputs, targets, weights, hyper):
+    def _train(self, state, frozen, inputs, targets, weights, hyper):
+        values = [tf.convert_to_tensor(value) for value in state[0]]
         gradients, loss = self._gradients(values, frozen, inputs, targets, weights, hyper)
-        *state, flaw = updated(values, moments_1, moments_2, gradients, hyper, self.optimizer)
-        return *state, loss + flaw
+        return loss + self._update(state, gradients, hyper)
 
-    def _accumulate(self, total, values, frozen, inputs, targets, weights, hyper):
+    def _accumulate(self, state, frozen, inputs, targets, weights, hyper):
+        total, values = state
+        values = [tf.convert_to_tensor(value) for value in values]
         gradients, loss = self._gradients(values, frozen, inputs, targets, weights, hyper)
-        return [a + tf.cast(g, "float32") for a, g in zip(total, gradients, strict=True)], loss
+        for a, g in zip(total, gradients, strict=True):
+            a.assign_add(tf.cast(g, "float32"))
+        return loss
 
-    def _update(self, values, moments_1, moments_2, gradients, hyper):
-        return updated(values, moments_1, moments_2, gradients, hyper, self.optimizer)
+    def _update(self, state, gradients, hyper):
+        before = [[tf.convert_to_tensor(value) for value in part] for part in state]
+        *after, flaw = updated(*before, gradients, hyper, self.optimizer)
+        for variables, values in zip(state, after, strict=True):
+            for variable, value in zip(variables, values, strict=True):
+                variable.assign(value)
+        return flaw
 
 
 def predict(model: keras.Model, inputs: dict[str, np.ndarray]):
     """The model's outputs. Any number of threads may call it for one model."""
-    trainable = [tf.convert_to_tensor(variable.value) for variable in model.trainable_variables]
-    others = [tf.convert_to_tensor(variable.value) for variable in model.non_trainable_variables]
-    arguments = (trainable, others, inputs)
+    parts = (model.trainable_variables, model.non_trainable_variables)
+    variables = [[variable.value for variable in part] for part in parts]
 
-    def function(trainable, others, inputs):
-        return model.stateless_call(trainable, others, inputs, training=False)[0]
+    def function(variables, inputs):
+        weights = [[tf.convert_to_tensor(variable) for variable in part] for part in variables]
+        return model.stateless_call(*weights, inputs, training=False)[0]
 
     key = ("tensorflow", model_key(model), "predict", shapes_key(inputs))
-    return _call(compiled(key, lambda: _compile(function, arguments)), arguments)
+    return _call(compiled(key, lambda: _compile(function, variables, (inputs,))), variables, (inputs,))
 
 
-def _compile(function, arguments):
-    """A concrete function of the flat arguments: unlike a tf.function, it keeps neither ``function`` nor its model."""
+def _variable(value):
+    # The step writes into it, so that there is one copy of the weights and of each moment.
+    return tf.Variable(value, trainable=False)
+
+
+def _compile(function, variables, arguments):
+    """A concrete function of the flat variables and arguments.
+
+    Unlike a tf.function, it keeps neither ``function`` nor its model, nor the variables, and works on any others of
+    their shapes.
+    """
 
     def specification(value):
         value = np.asarray(value) if isinstance(value, np.generic) else value
         return tf.TensorSpec(value.shape, value.dtype)
 
     structure = tf.nest.map_structure(specification, arguments)
+    n = len(tf.nest.flatten(variables))
 
     def flat(*values):
-        return function(*tf.nest.pack_sequence_as(structure, values))
+        return function(
+            tf.nest.pack_sequence_as(variables, values[:n]), *tf.nest.pack_sequence_as(structure, values[n:])
+        )
 
     # There is no control flow to convert, and AutoGraph would write Python files into the temporary folder.
-    return tf.function(flat, jit_compile=True, autograph=False).get_concrete_function(*tf.nest.flatten(structure))
+    compiled = tf.function(flat, jit_compile=True, autograph=False)
+    return compiled.get_concrete_function(*tf.nest.flatten(variables), *tf.nest.flatten(structure))
 
 
-def _call(concrete, arguments):
-    return concrete(*(tf.convert_to_tensor(value) for value in tf.nest.flatten(arguments)))
+def _call(concrete, variables, arguments):
+    arguments = (tf.convert_to_tensor(value) for value in tf.nest.flatten(arguments))
+    return concrete(*tf.nest.flatten(variables), *arguments)
