@@ -49,9 +49,9 @@ test: $(VENV)/.test
 	KERAS_BACKEND=tensorflow $(PYTEST) -m "backend or not slow" $(LONGEST) tests
 
 test-backends: $(VENV)/.backends
-	KERAS_BACKEND=tensorflow $(PYTEST) -m parity
+	KERAS_BACKEND=tensorflow $(PYTEST) -m "parity and backend" tests
 	KERAS_BACKEND=jax $(PYTEST) -m backend tests
-	OMP_NUM_THREADS=1 KERAS_BACKEND=torch $(PYTEST) -m "backend or slow" tests
+	OMP_NUM_THREADS=1 KERAS_BACKEND=torch $(PYTEST) -m "backend or slow or parity" tests
 
 docs: $(VENV)/.docs
 	KERAS_BACKEND=tensorflow $(RUN) -m sphinx -W --keep-going -q -b html docs docs/_build/html

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-# Toys take longer to compile than to run, and TensorFlow's compiler takes half the time without optimising. (JAX would
-# draw its random numbers far slower.) Before TensorFlow is loaded; processes that tests start have it too.
-if os.environ.get("KERAS_BACKEND", "tensorflow") == "tensorflow":
-    os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+# Toys take longer to compile than to run, and XLA is quicker without optimising. Set before a backend is loaded; the
+# processes that tests start have it too.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 
 def _package_folder(package: str, subfolder: str, requirement: str) -> Path:

@@ -22,7 +22,7 @@ from kbert.training.loop import backend_step
 STATUS = Path("/proc/self/status")
 needs_proc = pytest.mark.skipif(not STATUS.exists(), reason="memory is read from /proc/self/status, which Linux has")
 
-FITS = 25
+FITS = 20
 N_THREADS = 16
 
 
@@ -136,6 +136,7 @@ def predict_few_and_many(folder, texts, few, many):
     return highest
 
 
+@pytest.mark.slow
 @needs_proc
 def test_predicting_takes_no_more_memory_for_more_rows(toy_folder, reviews):
     # A row costs 0.1 kB, in lists of the texts and arrays of the results. All its tokens would be four times that.
@@ -164,6 +165,7 @@ def answer_few_and_many(folder, few, many):
     return highest
 
 
+@pytest.mark.slow
 @needs_proc
 def test_answering_takes_no_more_memory_for_more_contexts(toy_folder):
     # Inputs and outputs of the windows of 320 more contexts would be 40 MB. Allocators keep some room of their own.

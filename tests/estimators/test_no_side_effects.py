@@ -38,7 +38,6 @@ def findings(toy_folder, tmp_path_factory):
     return {**found, "stdout": done.stdout}
 
 
-@pytest.mark.backend
 @pytest.mark.parametrize(
     "part",
     [
@@ -50,7 +49,6 @@ def test_nothing_around_an_estimator_changes(findings, part):
     assert findings[part] == {}
 
 
-@pytest.mark.backend
 def test_nothing_is_printed_where_verbose_is_0(findings):
     # By the backend's C++ code either.
     assert findings["stdout"] == ""

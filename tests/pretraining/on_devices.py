@@ -16,7 +16,7 @@ options = {name: json.loads(value) for name, value in (word.split("=") for word 
 backend = os.environ["KERAS_BACKEND"]
 if backend == "jax":
     # Before JAX is loaded.
-    os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={n_devices}"
+    os.environ["XLA_FLAGS"] += f" --xla_force_host_platform_device_count={n_devices}"
 
 import keras  # noqa: E402
 import numpy as np  # noqa: E402
