@@ -136,7 +136,6 @@ def predict_few_and_many(folder, texts, few, many):
     return highest
 
 
-@pytest.mark.slow
 @needs_proc
 def test_predicting_takes_no_more_memory_for_more_rows(toy_folder, reviews):
     # A row costs 0.1 kB, in lists of the texts and arrays of the results. All its tokens would be four times that.
@@ -165,7 +164,6 @@ def answer_few_and_many(folder, few, many):
     return highest
 
 
-@pytest.mark.slow
 @needs_proc
 def test_answering_takes_no_more_memory_for_more_contexts(toy_folder):
     # Inputs and outputs of the windows of 320 more contexts would be 40 MB. Allocators keep some room of their own.
