@@ -11,7 +11,7 @@ import numpy as np
 from keras import ops
 
 from kbert.config import BertConfig, default_pretraining_rate, named_size
-from kbert.data.frames import shown
+from kbert.data.frames import NO_SAMPLES, refuse_what_has_no_rows, shown, text_columns
 from kbert.estimators.base import BertEstimator
 from kbert.hub import resolve_folder
 from kbert.model import BertForPreTraining
@@ -364,6 +364,15 @@ def _corpus(X: Any, name: str) -> Corpus:
             f"{name} is a single str ({shown(X)}). A text is put in a list: [{name}]; a file is given as "
             "pathlib.Path(...)."
         )
+    if hasattr(X, "shape"):
+        # Columns and arrays; a corpus takes much that is none, files and functions too.
+        if hasattr(X, "tocsr"):
+            refuse_what_has_no_rows(X, name)
+        if len(X.shape) > 1 and not hasattr(X, "columns"):
+            text_columns(X, columns=(1,), name=name)
+            X = X[:, 0]
+    if hasattr(X, "__len__") and len(X) == 0:
+        raise ValueError(f"{NO_SAMPLES.format(getattr(X, 'shape', (0,)))} {name} is empty: give at least one text.")
     return Corpus(X)
 
 

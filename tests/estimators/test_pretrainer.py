@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 from sklearn.base import clone
 
 from kbert import BertClassifier, BertConfig, BertPretrainer
@@ -125,3 +126,26 @@ def test_epochs_are_about_so_many_passes():
 def test_what_cannot_be_done_is_told(changes, X, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         make(**changes).fit(X if isinstance(X, str) else corpus_of(X))
+
+
+@pytest.mark.parametrize("container", [lambda texts: np.array(texts, object)[:, None], lambda texts: np.array(texts)])
+def test_arrays_hold_a_document_a_row(container):
+    texts = ["one line", "another line", "a third line"]
+    from_array = make(max_steps=1).fit(container(texts), eval_set=texts)
+    from_list = make(max_steps=1).fit(texts, eval_set=texts)
+    assert from_array.history_["loss"] == from_list.history_["loss"]
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        ([], "Found array with 0 sample(s)"),
+        (pd.Series([], dtype=object), "Found array with 0 sample(s)"),
+        (np.array([["a", "b"]], object), "X has 2 columns, where 1 are expected"),
+        (np.ones((3, 1)), "row 0 of column 0 (dtype float64) is of type float, not a text"),
+        (sparse.csr_matrix(np.eye(3)), "Sparse data was passed for X"),
+    ],
+)
+def test_what_holds_no_texts_is_refused_before_any_weights_are_looked_for(X, message):
+    with pytest.raises((ValueError, TypeError), match=re.escape(message)):
+        make(weights="not/here").fit(X)

@@ -19,6 +19,7 @@ from kbert import (
     BertConfig,
     BertEncoder,
     BertMultipleChoice,
+    BertPretrainer,
     BertQA,
     BertRegressor,
     BertTagger,
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.slow
 
 ESTIMATORS = [BertClassifier, BertRegressor, BertVectorizer]
 # The rows of these are no table of numbers in any reading.
-OF_LISTS = [BertMultipleChoice, BertQA, BertTagger]
+OF_LISTS = [BertMultipleChoice, BertPretrainer, BertQA, BertTagger]
 
 # --- Without numbers
 
