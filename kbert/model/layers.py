@@ -27,9 +27,21 @@ def _initializer(config: BertConfig, seed: int):
     return keras.initializers.TruncatedNormal(stddev=config.initializer_range, seed=seed)
 
 
-def dense(config: BertConfig, width: int, seed: int, dtype, name: str) -> keras.layers.Dense:
+class Dense(keras.layers.Dense):
+    """A dense layer that reads x (..., D) as one matrix.
+
+    The gradient of its kernel is then a plain product too. For that of a batch of matrices XLA transposes x in memory.
+    """
+
+    def call(self, x, training=None):
+        shape = ops.shape(x)
+        y = super().call(ops.reshape(x, (-1, shape[-1])), training=training)
+        return ops.reshape(y, (*shape[:-1], self.units))
+
+
+def dense(config: BertConfig, width: int, seed: int, dtype, name: str) -> Dense:
     """A dense layer that starts as BERT's do: truncated normal kernel, zero bias."""
-    return keras.layers.Dense(width, kernel_initializer=_initializer(config, seed), dtype=dtype, name=name)
+    return Dense(width, kernel_initializer=_initializer(config, seed), dtype=dtype, name=name)
 
 
 def layer_norm(config: BertConfig, dtype, name: str) -> keras.layers.LayerNormalization:

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from kbert.training.optimizer import OPTIMIZERS, Hyper, clip_factor
+from kbert.training.optimizer import OPTIMIZERS, Hyper, clip_factor, moments
 
 
 def state_values(model: keras.Model, seed, frozen):
@@ -41,12 +41,27 @@ def updated(trainable, moments_1, moments_2, gradients, hyper: Hyper, optimizer:
         0, or NaN where a gradient is not finite: added to the loss, it tells.
     """
     factor, finite = clip_factor(gradients, hyper.loss_scale)
+    # At rate 0 no value changes; nor do the moments.
+    rates = ops.where(finite, hyper.learning_rates, 0.0)
     values, ms, vs = [], [], []
     for i, (value, m, v, gradient) in enumerate(zip(trainable, moments_1, moments_2, gradients, strict=True)):
-        gradient = ops.cast(gradient, "float32") * factor
-        new = OPTIMIZERS[optimizer](value, gradient, m, v, hyper.learning_rates[i], hyper.decays[i], hyper)
-        kept = [ops.where(finite, after, before) for after, before in zip(new, (value, m, v), strict=True)]
-        values.append(ops.cast(kept[0], value.dtype))
-        ms.append(kept[1])
-        vs.append(kept[2])
+        new = moments(ops.cast(gradient, "float32") * factor, m, v)
+        m, v = _computed(*(ops.where(finite, after, before) for after, before in zip(new, (m, v), strict=True)))
+        value = OPTIMIZERS[optimizer](value, m, v, rates[i], hyper.decays[i], hyper)
+        values.append(ops.cast(value, trainable[i].dtype))
+        ms.append(m)
+        vs.append(v)
     return values, ms, vs, ops.where(finite, 0.0, float("nan"))
+
+
+def _computed(m, v):
+    """The same, computed before what depends on them.
+
+    XLA would compute the moments a second time inside the value's update, and for that copy the old ones, whose memory
+    the new ones take: on a CPU a fifth of a step (docs/performance.md).
+    """
+    if keras.backend.backend() == "jax":
+        from jax.lax import optimization_barrier
+
+        return optimization_barrier((m, v))
+    return m, v

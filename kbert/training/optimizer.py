@@ -75,35 +75,36 @@ def clip_factor(gradients, loss_scale):
     return ops.minimum(1.0, CLIP_NORM / (norm + 1e-6)) / loss_scale, ops.isfinite(norm)
 
 
-def adamw(value, gradient, m, v, learning_rate, decay, hyper: Hyper):
-    """One variable's update, in the form of `torch.optim.AdamW`: (value, m, v) after the step.
+def moments(gradient, m, v):
+    """Adam's two moments after a step, without bias correction."""
+    return BETA_1 * m + (1 - BETA_1) * gradient, BETA_2 * v + (1 - BETA_2) * gradient * gradient
+
+
+def adamw(value, m, v, learning_rate, decay, hyper: Hyper):
+    """One variable after a step, in the form of `torch.optim.AdamW`, from the moments that the step has changed.
 
     Epsilon is added to the bias-corrected root; Keras adds it before the correction, which at the first step makes it
     32 times as large. Decay is decoupled (Loshchilov and Hutter, 2019).
     """
-    direction, m, v = _adam(gradient, m, v, hyper)
-    return value * (1 - learning_rate * decay) - learning_rate * direction, m, v
+    return value * (1 - learning_rate * decay) - learning_rate * _direction(m, v, hyper)
 
 
-def lamb(value, gradient, m, v, learning_rate, decay, hyper: Hyper):
-    """One variable's update by LAMB, for large batches: (value, m, v) after the step.
+def lamb(value, m, v, learning_rate, decay, hyper: Hyper):
+    """One variable after a step by LAMB, for large batches, from the moments that the step has changed.
 
     AdamW's step, decay included, made as long as the variable itself (You et al., 2020, algorithm 2, phi being the
     identity), but for biases and LayerNorm, as in the authors' code.
     """
-    direction, m, v = _adam(gradient, m, v, hyper)
-    step = direction + decay * value
+    step = _direction(m, v, hyper) + decay * value
     if len(value.shape) > 1:
         length, step_length = ops.sqrt(ops.sum(ops.square(value))), ops.sqrt(ops.sum(ops.square(step)))
         usable = ops.logical_and(length > 0, step_length > 0)
         step = step * ops.where(usable, length / ops.where(usable, step_length, 1.0), 1.0)
-    return value - learning_rate * step, m, v
+    return value - learning_rate * step
 
 
 OPTIMIZERS = {"adamw": adamw, "lamb": lamb}
 
 
-def _adam(gradient, m, v, hyper: Hyper):
-    m = BETA_1 * m + (1 - BETA_1) * gradient
-    v = BETA_2 * v + (1 - BETA_2) * gradient * gradient
-    return (m / hyper.correction_1) / (ops.sqrt(v / hyper.correction_2) + EPSILON), m, v
+def _direction(m, v, hyper: Hyper):
+    return (m / hyper.correction_1) / (ops.sqrt(v / hyper.correction_2) + EPSILON)
