@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from kbert.estimators.fitting import fine_tune, with_restarts
 from kbert.estimators.parameters import check_parameters, draw_seed, dtype_policy
 from kbert.estimators.saving import SavingMixin, check_vocabulary
 from kbert.hub import resolve_folder
+from kbert.model.encoder import weights_come_later
 from kbert.text import TokenSequences, WordPieceTokenizer, build_sequences, build_windows
 from kbert.training.loop import TrainingOptions, layer_rates
 from kbert.training.predict import predict_logits
@@ -41,6 +43,11 @@ class Start(NamedTuple):
     tokenizer: WordPieceTokenizer
     folder: Path | None = None
     model: keras.Model | None = None
+
+    def make(self, make: Callable[[], keras.Model]) -> keras.Model:
+        """A new model, without a random start where there are weights to replace it."""
+        with nullcontext() if self.folder is None and self.model is None else weights_come_later():
+            return make()
 
 
 def parts_of(n_characters: np.ndarray) -> Iterator[slice]:
@@ -284,7 +291,7 @@ class BertEstimator(SavingMixin, BaseEstimator):
         """A model of ``make(seed=...)``, trained, and its history."""
 
         def attempt(seed: int) -> tuple[keras.Model, dict[str, list[float]]]:
-            model = make(seed=seed)
+            model = start.make(lambda: make(seed=seed))
             self._load_weights(model, start)
             if start.model is not None:
                 task.unfold(model)
@@ -343,7 +350,8 @@ class BertEstimator(SavingMixin, BaseEstimator):
     def __setstate__(self, state):
         if "model_" in state:
             model_class, config, weights = state["model_"]
-            model = model_class.from_config(config)
+            with weights_come_later():
+                model = model_class.from_config(config)
             for variable, array in zip(model.weights, weights, strict=True):
                 variable.assign(array)
             state = {**state, "model_": model}

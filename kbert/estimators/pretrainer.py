@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,6 +16,7 @@ from kbert.data.frames import NO_SAMPLES, refuse_what_has_no_rows, shown, text_c
 from kbert.estimators.base import BertEstimator
 from kbert.hub import resolve_folder
 from kbert.model import BertForPreTraining
+from kbert.model.encoder import weights_come_later
 from kbert.pretraining.corpus import Corpus
 from kbert.pretraining.fill_mask import fill_mask
 from kbert.pretraining.instances import Documents, draw_pairs, draw_runs
@@ -202,7 +204,9 @@ class BertPretrainer(BertEstimator):
         elements = tokenised(corpus, tokenizer)
         held_out = None if eval_set is None else _whole(tokenised(_corpus(eval_set, "eval_set"), tokenizer))
 
-        model = BertForPreTraining(config, bool(self.nsp), dtype=policy, seed=seed)
+        is_random = self.weights is None and not self._goes_on()
+        with nullcontext() if is_random else weights_come_later():
+            model = BertForPreTraining(config, bool(self.nsp), dtype=policy, seed=seed)
         new_words: list[str] = []
         if self._goes_on():
             new_words = self.new_words_

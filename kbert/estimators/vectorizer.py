@@ -16,6 +16,7 @@ from kbert.data.tags import WordColumn, word_column
 from kbert.estimators.base import BertEstimator
 from kbert.estimators.tagger import BertTagger
 from kbert.model import BertForFeatures
+from kbert.model.encoder import weights_come_later
 from kbert.text.words import build_word_windows
 from kbert.training.predict import predict_words
 from kbert.weights import load_encoder_weights, save_encoder
@@ -135,7 +136,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
             texts = self._read_texts(X, stacklevel=4)
         start = self._start(texts)
         self._check_max_length(start.config)
-        model = self._new_model(start.config, dtype=policy, seed=seed)
+        model = start.make(lambda: self._new_model(start.config, dtype=policy, seed=seed))
         self._load_weights(model, start)
         self._forget()
         self._remember_columns(texts)
@@ -212,6 +213,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
     def _save_model(self, folder: Path) -> None:
         save_encoder(self.model_.encoder, folder)
 
+    @weights_come_later()
     def _load_model(self, folder: Path, policy: str) -> BertForFeatures:
         model = self._new_model(BertConfig.from_folder(folder), dtype=policy)
         load_encoder_weights(model.encoder, folder)

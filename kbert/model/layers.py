@@ -23,6 +23,8 @@ def activation(name: str):
 
 
 def _initializer(config: BertConfig, seed: int):
+    if config.initializer_range == 0:
+        return "zeros"
     # Truncated at two standard deviations, as in the original code; Keras's Dense would take Glorot.
     return keras.initializers.TruncatedNormal(stddev=config.initializer_range, seed=seed)
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from kbert.data.batches import TrainingBatches
 from kbert.errors import DivergedError
+from kbert.training.compact import compact
 from kbert.training.optimizer import BETA_1, BETA_2, Hyper, Schedule, decays_of
 from kbert.training.prefetch import prefetched
 from kbert.training.progress import Progress
@@ -97,7 +98,8 @@ def train(
     DivergedError
         If five steps in a row gave a loss or gradients that are not finite; such a step changes nothing.
     """
-    trainer = backend_step().Trainer(model, loss)
+    copy = compact(model, batches.sequences, batches.pad_id)
+    trainer = backend_step().Trainer(model if copy is None else copy.model, loss)
     plan = _Plan(model, batches.steps_per_epoch, options)
     history: dict[str, list[float]] = {}
     callbacks = keras.callbacks.CallbackList(
@@ -109,9 +111,11 @@ def train(
     with Progress(len(batches.sequences) * options.epochs, options.verbose) as progress:
         for epoch in range(options.epochs):
             callbacks.on_epoch_begin(epoch)
-            examples = _with_targets(batches.epoch(epoch), names, targets, weights, level)
+            examples = _with_targets(batches.epoch(epoch), names, targets, weights, level, copy)
             logs = {"loss": _run_epoch(trainer, plan, epoch, batches.steps_per_epoch, examples, callbacks, progress)}
             trainer.write_back()
+            if copy is not None:
+                copy.write_back(plan.take_decay(copy.table))
             if on_epoch_end is not None:
                 logs.update(on_epoch_end(epoch, logs) or {})
             callbacks.on_epoch_end(epoch, logs)
@@ -139,6 +143,19 @@ class _Plan:
         self.bad_steps = 0  # in a row, over the ends of epochs
         self.float16 = model.compute_dtype == "float16"
         self.loss_scale = _FLOAT16_LOSS_SCALE if self.float16 else 1.0
+        self.updates: list[tuple[np.ndarray, Any]] = []  # of this epoch: the rates, and a loss that tells a skipped one
+
+    def updated(self, hyper: Hyper, loss) -> None:
+        """Note an update."""
+        self.updates.append((hyper.learning_rates, loss))
+        self.update += 1
+
+    def take_decay(self, variable: int) -> float:
+        """What the updates since the last call have multiplied a variable without gradients by."""
+        one, decay = np.float32(1), self.decays[variable]
+        factors = [one - rates[variable] * decay for rates, loss in self.updates if np.isfinite(float(loss))]
+        self.updates = []
+        return float(np.prod(factors, dtype="float64"))
 
     def hyper(self, step: int) -> Hyper:
         """For the update under way; ``step`` counts batches, and draws the dropout."""
@@ -163,7 +180,7 @@ def _run_epoch(trainer, plan, epoch, steps, examples, callbacks, progress) -> fl
         hyper = plan.hyper(epoch * steps + i)
         if plan.every == 1:
             loss = trainer.train(inputs, *arrays, hyper)
-            plan.update += 1
+            plan.updated(hyper, loss)
         else:
             gradients, loss = trainer.accumulate(inputs, *arrays, hyper, gradients)
             pending += 1
@@ -173,7 +190,7 @@ def _run_epoch(trainer, plan, epoch, steps, examples, callbacks, progress) -> fl
                     gradients, hyper._replace(loss_scale=np.float32(plan.loss_scale * pending))
                 )
                 gradients, pending = None, 0
-                plan.update += 1
+                plan.updated(hyper, loss)
         losses.append(loss)
         counts.append(count)
         if not pending:
@@ -187,13 +204,15 @@ def _run_epoch(trainer, plan, epoch, steps, examples, callbacks, progress) -> fl
     return float(np.average(values[finite], weights=np.array(counts)[finite])) if finite.any() else float("nan")
 
 
-def _with_targets(batches, names, targets, weights, level):
+def _with_targets(batches, names, targets, weights, level, copy):
     """Of each batch: its number of texts, the inputs, and targets and weights of what has them, over its number."""
     for batch in batches:
         places = batch.tokens if level == "token" else batch.texts
         share = np.where(places >= 0, weights[places], 0).astype("float32")
         count = np.count_nonzero(share)
         inputs = {name: batch.inputs[name] for name in names}
+        if copy is not None:
+            inputs["token_ids"] = copy.token_ids(inputs["token_ids"])
         chosen = targets[places]
         if level == "position":
             chosen += batch.inputs["first_positions"][..., None]

@@ -13,6 +13,7 @@ from kbert.model import (
     BertForSequenceClassification,
     BertForTokenClassification,
 )
+from kbert.model.encoder import weights_come_later
 from kbert.weights.huggingface import (
     dense_slots,
     encoder_slots,
@@ -29,7 +30,8 @@ _OPTIONAL = ("pooler.",)
 def load_encoder(name_or_folder: str | Path, *, dtype=None, revision: str | None = None, seed: int = 0) -> BertEncoder:
     """See `BertEncoder.from_pretrained`."""
     folder = resolve_folder(name_or_folder, revision)
-    encoder = BertEncoder(BertConfig.from_folder(folder), dtype=dtype, seed=seed)
+    with weights_come_later():
+        encoder = BertEncoder(BertConfig.from_folder(folder), dtype=dtype, seed=seed)
     load_encoder_weights(encoder, folder)
     return encoder
 
@@ -55,7 +57,8 @@ def load_pretraining(
 ) -> BertForPreTraining:
     """A `BertForPreTraining` with the weights of a folder, a size or a hub name; see `load_pretraining_weights`."""
     folder = resolve_folder(name_or_folder, revision)
-    model = BertForPreTraining(BertConfig.from_folder(folder), nsp, dtype=dtype, seed=seed)
+    with weights_come_later():
+        model = BertForPreTraining(BertConfig.from_folder(folder), nsp, dtype=dtype, seed=seed)
     load_pretraining_weights(model, folder)
     return model
 
@@ -110,6 +113,7 @@ def _classifier_slots(model: BertForSequenceClassification):
     return encoder_slots(model.encoder) + dense_slots("classifier", model.classifier)
 
 
+@weights_come_later()
 def load_sequence_classifier(folder: str | Path, *, dtype=None, seed: int = 0) -> BertForSequenceClassification:
     """A `BertForSequenceClassification` with all of its weights, head included, from a folder."""
     model = BertForSequenceClassification(
@@ -132,6 +136,7 @@ def save_sequence_classifier(
     save_slots(folder, model.config, _classifier_slots(model), prefix="bert.", extra=extra)
 
 
+@weights_come_later()
 def load_multiple_choice(folder: str | Path, *, dtype=None, seed: int = 0) -> BertForSequenceClassification:
     """A `BertForSequenceClassification` with one output, an option's score, and all of its weights from a folder.
 
@@ -148,6 +153,7 @@ def save_multiple_choice(model: BertForSequenceClassification, folder: str | Pat
     save_slots(folder, model.config, _classifier_slots(model), prefix="bert.", extra=extra)
 
 
+@weights_come_later()
 def load_token_classifier(folder: str | Path, *, dtype=None) -> BertForTokenClassification:
     """A `BertForTokenClassification` with all of its weights, head included, from a folder."""
     model = BertForTokenClassification(BertConfig.from_folder(folder), number_of_labels(folder), dtype=dtype)
@@ -166,6 +172,7 @@ def save_token_classifier(model: BertForTokenClassification, folder: str | Path,
     save_slots(folder, model.config, slots, prefix="bert.", extra=extra)
 
 
+@weights_come_later()
 def load_question_answerer(folder: str | Path, *, dtype=None) -> BertForQuestionAnswering:
     """A `BertForQuestionAnswering` with all of its weights, head included, from a folder."""
     model = BertForQuestionAnswering(BertConfig.from_folder(folder), dtype=dtype)

@@ -1,0 +1,72 @@
+"""Milliseconds of a training step and of fits, of this kbert and of another checkout, in turns.
+
+    KERAS_BACKEND=jax python benchmarks/training_step.py [--against FOLDER] [--rows 2000] [--rounds 3]
+
+One epoch of minilm-l6 on so many rows of SST-2, batch 32: each run in a process of its own, the two checkouts in turns.
+"first fit" has the compilation in it, "second fit" of the same rows has none, and "a step" is the second divided by its
+steps. Needs KBERT_DATA and the weights of tests/weights.txt.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+HERE = Path(__file__).resolve().parents[1]
+
+
+def measure(n_rows: int) -> None:
+    """Fit twice, and print the times as JSON."""
+    import resource
+    import time
+    import warnings
+
+    from kbert import BertClassifier, datasets
+
+    warnings.simplefilter("ignore")
+    train, dev = datasets.load("sst2", "train").iloc[:n_rows], datasets.load("sst2", "dev")
+    seconds = []
+    for _ in range(2):
+        classifier = BertClassifier(size="minilm-l6", epochs=1, dtype="float32", random_state=0)
+        start = time.perf_counter()
+        classifier.fit(train.sentence, train.label)
+        seconds.append(time.perf_counter() - start)
+    found = {
+        "first fit, s": seconds[0],
+        "second fit, s": seconds[1],
+        "a step, ms": seconds[1] / -(-n_rows // 32) * 1000,
+        "most memory, MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6,
+        "accuracy": classifier.score(dev.sentence, dev.label),
+    }
+    print(json.dumps(found))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--against", type=Path)
+    parser.add_argument("--rows", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.measure:
+        return measure(arguments.rows)
+    checkouts = {"this": HERE} | ({"other": arguments.against.resolve()} if arguments.against else {})
+    found = []
+    for turn in range(arguments.rounds):
+        for name, folder in checkouts.items():
+            command = [sys.executable, __file__, "--measure", "--rows", str(arguments.rows)]
+            done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(folder)}, capture_output=True, text=True)
+            if done.returncode:
+                raise SystemExit(done.stderr[-3000:])
+            found.append({"checkout": name, "round": turn, **json.loads(done.stdout.splitlines()[-1])})
+            print(pd.DataFrame(found[-1:]).to_string(index=False, header=len(found) == 1), flush=True)
+    table = pd.DataFrame(found).groupby("checkout", sort=False).median().drop(columns="round")
+    print(f"\nmedians, {os.environ['KERAS_BACKEND']}, {arguments.rows} rows\n{table.round(3).to_string()}")
+
+
+if __name__ == "__main__":
+    main()
