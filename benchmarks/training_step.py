@@ -33,14 +33,14 @@ def measure(n_rows: int) -> None:
     for _ in range(2):
         classifier = BertClassifier(size="minilm-l6", epochs=1, dtype="float32", random_state=0)
         start = time.perf_counter()
-        classifier.fit(train.sentence, train.label)
+        classifier.fit(train.text, train.label)
         seconds.append(time.perf_counter() - start)
     found = {
         "first fit, s": seconds[0],
         "second fit, s": seconds[1],
         "a step, ms": seconds[1] / -(-n_rows // 32) * 1000,
         "most memory, MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6,
-        "accuracy": classifier.score(dev.sentence, dev.label),
+        "accuracy": classifier.score(dev.text, dev.label),
     }
     print(json.dumps(found))
 
