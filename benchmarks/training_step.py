@@ -59,7 +59,9 @@ def main() -> None:
     for turn in range(arguments.rounds):
         for name, folder in checkouts.items():
             command = [sys.executable, __file__, "--measure", "--rows", str(arguments.rows)]
-            done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(folder)}, capture_output=True, text=True)
+            done = subprocess.run(
+                command, env={**os.environ, "PYTHONPATH": str(folder)}, capture_output=True, text=True
+            )
             if done.returncode:
                 raise SystemExit(done.stderr[-3000:])
             found.append({"checkout": name, "round": turn, **json.loads(done.stdout.splitlines()[-1])})

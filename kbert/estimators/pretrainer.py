@@ -336,7 +336,7 @@ class BertPretrainer(BertEstimator):
         zeros = np.zeros((len(texts), 1), np.int32)
         inputs |= {"masked_positions": zeros, "first_positions": zeros}
         inputs = {tensor.name: inputs[tensor.name] for tensor in self.model_.inputs}
-        outputs = backend_step().predict(self.model_, inputs)
+        outputs = backend_step().predictor(self.model_)(inputs)
         return np.asarray(ops.convert_to_numpy(outputs["mlm_logits"])[:, 0, :64])
 
     def _save_model(self, folder: Path) -> None:

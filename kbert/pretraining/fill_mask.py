@@ -52,7 +52,7 @@ def fill_mask(model: BertForPreTraining, tokenizer: WordPieceTokenizer, text: st
         )
     positions = np.flatnonzero(token_ids == tokenizer.mask_id)
     inputs = _inputs(token_ids, positions, tokenizer.pad_id, most)
-    outputs = backend_step().predict(model, {tensor.name: inputs[tensor.name] for tensor in model.inputs})
+    outputs = backend_step().predictor(model)({tensor.name: inputs[tensor.name] for tensor in model.inputs})
     logits = ops.convert_to_numpy(outputs["mlm_logits"])[0, : len(positions)].astype("float64")
     probabilities = np.exp(logits - logits.max(axis=-1, keepdims=True))
     probabilities /= probabilities.sum(axis=-1, keepdims=True)

@@ -363,11 +363,11 @@ def held_out_scores(
         ``loss``, ``mlm_loss``, ``mlm_accuracy`` and, with the next sentence, ``nsp_loss`` and ``nsp_accuracy``.
     """
     batches = held_out_batches(tokenizer, documents, masking, batch_size, max_length, model.choices["nsp"])
-    predict = backend_step().predict
+    predict = backend_step().predictor(model)
 
     def sums(batch):
         inputs, targets, weights = _arrays(model, batch)
-        return score_sums(predict(model, inputs), targets, weights)
+        return score_sums(predict(inputs), targets, weights)
 
     scores = mean_scores(sums(batch) for batch in batches)
     return {name: scores[name] for name in REPORTED if name in scores}

@@ -99,7 +99,7 @@ def predict_spans(model: keras.Model, reader: SpanReader, pad_id: int) -> None:
 
 def _outputs(model: keras.Model, batches: Iterable[tuple[Any, dict[str, np.ndarray]]]) -> Iterator:
     """What belongs to each batch, and the model's output for it, in order; some are computed ahead."""
-    predict = backend_step().predict
+    predict = backend_step().predictor(model)
     names = [tensor.name for tensor in model.inputs]
     under_way: deque = deque()
 
@@ -108,7 +108,7 @@ def _outputs(model: keras.Model, batches: Iterable[tuple[Any, dict[str, np.ndarr
         return what, keras.ops.convert_to_numpy(outputs)
 
     for what, inputs in prefetched(batches):
-        under_way.append((what, predict(model, {name: inputs[name] for name in names})))
+        under_way.append((what, predict({name: inputs[name] for name in names})))
         if len(under_way) >= _UNDER_WAY:
             yield collect()
     while under_way:

@@ -141,14 +141,20 @@ class Trainer:
         return updated(*state, gradients, hyper, self.optimizer)
 
 
-def predict(model: keras.Model, inputs: dict[str, np.ndarray]):
-    """The model's outputs, which may still be under way. Any number of threads may call it for one model."""
+def predictor(model: keras.Model):
+    """A function from a batch's inputs to the model's outputs, which may still be under way.
+
+    It is for one call of an estimator: the weights are those that the model has now, and looking for them takes longer
+    than a short text does. Any number of threads may call it.
+    """
     weights = ([v.value for v in model.trainable_variables], [v.value for v in model.non_trainable_variables])
+    key = ("jax", model_key(model), "predict")
 
-    def compile():
-        def function(weights, inputs):
-            return model.stateless_call(*weights, inputs, training=False)[0]
+    def function(weights, inputs):
+        return model.stateless_call(*weights, inputs, training=False)[0]
 
-        return jax.jit(function).lower(weights, inputs).compile()
+    def predict(inputs: dict[str, np.ndarray]):
+        run = compiled((*key, shapes_key(inputs)), lambda: jax.jit(function).lower(weights, inputs).compile())
+        return run(weights, inputs)
 
-    return compiled(("jax", model_key(model), "predict", shapes_key(inputs)), compile)(weights, inputs)
+    return predict

@@ -99,17 +99,25 @@ class Trainer:
         return flaw
 
 
-def predict(model: keras.Model, inputs: dict[str, np.ndarray]):
-    """The model's outputs. Any number of threads may call it for one model."""
+def predictor(model: keras.Model):
+    """A function from a batch's inputs to the model's outputs.
+
+    It is for one call of an estimator: looking for the weights takes longer than a short text does. Any number of
+    threads may call it.
+    """
     parts = (model.trainable_variables, model.non_trainable_variables)
     variables = [[variable.value for variable in part] for part in parts]
+    key = ("tensorflow", model_key(model), "predict")
 
     def function(variables, inputs):
         weights = [[tf.convert_to_tensor(variable) for variable in part] for part in variables]
         return model.stateless_call(*weights, inputs, training=False)[0]
 
-    key = ("tensorflow", model_key(model), "predict", shapes_key(inputs))
-    return _call(compiled(key, lambda: _compile(function, variables, (inputs,))), variables, (inputs,))
+    def predict(inputs: dict[str, np.ndarray]):
+        run = compiled((*key, shapes_key(inputs)), lambda: _compile(function, variables, (inputs,)))
+        return _call(run, variables, (inputs,))
+
+    return predict
 
 
 def _variable(value):

@@ -117,10 +117,14 @@ def _moments_and_roots(gradients, moments_1, moments_2, hyper: Hyper):
     return roots
 
 
-@torch.no_grad()
-def predict(model: keras.Model, inputs):
-    """The model's outputs. Any number of threads may call it for one model."""
-    return model(_on_device(inputs), training=False)
+def predictor(model: keras.Model):
+    """A function from a batch's inputs to the model's outputs. Any number of threads may call it."""
+
+    @torch.no_grad()
+    def predict(inputs: dict[str, np.ndarray]):
+        return model(_on_device(inputs), training=False)
+
+    return predict
 
 
 def _on_device(arrays):

@@ -71,7 +71,9 @@ def _tensors(values):
 
 
 def _predict(model, inputs):
-    return {name: ops.convert_to_numpy(x) for name, x in backend_step().predict(model, _inputs(model, inputs)).items()}
+    return {
+        name: ops.convert_to_numpy(x) for name, x in backend_step().predictor(model)(_inputs(model, inputs)).items()
+    }
 
 
 def _negative_log_likelihood(logits, targets):
@@ -221,7 +223,7 @@ def test_a_batch_is_learned_in_the_training_step_of_every_backend(batch, nsp):
     losses = [float(trainer.train(names, targets, weights, _hyper(model, i + 1))) for i in range(80)]
     trainer.write_back()
     assert losses[0] == pytest.approx(np.log(V) + nsp * np.log(2), abs=0.15)
-    scores = mean_scores([score_sums(backend_step().predict(model, names), targets, weights)])
+    scores = mean_scores([score_sums(backend_step().predictor(model)(names), targets, weights)])
     assert scores["mlm_accuracy"] > 0.9 and scores["mlm_loss"] < 0.5 and scores["mlm_count"] == 24
     if nsp:
         assert scores["nsp_accuracy"] > 0.9 and scores["nsp_count"] == 14
