@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -17,12 +16,12 @@ from kbert.config import BertConfig
 from kbert.data.frames import TextColumns
 from kbert.data.labels import sample_weights
 from kbert.data.tags import WordColumn, tag_lists, word_column
-from kbert.errors import MissingTextWarning, WeightsMismatchError
+from kbert.errors import WeightsMismatchError
 from kbert.estimators import persistence
 from kbert.estimators.base import BertEstimator, check_names, eval_pair
 from kbert.estimators.bio import legal_tags
 from kbert.estimators.label_tasks import SingleLabel
-from kbert.estimators.word_rows import WordRows
+from kbert.estimators.word_rows import ReadsWords, WordRows
 from kbert.metrics import bio_spans, entity_scores, is_bio
 from kbert.model import BertForTokenClassification
 from kbert.text import WordPieceTokenizer
@@ -31,7 +30,7 @@ from kbert.training.predict import predict_words
 from kbert.weights import load_token_classifier, save_token_classifier
 
 
-class BertTagger(BertEstimator):
+class BertTagger(ReadsWords, BertEstimator):
     """Fine-tuned BERT that gives every word a tag: names, parts of speech, anything that is marked in texts.
 
     X holds lists of words and y lists of tags, as many: words in, tags out, at any length. Or X holds texts and y the
@@ -263,22 +262,6 @@ class BertTagger(BertEstimator):
         self.classes_, self.model_, self.tokenizer_, self.config_ = task.classes, model, start.tokenizer, config
         self.history_, self.n_iter_ = history, len(history["loss"])
         return self
-
-    def _read_words(self, X: Any, stacklevel: int = 4, name: str = "X") -> WordColumn:
-        words = word_column(X, name)
-        if words.n_empty:
-            what = "texts" if words.texts is not None else "words"
-            warnings.warn(
-                f"{words.n_empty} of the {what} in {words.n_rows} rows {'are' if words.n_empty > 1 else 'is'} "
-                "empty. Every row and every word still gets a result.",
-                MissingTextWarning,
-                stacklevel=stacklevel,
-            )
-        return words
-
-    def _check_words(self, words: WordColumn) -> None:
-        """Refuse a column of another name than that of fit."""
-        check_names(words.names, list(getattr(self, "feature_names_in_", [])) or None)
 
     def _task(self) -> SingleLabel:
         return SingleLabel(self.classes_)

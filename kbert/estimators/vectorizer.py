@@ -14,7 +14,7 @@ from kbert.config import BertConfig
 from kbert.data.frames import TextColumns
 from kbert.data.tags import WordColumn, word_column
 from kbert.estimators.base import BertEstimator
-from kbert.estimators.tagger import BertTagger
+from kbert.estimators.word_rows import ReadsWords
 from kbert.model import BertForFeatures
 from kbert.model.encoder import weights_come_later
 from kbert.text.words import build_word_windows
@@ -22,7 +22,7 @@ from kbert.training.predict import predict_words
 from kbert.weights import load_encoder_weights, save_encoder
 
 
-class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEstimator):
+class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadsWords, BertEstimator):
     """Vectors of a BERT that is not trained: the feature-based approach of the paper (its section 5.3 and Table 7).
 
     A row's vector stands for its text. With ``level="word"`` there is one for each of its words, as the paper's
@@ -146,9 +146,6 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
     def _new_model(self, config: BertConfig, **options: Any) -> BertForFeatures:
         pooling = None if self.level == "word" else self.pooling
         return BertForFeatures(config, self.layers, pooling, **options)
-
-    # The words of X, with one warning that counts the empty ones; and a check of their column's name.
-    _read_words, _check_words = BertTagger._read_words, BertTagger._check_words
 
     def transform(self, X: Any) -> np.ndarray | list[np.ndarray]:
         """The vector of each row, or those of its words.

@@ -1,15 +1,40 @@
-"""Rows of words to train on or to watch."""
+"""Rows of words: how estimators read them, and those to train on or to watch."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import warnings
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from kbert.data.tags import WordColumn, word_column
+from kbert.errors import MissingTextWarning
+from kbert.estimators.base import check_names
 from kbert.estimators.fitting import mean_one
 from kbert.metrics import entity_scores, is_bio
 from kbert.text.words import WordSequences
 from kbert.training.predict import predict_words
+
+
+class ReadsWords:
+    """Mixin of the estimators whose rows are words."""
+
+    def _read_words(self, X: Any, stacklevel: int = 4, name: str = "X") -> WordColumn:
+        """The words of X, with one warning that counts the empty ones, at the user's line."""
+        words = word_column(X, name)
+        if words.n_empty:
+            what = "texts" if words.texts is not None else "words"
+            warnings.warn(
+                f"{words.n_empty} of the {what} in {words.n_rows} rows {'are' if words.n_empty > 1 else 'is'} "
+                "empty. Every row and every word still gets a result.",
+                MissingTextWarning,
+                stacklevel=stacklevel,
+            )
+        return words
+
+    def _check_words(self, words: WordColumn) -> None:
+        """Refuse a column of another name than that of fit."""
+        check_names(words.names, list(getattr(self, "feature_names_in_", [])) or None)
 
 
 class WordRows(NamedTuple):
