@@ -368,13 +368,11 @@ def _corpus(X: Any, name: str) -> Corpus:
             f"{name} is a single str ({shown(X)}). A text is put in a list: [{name}]; a file is given as "
             "pathlib.Path(...)."
         )
-    if hasattr(X, "shape"):
-        # Columns and arrays; a corpus takes much that is none, files and functions too.
-        if hasattr(X, "tocsr"):
-            refuse_what_has_no_rows(X, name)
-        if len(X.shape) > 1 and not hasattr(X, "columns"):
-            text_columns(X, columns=(1,), name=name)
-            X = X[:, 0]
+    if hasattr(X, "tocsr"):
+        refuse_what_has_no_rows(X, name)
+    if isinstance(X, np.ndarray) and (X.ndim != 1 or X.dtype.kind not in "OUT"):
+        (texts,) = text_columns(X, columns=(1,), name=name).columns
+        return Corpus(texts)
     if hasattr(X, "__len__") and len(X) == 0:
         raise ValueError(f"{NO_SAMPLES.format(getattr(X, 'shape', (0,)))} {name} is empty: give at least one text.")
     return Corpus(X)

@@ -42,6 +42,7 @@ class CompactModel:
             self.model = type(model).from_config({**config, "config": {**config["config"], "vocab_size": len(rows)}})
         for copy, variable in zip(self.model.weights, model.weights, strict=True):
             same = tuple(copy.shape) == tuple(variable.shape)
+            copy.trainable = variable.trainable
             copy.assign(variable.value if same else ops.take(variable.value, rows, axis=0))
         self._numbers = np.zeros(model.config.vocab_size, np.int32)
         self._numbers[rows] = np.arange(len(rows))

@@ -55,13 +55,14 @@ def updated(trainable, moments_1, moments_2, gradients, hyper: Hyper, optimizer:
 
 
 def _computed(m, v):
-    """The same, computed before what depends on them.
+    """The same; on a CPU under JAX, computed before what depends on them.
 
     XLA would compute the moments a second time inside the value's update, and for that copy the old ones, whose memory
-    the new ones take: on a CPU a fifth of a step (docs/performance.md).
+    the new ones take: a fifth of a step (docs/performance.md). A GPU's update is one kernel, which this would cut up.
     """
     if keras.backend.backend() == "jax":
-        from jax.lax import optimization_barrier
+        import jax
 
-        return optimization_barrier((m, v))
+        if jax.default_backend() == "cpu":
+            return jax.lax.optimization_barrier((m, v))
     return m, v

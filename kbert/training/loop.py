@@ -101,6 +101,7 @@ def train(
     copy = compact(model, batches.sequences, batches.pad_id)
     trainer = backend_step().Trainer(model if copy is None else copy.model, loss)
     plan = _Plan(model, batches.steps_per_epoch, options)
+    plan.watched = None if copy is None else copy.table
     history: dict[str, list[float]] = {}
     callbacks = keras.callbacks.CallbackList(
         options.callbacks, model=model, epochs=options.epochs, steps=batches.steps_per_epoch, verbose=0
@@ -115,7 +116,7 @@ def train(
             logs = {"loss": _run_epoch(trainer, plan, epoch, batches.steps_per_epoch, examples, callbacks, progress)}
             trainer.write_back()
             if copy is not None:
-                copy.write_back(plan.take_decay(copy.table))
+                copy.write_back(plan.take_decay())
             if on_epoch_end is not None:
                 logs.update(on_epoch_end(epoch, logs) or {})
             callbacks.on_epoch_end(epoch, logs)
@@ -143,18 +144,22 @@ class _Plan:
         self.bad_steps = 0  # in a row, over the ends of epochs
         self.float16 = model.compute_dtype == "float16"
         self.loss_scale = _FLOAT16_LOSS_SCALE if self.float16 else 1.0
-        self.updates: list[tuple[np.ndarray, Any]] = []  # of this epoch: the rates, and a loss that tells a skipped one
+        # Of a variable some rows of which have no gradient: what each update of this epoch multiplies them by, and the
+        # loss, which tells whether it was skipped.
+        self.watched: int | None = None
+        self.factors: list[tuple[np.float32, Any]] = []
 
     def updated(self, hyper: Hyper, loss) -> None:
         """Note an update."""
-        self.updates.append((hyper.learning_rates, loss))
+        if self.watched is not None:
+            rate, decay = hyper.learning_rates[self.watched], hyper.decays[self.watched]
+            self.factors.append((np.float32(1) - rate * decay, loss))
         self.update += 1
 
-    def take_decay(self, variable: int) -> float:
-        """What the updates since the last call have multiplied a variable without gradients by."""
-        one, decay = np.float32(1), self.decays[variable]
-        factors = [one - rates[variable] * decay for rates, loss in self.updates if np.isfinite(float(loss))]
-        self.updates = []
+    def take_decay(self) -> float:
+        """What the updates since the last call have multiplied the rows without gradients by."""
+        factors = [factor for factor, loss in self.factors if np.isfinite(float(loss))]
+        self.factors = []
         return float(np.prod(factors, dtype="float64"))
 
     def hyper(self, step: int) -> Hyper:

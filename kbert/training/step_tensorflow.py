@@ -1,4 +1,4 @@
-"""One training step and one prediction on TensorFlow: pure functions, compiled by XLA for each shape."""
+"""One training step and one prediction on TensorFlow: functions that XLA compiles for each shape."""
 
 import keras
 import numpy as np

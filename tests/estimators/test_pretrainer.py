@@ -128,7 +128,23 @@ def test_what_cannot_be_done_is_told(changes, X, message):
         make(**changes).fit(X if isinstance(X, str) else corpus_of(X))
 
 
-@pytest.mark.parametrize("container", [lambda texts: np.array(texts, object)[:, None], lambda texts: np.array(texts)])
+class Dicts(list):
+    """Rows that are dicts, as those of the library ``datasets``, with a shape."""
+
+    @property
+    def shape(self):
+        return (len(self), 1)
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        lambda texts: np.array(texts, object)[:, None],
+        np.array,
+        lambda texts: np.array([[text] for text in texts] + [None], object)[:-1],
+        lambda texts: Dicts({"text": text} for text in texts),
+    ],
+)
 def test_arrays_hold_a_document_a_row(container):
     texts = ["one line", "another line", "a third line"]
     from_array = make(max_steps=1).fit(container(texts), eval_set=texts)
@@ -142,6 +158,8 @@ def test_arrays_hold_a_document_a_row(container):
         ([], "Found array with 0 sample(s)"),
         (pd.Series([], dtype=object), "Found array with 0 sample(s)"),
         (np.array([["a", "b"]], object), "X has 2 columns, where 1 are expected"),
+        (np.ones(3), "X: row 0 (dtype float64) is of type float, not a text"),
+        (np.array("a text"), "Expected array-like"),
         (np.ones((3, 1)), "row 0 of column 0 (dtype float64) is of type float, not a text"),
         (sparse.csr_matrix(np.eye(3)), "Sparse data was passed for X"),
     ],

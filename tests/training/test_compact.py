@@ -111,3 +111,12 @@ def test_tokens_are_looked_for_in_all_texts(few, model_of, monkeypatch):
     whole = np.array(model_of().encoder.embeddings.word)
     ids = np.array([0, *range(10, 35)])
     np.testing.assert_array_equal(table[copy.token_ids(ids)], whole[ids])
+
+
+def test_what_is_frozen_stays_frozen_in_the_copy(few, model_of):
+    model = model_of()
+    model.encoder.transformer_layers[0].trainable = False
+    copy = compact(model, few, 0)
+    names = [variable.path for variable in copy.model.trainable_variables]
+    assert names == [variable.path for variable in model.trainable_variables]
+    assert not any("layer_0" in name for name in names)
