@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Iterator
 from itertools import chain
 
 import numpy as np
@@ -21,8 +22,10 @@ _WORDS = re.compile(_ASCII)
 # What has another character is left whole from one space to the next, and looked up as it is.
 _WORDS_AND_OTHERS = re.compile(r"[!-~]*+[^\x00-\x7f][^ \t\n\r]*+|" + _ASCII)
 
-# What is kept before it is begun anew, in characters of words: some ten million bytes.
+# What is kept before it is begun anew, in characters of words: some 60 MB in words of twelve.
 _MOST_CHARACTERS = 2**22
+# Characters of the texts that are split at once: their words are five times as large while they are looked up.
+_CHARACTERS_AT_ONCE = 2**18
 # Texts of ever new words (sequences of proteins, numbers) are not worth it: seen after so many words.
 _TRIAL = 50_000
 
@@ -54,6 +57,16 @@ class KnownWords:
 
         That is where most words are new, and where a text cannot be tokenised.
         """
+        parts = []
+        for some in _parts_of(texts):
+            part = self._tokenize(some)
+            if part is None:
+                return None
+            parts.append(part)
+        lengths = [part.lengths for part in parts]
+        return Ragged(np.concatenate([part.values for part in parts]), row_splits(np.concatenate(lengths)))
+
+    def _tokenize(self, texts: list[str]) -> Ragged | None:
         if self._n_new > max(_TRIAL, self._n_looked_up) / 2:
             return None
         found = [self._split(text) for text in texts]
@@ -102,6 +115,18 @@ class KnownWords:
             words.add(unknown, [row.ids for row in self._backend.encode_batch_fast(unknown, add_special_tokens=False)])
             if words.n_characters > _MOST_CHARACTERS and words is self._words:
                 self._words = _Words()
+
+
+def _parts_of(texts: list[str]) -> Iterator[list[str]]:
+    """All texts, some at a time; at least one part."""
+    start = n_characters = 0
+    for i, text in enumerate(texts):
+        n_characters += len(text)
+        if n_characters >= _CHARACTERS_AT_ONCE:
+            yield texts[start : i + 1]
+            start, n_characters = i + 1, 0
+    if start < len(texts) or not texts:
+        yield texts[start:]
 
 
 class _Words:
