@@ -2,6 +2,7 @@
 
 import json
 import numbers
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -158,12 +159,22 @@ def read_config_json(folder: str | Path) -> dict:
             f"There is no config.json in {folder}. A weights folder holds config.json, model.safetensors and "
             "tokenizer.json or vocab.txt; did you mean one of its subfolders?"
         )
+    return json_object(path, WeightsMismatchError, " Copy or download the folder again.")
+
+
+def json_object(
+    path: Path,
+    mismatch: type[ValueError] = ValueError,
+    remedy: str = "",
+    object_pairs_hook: Callable[[list[tuple]], dict] | None = None,
+) -> dict:
+    """The object in a JSON file, as `json.loads` reads it; or an error of the kind ``mismatch``, with a remedy."""
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=object_pairs_hook)
     except ValueError as error:
-        raise WeightsMismatchError(f"{path} is not valid JSON ({error}). Copy or download the folder again.") from None
+        raise mismatch(f"{path} is not valid JSON ({error}).{remedy}") from None
     if not isinstance(values, dict):
-        raise WeightsMismatchError(f"{path} does not hold a JSON object. Copy or download the folder again.")
+        raise mismatch(f"{path} does not hold a JSON object.{remedy}")
     return values
 
 

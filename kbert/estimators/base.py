@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,10 +43,10 @@ class Start(NamedTuple):
     folder: Path | None = None
     model: keras.Model | None = None
 
-    def make(self, make: Callable[[], keras.Model]) -> keras.Model:
-        """A new model, without a random start where there are weights to replace it."""
-        with nullcontext() if self.folder is None and self.model is None else weights_come_later():
-            return make()
+    @property
+    def has_weights(self) -> bool:
+        """Whether there are weights to replace a random start."""
+        return self.folder is not None or self.model is not None
 
 
 def parts_of(n_characters: np.ndarray) -> Iterator[slice]:
@@ -291,7 +290,8 @@ class BertEstimator(SavingMixin, BaseEstimator):
         """A model of ``make(seed=...)``, trained, and its history."""
 
         def attempt(seed: int) -> tuple[keras.Model, dict[str, list[float]]]:
-            model = start.make(lambda: make(seed=seed))
+            with weights_come_later(start.has_weights):
+                model = make(seed=seed)
             self._load_weights(model, start)
             if start.model is not None:
                 task.unfold(model)

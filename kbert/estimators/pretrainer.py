@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Self
 
@@ -204,8 +203,7 @@ class BertPretrainer(BertEstimator):
         elements = tokenised(corpus, tokenizer)
         held_out = None if eval_set is None else _whole(tokenised(_corpus(eval_set, "eval_set"), tokenizer))
 
-        is_random = self.weights is None and not self._goes_on()
-        with nullcontext() if is_random else weights_come_later():
+        with weights_come_later(self.weights is not None or self._goes_on()):
             model = BertForPreTraining(config, bool(self.nsp), dtype=policy, seed=seed)
         new_words: list[str] = []
         if self._goes_on():

@@ -136,7 +136,8 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadsWor
             texts = self._read_texts(X, stacklevel=4)
         start = self._start(texts)
         self._check_max_length(start.config)
-        model = start.make(lambda: self._new_model(start.config, dtype=policy, seed=seed))
+        with weights_come_later(start.has_weights):
+            model = self._new_model(start.config, dtype=policy, seed=seed)
         self._load_weights(model, start)
         self._forget()
         self._remember_columns(texts)
@@ -210,9 +211,9 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadsWor
     def _save_model(self, folder: Path) -> None:
         save_encoder(self.model_.encoder, folder)
 
-    @weights_come_later()
     def _load_model(self, folder: Path, policy: str) -> BertForFeatures:
-        model = self._new_model(BertConfig.from_folder(folder), dtype=policy)
+        with weights_come_later():
+            model = self._new_model(BertConfig.from_folder(folder), dtype=policy)
         load_encoder_weights(model.encoder, folder)
         return model
 

@@ -21,12 +21,13 @@ _weights_come_later: ContextVar[bool] = ContextVar("weights_come_later", default
 
 
 @contextmanager
-def weights_come_later() -> Iterator[None]:
+def weights_come_later(they_come: bool = True) -> Iterator[None]:
     """Encoders that are made in here start at zeros, but for the pooler: their weights are assigned afterwards.
 
-    Drawing the random start of minilm-l6 takes about a second, and for a while twice the memory.
+    With ``they_come=False`` they start at random, as anywhere else. Drawing the random start of minilm-l6 takes about a
+    second, and for a while twice the memory.
     """
-    token = _weights_come_later.set(True)
+    token = _weights_come_later.set(they_come)
     try:
         yield
     finally:

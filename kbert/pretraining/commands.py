@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm.auto import tqdm
 
-from kbert.config import BertConfig, default_pretraining_rate
+from kbert.config import BertConfig, default_pretraining_rate, json_object
 from kbert.hub import resolve_folder
 from kbert.pretraining.command_options import (
     CORPUS_DEFAULTS,
@@ -231,13 +231,7 @@ def _architecture(options: Namespace, weights: Path | None, tokenizer: WordPiece
     if options.model_config is None:
         return BertConfig.from_dict({**BertConfig.from_size(options.size or "base").to_dict(), "vocab_size": n_pieces})
     path = options.model_config
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is no valid JSON ({error}).") from None
-    if not isinstance(values, dict):
-        raise ValueError(f"{path} does not hold a JSON object.")
-    config = BertConfig.from_dict({"vocab_size": n_pieces, **values})
+    config = BertConfig.from_dict({"vocab_size": n_pieces, **json_object(path)})
     if config.vocab_size < n_pieces:
         raise ValueError(
             f"{path}: vocab_size is {config.vocab_size}, and the vocabulary of the shards has {n_pieces} pieces. Leave "

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
+from kbert.config import json_object
 from kbert.errors import WeightsMismatchError, WeightsNotFoundError
 
 SPECIAL_TOKENS = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
@@ -200,13 +201,7 @@ def _read_json(path: Path) -> dict:
     """The object in a JSON file; an empty one if there is no file."""
     if not path.is_file():
         return {}
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_unique)
-    except ValueError as error:
-        raise WeightsMismatchError(f"{path} is not valid JSON ({error}). {_REMEDY}") from None
-    if not isinstance(values, dict):
-        raise WeightsMismatchError(f"{path} does not hold a JSON object. {_REMEDY}")
-    return values
+    return json_object(path, WeightsMismatchError, f" {_REMEDY}", _unique)
 
 
 def _unique(pairs: list[tuple]) -> dict:

@@ -40,7 +40,7 @@ class Trainer:
     def update(self, gradients, hyper):
         """Update with gradients that were accumulated; returns 0, or NaN where one is not finite."""
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
-        return self._run("update", self._update, self._state(), (gradients, hyper))
+        return self._run("update", self._update, self._state(), (gradients, hyper), {})
 
     def write_back(self):
         """Give the model its trained weights."""
@@ -62,8 +62,8 @@ class Trainer:
     def _frozen(self):
         return [tf.convert_to_tensor(variable.value) for variable in self.model.non_trainable_weights]
 
-    def _run(self, name, function, variables, arguments, inputs=()):
-        key = (*self.key, name, shapes_key(dict(inputs)))
+    def _run(self, name, function, variables, arguments, inputs):
+        key = (*self.key, name, shapes_key(inputs))
         return _call(compiled(key, lambda: _compile(function, variables, arguments)), variables, arguments)
 
     def _gradients(self, values, frozen, inputs, targets, weights, hyper):
