@@ -6,8 +6,9 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,17 +19,26 @@ _KEPT = 2
 _NAME = re.compile(r"checkpoint-(\d{9})")
 
 
-def write_checkpoint(folder: Path, step: int, arrays: list[np.ndarray], facts: dict[str, Any]) -> Path:
-    """Write arrays and facts as the checkpoint of a step, and remove older ones."""
+class Checkpoint(NamedTuple):
+    """The trained arrays, what the run had noted, and where it stood."""
+
+    arrays: list[np.ndarray]
+    history: dict[str, np.ndarray]
+    facts: dict[str, Any]
+
+
+def write_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> Path:
+    """Write the checkpoint of a step, and remove older ones."""
     target = folder / f"checkpoint-{step:09d}"
     aside = folder / f"{target.name}.part"
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
-    with open(aside / "state.npz", "wb") as file:
-        np.savez(file, *arrays)
-        file.flush()
-        os.fsync(file.fileno())
-    (aside / "facts.json").write_text(json.dumps(facts, indent=1))
+    for name, arrays in (("state.npz", _numbered(checkpoint.arrays)), ("history.npz", checkpoint.history)):
+        with open(aside / name, "wb") as file:
+            np.savez(file, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+    (aside / "facts.json").write_text(json.dumps(checkpoint.facts, indent=1))
     shutil.rmtree(target, ignore_errors=True)
     aside.rename(target)
     for old in _checkpoints(folder)[:-_KEPT]:
@@ -36,8 +46,8 @@ def write_checkpoint(folder: Path, step: int, arrays: list[np.ndarray], facts: d
     return target
 
 
-def read_checkpoint(folder: Path) -> tuple[list[np.ndarray], dict[str, Any]] | None:
-    """The arrays and facts of the newest checkpoint; None where there is none."""
+def read_checkpoint(folder: Path) -> Checkpoint | None:
+    """The newest checkpoint; None where there is none."""
     found = _checkpoints(folder)
     if not found:
         return None
@@ -45,11 +55,17 @@ def read_checkpoint(folder: Path) -> tuple[list[np.ndarray], dict[str, Any]] | N
     try:
         facts = json.loads((path / "facts.json").read_text())
         with np.load(path / "state.npz", allow_pickle=False) as state:
-            return [state[f"arr_{i}"] for i in range(len(state.files))], facts
+            arrays = [state[name] for name in _numbered(state.files)]
+        with np.load(path / "history.npz", allow_pickle=False) as history:
+            return Checkpoint(arrays, dict(history), facts)
     except Exception as error:  # whatever zipfile, NumPy and json say about a damaged file
         raise WeightsMismatchError(
             f"{path} is damaged ({error}). Remove it, and training goes on from the one before."
         ) from error
+
+
+def _numbered(values: Sequence) -> dict[str, Any]:
+    return {f"arr_{i}": value for i, value in enumerate(values)}
 
 
 def _checkpoints(folder: Path) -> list[Path]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import time
+from array import array
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -12,20 +14,76 @@ import numpy as np
 from kbert.data.frames import data_frame
 
 HISTORY = "history.csv"
+_COUNTS = ("step", "tokens")
 
 
-def columns(records: list[dict[str, float]]) -> dict[str, list[float]]:
-    """A list for each name that any update has; NaN where one has it not."""
-    names = dict.fromkeys(name for record in records for name in record)
-    return {name: [record.get(name, np.nan) for record in records] for name in names}
+class History:
+    """Numbers by name, a line for each update; NaN where an update has no such number.
+
+    Held as columns of eight bytes a number: as dicts, a million updates would take a gigabyte.
+
+    Parameters
+    ----------
+    columns : mapping of str to array of float
+        Those of an earlier part of the run.
+    """
+
+    def __init__(self, columns: Mapping[str, np.ndarray] | None = None):
+        self._columns = {name: array("d", values) for name, values in (columns or {}).items()}
+        self._n = max(map(len, self._columns.values()), default=0)
+
+    def __len__(self) -> int:
+        return self._n
+
+    def append(self, record: Mapping[str, float]) -> None:
+        """A new line."""
+        self._n += 1
+        self.add(record)
+
+    def add(self, values: Mapping[str, float]) -> None:
+        """More numbers for the newest line."""
+        for name in values:
+            self._columns.setdefault(name, array("d"))
+        for column in self._columns.values():
+            column.extend([np.nan] * (self._n - len(column)))
+        for name, value in values.items():
+            self._columns[name][-1] = value
+
+    def record(self, line: int) -> dict[str, float]:
+        """The numbers of a line that are there."""
+        values = {name: column[line] for name, column in self._columns.items()}
+        return {name: value for name, value in values.items() if not np.isnan(value)}
+
+    def columns(self, first: int = 0) -> dict[str, np.ndarray]:
+        """All numbers from a line on; ``step`` and ``tokens`` are whole numbers."""
+        # A view of the array's memory would forbid it to grow.
+        values = {name: np.array(column[first:]) for name, column in self._columns.items()}
+        return {name: column.astype("int64") if name in _COUNTS else column for name, column in values.items()}
 
 
-def write_history(folder: Path, records: list[dict[str, float]]) -> None:
-    """Write ``history.csv``, a line for each update; a kill leaves the older one or the newer one."""
-    path = folder / HISTORY
-    aside = path.with_suffix(".csv.part")
-    data_frame(columns(records)).to_csv(aside, index=False)
-    aside.replace(path)
+class HistoryFile:
+    """``history.csv`` in a folder, a line for each update.
+
+    The first time it is written whole: aside, and renamed. Then lines are added, so that a long run does not write all
+    of them again and again. A kill may leave a part of a line, or lines that are newer than the checkpoint; a run that
+    goes on from there writes the file whole once more.
+    """
+
+    def __init__(self, folder: Path):
+        self._path = folder / HISTORY
+        self._names: list[str] = []
+        self._n_written = 0
+
+    def write(self, history: History) -> None:
+        """Write the lines that are new."""
+        frame = data_frame(history.columns(self._n_written))
+        if list(frame) == self._names:
+            frame.to_csv(self._path, mode="a", header=False, index=False)
+        else:  # it is new, or there is a column more
+            aside = self._path.with_suffix(".csv.part")
+            data_frame(history.columns()).to_csv(aside, index=False)
+            aside.replace(self._path)
+        self._names, self._n_written = list(frame), len(history)
 
 
 class TensorBoard:
@@ -35,8 +93,8 @@ class TensorBoard:
     ----------
     folder : str, Path or None
         ``tensorboard --logdir folder`` shows it.
-    records : list of dict
-        Those that an earlier part of the same run wrote. TensorBoard is told to forget what came after them.
+    history : History
+        What an earlier part of the same run wrote. TensorBoard is told to forget what came after it.
 
     Raises
     ------
@@ -44,8 +102,8 @@ class TensorBoard:
         If tensorboard is not installed.
     """
 
-    def __init__(self, folder: str | os.PathLike | None, records: list[dict[str, float]]):
-        self._file, self._written = None, len(records)
+    def __init__(self, folder: str | os.PathLike | None, history: History):
+        self._file, self._written = None, len(history)
         if folder is None:
             return
         # Not tensorboard.summary.Writer, which imports TensorFlow wherever that is installed, under any backend: it
@@ -67,8 +125,8 @@ class TensorBoard:
         self._file = open(folder / name, "wb")
         self._writer = RecordWriter(self._file)
         self._add(Event(file_version="brain.Event:2"))
-        if records:
-            self._add(Event(step=int(records[-1]["step"]) + 1, session_log=SessionLog(status=SessionLog.START)))
+        if len(history):
+            self._add(Event(step=int(history.record(-1)["step"]) + 1, session_log=SessionLog(status=SessionLog.START)))
 
     def __enter__(self):
         return self
@@ -77,16 +135,17 @@ class TensorBoard:
         if self._file is not None:
             self._file.close()
 
-    def write(self, records: list[dict[str, float]]) -> None:
-        """Write those of a growing list that were not written before."""
-        if self._file is None or len(records) == self._written:
+    def write(self, history: History) -> None:
+        """Write the lines that are new."""
+        if self._file is None or len(history) == self._written:
             return
-        for record in records[self._written :]:
+        for line in range(self._written, len(history)):
+            record = history.record(line)
             values = [
                 self._summary.Value(tag=name, simple_value=value) for name, value in record.items() if name != "step"
             ]
             self._add(self._event(step=int(record["step"]), summary=self._summary(value=values)))
-        self._written = len(records)
+        self._written = len(history)
         self._file.flush()
 
     def _add(self, event) -> None:

@@ -133,9 +133,10 @@ class PretrainingProgress:
         if rates:
             shown += [f"{self.tokens_per_second:,.0f} tokens/s", f"peak {rates['peak_share']:.0%}"]
         if record is not None:
-            shown.append(f"mlm {record['mlm_loss']:.3f}")
+            # A step that was skipped has none.
+            shown.append(f"mlm {record.get('mlm_loss', math.nan):.3f}")
             if self.nsp:
-                shown.append(f"nsp {record['nsp_accuracy']:.2f}")
+                shown.append(f"nsp {record.get('nsp_accuracy', math.nan):.2f}")
         self.bar.set_postfix_str(", ".join(shown), refresh=False)
         done = step if self.options.max_steps is not None else min(int(seconds), self.bar.total)
         self.bar.update(done - self.bar.n)

@@ -17,9 +17,10 @@ from kbert.data.frames import data_frame
 from kbert.errors import DivergedError
 from kbert.model import BertForPreTraining
 from kbert.pretraining.batches import PretrainingBatch, batches_of
-from kbert.pretraining.checkpoints import read_checkpoint, write_checkpoint
-from kbert.pretraining.history import TensorBoard, columns, write_history
+from kbert.pretraining.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
+from kbert.pretraining.history import History, HistoryFile, TensorBoard
 from kbert.pretraining.instances import Documents, draw_pairs, draw_runs
+from kbert.pretraining.interruption import Interruption
 from kbert.pretraining.masking import Masking
 from kbert.pretraining.objective import REPORTED, TASKS, mean_scores, pretraining_losses, score_sums
 from kbert.pretraining.options import PretrainingOptions
@@ -92,7 +93,8 @@ class Pretraining:
             raise ValueError("Give max_steps where there are several processes: their clocks differ.")
         self.step, self.seconds, self.tokens, self.bad_steps = 0, 0.0, 0, 0
         self.place = (0, 0, 0, 0)  # phase, epoch, how many of its elements, how many batches of the next one
-        self.records: list[dict[str, float]] = []
+        self.history = History()
+        self._history_file = None if self.folder is None else HistoryFile(self.folder)
         self.decays = np.asarray(decays_of(model, options.weight_decay), "float32")
 
     def run(self):
@@ -122,12 +124,14 @@ class Pretraining:
             options = replace(options, verbose=0, tensorboard=None)
         with (
             PretrainingProgress(options, self.model, n_devices(self.distribution), self.step, self.seconds) as progress,
-            TensorBoard(options.tensorboard, self.records) as board,
+            TensorBoard(options.tensorboard, self.history) as board,
+            # Alone: a process that stops at another step than the others would leave them waiting for it.
+            Interruption(self.folder is not None and self.n_processes == 1) as interruption,
         ):
-            self._train(trainer, progress, board)
-        return data_frame(columns(self.records))
+            self._train(trainer, progress, board, interruption)
+        return data_frame(self.history.columns())
 
-    def _train(self, trainer, progress: PretrainingProgress, board: TensorBoard) -> None:
+    def _train(self, trainer, progress: PretrainingProgress, board: TensorBoard, interruption: Interruption) -> None:
         options = self.options
         waiting: list[tuple[dict[str, float], Any]] = []
         began, before = time.perf_counter(), self.seconds
@@ -146,31 +150,35 @@ class Pretraining:
                 self.tokens += sum(batch.n_tokens for batch in group)
                 self.seconds = before + time.perf_counter() - began
                 record = {"step": self.step, "learning_rate": rate, "tokens": self.tokens, "seconds": self.seconds}
-                newest = self.records[-1] if self.records else None
+                newest = self.history.record(-1) if len(self.history) else None
                 record |= progress.advance(phase, self.step, self.seconds, self.tokens, newest)
                 waiting.append((record, losses))
                 if len(waiting) > _DELAY:
                     self._take_in(waiting.pop(0))
                 last = self._share() >= 1
                 evaluate = self.held_out is not None and (last or self.step % options.evaluate_every == 0)
-                write = self.folder is not None and (last or self.step % options.checkpoint_every == 0)
+                stop = interruption.came
+                due = last or stop or self.step % options.checkpoint_every == 0
+                write = self.folder is not None and due
                 if evaluate or write:
                     while waiting:
                         self._take_in(waiting.pop(0))
                 if evaluate:
                     trainer.write_back()
-                    self.records[-1] |= {f"val_{name}": value for name, value in self.evaluate().items()}
-                board.write(self.records)
+                    self.history.add({f"val_{name}": value for name, value in self.evaluate().items()})
+                board.write(self.history)
                 if write:
                     self._write(trainer)
                 if evaluate or write:
                     progress.pause()
                 if self.on_step_end is not None:
                     self.on_step_end(self.step)
+                if stop:
+                    interruption.pass_on()
             stream.close()
         while waiting:
             self._take_in(waiting.pop(0))
-        board.write(self.records)
+        board.write(self.history)
         trainer.write_back()
 
     # --- The budget ----------------------------------------------------------------------------------------------
@@ -270,7 +278,7 @@ class Pretraining:
         record, losses = waiting
         values = np.asarray(keras.ops.convert_to_numpy(losses), "float64")
         record |= dict(zip(REPORTED, values.tolist(), strict=True))
-        self.records.append(record)
+        self.history.append(record)
         if np.isfinite(values[0]):
             self.bad_steps = 0
             return
@@ -320,31 +328,31 @@ class Pretraining:
             return
         facts = {
             "settings": self._settings(), "step": self.step, "seconds": self.seconds, "tokens": self.tokens,
-            "bad_steps": self.bad_steps, "place": self.place, "records": self.records,
+            "bad_steps": self.bad_steps, "place": self.place,
         }  # fmt: skip
-        write_checkpoint(self.folder, self.step, trainer.state(), facts)
-        write_history(self.folder, self.records)
+        write_checkpoint(self.folder, self.step, Checkpoint(trainer.state(), self.history.columns(), facts))
+        self._history_file.write(self.history)
 
     def _resume(self, trainer) -> None:
         found = None if self.folder is None else read_checkpoint(self.folder)
-        if not same_everywhere(-1 if found is None else found[1]["step"]):
+        if not same_everywhere(-1 if found is None else found.facts["step"]):
             raise ValueError(
                 f"The processes found different checkpoints in {self.folder}. It has to be a folder that all of them "
                 "see."
             )
         if found is None:
             return
-        arrays, facts = found
-        settings = self._settings()
+        facts, settings = found.facts, self._settings()
         different = sorted(name for name in settings if facts["settings"].get(name) != settings[name])
         if different:
             raise ValueError(
                 f"{self.folder} holds the checkpoints of a run with another {', '.join(different)}. Give another "
                 "folder for another run, or the same options to go on."
             )
-        trainer.restore(arrays)
+        trainer.restore(found.arrays)
+        self.history = History(found.history)
         self.step, self.seconds, self.tokens = facts["step"], facts["seconds"], facts["tokens"]
-        self.bad_steps, self.place, self.records = facts["bad_steps"], tuple(facts["place"]), facts["records"]
+        self.bad_steps, self.place = facts["bad_steps"], tuple(facts["place"])
 
 
 def held_out_scores(

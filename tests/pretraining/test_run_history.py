@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from test_trainer import made
 
-from kbert.pretraining.history import TensorBoard, columns, write_history
+from kbert.pretraining.history import History, HistoryFile, TensorBoard
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")]
 
@@ -58,18 +58,48 @@ def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+def history_of(*records):
+    history = History()
+    for record in records:
+        history.append(record)
+    return history
+
+
 def test_a_kill_while_writing_leaves_the_older_history(tmp_path, monkeypatch):
-    write_history(tmp_path, [{"step": 1, "loss": 2.5}])
+    HistoryFile(tmp_path).write(history_of({"step": 1, "loss": 2.5}))
     monkeypatch.setattr("pathlib.Path.replace", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
-        write_history(tmp_path, [{"step": 1, "loss": 2.5}, {"step": 2, "loss": 2.0}])
+        HistoryFile(tmp_path).write(history_of({"step": 1, "loss": 2.5}, {"step": 2, "loss": 2.0}))
     assert (tmp_path / "history.csv").read_text() == "step,loss\n1,2.5\n"
 
 
-def test_columns_are_as_long_as_the_history():
-    found = columns([{"step": 1, "loss": 3.0}, {"step": 2, "loss": 2.0, "val_loss": 4.0}])
-    assert list(found) == ["step", "loss", "val_loss"] and found["step"] == [1, 2]
-    np.testing.assert_array_equal(found["val_loss"], [np.nan, 4.0])
+def test_lines_are_added_to_the_file_and_a_new_column_writes_it_anew(tmp_path):
+    history, file, path = history_of({"step": 1, "loss": 2.5}), HistoryFile(tmp_path), tmp_path / "history.csv"
+    file.write(history)
+    inode = path.stat().st_ino
+    history.append({"step": 2, "loss": 2.0})
+    file.write(history)
+    assert path.read_text() == "step,loss\n1,2.5\n2,2.0\n" and path.stat().st_ino == inode
+    history.add({"val_loss": 1 / 3})
+    file.write(history)
+    assert path.read_text() == f"step,loss,val_loss\n1,2.5,\n2,2.0,{1 / 3}\n"
+    history.append({"step": 3})
+    file.write(history)
+    # One that goes on from the second line forgets the third.
+    HistoryFile(tmp_path).write(history_of({"step": 1, "loss": 2.5}, {"step": 2, "loss": 2.0}))
+    assert path.read_text() == "step,loss\n1,2.5\n2,2.0\n"
+
+
+def test_a_history_is_columns_of_whole_numbers_and_numbers():
+    history = history_of({"step": 1, "loss": 3.0}, {"step": 2, "val_loss": 4.0})
+    assert len(history) == 2 and history.record(-1) == {"step": 2, "val_loss": 4.0}
+    found = history.columns()
+    assert list(found) == ["step", "loss", "val_loss"] and found["step"].dtype == "int64"
+    np.testing.assert_array_equal(found["loss"], [3.0, np.nan])
+    again = History(found)
+    again.append({"step": 3, "loss": 1.0})
+    assert len(history) == 2 and len(again) == 3
+    np.testing.assert_array_equal(again.columns(1)["val_loss"], [4.0, np.nan])
 
 
 def test_tensorboard_gets_every_update(tmp_path):
@@ -101,8 +131,8 @@ def test_without_tensorboard_the_command_is_told_before_training(tmp_path, monke
     with pytest.raises(ImportError, match=r"pip install 'kbert\[tensorboard\]'"):
         run.run()
     assert run.step == 0 and not list(tmp_path.iterdir())
-    with TensorBoard(None, []) as board:
-        board.write([{"step": 1}])
+    with TensorBoard(None, History()) as board:
+        board.write(history_of({"step": 1}))
 
 
 def test_the_share_of_the_peak_is_noted_where_progress_is_shown(monkeypatch, capsys):

@@ -200,6 +200,38 @@ def test_three_kills_leave_no_trace(tmp_path):
         assert all(np.array_equal(a, found[f"arr_{i}"]) for i, a in enumerate(weights_of(whole)))
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_asked_to_stop_writes_a_checkpoint_first(tmp_path, number):
+    class Stopped(Exception):
+        pass
+
+    def handler(*_):
+        raise Stopped
+
+    before = signal.signal(number, handler)
+    try:
+        with pytest.raises(Stopped):
+            run = made(folder=tmp_path, on_step_end=lambda step: signal.raise_signal(number) if step == 4 else None)
+            run.run()
+        assert signal.getsignal(number) is handler
+    finally:
+        signal.signal(number, before)
+    assert run.step == 5 and (tmp_path / "checkpoint-000000005").exists()
+    whole, resumed = made(), made(folder=tmp_path)
+    assert len(whole.run()) == len(resumed.run()) == 12
+    assert all(np.array_equal(a, b) for a, b in zip(weights_of(whole), weights_of(resumed), strict=True))
+
+
+def test_who_asks_twice_does_not_wait_for_a_checkpoint(tmp_path):
+    def twice(step):
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        made(folder=tmp_path, on_step_end=twice).run()
+    assert not list(tmp_path.glob("checkpoint-*"))
+
+
 def test_another_run_does_not_go_on(tmp_path):
     made(folder=tmp_path, checkpoint_every=5).run()
     with pytest.raises(ValueError, match="another learning_rate"):

@@ -1,0 +1,56 @@
+"""A run that is asked to stop, by Ctrl-C or by the cluster that wants its machine back, stops after a whole step."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+
+class Interruption:
+    """Holds SIGINT and SIGTERM back until the run has finished its step and written a checkpoint.
+
+    A second one is not held back. Only Python's main thread is sent signals: elsewhere nothing is changed.
+
+    Parameters
+    ----------
+    active : bool
+        Whether to do so at all.
+
+    Attributes
+    ----------
+    came : bool
+        Whether there was one.
+    """
+
+    def __init__(self, active: bool):
+        self._active = active and threading.current_thread() is threading.main_thread()
+        self._before: dict[int, object] = {}
+        self._number: int | None = None
+
+    @property
+    def came(self) -> bool:
+        return self._number is not None
+
+    def __enter__(self):
+        if self._active:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                # None is a handler that was not set from Python, and could not be put back.
+                if signal.getsignal(number) is not None:
+                    self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *_):
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before = {}
+
+    def _note(self, number, frame) -> None:
+        is_second, self._number = self.came, number
+        if is_second:
+            self.pass_on()
+
+    def pass_on(self) -> None:
+        """Let a signal that came do what it would have done."""
+        if self.came:
+            self.__exit__()
+            signal.raise_signal(self._number)
