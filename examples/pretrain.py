@@ -53,7 +53,6 @@ def pretrained(options: argparse.Namespace) -> Path:
     from kbert import BertForPreTraining
     from kbert.plots import PretrainingDisplay
     from kbert.pretraining import Pretraining
-    from kbert.weights import save_pretraining
 
     out, training, held_out = options.out, *corpora(options)
     start = time.perf_counter()
@@ -80,7 +79,7 @@ def pretrained(options: argparse.Namespace) -> Path:
     )
     run = Pretraining(model, tokenizer, shards, settings, watched[0], out / "run")
     history = run.run()
-    save_pretraining(model, out / "model")
+    model.save_pretrained(out / "model")
     tokenizer.save(out / "model")
     PretrainingDisplay.from_history(history).figure_.savefig(out / "curve.png", dpi=150)
 
@@ -108,10 +107,9 @@ def unigram_loss(run, shards: Shards) -> float:
 def random_start(model: Path, seed: int) -> Path:
     """A folder with the same network and vocabulary, whose weights are random."""
     from kbert import BertForPreTraining
-    from kbert.weights import save_pretraining
 
     folder = model.parent / f"random-{seed}"
-    save_pretraining(BertForPreTraining(BertConfig.from_folder(model), seed=seed + 1), folder)
+    BertForPreTraining(BertConfig.from_folder(model), seed=seed + 1).save_pretrained(folder)
     WordPieceTokenizer.from_pretrained(model).save(folder)
     return folder
 

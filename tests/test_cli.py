@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import kbert
-from kbert import BertClassifier, BertPretrainer, WordPieceTokenizer
+from kbert import BertClassifier, BertConfig, BertForPreTraining, BertPretrainer, WordPieceTokenizer
 from kbert.cli import COMMANDS, main, read_options
 from kbert.pretraining import Corpus, PretrainingOptions, Shards, trainer, write_shards
 from kbert.weights.folder import read_arrays
@@ -178,6 +178,36 @@ def test_weights_are_gone_on_from(folder, trained, tmp_path):
     assert main(call) == 0
     before, after = read_arrays(trained), read_arrays(tmp_path)
     assert all(np.allclose(before[name], after[name], atol=1e-6) for name in before)
+
+
+def test_new_words_take_the_unused_places_of_weights(folder, tmp_path, capsys):
+    text, vocab, start, shards, model = (str(tmp_path / n) for n in ("t.txt", "vocab", "start", "shards", "model"))
+    Path(text).write_text(made_text(12).replace("bug", "bugace"))
+    tokenizer = WordPieceTokenizer.train(made_text(12).split("\n"), n_unused=3)
+    config = BertConfig.from_dict({**CONFIG, "vocab_size": tokenizer.vocab_size})
+    BertForPreTraining(config, seed=1).save_pretrained(start)
+    tokenizer.save(start)
+    call = ["vocab", text, "--out", vocab, "--weights", start, "--split", "lines", "--quiet"]
+    assert main([*call, "--new-words", "1"]) == 0
+    printed = capsys.readouterr().out
+    assert "1 new words: bugace\n" in printed, printed
+    found = WordPieceTokenizer.from_pretrained(vocab)
+    assert found == tokenizer.with_words(["bugace"])
+    assert main(["shards", text, "--tokenizer", vocab, "--out", shards, "--split", "lines", "--quiet"]) == 0
+    more = ["--weights", start, "--max-steps", "1", "--learning-rate", "1e-9"]
+    assert main(["pretrain", shards, "--out", model, *TRAINING, *more]) == 0
+    assert WordPieceTokenizer.from_pretrained(model) == found
+    table = "bert.embeddings.word_embeddings.weight"
+    before, after = read_arrays(start)[table], read_arrays(model)[table]
+    pieces = before[tokenizer.encode("bugace").ids[1:-1]]
+    assert len(pieces) > 1 and np.allclose(after[found.vocab["bugace"]], pieces.mean(axis=0), atol=1e-6)
+
+    (tmp_path / "words.txt").write_text("Zork\n\nfrobnicate \n")
+    assert main([*call, "--new-words", str(tmp_path / "words.txt")]) == 0
+    assert WordPieceTokenizer.from_pretrained(vocab) == tokenizer.with_words(["zork", "frobnicate"])
+    assert "go together" in failed(capsys, *call)
+    assert "--weights or --cased, not both" in failed(capsys, *call, "--new-words", 1, "--cased")
+    assert "at least 1" in failed(capsys, *call, "--new-words", 0)
 
 
 # --- Options

@@ -3,6 +3,8 @@
 Letter key: B batch, T length, D hidden, V vocabulary, K texts per row, M masked tokens per row.
 """
 
+from pathlib import Path
+
 import keras
 import numpy as np
 from keras import ops
@@ -84,6 +86,53 @@ class BertForPreTraining(keras.Model):
     @classmethod
     def from_config(cls, config, custom_objects=None):
         return cls(**{**config, "config": BertConfig(**config["config"])})
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name_or_folder: str | Path,
+        *,
+        nsp: bool = True,
+        dtype=None,
+        revision: str | None = None,
+        seed: int = 0,
+    ) -> "BertForPreTraining":
+        """The model of a weights folder, a size or a hub name, to fill masks with or to pre-train further.
+
+        Parameters
+        ----------
+        name_or_folder : str or Path
+            A folder in the Hugging Face layout, a size such as "base", or a hub name.
+        nsp : bool, default=True
+            Whether there is to be a head for the next sentence.
+        dtype : str or keras.DTypePolicy, optional
+        revision : str, optional
+            A branch, tag or commit of a hub repository.
+        seed : int, default=0
+            Of the weights that the checkpoint lacks and of the dropout streams.
+
+        Raises
+        ------
+        WeightsNotFoundError, WeightsMismatchError
+            When nothing usable is found under that name.
+
+        Warns
+        -----
+        NewWeightsWarning
+            When the checkpoint lacks a head, or the pooler under the next sentence's, which then starts at random.
+        """
+        from kbert.weights import load_pretraining
+
+        return load_pretraining(name_or_folder, nsp=nsp, dtype=dtype, revision=revision, seed=seed)
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write config.json and model.safetensors (float32).
+
+        `transformers.BertForPreTraining` opens the folder; without a head for the next sentence, `BertForMaskedLM`.
+        """
+        from kbert.weights import save_pretraining
+
+        save_pretraining(self, folder)
 
 
 def input_names(nsp: bool) -> tuple[str, ...]:

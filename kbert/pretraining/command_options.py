@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from argparse import ArgumentParser, ArgumentTypeError, BooleanOptionalAction
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +30,11 @@ def add_vocab_options(parser: ArgumentParser) -> None:
     add("--min-frequency", type=_whole(1), default=2, metavar="N", help=text)
     text = "pieces [unused0] and so on, for words to be added later; bert-base-uncased has 994 (default: 0)"
     add("--unused", type=_whole(0), default=0, metavar="N", help=text)
+    add = parser.add_argument_group("instead of learning one, new words for one that is there").add_argument
+    text = "a folder, a size or a name on the hub, whose vocabulary is taken; words go into its [unused] places"
+    add("--weights", metavar="NAME", help=text)
+    text = "so many, the most frequent words of the text that are in pieces; or a file with a word in each line"
+    add("--new-words", type=_number_or_path, metavar="N_OR_FILE", help=text)
     _add_corpus_options(parser)
     _add_quiet(parser)
 
@@ -164,6 +170,11 @@ def _whole(least: int, below: float = np.inf) -> Callable[[str], int]:
 
 _over_0 = _number(lambda value: 0 < value < np.inf, "a number over 0")
 _jobs = _number(lambda value: value != 0, "a number of processes, or -1", int)
+
+
+def _number_or_path(text: str) -> int | Path:
+    """A number of words, or the file that lists them."""
+    return _whole(1)(text) if re.fullmatch(r"[-+]?\d+", text) else _path(text)
 
 
 def _rate(text: str) -> str | float:

@@ -36,13 +36,16 @@ if TYPE_CHECKING:
 
 
 class VocabCommand:
-    """Learn a WordPiece vocabulary from text, into a tokenizer folder. The same text always gives the same files."""
+    """Learn a WordPiece vocabulary from text, into a tokenizer folder. The same text always gives the same files.
+
+    With --weights and --new-words it is the vocabulary of released weights, in whose unused places new words stand.
+    """
 
     name = "vocab"
     summary = "learn a WordPiece vocabulary from text"
     example = "kbert vocab wikipedia/ --out vocab"
     required = ("source", "out")
-    either = ()
+    either = tuple(("weights", name) for name in ("vocab_size", "cased", "strip_accents", "min_frequency", "unused"))
     if_interrupted = "The same call starts again."
     add_options = staticmethod(add_vocab_options)
 
@@ -51,6 +54,8 @@ class VocabCommand:
         out = options.out
         if (out / "config.json").exists():
             raise ValueError(f"{out} holds a model, whose vocabulary would be replaced. Give another folder.")
+        if (options.weights is None) != (options.new_words is None):
+            raise ValueError("--weights and --new-words go together: new words for the vocabulary of weights.")
         corpus = _corpus(options)
         out.mkdir(parents=True, exist_ok=True)  # now, as reading may take hours
         counts = {"documents": 0, "segments": 0, "words": 0}
@@ -67,19 +72,15 @@ class VocabCommand:
                         first.append(segment)
                     yield segment
 
-        tokenizer = WordPieceTokenizer.train(
-            segments(),
-            vocab_size=options.vocab_size,
-            lowercase=not options.cased,
-            strip_accents=options.strip_accents,
-            min_frequency=options.min_frequency,
-            n_unused=options.unused,
-        )
+        tokenizer, new_words = _vocabulary(options, segments())
         tokenizer.save(out)
         seconds = time.perf_counter() - began
         print_pieces(first, tokenizer)
         print(f"\n{tokenizer.vocab_size:,} pieces from {_counted(counts)}")
         print(f"in {_time(seconds)}, {counts['words'] / seconds:,.0f} words/s; the tokenizer is in {out}")
+        if options.weights is not None:
+            shown = ", ".join(new_words[:N_SHOWN]) + (", ..." if len(new_words) > N_SHOWN else "")
+            print(f"{len(new_words):,} new words: {shown}" if new_words else "no new words")
         # Segments are to be the same.
         chosen = {name: getattr(options, name) for name in CORPUS_DEFAULTS}
         same = [f"--{name}={value}" for name, value in chosen.items() if value != CORPUS_DEFAULTS[name]]
@@ -139,7 +140,7 @@ class PretrainCommand:
     example = "kbert pretrain shards --out model --max-steps 100000 --phases 128:0.9,512:0.1"
     required = ("shards", "out")
     either = (("max_steps", "max_seconds"), ("size", "model_config", "weights"))
-    if_interrupted = "The same call goes on from the last checkpoint, if there is one already."
+    if_interrupted = "The same call goes on from the last checkpoint."
     add_options = staticmethod(add_pretrain_options)
 
     def run(self, options: Namespace) -> None:
@@ -181,6 +182,37 @@ def _corpus(options: Namespace) -> Corpus:
     return Corpus(sources, **{name: getattr(options, name) for name in CORPUS_DEFAULTS})
 
 
+def _vocabulary(options: Namespace, segments: Iterator[str]) -> tuple[WordPieceTokenizer, list[str]]:
+    """The tokenizer that `kbert vocab` writes, and the words that are new in it where it is of weights."""
+    if options.weights is None:
+        tokenizer = WordPieceTokenizer.train(
+            segments,
+            vocab_size=options.vocab_size,
+            lowercase=not options.cased,
+            strip_accents=options.strip_accents,
+            min_frequency=options.min_frequency,
+            n_unused=options.unused,
+        )
+        return tokenizer, []
+    from kbert.pretraining.new_words import add_new_words
+
+    before = WordPieceTokenizer.from_pretrained(_folder_or_name(options.weights))
+    if isinstance(options.new_words, Path):
+        listed = options.new_words.read_text(encoding="utf-8").split("\n")
+        after = before.with_words([word.strip() for word in listed if word.strip()])
+        # Read all the same, for the counts and the examples.
+        for _ in segments:
+            pass
+    else:
+        after = add_new_words(before, options.new_words, segments)
+    return after, _words_besides(before, after)
+
+
+def _words_besides(before: WordPieceTokenizer, after: WordPieceTokenizer) -> list[str]:
+    """The words of a vocabulary that another one has not, in the order of their ids."""
+    return sorted(after.vocab.keys() - before.vocab.keys(), key=after.vocab.get)
+
+
 def _folder_or_name(name: str) -> str | Path:
     """A folder that is there is meant as one, also where it is called like a size."""
     folder = Path(name).expanduser()
@@ -191,6 +223,7 @@ def _prepared(options: Namespace, shards: Shards) -> Pretraining:
     """The run, before its first step."""
     from kbert.estimators.parameters import dtype_policy
     from kbert.model import BertForPreTraining
+    from kbert.pretraining.new_words import start_new_words
     from kbert.pretraining.trainer import Pretraining
     from kbert.weights import load_pretraining_weights
 
@@ -200,6 +233,7 @@ def _prepared(options: Namespace, shards: Shards) -> Pretraining:
     model = BertForPreTraining(config, options.nsp, dtype=dtype_policy(options.dtype), seed=options.seed)
     if weights is not None:
         load_pretraining_weights(model, weights)
+        start_new_words(model, WordPieceTokenizer.from_pretrained(weights), shards.tokenizer)
     settings = _pretraining_options(options, config)
     return Pretraining(model, shards.tokenizer, shards, settings, held_out, options.out / "run")
 
@@ -222,10 +256,10 @@ def _pretraining_options(options: Namespace, config: BertConfig) -> PretrainingO
 def _architecture(options: Namespace, weights: Path | None, tokenizer: WordPieceTokenizer) -> BertConfig:
     n_pieces = tokenizer.vocab_size
     if weights is not None:
-        if vocabulary_hash(WordPieceTokenizer.from_pretrained(weights)) != vocabulary_hash(tokenizer):
+        if not _is_of_weights(tokenizer, WordPieceTokenizer.from_pretrained(weights)):
             raise ValueError(
                 f"{options.weights} has another vocabulary than the shards. Write shards with --tokenizer "
-                f"{options.weights}."
+                f"{options.weights}, or with one of `kbert vocab --weights {options.weights}`."
             )
         return BertConfig.from_folder(weights)
     if options.model_config is None:
@@ -238,6 +272,15 @@ def _architecture(options: Namespace, weights: Path | None, tokenizer: WordPiece
             "vocab_size out, or make it at least as many."
         )
     return config
+
+
+def _is_of_weights(tokenizer: WordPieceTokenizer, of_weights: WordPieceTokenizer) -> bool:
+    """Whether a vocabulary is that of weights, but for new words in its unused places."""
+    try:
+        with_words = of_weights.with_words(_words_besides(of_weights, tokenizer))
+    except ValueError:  # more words than places
+        return False
+    return vocabulary_hash(with_words) == vocabulary_hash(tokenizer)
 
 
 def _held_out(options: Namespace, tokenizer: WordPieceTokenizer) -> Documents:

@@ -43,7 +43,7 @@ def load_encoder_weights(encoder: BertEncoder, folder: str | Path) -> None:
         warnings.warn(
             f"The checkpoint {folder} has no {', '.join(new)}: started at random, to be learned in training.",
             NewWeightsWarning,
-            stacklevel=3,
+            stacklevel=4,  # of who calls from_pretrained
         )
 
 
@@ -95,7 +95,7 @@ def load_pretraining_weights(model: BertForPreTraining, folder: str | Path) -> N
         warnings.warn(
             f"The checkpoint {folder} has no {', no '.join(parts)}: started at random, to be learned in training.",
             NewWeightsWarning,
-            stacklevel=3,
+            stacklevel=4,  # of who calls from_pretrained
         )
 
 

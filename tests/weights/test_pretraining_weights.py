@@ -10,7 +10,7 @@ from safetensors.numpy import load_file, save_file
 
 from kbert import BertEncoder, BertForPreTraining
 from kbert.errors import NewWeightsWarning, WeightsMismatchError
-from kbert.weights import load_pretraining, save_encoder, save_pretraining
+from kbert.weights import save_encoder
 
 pytestmark = pytest.mark.slow
 
@@ -35,7 +35,7 @@ def model(toy_config):
 @pytest.fixture
 def folder(model, tmp_path):
     """A folder of the model, to be damaged."""
-    save_pretraining(model, tmp_path)
+    model.save_pretrained(tmp_path)
     return tmp_path
 
 
@@ -108,7 +108,7 @@ def test_a_folder_of_transformers_gives_their_logits(transformers, toy_config, i
     theirs.save_pretrained(tmp_path)
     with warnings.catch_warnings():
         warnings.simplefilter("error", NewWeightsWarning)
-        ours = load_pretraining(tmp_path, nsp=nsp)
+        ours = BertForPreTraining.from_pretrained(tmp_path, nsp=nsp)
     _assert_equal(_logits(ours, inputs, positions), _theirs(theirs, inputs, positions, nsp))
 
 
@@ -123,7 +123,7 @@ def test_a_saved_folder_opens_in_transformers_with_its_logits(
     model.mlm_head.bias.assign(np.linspace(-1, 1, 100).astype("float32"))
     if nsp:
         model.nsp_head.bias.assign([1.0, -1.0])
-    save_pretraining(model, tmp_path)
+    model.save_pretrained(tmp_path)
     name = json.loads((tmp_path / "config.json").read_text())["architectures"]
     assert name == ["BertForPreTraining" if nsp else "BertForMaskedLM"]
     theirs, report = getattr(transformers, name[0]).from_pretrained(tmp_path, output_loading_info=True)
@@ -134,7 +134,7 @@ def test_a_saved_folder_opens_in_transformers_with_its_logits(
 
 @pytest.mark.parity
 def test_the_released_masked_language_model_gives_their_logits(transformers, bert_tiny_folder, inputs, positions):
-    ours = load_pretraining(bert_tiny_folder, nsp=False)
+    ours = BertForPreTraining.from_pretrained(bert_tiny_folder, nsp=False)
     theirs = transformers.BertForMaskedLM.from_pretrained(bert_tiny_folder)
     # Some of this checkpoint's logits are 30, of which float32 has no more than seven digits.
     expected = _theirs(theirs, inputs, positions, nsp=False)["mlm_logits"]
@@ -149,10 +149,10 @@ def test_the_released_masked_language_model_gives_their_logits(transformers, ber
 @pytest.mark.parametrize("nsp", [True, False])
 def test_what_is_saved_is_read_again_bit_for_bit_and_without_a_warning(toy_config, arrays_of, nsp, tmp_path):
     model = _model(toy_config, nsp)
-    save_pretraining(model, tmp_path)
+    model.save_pretrained(tmp_path)
     with warnings.catch_warnings():
         warnings.simplefilter("error", NewWeightsWarning)
-        again = load_pretraining(tmp_path, nsp=nsp)
+        again = BertForPreTraining.from_pretrained(tmp_path, nsp=nsp)
         encoder = BertEncoder.from_pretrained(tmp_path)
     assert again.config == model.config and again.choices == {"nsp": nsp}
     assert _same(arrays_of(again), arrays_of(model))
@@ -177,7 +177,7 @@ def test_a_classifier_starts_from_the_folder(folder, arrays_of):
         classifier = BertClassifier(
             weights=folder, freeze=2, max_length=8, epochs=1, batch_size=16, dtype="float32", random_state=0
         ).fit(texts, [1, 0] * 8)
-    layers = load_pretraining(folder).encoder.transformer_layers
+    layers = BertForPreTraining.from_pretrained(folder).encoder.transformer_layers
     assert _same(arrays_of(classifier.model_.encoder.transformer_layers[0]), arrays_of(layers[0]))
 
 
@@ -199,7 +199,7 @@ def test_a_missing_head_starts_at_random_and_is_named_in_one_warning(
 ):
     _rewrite(folder, _without(*gone))
     with pytest.warns(NewWeightsWarning) as caught:
-        again = load_pretraining(folder, nsp=nsp, seed=4)
+        again = BertForPreTraining.from_pretrained(folder, nsp=nsp, seed=4)
     assert len(caught) == 1 and caught[0].filename == __file__
     message = str(caught[0].message)
     assert all(part in message for part in named) and not any(part in message for part in not_named)
@@ -214,7 +214,7 @@ def test_a_missing_head_starts_at_random_and_is_named_in_one_warning(
 def test_an_encoders_folder_is_where_pre_training_goes_on(encoder, arrays_of, tmp_path):
     save_encoder(encoder, tmp_path)
     with pytest.warns(NewWeightsWarning, match="no masked-LM head .*, no next-sentence head"):
-        model = load_pretraining(tmp_path)
+        model = BertForPreTraining.from_pretrained(tmp_path)
     assert _same(arrays_of(model.encoder), arrays_of(encoder))
 
 
@@ -222,7 +222,7 @@ def test_a_missing_pooler_that_nothing_stands_on_is_not_spoken_of(folder):
     _rewrite(folder, _without(NSP, POOLER))
     with warnings.catch_warnings():
         warnings.simplefilter("error", NewWeightsWarning)
-        load_pretraining(folder, nsp=False)
+        BertForPreTraining.from_pretrained(folder, nsp=False)
 
 
 # === Tied arrays, and damage ===
@@ -247,7 +247,7 @@ def test_a_missing_pooler_that_nothing_stands_on_is_not_spoken_of(folder):
 )
 def test_other_forms_of_the_same_weights_are_read_alike(folder, model, arrays_of, change):
     _rewrite(folder, change)
-    assert _same(arrays_of(load_pretraining(folder)), arrays_of(model))
+    assert _same(arrays_of(BertForPreTraining.from_pretrained(folder)), arrays_of(model))
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_other_forms_of_the_same_weights_are_read_alike(folder, model, arrays_of
 def test_heads_that_do_not_fit_are_refused_by_name(folder, change, message):
     _rewrite(folder, change)
     with pytest.raises(WeightsMismatchError, match=message):
-        load_pretraining(folder)
+        BertForPreTraining.from_pretrained(folder)
 
 
 def test_an_output_matrix_of_its_own_is_no_matter_to_the_encoder_alone(folder, model, arrays_of):
