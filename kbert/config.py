@@ -152,9 +152,13 @@ _SHAPE_KEYS = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_
 
 
 def read_config_json(folder: str | Path) -> dict:
-    """All keys of a folder's ``config.json``, those that are not the architecture's included."""
-    path = Path(folder) / "config.json"
-    if not path.is_file():
+    """All keys of a folder's ``config.json``, those that are not the architecture's included.
+
+    Google's own folders have a ``bert_config.json`` in its place.
+    """
+    paths = [Path(folder) / name for name in ("config.json", "bert_config.json")]
+    path = next((path for path in paths if path.is_file()), None)
+    if path is None:
         raise WeightsNotFoundError(
             f"There is no config.json in {folder}. A weights folder holds config.json, model.safetensors and "
             "tokenizer.json or vocab.txt; did you mean one of its subfolders?"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,6 +29,8 @@ _SMALL_FILES = (
 )
 # Hub names have dots too ("my-model-v2.1"), so a name looks like a file only by an ending that files of weights have.
 _FILE_ENDINGS = tuple(".safetensors .bin .json .txt .h5 .keras .ckpt .index .onnx .pt .pth .zip".split())
+# The prefix of a TensorFlow checkpoint: bert_model.ckpt, or model.ckpt-1000 after that many steps.
+_CHECKPOINT = re.compile(r"\.ckpt(-\d+)?$")
 
 
 def resolve_folder(name: str | Path, revision: str | None = None) -> Path:
@@ -40,7 +43,8 @@ def resolve_folder(name: str | Path, revision: str | None = None) -> Path:
     name : str or Path
         A folder ("~" is the home folder), a hub name such as "google-bert/bert-base-uncased", also with "hf://" before
         it, or the name of a size, such as "base". A Path is always a folder. A folder of your own that happens to be
-        called like a size counts if it holds a config.json.
+        called like a size counts if it holds a config.json. For a folder of Google's, the prefix of its checkpoint may
+        be given too ("uncased_L-12_H-768_A-12/bert_model.ckpt").
     revision : str, optional
         Branch, tag or commit of a hub name. An installed package has no revisions and is then passed over.
 
@@ -88,6 +92,8 @@ def _existing_folder(name: str | Path) -> Path | None:
     path = Path(name).expanduser()
     if path.is_dir() and (text not in SIZES or isinstance(name, Path) or (path / "config.json").is_file()):
         return path
+    if _CHECKPOINT.search(path.name) and path.with_name(path.name + ".index").is_file():
+        return _folder_of_checkpoint(path)
     if path.is_file():
         raise WeightsNotFoundError(f"{path} is a file. Give the folder that holds it: {str(path.parent)!r}.")
     looks_like_path = (
@@ -106,6 +112,17 @@ def _existing_folder(name: str | Path) -> Path | None:
             f"meant from here ({Path.cwd()}).{hint}"
         )
     return None
+
+
+def _folder_of_checkpoint(prefix: Path) -> Path:
+    """The folder of a TensorFlow checkpoint, whose prefix Google's scripts take, unless other weights lie there."""
+    others = [name for name in (_SINGLE, _INDEX, _TORCH) if (prefix.parent / name).is_file()]
+    if others:
+        raise WeightsNotFoundError(
+            f"{prefix.parent} also holds {' and '.join(others)}, which kbert reads in place of the checkpoint "
+            f"{prefix.name}. Give the folder for these, or move the checkpoint into a folder of its own."
+        )
+    return prefix.parent
 
 
 def _resolve_hub_name(name: str, revision: str | None) -> Path:

@@ -123,7 +123,8 @@ class BertEncoder(keras.Model):
         Parameters
         ----------
         name_or_folder : str or Path
-            A folder in the Hugging Face layout, a size such as "base", or a hub name.
+            A folder in the Hugging Face layout, or one of google-research/bert with its TensorFlow checkpoint; a size
+            such as "base"; or a hub name.
         dtype : str or keras.DTypePolicy, optional
         revision : str, optional
             A branch, tag or commit of a hub repository.

@@ -145,9 +145,9 @@ class WordPieceTokenizer:
     def from_pretrained(cls, name: str | Path, revision: str | None = None) -> "WordPieceTokenizer":
         """Open the tokenizer of a weights folder.
 
-        ``tokenizer.json`` is read first. With a ``vocab.txt`` alone, casing and accents follow
-        ``tokenizer_config.json``; where it does not say, a vocabulary with capital letters is cased. Words of more than
-        100 characters are then [UNK], as in Hugging Face's own tokenizer.
+        ``tokenizer.json`` is read first. With a ``vocab.txt`` alone, as in Google's own folders, casing and accents
+        follow ``tokenizer_config.json``; where it does not say, a vocabulary with capital letters is cased. Words of
+        more than 100 characters are then [UNK], as in Hugging Face's own tokenizer.
 
         Parameters
         ----------

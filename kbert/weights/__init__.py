@@ -1,4 +1,4 @@
-"""Weights folders in the Hugging Face layout, read and written."""
+"""Weights folders in the Hugging Face layout, read and written; Google's own, read (see `kbert.weights.google`)."""
 
 from kbert.weights.models import (
     load_encoder,

@@ -1,4 +1,4 @@
-"""Weights folders as plain arrays: model.safetensors (or pytorch_model.bin) in, model.safetensors out."""
+"""Weights folders as plain arrays: model.safetensors, pytorch_model.bin or Google's checkpoint in, safetensors out."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,8 @@ PICKLED = "pytorch_model.bin"
 
 
 def read_arrays(folder: str | Path) -> dict[str, np.ndarray]:
-    """All arrays of a weights folder by the names in the file.
+    """All arrays of a weights folder by the names in the file; those of a TensorFlow checkpoint of Google's by theirs
+    in transformers.
 
     Raises
     ------
@@ -26,9 +27,14 @@ def read_arrays(folder: str | Path) -> dict[str, np.ndarray]:
         return _read_safetensors(folder / SAFETENSORS)
     if (folder / PICKLED).is_file():
         return _read_pickled(folder / PICKLED)
+    # Imported here because it needs the names of transformers, which are beside what reads this file.
+    from kbert.weights.google import find_checkpoint, read_google
+
+    if find_checkpoint(folder) is not None:
+        return read_google(folder)
     raise WeightsNotFoundError(
-        f"There is no {SAFETENSORS} in {folder}. Save the model there again "
-        "(transformers: model.save_pretrained(folder, safe_serialization=True))."
+        f"There is no {SAFETENSORS} in {folder}, nor a TensorFlow checkpoint (bert_model.ckpt.index). Save the model "
+        "there again (transformers: model.save_pretrained(folder, safe_serialization=True))."
     )
 
 

@@ -22,7 +22,7 @@ class Slot(NamedTuple):
 
 
 # Arrays that are no weights, and heads of tasks that the model at hand may not have.
-_BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
+BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 _HEADS = ("cls.", "classifier.", "qa_outputs.")
 
 # Arrays of the masked-LM head that are another array once more. A file may hold both, or either.
@@ -100,9 +100,9 @@ def load_slots(slots: list[Slot], folder: str | Path, optional: tuple[str, ...] 
     arrays = {canonical_name(name): array for name, array in read_arrays(folder).items()}
     wanted = {slot.name for slot in slots}
     if "cls.predictions.bias" in wanted:
-        _untwin(arrays, folder)
+        untwin(arrays, folder)
     unknown = sorted(
-        name for name in arrays if name not in wanted and name not in _BUFFERS and not name.startswith(_HEADS)
+        name for name in arrays if name not in wanted and name not in BUFFERS and not name.startswith(_HEADS)
     )
     missing = sorted(name for name in wanted if name not in arrays)
     # Of what may be missing, a part alone says that the file is damaged.
@@ -122,8 +122,8 @@ def load_slots(slots: list[Slot], folder: str | Path, optional: tuple[str, ...] 
     return missing
 
 
-def _untwin(arrays: dict[str, np.ndarray], folder) -> None:
-    """Keep one of two arrays that are to be equal, under the name that kbert uses."""
+def untwin(arrays: dict[str, np.ndarray], folder) -> None:
+    """Keep one of two arrays that are to be equal, under the canonical name that kbert uses."""
     for name, kept in _TIED.items():
         if name in arrays and not np.array_equal(arrays[name], arrays.setdefault(kept, arrays[name])):
             raise WeightsMismatchError(

@@ -1,0 +1,281 @@
+"""Google's own checkpoints (github.com/google-research/bert): bert_config.json, vocab.txt and bert_model.ckpt.*.
+
+Arrays are handed on under the names of transformers. The names here are those of the variables in modeling.py,
+run_pretraining.py, run_classifier.py and run_squad.py. A kernel is (in, out) there and (out, in) in transformers; the
+``output_weights`` of the heads are (out, in) in both.
+"""
+
+import json
+import re
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from kbert.config import BertConfig
+from kbert.errors import KbertWarning, WeightsMismatchError, WeightsNotFoundError
+from kbert.weights.huggingface import BUFFERS, canonical_name, untwin
+from kbert.weights.tensor_bundle import TensorBundle, write_bundle
+
+PREFIX = "bert_model.ckpt"
+CONFIG = "bert_config.json"
+
+# Names that are one path in both, but for what separates their parts; "#" is the number of a layer.
+_DENSE = (
+    *(f"bert/encoder/layer_#/attention/self/{part}" for part in ("query", "key", "value")),
+    "bert/encoder/layer_#/attention/output/dense",
+    "bert/encoder/layer_#/intermediate/dense",
+    "bert/encoder/layer_#/output/dense",
+    "bert/pooler/dense",
+    "cls/predictions/transform/dense",
+)
+_NORMS = (
+    "bert/embeddings/LayerNorm",
+    "bert/encoder/layer_#/attention/output/LayerNorm",
+    "bert/encoder/layer_#/output/LayerNorm",
+    "cls/predictions/transform/LayerNorm",
+)
+_OTHERS = {
+    **{
+        f"bert/embeddings/{kind}_embeddings": f"bert.embeddings.{kind}_embeddings.weight"
+        for kind in ("word", "position", "token_type")
+    },
+    "cls/predictions/output_bias": "cls.predictions.bias",
+    "cls/seq_relationship/output_weights": "cls.seq_relationship.weight",
+    "cls/seq_relationship/output_bias": "cls.seq_relationship.bias",
+    "output_weights": "classifier.weight",
+    "output_bias": "classifier.bias",
+    "cls/squad/output_weights": "qa_outputs.weight",
+    "cls/squad/output_bias": "qa_outputs.bias",
+}
+
+
+def _dotted(name: str) -> str:
+    return name.replace("layer_#", "layer.#").replace("/", ".")
+
+
+_TO_HUGGINGFACE = {
+    **{f"{name}/kernel": f"{_dotted(name)}.weight" for name in _DENSE},
+    **{f"{name}/bias": f"{_dotted(name)}.bias" for name in _DENSE},
+    **{f"{name}/gamma": f"{_dotted(name)}.weight" for name in _NORMS},
+    **{f"{name}/beta": f"{_dotted(name)}.bias" for name in _NORMS},
+    **_OTHERS,
+}
+_TO_GOOGLE = {canonical_name(theirs): google for google, theirs in _TO_HUGGINGFACE.items()}
+
+# What training leaves beside the weights: of run_pretraining.py's optimizer, of TensorFlow's own Adam, and of LAMB.
+_COUNTERS = ("global_step", "beta1_power", "beta2_power")
+_SLOTS = re.compile("/(adam_m|adam_v|Adam|Adam_1|lamb_m|lamb_v)$")
+_TRANSPOSED = "transposed"
+_OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+
+
+class GoogleArray(NamedTuple):
+    """One array of a checkpoint: its name there and in transformers, and what was done with it."""
+
+    source: str
+    name: str | None  # None where it is skipped
+    array: np.ndarray | None
+    note: str
+
+
+def find_checkpoint(folder: str | Path) -> Path | None:
+    """The prefix of the only TensorFlow checkpoint in a folder; None where there is none.
+
+    Raises
+    ------
+    WeightsNotFoundError
+        If there are several, of which none may be taken for the right one.
+    """
+    pattern = re.compile(r"(.+\.ckpt(-\d+)?)\.index")
+    found = [match[1] for path in Path(folder).glob("*.index") if (match := pattern.fullmatch(path.name))]
+    if len(found) > 1:
+        raise WeightsNotFoundError(
+            f"{folder} holds several checkpoints: {', '.join(sorted(found))}. Keep one, its .index and .data files, "
+            "and move the others elsewhere."
+        )
+    return Path(folder) / found[0] if found else None
+
+
+def read_google(folder: str | Path) -> dict[str, np.ndarray]:
+    """The weights of Google's checkpoint in a folder, under their names in transformers.
+
+    Raises
+    ------
+    WeightsNotFoundError, WeightsMismatchError
+        As `google_arrays`.
+    """
+    return {array.name: array.array for array in google_arrays(folder) if array.name is not None}
+
+
+def google_arrays(folder: str | Path) -> Iterator[GoogleArray]:
+    """The arrays of Google's checkpoint in a folder one by one, those included that are no weights.
+
+    Half precision becomes float32, which changes no value.
+
+    Raises
+    ------
+    WeightsNotFoundError
+        If there is no checkpoint in the folder, or more than one, or one of its files is missing.
+    WeightsMismatchError
+        If the checkpoint is damaged, is one of TensorFlow 2, or holds arrays that no BERT of Google's has.
+    """
+    prefix = find_checkpoint(folder)
+    if prefix is None:
+        raise WeightsNotFoundError(f"There is no TensorFlow checkpoint in {folder}, such as {PREFIX}.index.")
+    bundle = TensorBundle(prefix)
+    _check_names(bundle)
+    for source in bundle.entries:
+        name = huggingface_name(source)
+        if name is None:
+            yield GoogleArray(source, None, None, "skipped: the optimizer's")
+            continue
+        array = bundle.read(source)
+        if array.dtype.kind not in "fV":  # V is bfloat16's
+            raise WeightsMismatchError(f"{source} in {prefix} is of {array.dtype}, and weights are floating point.")
+        if array.itemsize == 2:
+            array = array.astype("float32")
+        note = _note(source)
+        yield GoogleArray(source, name, array.T if note == _TRANSPOSED else array, note)
+
+
+def write_google(folder: str | Path, config: BertConfig | dict, arrays: dict[str, np.ndarray]) -> list[GoogleArray]:
+    """Write ``bert_config.json`` and the checkpoint ``bert_model.ckpt``; the ``vocab.txt`` is the tokenizer's to write.
+
+    Parameters
+    ----------
+    folder : str or Path
+        It is made where it is missing.
+    config : BertConfig or dict
+        The keys of a ``config.json``. All of them are written: Google's code passes over those that it does not know.
+    arrays : dict of str to ndarray
+        Under their names in transformers, heads included. They are written as float32, the type of Google's variables.
+
+    Returns
+    -------
+    list of GoogleArray
+        What was written: the name there, that in transformers without ``bert.`` before it, the array as it was given.
+
+    Raises
+    ------
+    WeightsMismatchError
+        If Google's code has no variable for an array, or two of them are one of BERT's.
+
+    Warns
+    -----
+    KbertWarning
+        If Google's code would compute something else than the model does: it has LayerNorm's epsilon fixed at 1e-12,
+        and knows the activations "gelu" and "relu" alone.
+    """
+    folder = Path(folder)
+    values = config.to_dict() if isinstance(config, BertConfig) else config
+    canonical = {canonical_name(name): array for name, array in arrays.items()}
+    if len(canonical) < len(arrays):
+        raise WeightsMismatchError(
+            f"Of the {len(arrays)} arrays to be written some are the same one of BERT's, with and without bert. before "
+            "their names. Leave one of each out."
+        )
+    untwin(canonical, "what is to be written")
+    written = [
+        GoogleArray(google_name(name), name, array, _note(google_name(name)))
+        for name, array in canonical.items()
+        if name not in BUFFERS
+    ]
+    _warn_of_what_google_lacks(BertConfig.from_dict(values))
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / CONFIG).write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    # Transposed arrays are views, so that only one at a time is copied.
+    write_bundle(
+        folder / PREFIX,
+        {array.source: array.array.T if array.note == _TRANSPOSED else array.array for array in written},
+        "float32",
+    )
+    return written
+
+
+def huggingface_name(name: str) -> str | None:
+    """The name in transformers of a variable of Google's; None for what is the optimizer's.
+
+    Raises
+    ------
+    KeyError
+        If it is neither.
+    """
+    if name in _COUNTERS:
+        return None
+    kept, slots = _SLOTS.subn("", name)
+    theirs, number = _numbered(_TO_HUGGINGFACE, kept, r"(?<=/layer_)(0|[1-9]\d*)(?=/)")
+    return None if slots else theirs.replace("#", number)
+
+
+def google_name(name: str) -> str:
+    """The variable of Google's for a name in transformers.
+
+    Raises
+    ------
+    WeightsMismatchError
+        If there is none.
+    """
+    try:
+        google, number = _numbered(_TO_GOOGLE, canonical_name(name), r"(?<=\.layer\.)(0|[1-9]\d*)(?=\.)")
+    except KeyError:
+        raise WeightsMismatchError(
+            f"Google's BERT has no variable for {name}, so that it cannot be written to its checkpoint. Leave it out."
+        ) from None
+    return google.replace("#", number)
+
+
+def _numbered(names: dict[str, str], name: str, pattern: str) -> tuple[str, str]:
+    """What stands for a name in which the number of the layer is "#", and that number."""
+    number = re.search(pattern, name)
+    if "#" in name:
+        raise KeyError(name)
+    return names[re.sub(pattern, "#", name, count=1)], number[0] if number else ""
+
+
+def _note(google: str) -> str:
+    return _TRANSPOSED if google.endswith("/kernel") else "copied"
+
+
+def _check_names(bundle: TensorBundle) -> None:
+    if _OBJECT_GRAPH in bundle.entries:
+        example = next((name for name in bundle.entries if name != _OBJECT_GRAPH), _OBJECT_GRAPH)
+        raise WeightsMismatchError(
+            f"{bundle.prefix} is a checkpoint of TensorFlow 2 (its arrays have names such as {example}), which says "
+            "how objects hang together in the program that wrote it. kbert reads the checkpoints of "
+            "google-research/bert (names such as bert/embeddings/word_embeddings). Take the original release of the "
+            "same model, or its name on the Hugging Face hub, such as google-bert/bert-base-uncased."
+        )
+    unknown = []
+    for name in bundle.entries:
+        try:
+            huggingface_name(name)
+        except KeyError:
+            unknown.append(name)
+    if unknown:
+        more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
+        raise WeightsMismatchError(
+            f"{bundle.prefix} holds {', '.join(unknown[:5])}{more}, which no BERT of google-research/bert has. If it "
+            "is of another model (ALBERT, ELECTRA), kbert cannot read it; if you added variables of your own, save it "
+            "without them."
+        )
+
+
+def _warn_of_what_google_lacks(config: BertConfig) -> None:
+    if config.layer_norm_eps != 1e-12:
+        warnings.warn(
+            f"Google's code has LayerNorm's epsilon fixed at 1e-12, and this model's is {config.layer_norm_eps}. kbert "
+            f"reads it from the {CONFIG} that was written; Google's code will compute something else.",
+            KbertWarning,
+            stacklevel=3,
+        )
+    if config.hidden_act not in ("gelu", "relu"):
+        warnings.warn(
+            f"Google's code knows no activation {config.hidden_act!r} and will stop at it; kbert reads it. For "
+            f"Google's code write 'gelu' in {CONFIG}: its last version computes the tanh form by it, its first the "
+            "exact one.",
+            KbertWarning,
+            stacklevel=3,
+        )

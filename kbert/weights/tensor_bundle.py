@@ -1,0 +1,276 @@
+"""TensorFlow's checkpoints of the second version, read and written without TensorFlow.
+
+A checkpoint with the prefix ``model.ckpt`` consists of ``model.ckpt.index``, a sorted table of the arrays' types,
+shapes, places and checksums, and of ``model.ckpt.data-00000-of-00001`` and so on, which hold the plain arrays. The
+format is that of github.com/tensorflow/tensorflow: tensorflow/core/util/tensor_bundle/tensor_bundle.h and
+tensorflow/core/protobuf/tensor_bundle.proto.
+"""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+from kbert.errors import WeightsMismatchError, WeightsNotFoundError
+from kbert.weights.crc32c import masked_crc32c
+from kbert.weights.sorted_table import read_table, read_varint, write_table, write_varint
+
+# tensorflow/core/framework/types.proto: the numbers that say what an array is of.
+_DTYPES = {
+    1: np.dtype("float32"),
+    2: np.dtype("float64"),
+    3: np.dtype("int32"),
+    4: np.dtype("uint8"),
+    5: np.dtype("int16"),
+    6: np.dtype("int8"),
+    9: np.dtype("int64"),
+    14: np.dtype(ml_dtypes.bfloat16),
+    17: np.dtype("uint16"),
+    19: np.dtype("float16"),
+    22: np.dtype("uint32"),
+    23: np.dtype("uint64"),
+}
+_NUMBERS = {dtype: number for number, dtype in _DTYPES.items()}
+_UNREAD = {7: "text", 8: "complex64", 10: "bool", 18: "complex128", 20: "resource", 21: "variant"}
+
+# The index of BERT-large with an optimizer's arrays has 60 kB.
+_LARGEST_INDEX = 1 << 20
+_MOST_DIMENSIONS = 16
+_LONGEST_NAME = 1000
+_HEADER = b""  # the key of what is said of the whole checkpoint
+_REMEDY = "It is truncated or damaged: copy or download it again."
+
+
+class Entry(NamedTuple):
+    """What the index says of one array."""
+
+    dtype: int  # TensorFlow's number
+    shape: tuple[int, ...]
+    shard: int
+    offset: int
+    size: int
+    checksum: int
+
+
+class TensorBundle:
+    """A checkpoint whose arrays are read one by one.
+
+    Parameters
+    ----------
+    prefix : str or Path
+        The path without ``.index``, as TensorFlow takes it.
+
+    Attributes
+    ----------
+    entries : dict of str to Entry
+        By the names of the arrays.
+
+    Raises
+    ------
+    WeightsNotFoundError
+        If the index, or one of the files of data, is missing.
+    WeightsMismatchError
+        If the index is damaged, or says what the files of data cannot hold.
+    """
+
+    def __init__(self, prefix: str | Path):
+        self.prefix = Path(prefix)
+        self.path = self.prefix.with_name(self.prefix.name + ".index")
+        try:
+            header, self.entries = _parsed(read_table(self._index()))
+            self._shards = _number_of_shards(header)
+            self._check_places()
+        except WeightsMismatchError:
+            raise
+        except NotImplementedError as error:
+            raise WeightsMismatchError(
+                f"{self.path}: {error}, which kbert does not read. Open the checkpoint with TensorFlow and save it "
+                "again."
+            ) from None
+        except ValueError as error:
+            size = self.path.stat().st_size
+            raise WeightsMismatchError(
+                f"{self.path} ({size:,} bytes) cannot be read as the index of a TensorFlow checkpoint: {error}. "
+                + _REMEDY
+            ) from None
+
+    def read(self, name: str) -> np.ndarray:
+        """One array, once its checksum was found right.
+
+        Raises
+        ------
+        WeightsMismatchError
+            If the data is damaged, or of a type that kbert does not read.
+        """
+        entry = self.entries[name]
+        if entry.dtype not in _DTYPES:
+            kind = _UNREAD.get(entry.dtype, "unknown")
+            known = ", ".join(str(dtype) for dtype in _DTYPES.values())
+            raise WeightsMismatchError(
+                f"{name} in {self.prefix} is of TensorFlow's type {entry.dtype} ({kind}); kbert reads {known}."
+            )
+        path = self._data(entry.shard)
+        try:
+            data = np.fromfile(path, "uint8", entry.size, offset=entry.offset)
+            array = data.view(_DTYPES[entry.dtype]).reshape(entry.shape)
+        except (OSError, ValueError) as error:
+            raise WeightsMismatchError(f"{path}: {name} cannot be read ({error}). {_REMEDY}") from None
+        if masked_crc32c(data) != entry.checksum:
+            raise WeightsMismatchError(
+                f"{path}: the checksum of {name} is wrong. The file is damaged, or belongs to another index: "
+                "copy or download both again."
+            )
+        return array
+
+    def _index(self) -> bytes:
+        if not self.path.is_file():
+            raise WeightsNotFoundError(f"There is no {self.path}, the index of a TensorFlow checkpoint.")
+        size = self.path.stat().st_size
+        if size > _LARGEST_INDEX:
+            raise ValueError(f"that of a BERT has no more than {_LARGEST_INDEX:,} bytes")
+        return self.path.read_bytes()
+
+    def _data(self, shard: int) -> Path:
+        return self.prefix.with_name(f"{self.prefix.name}.data-{shard:05d}-of-{self._shards:05d}")
+
+    def _check_places(self) -> None:
+        """All arrays lie within their files, and have them to themselves."""
+        free = {}
+        places = ((entry.shard, entry.offset, entry.size, name) for name, entry in self.entries.items())
+        for shard, offset, size, name in sorted(places):
+            path = self._data(shard)
+            if shard not in free:
+                if shard >= self._shards:
+                    raise ValueError(f"{name} is said to be in file {shard + 1} of {self._shards}")
+                if not path.is_file():
+                    raise WeightsNotFoundError(
+                        f"There is no {path}, which {self.path.name} refers to. Copy or download it too."
+                    )
+                free[shard] = 0, path.stat().st_size
+            start, length = free[shard]
+            if offset + size > length:
+                raise WeightsMismatchError(
+                    f"{path} ({length:,} bytes) ends before {name}, {size:,} bytes from {offset:,} on. {_REMEDY}"
+                )
+            if offset < start:
+                raise ValueError(f"{name} lies over another array")
+            free[shard] = offset + size, length
+
+
+def write_bundle(prefix: str | Path, arrays: dict[str, np.ndarray], dtype: str | None = None) -> None:
+    """Write a checkpoint that ``tf.train.load_checkpoint(prefix)`` opens, checksums included.
+
+    Parameters
+    ----------
+    prefix : str or Path
+        In a folder that exists. The index is written last, so that there is none of half a checkpoint.
+    arrays : dict of str to ndarray
+        Of whole numbers or floating point, bfloat16 included.
+    dtype : str, optional
+        What all arrays are to be written as; None is as they are.
+
+    Raises
+    ------
+    TypeError
+        If TensorFlow, or kbert, has no place for an array of that type.
+    """
+    prefix = Path(prefix)
+    for name, array in arrays.items():
+        if array.dtype.newbyteorder("=") not in _NUMBERS:
+            raise TypeError(f"{name} is of {array.dtype}, which kbert does not write into a checkpoint.")
+    index = prefix.with_name(prefix.name + ".index")
+    index.unlink(missing_ok=True)
+    # One file of data, and TensorFlow's version of the format.
+    table = {_HEADER: _field(1, 1) + _field(3, _field(1, 1))}
+    offset = 0
+    with open(prefix.with_name(prefix.name + ".data-00000-of-00001"), "wb") as file:
+        for name, array in sorted(arrays.items()):
+            array = array.astype(dtype or array.dtype.newbyteorder("<"), order="C", copy=False)
+            data = array.reshape(-1).view("uint8")
+            data.tofile(file)
+            shape = b"".join(_field(2, _field(1, size)) for size in array.shape)
+            checksum = masked_crc32c(data).to_bytes(4, "little")
+            entry = _field(1, _NUMBERS[array.dtype]) + _field(2, shape) + _field(4, offset) + _field(5, len(data))
+            table[name.encode()] = entry + write_varint(6 << 3 | 5) + checksum
+            offset += len(data)
+    index.write_bytes(write_table(table))
+
+
+# === What the index holds: messages in the form of Protocol Buffers ===
+
+
+def _parsed(table: dict[bytes, bytes]) -> tuple[dict, dict[str, Entry]]:
+    """The header's fields, and the entries."""
+    if _HEADER not in table:
+        raise ValueError("it lacks the header of a checkpoint")
+    header = dict(_fields(table.pop(_HEADER)))
+    if any(len(name) > _LONGEST_NAME for name in table):
+        raise ValueError(f"an array has a name of more than {_LONGEST_NAME:,} bytes")
+    return header, {name.decode("utf-8", "backslashreplace"): _entry(value) for name, value in table.items()}
+
+
+def _number_of_shards(header: dict) -> int:
+    shards, version = header.get(1, 0), dict(_fields(_message(header.get(3, b""))))
+    if header.get(2, 0):
+        raise NotImplementedError("it was written on a big-endian machine")
+    if version.get(2, 0) not in (0, 1):
+        raise NotImplementedError("it asks for a later version of the format than 1")
+    if not isinstance(shards, int) or not 1 <= shards <= 99999:
+        raise ValueError(f"it names {shards!r} files of data")
+    return shards
+
+
+def _entry(data: bytes) -> Entry:
+    fields = {1: 0, 2: b"", 3: 0, 4: 0, 5: 0, 6: 0}
+    for number, value in _fields(data):
+        if number == 7:
+            raise NotImplementedError("it holds arrays in slices (partitioned variables)")
+        if number in fields and type(value) is not type(fields[number]):
+            raise ValueError("an entry has fields of the wrong type")
+        fields[number] = value
+    dtype, shape, shard, offset, size, checksum = (fields[number] for number in range(1, 7))
+    sizes = []
+    for number, value in _fields(shape):
+        if number == 2:
+            sizes.append(dict(_fields(_message(value))).get(1, 0))
+    if len(sizes) > _MOST_DIMENSIONS or not all(isinstance(length, int) for length in sizes):
+        raise ValueError("an array has a shape that no array can have")
+    if dtype in _DTYPES and math.prod(sizes) * _DTYPES[dtype].itemsize != size:
+        raise ValueError(f"an array of shape {tuple(sizes)} and type {_DTYPES[dtype]} is said to have {size:,} bytes")
+    return Entry(dtype, tuple(sizes), shard, offset, size, checksum)
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """The fields of a message by their numbers."""
+    at = 0
+    while at < len(data):
+        key, at = read_varint(data, at)
+        kind = key & 7
+        if kind == 0:
+            value, at = read_varint(data, at)
+            yield key >> 3, value
+            continue
+        if kind not in (1, 2, 5):
+            raise ValueError("a message has a field of a kind that there is not")
+        length, at = read_varint(data, at) if kind == 2 else ({1: 8, 5: 4}[kind], at)
+        if at + length > len(data):
+            raise ValueError("a message ends within a field")
+        value = data[at : at + length]
+        at += length
+        yield key >> 3, value if kind == 2 else int.from_bytes(value, "little")
+
+
+def _message(value: int | bytes) -> bytes:
+    if not isinstance(value, bytes):
+        raise ValueError("a number stands where a message should")
+    return value
+
+
+def _field(number: int, value: int | bytes) -> bytes:
+    """A number or a message as a field; numbers of 0 are left out, as TensorFlow does."""
+    if isinstance(value, bytes):
+        return write_varint(number << 3 | 2) + write_varint(len(value)) + value
+    return write_varint(number << 3) + write_varint(value) if value else b""
