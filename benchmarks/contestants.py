@@ -170,9 +170,10 @@ class SimpleTransformers:
         out = tempfile.mkdtemp()
         arguments = {
             "num_train_epochs": 1, "train_batch_size": BATCH_SIZE, "eval_batch_size": BATCH_SIZE,
-            "max_seq_length": LENGTH, "learning_rate": RATE, "output_dir": out, "cache_dir": out, "overwrite_output_dir": True, "silent": True,
-            "save_model_every_epoch": False, "save_eval_checkpoints": False, "no_save": True, "fp16": False,
-            "use_multiprocessing": False, "use_multiprocessing_for_evaluation": False, "manual_seed": 0,
+            "max_seq_length": LENGTH, "learning_rate": RATE, "output_dir": out, "cache_dir": out,
+            "overwrite_output_dir": True, "silent": True, "save_model_every_epoch": False, "no_save": True,
+            "save_eval_checkpoints": False, "fp16": False, "use_multiprocessing": False,
+            "use_multiprocessing_for_evaluation": False, "manual_seed": 0,
         }  # fmt: skip
         self.model = ClassificationModel("bert", str(self.folder), num_labels=LABELS, args=arguments, use_cuda=False)
         self.model.train_model(pd.DataFrame({"text": list(texts), "labels": list(labels)}))

@@ -77,6 +77,10 @@ class BertConfig:
             value = getattr(self, name)
             if not (value is None and name == "classifier_dropout") and not 0 <= value < 1:
                 raise ValueError(f"BertConfig: {name} must lie in [0, 1), got {value!r}.")
+        for name in ("initializer_range", "layer_norm_eps"):
+            value = getattr(self, name)
+            if not isinstance(value, numbers.Real) or not 0 <= value < float("inf"):
+                raise ValueError(f"BertConfig: {name} must be a number of at least 0, got {value!r}.")
         if self.hidden_act not in ACTIVATIONS:
             raise ValueError(
                 f"BertConfig: hidden_act must be one of {', '.join(ACTIVATIONS)}, got {self.hidden_act!r}."
@@ -106,8 +110,9 @@ class BertConfig:
         WeightsMismatchError
             If the values describe a model that is not the BERT of the paper.
         """
-        kind = values.get("model_type", "bert")
-        if kind != "bert":
+        # Old files name the architecture alone, or neither.
+        kind = values.get("model_type") or _other_family(values.get("architectures"))
+        if kind not in (None, "bert"):
             raise WeightsMismatchError(f"config.json describes a model of type {kind!r}; kbert reads BERT models only.")
         position = values.get("position_embedding_type") or "absolute"
         if position != "absolute":
@@ -151,6 +156,12 @@ _COUNTS = tuple(field.name for field in fields(BertConfig) if field.type is int)
 _SHAPE_KEYS = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
 
 
+def _other_family(architectures) -> str | None:
+    """The first of the ``architectures`` of a config.json, if none of them is a BERT."""
+    names = [name for name in architectures if isinstance(name, str)] if isinstance(architectures, list) else []
+    return None if not names or any(name.startswith("Bert") for name in names) else names[0]
+
+
 def read_config_json(folder: str | Path) -> dict:
     """All keys of a folder's ``config.json``, those that are not the architecture's included.
 
@@ -171,14 +182,33 @@ def json_object(
     mismatch: type[ValueError] = ValueError,
     remedy: str = "",
     object_pairs_hook: Callable[[list[tuple]], dict] | None = None,
+    most_bytes: int = 4_000_000,
 ) -> dict:
-    """The object in a JSON file, as `json.loads` reads it; or an error of the kind ``mismatch``, with a remedy."""
+    """The object in a JSON file, as `json.loads` reads it; or an error of the kind ``mismatch``, with a remedy.
+
+    A file of more than ``most_bytes`` is not read: parsed, it may take fifty times as much memory.
+    """
+    size = path.stat().st_size
+    if size > most_bytes:
+        raise mismatch(f"{path} has {size:,} bytes, and at most {most_bytes:,} can belong to a model.{remedy}")
     try:
         values = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=object_pairs_hook)
+    except RecursionError:
+        raise mismatch(f"{path} is nested too deeply to belong to a model.{remedy}") from None
     except ValueError as error:
         raise mismatch(f"{path} is not valid JSON ({error}).{remedy}") from None
     if not isinstance(values, dict):
         raise mismatch(f"{path} does not hold a JSON object.{remedy}")
+    return values
+
+
+def unique_keys(pairs: list[tuple]) -> dict:
+    """An object of a JSON file, for ``object_pairs_hook``: two values under one key are an error, not the last one."""
+    values: dict = {}
+    for key, value in pairs:
+        if key in values:
+            raise ValueError(f"the key {key!r} occurs twice")
+        values[key] = value
     return values
 
 

@@ -49,6 +49,10 @@ class NewWeightsWarning(KbertWarning):
     """A checkpoint lacked some weights, which were started at random."""
 
 
+class LabelNamesWarning(KbertWarning):
+    """The label names of a config.json do not fit the model's head, so that labels are numbers."""
+
+
 class NewWordsWarning(KbertWarning):
     """A vocabulary has fewer unused places than new words were asked for."""
 

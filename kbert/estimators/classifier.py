@@ -293,6 +293,8 @@ class BertClassifier(ClassifierMixin, SequenceEstimator):
 
     # --- Saving ------------------------------------------------------------------------------------------------
 
+    _transformers_model = "BertForSequenceClassification"
+
     def _learned_to_json(self) -> dict:
         return {
             "classes": persistence.encode_labels(self.classes_),
@@ -312,10 +314,16 @@ class BertClassifier(ClassifierMixin, SequenceEstimator):
             self.thresholds_ = np.array(values["thresholds"], "float64")
 
     def _learned_from_config(self, folder: Path) -> None:
+        problem_type = read_config_json(folder).get("problem_type")
+        if problem_type == "regression" or (problem_type != MultiLabel.problem_type and self.model_.num_labels == 1):
+            raise WeightsMismatchError(
+                f"{folder} holds a model with {self.model_.num_labels} outputs and problem_type={problem_type!r}, "
+                "which gives numbers, not one of several labels; load it with kbert.BertRegressor.load."
+            )
         classes = persistence.labels_of_config(folder, self.model_.num_labels)
         self.classes_, self.temperature_ = classes, 1.0
         self.y_type_ = "labels"
-        if read_config_json(folder).get("problem_type") == MultiLabel.problem_type:
+        if problem_type == MultiLabel.problem_type:
             self.y_type_, self.thresholds_ = "indicator", np.full(len(classes), 0.5)
 
     def __sklearn_tags__(self):

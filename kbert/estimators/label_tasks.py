@@ -82,7 +82,9 @@ class SingleLabel(LabelTask):
         unknown = sorted(set(labels.tolist()) - set(self.classes.tolist()), key=str)
         if unknown:
             raise ValueError(f"{name} holds labels that y of fit did not: {unknown[:5]}.")
-        return np.searchsorted(self.classes, labels)
+        # Those of a config.json are in the order of the head, not sorted.
+        order = np.argsort(self.classes)
+        return order[np.searchsorted(self.classes, labels, sorter=order)]
 
     def equal_rows(self, y: Any, answers: np.ndarray) -> np.ndarray:
         """Which rows of y have the label that ``answers`` of `labels` gives them."""

@@ -11,11 +11,10 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import softmax
 
-from kbert.config import BertConfig, read_config_json
+from kbert.config import BertConfig
 from kbert.data.choices import ChoiceColumns, choice_columns, option_indices
 from kbert.data.frames import warn_missing
 from kbert.data.labels import sample_weights
-from kbert.errors import WeightsMismatchError
 from kbert.estimators.base import BertEstimator, Start, eval_pair, parts_of
 from kbert.estimators.choice_task import ChoiceRows, ChoiceTask, by_row, option_scores
 from kbert.model import BertForSequenceClassification
@@ -318,6 +317,8 @@ class BertMultipleChoice(BertEstimator):
 
     # --- Saving ------------------------------------------------------------------------------------------------
 
+    _transformers_model = "BertForMultipleChoice"
+
     def _logits_of_texts(self, texts: list[str]) -> np.ndarray:
         options = [[text, other] for text, other in zip(texts, reversed(texts), strict=True)]
         questions = texts if getattr(self, "n_features_in_", 2) == 3 else None
@@ -336,13 +337,7 @@ class BertMultipleChoice(BertEstimator):
         pass
 
     def _learned_from_config(self, folder: Path) -> None:
-        architectures = read_config_json(folder).get("architectures") or ["BertForMultipleChoice"]
-        if "BertForMultipleChoice" not in architectures:
-            raise WeightsMismatchError(
-                f"{folder} holds a {architectures[0]}, and BertMultipleChoice opens what transformers saved as "
-                "BertForMultipleChoice. Load it with the estimator of its task, or fine-tune from it: "
-                "BertMultipleChoice(weights=folder)."
-            )
+        pass
 
 
 def _targets(y: Any, columns: ChoiceColumns, name: str) -> np.ndarray:

@@ -8,6 +8,7 @@ import re
 import shutil
 import time
 import uuid
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -16,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from kbert.config import BertConfig, read_config_json
-from kbert.errors import WeightsMismatchError
+from kbert.data.frames import shown
+from kbert.errors import LabelNamesWarning, WeightsMismatchError
 
 FILE = "kbert.json"
 FORMAT = 1
@@ -67,16 +69,41 @@ def decode_labels(encoded: dict) -> np.ndarray:
 
 
 def labels_of_config(folder: str | Path, n_labels: int) -> np.ndarray:
-    """Labels from the id2label of a config.json; whole numbers where it has no names of its own."""
-    names = {int(key): value for key, value in (read_config_json(folder).get("id2label") or {}).items()}
-    default = {i: f"LABEL_{i}" for i in range(n_labels)}
-    if not names or names == default:
+    """Labels from the id2label of a config.json; whole numbers where it has no names of its own.
+
+    Warns
+    -----
+    LabelNamesWarning
+        When there are names, but not one for each of the head's outputs: labels are then whole numbers too.
+    """
+    id2label = read_config_json(folder).get("id2label")
+    if not id2label or id2label == {str(i): f"LABEL_{i}" for i in range(len(id2label))}:
         return np.arange(n_labels)
-    if sorted(names) != list(range(n_labels)):
-        raise WeightsMismatchError(
-            f"id2label in {folder}/config.json names the labels {sorted(names)}, and the head has {n_labels} outputs."
+    numbers = [str(i) for i in range(n_labels)]
+    fits = isinstance(id2label, dict) and sorted(id2label) == sorted(numbers)
+    names = [id2label[number] for number in numbers] if fits else []
+    if {type(name) for name in names} not in ({str}, {int}) or len(set(names)) < n_labels:
+        warnings.warn(
+            f"id2label in {Path(folder) / 'config.json'} does not name the head's {n_labels} outputs "
+            f"({shown(id2label)}): the labels are the numbers 0 to {n_labels - 1}. Correct id2label for names.",
+            LabelNamesWarning,
+            stacklevel=4,
         )
-    return np.array([names[i] for i in range(n_labels)], dtype=object)
+        return np.arange(n_labels)
+    return np.array(names, dtype=object)
+
+
+def check_architecture(folder: str | Path, architecture: str, estimator: str) -> None:
+    """Refuse a folder of transformers whose config.json names the model of another task: its arrays may fit."""
+    BertConfig.from_folder(folder)  # what is no BERT at all gets another word
+    named = read_config_json(folder).get("architectures")
+    if named and named != [architecture]:
+        named = ", ".join(map(str, named)) if isinstance(named, list) else str(named)
+        raise WeightsMismatchError(
+            f"{folder} holds a {named}, and {estimator} opens what transformers saved as {architecture}. Load it with "
+            f"the estimator of its task, or fine-tune from it: {estimator}(weights=folder). If it is the same model "
+            'under another name, correct "architectures" in its config.json.'
+        )
 
 
 def read_kbert_json(folder: str | Path, estimator: str) -> dict | None:
@@ -87,7 +114,7 @@ def read_kbert_json(folder: str | Path, estimator: str) -> dict | None:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         saved_format, saved_by = values["format"], values["estimator"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise WeightsMismatchError(f"{path} is damaged ({error!r}). Save the estimator again.") from None
     if not isinstance(saved_format, int):
         raise WeightsMismatchError(f"{path} is damaged (format {saved_format!r}). Save the estimator again.")

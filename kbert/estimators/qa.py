@@ -13,11 +13,11 @@ import numpy as np
 import pandas as pd
 from scipy.special import softmax
 
-from kbert.config import BertConfig, read_config_json
+from kbert.config import BertConfig
 from kbert.data.frames import warn_missing
 from kbert.data.labels import sample_weights
 from kbert.data.questions import QuestionColumns, answer_columns, answer_texts, question_columns
-from kbert.errors import TruncationWarning, WeightsMismatchError
+from kbert.errors import TruncationWarning
 from kbert.estimators.base import BertEstimator, check_names, eval_pair
 from kbert.estimators.span_task import Found, Reading, SpanRows, SpanTask, find_spans
 from kbert.metrics import answer_scores
@@ -383,6 +383,8 @@ class BertQA(BertEstimator):
 
     # --- Saving ------------------------------------------------------------------------------------------------
 
+    _transformers_model = "BertForQuestionAnswering"
+
     def _logits_of_texts(self, texts: list[str]) -> np.ndarray:
         columns = QuestionColumns(texts, texts)
         spans = [found.spans for found in find_spans(self.model_, columns, self._reading(self.tokenizer_))]
@@ -406,13 +408,6 @@ class BertQA(BertEstimator):
         self.null_threshold_ = float(values["null_threshold"])
 
     def _learned_from_config(self, folder: Path) -> None:
-        architectures = read_config_json(folder).get("architectures") or ["BertForQuestionAnswering"]
-        if "BertForQuestionAnswering" not in architectures:
-            raise WeightsMismatchError(
-                f"{folder} holds a {architectures[0]}, and BertQA opens what transformers saved as "
-                "BertForQuestionAnswering. Load it with the estimator of its task, or fine-tune from it: "
-                "BertQA(weights=folder)."
-            )
         self.null_threshold_ = np.inf
 
     def __sklearn_tags__(self):

@@ -228,6 +228,8 @@ class BertRegressor(RegressorMixin, SequenceEstimator):
 
     # --- Saving ------------------------------------------------------------------------------------------------
 
+    _transformers_model = "BertForSequenceClassification"
+
     def _learned_to_json(self) -> dict:
         return {
             "mean": self.y_mean_.tolist(),

@@ -25,8 +25,12 @@ class SavingMixin:
 
     ``_save_model(folder)`` and ``_load_model(folder, policy)`` write and read the Keras model; ``_learned_to_json()``
     and ``_learned_from_json(values, folder)`` turn what it learned besides into JSON and back;
-    ``_learned_from_config(folder)`` makes do without, for a folder that transformers saved.
+    ``_learned_from_config(folder)`` makes do without, for a folder that transformers saved under the name
+    ``_transformers_model``.
     """
+
+    # None where any BERT will do.
+    _transformers_model: str | None = None
 
     def save(self, folder: str | os.PathLike) -> None:
         """Write the fitted estimator into a folder, which `load` and transformers open.
@@ -77,7 +81,7 @@ class SavingMixin:
         -------
         estimator
             Fitted. For a folder that transformers saved, labels are the names in its ``id2label``, or whole numbers
-            where it has none.
+            where it has none, or (with a warning) not as many as the head has outputs.
 
         Raises
         ------
@@ -87,6 +91,8 @@ class SavingMixin:
         persistence.complete_interrupted_save(folder)
         folder = resolve_folder(folder)
         saved = persistence.read_kbert_json(folder, cls.__name__)
+        if saved is None and cls._transformers_model is not None:
+            persistence.check_architecture(folder, cls._transformers_model, cls.__name__)
         parameters = saved["parameters"] if saved else {"weights": str(folder)}
         parameters_of_class = cls._get_param_names()
         unknown = sorted(set(parameters) - set(parameters_of_class))

@@ -422,6 +422,8 @@ class BertTagger(ReadsWords, BertEstimator):
 
     # --- Saving ------------------------------------------------------------------------------------------------
 
+    _transformers_model = "BertForTokenClassification"
+
     def _logits_of_texts(self, texts: list[str]) -> np.ndarray:
         words = self.tokenizer_.split_words(texts)[0]
         # A row of zeros for what has no words at all.

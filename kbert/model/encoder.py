@@ -145,11 +145,23 @@ class BertEncoder(keras.Model):
 
         return load_encoder(name_or_folder, dtype=dtype, revision=revision, seed=seed)
 
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Write config.json and model.safetensors (float32), which `transformers.BertModel` opens."""
+    def save_pretrained(self, folder: str | Path, dtype: str = "float32") -> None:
+        """Write config.json and model.safetensors, which `transformers.BertModel` opens.
+
+        Parameters
+        ----------
+        folder : str or Path
+        dtype : {"float32", "float16", "bfloat16"}
+            Of the numbers in the file. In half the bytes, each is rounded to about 3 digits (float16) or 2 (bfloat16).
+
+        Raises
+        ------
+        ValueError
+            When ``dtype`` is another, or too narrow for the weights.
+        """
         from kbert.weights import save_encoder
 
-        save_encoder(self, folder)
+        save_encoder(self, folder, dtype)
 
 
 def check_inputs(inputs, names, config: BertConfig) -> None:

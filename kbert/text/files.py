@@ -4,12 +4,28 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
-from kbert.config import json_object
+from kbert.config import json_object, unique_keys
 from kbert.errors import WeightsMismatchError, WeightsNotFoundError
 
 SPECIAL_TOKENS = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 # The Hugging Face default. Google's own code went on to 200.
 LONGEST_WORD = 100
+# Tokenizers of transformers that a vocab.txt and three settings make up. Others with a vocab.txt, such as those of
+# Japanese, find words in their own way.
+_BERT_CLASSES = ("BertTokenizer", "BertTokenizerFast")
+_PLAIN_CLASSES = (
+    *_BERT_CLASSES,
+    *("DistilBertTokenizer", "DistilBertTokenizerFast", "ElectraTokenizer", "ElectraTokenizerFast"),
+    *("PreTrainedTokenizer", "PreTrainedTokenizerFast", "TokenizersBackend"),
+)
+# Keys of tokenizer_config.json, and what a tokenizer.json calls them.
+_SETTINGS = {
+    "do_lower_case": "lowercase",
+    "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "handle_chinese_chars",
+}
+# Vocabularies of a hundred languages have about 10 MB.
+_MOST_BYTES = 100_000_000
 _REMEDY = "Copy or download the folder again, or save the tokenizer anew."
 
 
@@ -43,9 +59,11 @@ def read_tokenizer(folder: Path) -> TokenizerFiles:
     if path.is_file():
         spec = _read_json(path)
         vocab = _wordpiece_vocab(spec, path)
+        _settle(spec, config)
         special_tokens["unk"] = spec["model"].get("unk_token", "[UNK]")
     elif (path := folder / "vocab.txt").is_file():
         vocab = _read_vocab(path, special_tokens)
+        _refuse_other_classes(config, folder)
         lowercase = config.get("do_lower_case")
         if lowercase is None:
             specials = set(special_tokens.values())
@@ -154,6 +172,27 @@ def _wordpiece_vocab(spec: dict, path: Path) -> dict[str, int]:
     return model["vocab"]
 
 
+def _settle(spec: dict, config: dict) -> None:
+    """Where both files say how BERT's tokenizer treats a text, have what transformers has: the settings' word."""
+    normalizer = spec.get("normalizer")
+    if config.get("tokenizer_class") not in (None, *_BERT_CLASSES) or not isinstance(normalizer, dict):
+        return
+    if normalizer.get("type") == "BertNormalizer":
+        normalizer |= {name: config[key] for key, name in _SETTINGS.items() if isinstance(config.get(key), bool)}
+
+
+def _refuse_other_classes(config: dict, folder: Path) -> None:
+    """A vocab.txt alone says nothing of how texts come to be words."""
+    kind = config.get("tokenizer_class") or _read_json(folder / "config.json").get("tokenizer_class")
+    words = config.get("word_tokenizer_type") or "basic"
+    if (isinstance(kind, str) and kind not in _PLAIN_CLASSES) or words != "basic":
+        raise WeightsMismatchError(
+            f"The vocab.txt in {folder} is that of a {kind or words}, which finds words in "
+            "another way than BERT's tokenizer, and there is no tokenizer.json that says how. If the two are alike, "
+            'give tokenizer_config.json the tokenizer_class "BertTokenizer".'
+        )
+
+
 def _checked_special_tokens(
     special_tokens: dict[str, str | None], spec: dict, vocab: dict[str, int], path: Path
 ) -> dict[str, str | None]:
@@ -201,15 +240,7 @@ def _read_json(path: Path) -> dict:
     """The object in a JSON file; an empty one if there is no file."""
     if not path.is_file():
         return {}
-    return json_object(path, WeightsMismatchError, f" {_REMEDY}", _unique)
-
-
-def _unique(pairs: list[tuple]) -> dict:
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} occurs twice")
-    return values
+    return json_object(path, WeightsMismatchError, f" {_REMEDY}", unique_keys, _MOST_BYTES)
 
 
 def _write_json(path: Path, values: dict) -> None:

@@ -1,32 +1,41 @@
-"""Weights folders as plain arrays: model.safetensors, pytorch_model.bin or Google's checkpoint in, safetensors out."""
+"""Weights folders as plain arrays: safetensors, PyTorch's files or Google's checkpoint in, safetensors out."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from kbert.errors import WeightsMismatchError, WeightsNotFoundError
+from kbert.hub import INDEX_ENDING, PICKLED, SAFETENSORS, shards_of_index
+from kbert.weights.array_files import read_pickled, read_safetensors
 
-SAFETENSORS = "model.safetensors"
-PICKLED = "pytorch_model.bin"
+# In the order in which they are looked for, each whole first and then in shards.
+_READERS = {SAFETENSORS: read_safetensors, PICKLED: read_pickled}
 
 
 def read_arrays(folder: str | Path) -> dict[str, np.ndarray]:
     """All arrays of a weights folder by the names in the file; those of a TensorFlow checkpoint of Google's by theirs
     in transformers.
 
+    Returns
+    -------
+    dict of ndarray
+        Arrays of float16 and bfloat16 come as float32, the others in the type that they have in the file.
+
     Raises
     ------
     WeightsNotFoundError
-        When the folder holds no weights file.
+        When the folder holds no weights file, or lacks a shard.
     WeightsMismatchError
-        When the file is damaged.
+        When a file is damaged, or shards do not hold what their index says.
     """
     folder = Path(folder)
-    if (folder / SAFETENSORS).is_file():
-        return _read_safetensors(folder / SAFETENSORS)
-    if (folder / PICKLED).is_file():
-        return _read_pickled(folder / PICKLED)
+    for name, read in _READERS.items():
+        if (folder / name).is_file():
+            return read(folder / name)
+        if (folder / f"{name}{INDEX_ENDING}").is_file():
+            return _read_shards(folder / f"{name}{INDEX_ENDING}", read)
     # Imported here because it needs the names of transformers, which are beside what reads this file.
     from kbert.weights.google import find_checkpoint, read_google
 
@@ -34,40 +43,31 @@ def read_arrays(folder: str | Path) -> dict[str, np.ndarray]:
         return read_google(folder)
     raise WeightsNotFoundError(
         f"There is no {SAFETENSORS} in {folder}, nor a TensorFlow checkpoint (bert_model.ckpt.index). Save the model "
-        "there again (transformers: model.save_pretrained(folder, safe_serialization=True))."
+        "there again (transformers: model.save_pretrained(folder))."
     )
 
 
-def _read_safetensors(path: Path) -> dict[str, np.ndarray]:
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="np") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}
-    except (SafetensorError, OSError, ValueError, TypeError) as error:
-        size = path.stat().st_size
-        raise WeightsMismatchError(
-            f"{path} ({size:,} bytes) cannot be read ({error}). It is truncated or damaged: copy or download it again."
-        ) from None
-
-
-def _read_pickled(path: Path) -> dict[str, np.ndarray]:
-    try:
-        import torch
-    except ImportError:
+def _read_shards(index: Path, read: Callable[[Path], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """The arrays of all shards, once each shard was found to hold those that the index lists for it."""
+    shards = shards_of_index(index)
+    missing = sorted(file for file in shards if not (index.parent / file).is_file())
+    if missing:
         raise WeightsNotFoundError(
-            f"{path} is in PyTorch's own format, which needs PyTorch to read: pip install torch. "
-            "Or save the model as model.safetensors."
-        ) from None
-    try:
-        # weights_only refuses everything but plain arrays, so that no code of the file is run.
-        state = torch.load(path, map_location="cpu", weights_only=True)
-        return {name: tensor.float().numpy() for name, tensor in state.items()}
-    except Exception as error:
-        raise WeightsMismatchError(
-            f"{path} cannot be read as plain weights ({type(error).__name__}: {error}). Copy or download it again, "
-            "or save the model as model.safetensors."
-        ) from None
+            f"{index} lists {len(shards)} files, and the folder lacks {', '.join(missing[:5])}. Copy or download the "
+            "folder again."
+        )
+    arrays: dict[str, np.ndarray] = {}
+    for file, listed in shards.items():
+        part = read(index.parent / file)
+        if part.keys() != listed:
+            name = min(part.keys() ^ listed)
+            fault = f"lacks {name}, which" if name in listed else f"holds {name}, which not"
+            raise WeightsMismatchError(
+                f"{index.parent / file} {fault} {index.name} lists for it. The two belong to different models, or one "
+                "is damaged: copy or download the folder again."
+            )
+        arrays |= part
+    return arrays
 
 
 def write_folder(folder: str | Path, config: dict, arrays: dict[str, np.ndarray]) -> None:

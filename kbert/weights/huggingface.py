@@ -7,7 +7,7 @@ from typing import NamedTuple
 import keras
 import numpy as np
 
-from kbert.config import BertConfig, read_config_json
+from kbert.config import BertConfig
 from kbert.errors import WeightsMismatchError
 from kbert.model import BertEncoder, BertForPreTraining
 from kbert.weights.folder import read_arrays, write_folder
@@ -75,12 +75,51 @@ def _norm_slots(name: str, layer: keras.layers.LayerNormalization) -> list[Slot]
 
 
 def canonical_name(name: str) -> str:
-    """A file's name for an array without the variations of older files: a ``bert.`` prefix, ``gamma`` and ``beta``."""
-    name = re.sub(r"^(module\.)?(bert\.)?", "", name)
+    """A file's name for an array without what older files, wrappers and compilers of PyTorch add or call otherwise.
+
+    That is a ``module.``, ``_orig_mod.`` or ``bert.`` prefix, and ``gamma`` and ``beta`` for LayerNorm's arrays.
+    """
+    name = re.sub(r"^(module\.|_orig_mod\.)*(bert\.)?", "", name)
     return re.sub(r"\.beta$", ".bias", re.sub(r"\.gamma$", ".weight", name))
 
 
-def load_slots(slots: list[Slot], folder: str | Path, optional: tuple[str, ...] = ()) -> list[str]:
+def canonical_arrays(folder: str | Path) -> dict[str, np.ndarray]:
+    """A folder's arrays under their canonical names; two that would have one name are an error."""
+    arrays: dict[str, np.ndarray] = {}
+    for name, array in read_arrays(folder).items():
+        canonical = canonical_name(name)
+        if canonical in arrays:
+            raise WeightsMismatchError(
+                f"{folder} holds {canonical} twice, under names of different forms of BERT's files. Remove one from "
+                "the file."
+            )
+        arrays[canonical] = array
+    return arrays
+
+
+def check_sizes(config: BertConfig, arrays: dict[str, np.ndarray], folder: str | Path) -> None:
+    """Refuse a config.json that asks for a larger model than the arrays make, before memory is taken for it."""
+    D, last = config.hidden_size, f"encoder.layer.{config.num_hidden_layers - 1}"
+    shapes = {
+        "embeddings.word_embeddings.weight": (config.vocab_size, D),
+        "embeddings.position_embeddings.weight": (config.max_position_embeddings, D),
+        "embeddings.token_type_embeddings.weight": (config.type_vocab_size, D),
+        f"{last}.intermediate.dense.weight": (config.intermediate_size, D),
+    }
+    missing = [name for name in shapes if name not in arrays]
+    if missing:
+        raise _misfit(folder, [f"lacks {_listed(missing)}"])
+    for name, shape in shapes.items():
+        if arrays[name].shape != shape:
+            raise _wrong_shape(name, folder, arrays[name].shape, shape)
+
+
+def load_slots(
+    slots: list[Slot],
+    folder: str | Path,
+    optional: tuple[str, ...] = (),
+    arrays: dict[str, np.ndarray] | None = None,
+) -> list[str]:
     """Copy a folder's arrays into variables and return the names of the optional ones that the file lacks.
 
     Parameters
@@ -90,14 +129,16 @@ def load_slots(slots: list[Slot], folder: str | Path, optional: tuple[str, ...] 
     folder : str or Path
     optional : tuple of str
         Prefixes of the arrays that may be missing, all those of a prefix, which then keep their random start.
+    arrays : dict of ndarray, optional
+        The folder's `canonical_arrays`, where they have been read already. What is copied is taken out.
 
     Raises
     ------
     WeightsMismatchError
-        When an array is missing, has another shape, holds NaN or infinity, or is one that kbert does not know; when
-        two arrays differ that the model has as one.
+        When an array is missing, has another shape, holds whole numbers, NaN or infinity, or is one that kbert does
+        not know; when two arrays differ that the model has as one.
     """
-    arrays = {canonical_name(name): array for name, array in read_arrays(folder).items()}
+    arrays = canonical_arrays(folder) if arrays is None else arrays
     wanted = {slot.name for slot in slots}
     if "cls.predictions.bias" in wanted:
         untwin(arrays, folder)
@@ -109,17 +150,26 @@ def load_slots(slots: list[Slot], folder: str | Path, optional: tuple[str, ...] 
     absent = tuple(prefix for prefix in optional if not any(name.startswith(prefix) for name in arrays))
     fatal = [name for name in missing if not name.startswith(absent)]
     if unknown or fatal:
-        lines = [f"lacks {_listed(fatal)}"] * bool(fatal) + [f"holds {_listed(unknown)}, which no BERT has"] * bool(
-            unknown
-        )
-        raise WeightsMismatchError(
-            f"The weights in {folder} are not those of the architecture in its config.json: "
-            f"the file {' and '.join(lines)}."
-        )
+        lacks, holds = [f"lacks {_listed(fatal)}"], [f"holds {_listed(unknown)}, which no BERT has"]
+        raise _misfit(folder, lacks * bool(fatal) + holds * bool(unknown))
     for slot in slots:
         if slot.name in arrays:
-            _assign(slot, arrays[slot.name], folder)
+            # Taken out, so that loading does not hold all weights twice to the end.
+            _assign(slot, arrays.pop(slot.name), folder)
     return missing
+
+
+def _misfit(folder, faults: list[str]) -> WeightsMismatchError:
+    return WeightsMismatchError(
+        f"The weights in {folder} are not those of the architecture in its config.json: "
+        f"the file {' and '.join(faults)}."
+    )
+
+
+def _wrong_shape(name: str, folder, shape: tuple, expected: tuple) -> WeightsMismatchError:
+    return WeightsMismatchError(
+        f"{name} in {folder} has shape {shape}, and the model of its config.json needs {expected}."
+    )
 
 
 def untwin(arrays: dict[str, np.ndarray], folder) -> None:
@@ -135,13 +185,15 @@ def untwin(arrays: dict[str, np.ndarray], folder) -> None:
 
 
 def _assign(slot: Slot, array: np.ndarray, folder) -> None:
-    array = array.T if slot.transposed else array
-    if array.shape != tuple(slot.variable.shape):
+    expected = tuple(slot.variable.shape)
+    if array.shape != (expected[::-1] if slot.transposed else expected):
+        raise _wrong_shape(slot.name, folder, array.shape, expected[::-1] if slot.transposed else expected)
+    if array.dtype.kind in "iub":
         raise WeightsMismatchError(
-            f"{slot.name} in {folder} has shape {array.shape}, and its config.json asks for "
-            f"{tuple(slot.variable.shape)}."
+            f"{slot.name} in {folder} holds whole numbers ({array.dtype}): the weights are quantised. Save the model "
+            "again in float32, float16 or bfloat16."
         )
-    array = np.asarray(array, "float32")
+    array = np.asarray(array.T if slot.transposed else array, "float32")
     if not np.isfinite(array).all():
         raise WeightsMismatchError(f"{slot.name} in {folder} holds NaN or infinite values. Copy or download it again.")
     slot.variable.assign(array)
@@ -151,17 +203,37 @@ def _listed(names: list[str], most: int = 5) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def save_slots(folder: str | Path, config: BertConfig, slots: list[Slot], prefix: str = "", extra: dict | None = None):
-    """Write the arrays and a config.json, ``extra`` keys included, as transformers lays them out."""
+def save_slots(
+    folder: str | Path,
+    config: BertConfig,
+    slots: list[Slot],
+    prefix: str = "",
+    extra: dict | None = None,
+    dtype: str = "float32",
+) -> None:
+    """Write the arrays and a config.json, ``extra`` keys included, as transformers lays them out.
+
+    Raises
+    ------
+    ValueError
+        When ``dtype`` is not one of float32, float16 and bfloat16, or too narrow for one of the arrays.
+    """
     arrays = {}
     for slot in slots:
-        array = np.asarray(keras.ops.convert_to_numpy(slot.variable.value), "float32")
         name = slot.name if slot.name.startswith(_HEADS) else prefix + slot.name
-        arrays[name] = array.T if slot.transposed else array
-    write_folder(folder, {"model_type": "bert", **config.to_dict(), "dtype": "float32", **(extra or {})}, arrays)
+        array = np.asarray(keras.ops.convert_to_numpy(slot.variable.value), "float32")
+        arrays[name] = _narrowed(array.T if slot.transposed else array, dtype, name)
+    write_folder(folder, {"model_type": "bert", **config.to_dict(), "dtype": dtype, **(extra or {})}, arrays)
 
 
-def number_of_labels(folder: str | Path) -> int:
-    """Outputs of the classification head in a folder, by its config.json."""
-    values = read_config_json(folder)
-    return len(values["id2label"]) if values.get("id2label") else int(values.get("num_labels", 2))
+def _narrowed(array: np.ndarray, dtype: str, name: str) -> np.ndarray:
+    """The array in the type of a file, each number rounded to the nearest that it has."""
+    if dtype not in ("float32", "float16", "bfloat16"):
+        raise ValueError(f"dtype must be 'float32', 'float16' or 'bfloat16', got {dtype!r}.")
+    if dtype == "bfloat16":
+        from ml_dtypes import bfloat16  # which comes with Keras
+
+        return array.astype(bfloat16)
+    if np.abs(array).max(initial=0) > np.finfo(dtype).max:
+        raise ValueError(f"{name} has values beyond those of {dtype}. Save in bfloat16 or float32.")
+    return array.astype(dtype)

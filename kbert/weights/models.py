@@ -3,8 +3,10 @@
 import warnings
 from pathlib import Path
 
+import numpy as np
+
 from kbert.config import BertConfig
-from kbert.errors import NewWeightsWarning
+from kbert.errors import NewWeightsWarning, WeightsMismatchError
 from kbert.hub import resolve_folder
 from kbert.model import (
     BertEncoder,
@@ -15,10 +17,11 @@ from kbert.model import (
 )
 from kbert.model.encoder import weights_come_later
 from kbert.weights.huggingface import (
+    canonical_arrays,
+    check_sizes,
     dense_slots,
     encoder_slots,
     load_slots,
-    number_of_labels,
     pretraining_slots,
     save_slots,
 )
@@ -27,18 +30,37 @@ from kbert.weights.huggingface import (
 _OPTIONAL = ("pooler.",)
 
 
+def _checkpoint(folder: str | Path) -> tuple[BertConfig, dict[str, np.ndarray]]:
+    """The architecture and the arrays of a folder, which were found to be of one size."""
+    config, arrays = BertConfig.from_folder(folder), canonical_arrays(folder)
+    check_sizes(config, arrays, folder)
+    return config, arrays
+
+
+def _n_outputs(arrays: dict[str, np.ndarray], head: str, folder: str | Path) -> int:
+    """Outputs of a head by its arrays, since the ``id2label`` and ``num_labels`` of a config.json may be wrong."""
+    bias = arrays.get(f"{head}.bias")
+    if bias is None or bias.ndim != 1 or not bias.size:
+        raise WeightsMismatchError(
+            f"The weights in {folder} have no head for this task: the file lacks {head}.bias, or has an odd shape for "
+            "it. Fine-tune from them with weights=folder, or load a model that was trained for the task."
+        )
+    return bias.size
+
+
 def load_encoder(name_or_folder: str | Path, *, dtype=None, revision: str | None = None, seed: int = 0) -> BertEncoder:
     """See `BertEncoder.from_pretrained`."""
     folder = resolve_folder(name_or_folder, revision)
+    config, arrays = _checkpoint(folder)
     with weights_come_later():
-        encoder = BertEncoder(BertConfig.from_folder(folder), dtype=dtype, seed=seed)
-    load_encoder_weights(encoder, folder)
+        encoder = BertEncoder(config, dtype=dtype, seed=seed)
+    load_encoder_weights(encoder, folder, arrays)
     return encoder
 
 
-def load_encoder_weights(encoder: BertEncoder, folder: str | Path) -> None:
+def load_encoder_weights(encoder: BertEncoder, folder: str | Path, arrays: dict[str, np.ndarray] | None = None) -> None:
     """Copy a folder's encoder into ``encoder``; a pooler that it lacks starts at random, with a warning."""
-    new = load_slots(encoder_slots(encoder), folder, optional=_OPTIONAL)
+    new = load_slots(encoder_slots(encoder), folder, _OPTIONAL, arrays)
     if new:
         warnings.warn(
             f"The checkpoint {folder} has no {', '.join(new)}: started at random, to be learned in training.",
@@ -47,9 +69,10 @@ def load_encoder_weights(encoder: BertEncoder, folder: str | Path) -> None:
         )
 
 
-def save_encoder(encoder: BertEncoder, folder: str | Path) -> None:
+def save_encoder(encoder: BertEncoder, folder: str | Path, dtype: str = "float32") -> None:
     """See `BertEncoder.save_pretrained`."""
-    save_slots(folder, encoder.config, encoder_slots(encoder), extra={"architectures": ["BertModel"]})
+    extra = {"architectures": ["BertModel"]}
+    save_slots(folder, encoder.config, encoder_slots(encoder), extra=extra, dtype=dtype)
 
 
 def load_pretraining(
@@ -57,9 +80,10 @@ def load_pretraining(
 ) -> BertForPreTraining:
     """A `BertForPreTraining` with the weights of a folder, a size or a hub name; see `load_pretraining_weights`."""
     folder = resolve_folder(name_or_folder, revision)
+    config, arrays = _checkpoint(folder)
     with weights_come_later():
-        model = BertForPreTraining(BertConfig.from_folder(folder), nsp, dtype=dtype, seed=seed)
-    load_pretraining_weights(model, folder)
+        model = BertForPreTraining(config, nsp, dtype=dtype, seed=seed)
+    load_pretraining_weights(model, folder, arrays)
     return model
 
 
@@ -71,7 +95,9 @@ _PRETRAINING_PARTS = {
 }
 
 
-def load_pretraining_weights(model: BertForPreTraining, folder: str | Path) -> None:
+def load_pretraining_weights(
+    model: BertForPreTraining, folder: str | Path, arrays: dict[str, np.ndarray] | None = None
+) -> None:
     """Copy what `transformers.BertForPreTraining` or `BertForMaskedLM` saved, or any other BERT, into ``model``.
 
     Raises
@@ -85,7 +111,7 @@ def load_pretraining_weights(model: BertForPreTraining, folder: str | Path) -> N
         Once, naming the heads, and the pooler where there is a next-sentence head on it, that the folder lacks: they
         start at random.
     """
-    new = load_slots(pretraining_slots(model), folder, optional=tuple(_PRETRAINING_PARTS))
+    new = load_slots(pretraining_slots(model), folder, tuple(_PRETRAINING_PARTS), arrays)
     parts = [
         part
         for prefix, part in _PRETRAINING_PARTS.items()
@@ -99,14 +125,15 @@ def load_pretraining_weights(model: BertForPreTraining, folder: str | Path) -> N
         )
 
 
-def save_pretraining(model: BertForPreTraining, folder: str | Path) -> None:
+def save_pretraining(model: BertForPreTraining, folder: str | Path, dtype: str = "float32") -> None:
     """Write what `transformers.BertForPreTraining` opens, or, without a next-sentence head, `BertForMaskedLM`.
 
     The pooler is written in both cases, although `BertForMaskedLM` has none and passes it over: one that was read with
     the encoder is worth having when the model is fine-tuned.
     """
     architecture = "BertForMaskedLM" if model.nsp_head is None else "BertForPreTraining"
-    save_slots(folder, model.config, pretraining_slots(model), prefix="bert.", extra={"architectures": [architecture]})
+    extra = {"architectures": [architecture]}
+    save_slots(folder, model.config, pretraining_slots(model), prefix="bert.", extra=extra, dtype=dtype)
 
 
 def _classifier_slots(model: BertForSequenceClassification):
@@ -116,10 +143,10 @@ def _classifier_slots(model: BertForSequenceClassification):
 @weights_come_later()
 def load_sequence_classifier(folder: str | Path, *, dtype=None, seed: int = 0) -> BertForSequenceClassification:
     """A `BertForSequenceClassification` with all of its weights, head included, from a folder."""
-    model = BertForSequenceClassification(
-        BertConfig.from_folder(folder), number_of_labels(folder), dtype=dtype, seed=seed
-    )
-    load_slots(_classifier_slots(model), folder)
+    config, arrays = _checkpoint(folder)
+    n_labels = _n_outputs(arrays, "classifier", folder)
+    model = BertForSequenceClassification(config, n_labels, dtype=dtype, seed=seed)
+    load_slots(_classifier_slots(model), folder, arrays=arrays)
     return model
 
 
@@ -142,8 +169,15 @@ def load_multiple_choice(folder: str | Path, *, dtype=None, seed: int = 0) -> Be
 
     What `transformers.BertForMultipleChoice` saves: the same arrays, and a config.json that says nothing of outputs.
     """
-    model = BertForSequenceClassification(BertConfig.from_folder(folder), 1, dtype=dtype, seed=seed)
-    load_slots(_classifier_slots(model), folder)
+    config, arrays = _checkpoint(folder)
+    n_outputs = _n_outputs(arrays, "classifier", folder)
+    if n_outputs != 1:
+        raise WeightsMismatchError(
+            f"The head in {folder} has {n_outputs} outputs, and one for multiple choice has a single one, an option's "
+            "score. Load the folder with the estimator of its task."
+        )
+    model = BertForSequenceClassification(config, 1, dtype=dtype, seed=seed)
+    load_slots(_classifier_slots(model), folder, arrays=arrays)
     return model
 
 
@@ -156,8 +190,10 @@ def save_multiple_choice(model: BertForSequenceClassification, folder: str | Pat
 @weights_come_later()
 def load_token_classifier(folder: str | Path, *, dtype=None) -> BertForTokenClassification:
     """A `BertForTokenClassification` with all of its weights, head included, from a folder."""
-    model = BertForTokenClassification(BertConfig.from_folder(folder), number_of_labels(folder), dtype=dtype)
-    load_slots(encoder_slots(model.encoder) + dense_slots("classifier", model.classifier), folder, optional=_OPTIONAL)
+    config, arrays = _checkpoint(folder)
+    model = BertForTokenClassification(config, _n_outputs(arrays, "classifier", folder), dtype=dtype)
+    slots = encoder_slots(model.encoder) + dense_slots("classifier", model.classifier)
+    load_slots(slots, folder, _OPTIONAL, arrays)
     return model
 
 
@@ -175,8 +211,11 @@ def save_token_classifier(model: BertForTokenClassification, folder: str | Path,
 @weights_come_later()
 def load_question_answerer(folder: str | Path, *, dtype=None) -> BertForQuestionAnswering:
     """A `BertForQuestionAnswering` with all of its weights, head included, from a folder."""
-    model = BertForQuestionAnswering(BertConfig.from_folder(folder), dtype=dtype)
-    load_slots(encoder_slots(model.encoder) + dense_slots("qa_outputs", model.qa_outputs), folder, optional=_OPTIONAL)
+    config, arrays = _checkpoint(folder)
+    _n_outputs(arrays, "qa_outputs", folder)
+    model = BertForQuestionAnswering(config, dtype=dtype)
+    slots = encoder_slots(model.encoder) + dense_slots("qa_outputs", model.qa_outputs)
+    load_slots(slots, folder, _OPTIONAL, arrays)
     return model
 
 

@@ -256,7 +256,7 @@ def test_labels_that_do_not_fit_the_head_are_refused(damaged):
 
 
 def test_a_folder_without_a_head_is_refused(toy_folder):
-    with pytest.raises(WeightsMismatchError, match="lacks classifier"):
+    with pytest.raises(WeightsMismatchError, match="holds a BertModel, and BertClassifier opens"):
         BertClassifier.load(toy_folder)
 
 

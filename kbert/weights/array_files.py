@@ -1,0 +1,121 @@
+"""One file of arrays: safetensors, or PyTorch's own format. What a file claims is checked before it gets memory."""
+
+import json
+import math
+import re
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from kbert.errors import WeightsMismatchError, WeightsNotFoundError
+
+# That of BERT-large's 391 arrays has 50 kB. For one of 100 MB the library takes half a minute and a gigabyte.
+_LONGEST_HEADER = 1_000_000
+
+# The types of github.com/huggingface/safetensors that hold weights or counts. bfloat16 is the upper half of a float32.
+_TYPES = {
+    **{"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "BOOL": "?"},
+    **{"I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "u1"},
+}
+
+
+def read_safetensors(path: Path) -> dict[str, np.ndarray]:
+    """All arrays of a safetensors file, those of float16 and bfloat16 as float32, which holds them exactly.
+
+    Raises
+    ------
+    WeightsMismatchError
+        When the file is truncated or damaged, or an array has a type that is none of NumPy's.
+    """
+    header, start = _checked_header(path)
+    arrays = {}
+    with path.open("rb") as file:
+        for name, entry in header.items():
+            kind, shape = entry["dtype"], entry["shape"]
+            if kind not in _TYPES:
+                raise WeightsMismatchError(
+                    f"{name} in {path} is of type {kind}, in which weights are quantised. Save the model again in "
+                    "float32, float16 or bfloat16."
+                )
+            # NumPy reads what the library has checked: its mapping would keep a second copy of the file in memory.
+            file.seek(start + entry["data_offsets"][0])
+            array = np.fromfile(file, _TYPES[kind], math.prod(shape)).reshape(shape)
+            if kind == "BF16":
+                array = (array.astype("<u4") << 16).view("<f4")
+            arrays[name] = array.astype("float32") if kind == "F16" else array
+    return arrays
+
+
+def _checked_header(path: Path) -> tuple[dict[str, dict], int]:
+    """The header of a file that is whole: array name -> its type, shape and place. And where the arrays start."""
+    from safetensors import SafetensorError, safe_open
+
+    size = path.stat().st_size
+    try:
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            if _LONGEST_HEADER < length <= size:
+                raise ValueError(f"a header of {length:,} bytes, which no BERT has")
+            # Refuses what is no header, or one whose arrays do not fill the rest of the file, each its own part.
+            with safe_open(path, framework="np"):
+                header = json.loads(file.read(length))
+    except (SafetensorError, OSError, ValueError) as error:
+        raise WeightsMismatchError(
+            f"{path} ({size:,} bytes) cannot be read ({error}). It is truncated or damaged: copy or download it again."
+        ) from None
+    header.pop("__metadata__", None)
+    return header, 8 + length
+
+
+def read_pickled(path: Path) -> dict[str, np.ndarray]:
+    """All arrays of a file in PyTorch's format, zip or older, those of float16 and bfloat16 as float32.
+
+    Raises
+    ------
+    WeightsNotFoundError
+        When PyTorch is not installed.
+    WeightsMismatchError
+        When the file is damaged, or holds anything but arrays.
+    """
+    try:
+        import torch
+    except ImportError:
+        raise WeightsNotFoundError(
+            f"{path} is in PyTorch's own format, which needs PyTorch to read: pip install torch. "
+            "Or save the model as model.safetensors, where PyTorch is installed "
+            "(transformers: model.save_pretrained(folder))."
+        ) from None
+    size = path.stat().st_size
+    try:
+        _refuse_compressed(path, size)
+        # weights_only refuses everything but plain arrays, so that no code of the file is run.
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        if not isinstance(state, dict):
+            raise ValueError(f"it holds a {type(state).__name__}")
+        arrays = {}
+        for name in list(state):
+            tensor = state.pop(name)
+            if not isinstance(tensor, torch.Tensor) or not isinstance(name, str):
+                raise ValueError(f"{name!r} in it is a {type(tensor).__name__}, not an array")
+            # An array may be a view that repeats a few numbers.
+            if tensor.numel() * tensor.element_size() > size:
+                raise ValueError(f"{name!r} claims the shape {tuple(tensor.shape)}, which is more than the file")
+            half = tensor.dtype in (torch.float16, torch.bfloat16)
+            arrays[name] = (tensor.float() if half else tensor).detach().numpy()
+        return arrays
+    except Exception as error:
+        # PyTorch's own messages go on about how to run the file's code after all.
+        reason = re.split(r"(?<=\.)\s", str(error).strip())[0]
+        raise WeightsMismatchError(
+            f"{path} cannot be read as plain weights ({type(error).__name__}: {reason}). Copy or download it again, "
+            "or save the model as model.safetensors."
+        ) from None
+
+
+def _refuse_compressed(path: Path, size: int) -> None:
+    """PyTorch never compresses, and a compressed file could unpack to a thousand times its size."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as file:
+            if sum(entry.file_size for entry in file.infolist()) > size:
+                raise ValueError("its parts claim more bytes than the file has")
