@@ -17,6 +17,7 @@ from sklearn.model_selection import train_test_split
 from kbert.config import SIZES, BertConfig, default_learning_rate, named_size
 from kbert.data.frames import TextColumns, text_columns, warn_missing
 from kbert.errors import TruncationWarning
+from kbert.estimators.export import ExportMixin
 from kbert.estimators.fitting import fine_tune, with_restarts
 from kbert.estimators.parameters import check_parameters, draw_seed, dtype_policy
 from kbert.estimators.saving import SavingMixin, check_vocabulary
@@ -86,7 +87,7 @@ def _is_pair_of_columns(value: Any) -> bool:
     return isinstance(value, tuple) and len(value) == 2 and not any(map(np.isscalar, value))
 
 
-class BertEstimator(SavingMixin, BaseEstimator):
+class BertEstimator(SavingMixin, ExportMixin, BaseEstimator):
     """Base of the estimators. Subclasses declare their parameters in ``__init__``, which only assigns."""
 
     model_: keras.Model

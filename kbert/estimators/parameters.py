@@ -142,11 +142,12 @@ def draw_seed(random_state) -> int:
 def dtype_policy(dtype: str) -> str:
     """The Keras dtype policy of a ``dtype`` parameter: "auto" is float32 on a CPU and bfloat16 on a GPU or TPU."""
     if dtype == "auto":
-        dtype = "bfloat16" if _has_accelerator() else "float32"
+        dtype = "bfloat16" if has_accelerator() else "float32"
     return DTYPES[dtype]
 
 
-def _has_accelerator() -> bool:
+def has_accelerator() -> bool:
+    """Whether the backend computes on a GPU or TPU by default."""
     import keras
 
     backend = keras.backend.backend()

@@ -12,21 +12,34 @@ import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from kbert.config import BertConfig, read_config_json
 from kbert.data.frames import shown
-from kbert.errors import LabelNamesWarning, WeightsMismatchError
+from kbert.errors import LabelNamesWarning, WeightsMismatchError, WeightsNotFoundError
 
 FILE = "kbert.json"
+EXPORT_FILE = "export.json"
 FORMAT = 1
+TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+
+
+class Kind(NamedTuple):
+    """A kind of folder: the file that it is known by, all that it may consist of, and what it is called."""
+
+    marker: str
+    files: frozenset[str]
+    name: str
+
+
 # What a saved estimator consists of, or did when another version or library saved it.
-_OURS = {
-    FILE, "config.json", "model.safetensors", "pytorch_model.bin", "vocab.txt", "tokenizer.json",
-    "tokenizer_config.json", "special_tokens_map.json",
-}  # fmt: skip
+SAVED = Kind(
+    FILE,
+    frozenset({FILE, "config.json", "model.safetensors", "pytorch_model.bin", *TOKENIZER_FILES}),
+    "saved estimator",
+)
 # What a save has aside, and the seconds after which it is taken for that of a killed process.
 _ASIDE = ("new", "old")
 _LEFTOVER_AGE = 3600
@@ -109,6 +122,10 @@ def check_architecture(folder: str | Path, architecture: str, estimator: str) ->
 def read_kbert_json(folder: str | Path, estimator: str) -> dict | None:
     """The contents of kbert.json, or None where the folder was not saved by kbert."""
     path = Path(folder) / FILE
+    if (Path(folder) / EXPORT_FILE).is_file():
+        raise WeightsNotFoundError(
+            f"{folder} holds an exported model, which other programs run. Load the folder that `save` wrote."
+        )
     if not path.is_file():
         return None
     try:
@@ -130,7 +147,7 @@ def read_kbert_json(folder: str | Path, estimator: str) -> dict | None:
     return values
 
 
-def replace_folder(folder: Path, write) -> None:
+def replace_folder(folder: Path, write, kind: Kind = SAVED) -> None:
     """Let ``write(path)`` fill a new folder aside, and put it in the place of ``folder`` when it is complete.
 
     Other files in a folder that is replaced, such as a README.md, are kept. If something fails, the old folder stays.
@@ -141,7 +158,7 @@ def replace_folder(folder: Path, write) -> None:
     Raises
     ------
     FileExistsError
-        Where ``folder`` holds something else than a saved estimator, which is left as it is.
+        Where ``folder`` holds something else than that kind of folder, which is left as it is.
     """
     folder = Path(folder).resolve()
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -149,9 +166,9 @@ def replace_folder(folder: Path, write) -> None:
         _complete(folder)
         if folder.exists() and not folder.is_dir():
             raise FileExistsError(f"{folder} is a file. Give the name of a folder, existing or not.")
-        if folder.is_dir() and any(folder.iterdir()) and not (folder / FILE).is_file():
+        if folder.is_dir() and any(folder.iterdir()) and not (folder / kind.marker).is_file():
             raise FileExistsError(
-                f"{folder} exists and holds no saved estimator: nothing was written. Choose another folder."
+                f"{folder} exists and holds no {kind.name}: nothing was written. Choose another folder."
             )
     aside = folder.parent / f".{folder.name}.{uuid.uuid4().hex[:8]}"
     new, old = (aside / name for name in _ASIDE)
@@ -161,7 +178,7 @@ def replace_folder(folder: Path, write) -> None:
         with _one_at_a_time(folder.parent):
             _complete(folder)
             if folder.is_dir():
-                _keep_other_files(folder, new)
+                _keep_other_files(folder, new, kind)
                 # From here on the new one counts as complete.
                 folder.rename(old)
             _put_in_place(aside, folder)
@@ -232,11 +249,11 @@ def _one_at_a_time(parent: Path) -> Iterator[None]:
         yield
 
 
-def _keep_other_files(folder: Path, new: Path) -> None:
+def _keep_other_files(folder: Path, new: Path, kind: Kind) -> None:
     """Have everything in ``folder`` that kbert did not write in ``new`` too."""
     try:
         for path in folder.iterdir():
-            if path.name in _OURS or os.path.lexists(new / path.name):
+            if path.name in kind.files or os.path.lexists(new / path.name):
                 continue
             if path.is_dir() and not path.is_symlink():
                 shutil.copytree(path, new / path.name, symlinks=True, copy_function=_link_or_copy)

@@ -24,7 +24,7 @@ from kbert.pretraining.new_words import add_new_words, start_new_words
 from kbert.pretraining.shards import tokenised
 from kbert.pretraining.trainer import Pretraining, PretrainingOptions, held_out_scores
 from kbert.text import WordPieceTokenizer, build_sequences
-from kbert.training.loop import backend_step
+from kbert.training.predict import predictor
 from kbert.weights import load_pretraining, load_pretraining_weights, save_pretraining
 
 # Share of the tokens of a batch that are no padding, to know how many batches an epoch has.
@@ -326,6 +326,12 @@ class BertPretrainer(BertEstimator):
         state = super().__getstate__()
         return {name: value for name, value in state.items() if name != "_unfitted"}
 
+    # --- Exporting ---------------------------------------------------------------------------------------------
+
+    def _results(self, X: Any) -> tuple[np.ndarray, None, int]:
+        texts = list(X)
+        return self._logits_of_texts(texts), None, len(texts)
+
     # --- Saving ------------------------------------------------------------------------------------------------
 
     def _logits_of_texts(self, texts: list[str]) -> np.ndarray:
@@ -334,7 +340,7 @@ class BertPretrainer(BertEstimator):
         zeros = np.zeros((len(texts), 1), np.int32)
         inputs |= {"masked_positions": zeros, "first_positions": zeros}
         inputs = {tensor.name: inputs[tensor.name] for tensor in self.model_.inputs}
-        outputs = backend_step().predictor(self.model_)(inputs)
+        outputs = predictor(self.model_)(inputs)
         return np.asarray(ops.convert_to_numpy(outputs["mlm_logits"])[:, 0, :64])
 
     def _save_model(self, folder: Path) -> None:

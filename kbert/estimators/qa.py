@@ -381,6 +381,12 @@ class BertQA(BertEstimator):
         _, f1 = answer_scores(answer_texts(y, len(predicted)), predicted)
         return float(np.average(f1, weights=sample_weights(sample_weight, len(f1))))
 
+    # --- Exporting ---------------------------------------------------------------------------------------------
+
+    def _results(self, X: Any) -> tuple[np.ndarray, np.ndarray, int]:
+        best = self.answers(X, n_best=1)
+        return best.probability.to_numpy(), best.answer.to_numpy(), len(best)
+
     # --- Saving ------------------------------------------------------------------------------------------------
 
     _transformers_model = "BertForQuestionAnswering"

@@ -226,6 +226,12 @@ class BertRegressor(RegressorMixin, SequenceEstimator):
         numbers = self._task().encode(y, len(outputs), "y")
         return float(r2_score(numbers, outputs, sample_weight=sample_weights(sample_weight, len(outputs))))
 
+    # --- Exporting ---------------------------------------------------------------------------------------------
+
+    def _results(self, X: Any) -> tuple[np.ndarray, None, int]:
+        numbers = self.predict(X)
+        return numbers, None, len(numbers)
+
     # --- Saving ------------------------------------------------------------------------------------------------
 
     _transformers_model = "BertForSequenceClassification"

@@ -16,7 +16,7 @@ from kbert.hub import resolve_folder
 from kbert.text import WordPieceTokenizer
 
 # Texts whose logits are stored with a saved estimator, for `load(..., verify=True)`, and how far off they may be.
-_GOLDEN_TEXTS = ("The quick brown fox jumps over the lazy dog.", "Is this the same model?", "No.", "")
+GOLDEN_TEXTS = ("The quick brown fox jumps over the lazy dog.", "Is this the same model?", "No.", "")
 _GOLDEN_TOLERANCE = {"float32": 1e-3, "mixed_bfloat16": 0.25, "mixed_float16": 0.05}
 
 
@@ -61,7 +61,7 @@ class SavingMixin:
             "n_features_in": getattr(self, "n_features_in_", None),
             "feature_names_in": getattr(self, "feature_names_in_", np.array([])).tolist(),
             "history": getattr(self, "history_", None),
-            "golden": {"texts": _GOLDEN_TEXTS, "logits": self._logits_of_texts(list(_GOLDEN_TEXTS)).tolist()},
+            "golden": {"texts": GOLDEN_TEXTS, "logits": self._logits_of_texts(list(GOLDEN_TEXTS)).tolist()},
         }
         # Last, because it is what makes a folder that of a saved estimator.
         persistence.write_kbert_json(folder, values)

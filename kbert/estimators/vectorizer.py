@@ -201,6 +201,12 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadsWor
     def _n_features_out(self) -> int:
         return self.model_.output_shape[-1]
 
+    # --- Exporting ---------------------------------------------------------------------------------------------
+
+    def _results(self, X: Any) -> tuple[np.ndarray, None, int]:
+        vectors = self.transform(X)
+        return np.concatenate(vectors) if self._is_of_words else vectors, None, len(vectors)
+
     # --- Saving ------------------------------------------------------------------------------------------------
 
     def _logits_of_texts(self, texts: list[str]) -> np.ndarray:

@@ -97,9 +97,14 @@ def predict_spans(model: keras.Model, reader: SpanReader, pad_id: int) -> None:
         reader.read(batch, outputs)
 
 
+def predictor(model):
+    """A function from a batch's inputs to a model's outputs; one that stands in for a Keras model is called itself."""
+    return backend_step().predictor(model) if isinstance(model, keras.Model) else model
+
+
 def _outputs(model: keras.Model, batches: Iterable[tuple[Any, dict[str, np.ndarray]]]) -> Iterator:
     """What belongs to each batch, and the model's output for it, in order; some are computed ahead."""
-    predict = backend_step().predictor(model)
+    predict = predictor(model)
     names = [tensor.name for tensor in model.inputs]
     under_way: deque = deque()
 

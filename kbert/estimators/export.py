@@ -1,0 +1,221 @@
+"""Exporting estimators: a folder that other programs run, checked against the estimator before it is there."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+import keras
+import numpy as np
+
+import kbert
+from kbert.config import read_config_json
+from kbert.errors import KbertWarning, WeightsMismatchError
+from kbert.estimators import persistence
+from kbert.estimators.parameters import has_accelerator
+from kbert.estimators.saving import GOLDEN_TEXTS
+from kbert.hub import SAFETENSORS
+from kbert.model import BertForFeatures
+from kbert.model.encoder import weights_come_later
+from kbert.weights.exported import DATA, MODEL, ExportedModel, onnx_runner, quantize_onnx, write_onnx
+from kbert.weights.onnx_graph import INPUTS
+from kbert.weights.saved_model import FILES as SAVED_MODEL_FILES
+from kbert.weights.saved_model import saved_model_runner, write_saved_model
+
+EXPORT = persistence.Kind(
+    persistence.EXPORT_FILE,
+    frozenset({persistence.EXPORT_FILE, MODEL, DATA, "config.json", *persistence.TOKENIZER_FILES, *SAVED_MODEL_FILES}),
+    "exported model",
+)
+FORMATS = ("onnx", "savedmodel")
+# Parameters that say how texts are read, and answers are read off.
+_READING = "max_length long_text stride level layers pooling decoding n_best max_answer_length".split()
+# What an exported model may be off: of 1, as probabilities go, of what a regression's y varies by, or of the largest
+# number where that is more. Products of float32 have three digits on many accelerators.
+_TOLERANCE, _TOLERANCE_OF_ACCELERATORS = 1e-4, 1e-2
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """What the check of an exported model found.
+
+    Attributes
+    ----------
+    folder : Path
+    format : str
+    quantize : str or None
+    n_rows : int
+        Rows that were looked at.
+    max_difference : float
+        Largest difference from the estimator: of probabilities, of a regression's numbers, of a vector's features, and
+        without X of logits.
+    agreement : float or None
+        Share of equal labels, tags or answers; None where there are none.
+    """
+
+    folder: Path
+    format: str
+    quantize: str | None
+    n_rows: int
+    max_difference: float
+    agreement: float | None
+
+    def __str__(self) -> str:
+        form = self.format if self.quantize is None else f"{self.format}, {self.quantize}"
+        equal = "" if self.agreement is None else f", {self.agreement:.2%} of the answers are equal"
+        return f"{self.folder} ({form}): on {self.n_rows} rows at most {self.max_difference:.1e} off{equal}"
+
+
+class ExportMixin:
+    """``export`` for an estimator that can be saved (see `kbert.estimators.saving`)."""
+
+    def export(
+        self, path: str | os.PathLike, format: str = "onnx", X: Any = None, quantize: str | None = None
+    ) -> ExportReport:
+        """Write the fitted estimator into a folder that other programs run, without kbert.
+
+        The folder has the model, its tokenizer, its config.json with the names of the labels, and an export.json with
+        what else was learned. Its inputs are ``input_ids``, ``attention_mask`` and ``token_type_ids``, int64, of any
+        number of rows and any length; its outputs depend on the task (see the page on exporting).
+
+        Parameters
+        ----------
+        path : str or Path
+            A new folder, or one that holds an exported model, which is replaced when the new one is complete.
+        format : {"onnx", "savedmodel"}, default="onnx"
+            "onnx" writes ``model.onnx`` under any backend; "savedmodel" TensorFlow's format, under TensorFlow.
+        X : array-like, optional
+            Rows as in ``predict``, on which the exported model is compared with the estimator; a few stored texts by
+            default.
+        quantize : {None, "int8"}, default=None
+            "int8" makes ``model.onnx`` about a quarter of its size, and often faster, at a price that the report tells.
+
+        Returns
+        -------
+        ExportReport
+
+        Raises
+        ------
+        WeightsMismatchError
+            When the exported model is off by more than 1e-4. Nothing is left behind.
+        FileExistsError
+            Where the folder holds something else, which is left as it is.
+        ImportError
+            Where a package is not installed that writes or runs the format.
+        ValueError
+            For a format or a form that there is not, or that the backend cannot write.
+        """
+        self._check_fitted()
+        if format not in FORMATS:
+            raise ValueError(f"format must be one of {', '.join(map(repr, FORMATS))}, got {format!r}.")
+        if quantize not in (None, "int8") or (quantize and format != "onnx"):
+            raise ValueError(f'quantize must be None, or "int8" with format="onnx", got {quantize!r} with {format!r}.')
+        folder = Path(path).expanduser()
+        if folder.suffix == ".onnx":
+            raise ValueError(
+                f"export writes a folder, {MODEL} being one of its files. Give {str(folder.with_suffix(''))!r}."
+            )
+        reports = []
+        persistence.replace_folder(folder, partial(self._export, reports, folder, format, X, quantize), EXPORT)
+        if self.verbose:
+            print(reports[-1])
+        return reports[-1]
+
+    def _export(self, reports: list[ExportReport], final: Path, format: str, X, quantize, folder: Path) -> None:
+        """Fill a folder; the last of the reports is that of what is in it."""
+        estimator = self._in_float32()
+        estimator._save_model(folder)
+        estimator.tokenizer_.save(folder)
+        choices = estimator.model_.choices if isinstance(estimator.model_, BertForFeatures) else {}
+        expected = estimator._export_results(X)
+
+        def check(quantize, runner) -> ExportReport:
+            exported = estimator._with_model(ExportedModel(estimator.model_, runner(folder)))
+            found = exported._export_results(X)
+            if quantize is None:
+                _refuse_what_is_off(expected[0], found[0], getattr(self, "y_scale_", 1.0), format)
+            return _compared(expected, found, final, format, quantize)
+
+        if format == "onnx":
+            write_onnx(folder, folder, **choices)
+        else:
+            write_saved_model(folder, estimator.model_, read_config_json(folder))
+        (folder / SAFETENSORS).unlink()
+        reports.append(check(None, onnx_runner if format == "onnx" else saved_model_runner))
+        if quantize:
+            quantize_onnx(folder)
+            reports.append(check(quantize, onnx_runner))
+        values = {
+            "kbert": kbert.__version__,
+            "estimator": type(self).__name__,
+            "inputs": INPUTS,
+            "parameters": {name: value for name, value in self.get_params(deep=False).items() if name in _READING},
+            "learned": self._learned_to_json(),
+            "check": {name: v for name, v in asdict(reports[-1]).items() if name != "folder"},
+        }
+        (folder / persistence.EXPORT_FILE).write_text(
+            json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
+
+    def _with_model(self, model) -> Self:
+        """This estimator with another model. Not a copy, for which the weights would be copied too."""
+        other = object.__new__(type(self))
+        vars(other).update(vars(self), model_=model)
+        other._sklearn_output_config = {"transform": "default"}
+        return other
+
+    def _in_float32(self) -> Self:
+        """This estimator with a model that computes in float32, as what is exported does."""
+        model = self.model_
+        if model.dtype_policy.name == "float32":
+            return self._with_model(model)
+        with weights_come_later():
+            copy = type(model).from_config({**model.get_config(), "dtype": "float32"})
+        for variable, original in zip(copy.weights, model.weights, strict=True):
+            variable.assign(original.value)
+        return self._with_model(copy)
+
+    def _export_results(self, X: Any) -> tuple[np.ndarray, np.ndarray | None, int]:
+        """The numbers that are compared, the answers that follow from them, and the number of rows."""
+        with warnings.catch_warnings():
+            # Of cut and empty texts, which fit and predict tell of.
+            warnings.simplefilter("ignore", KbertWarning)
+            if X is None:
+                return np.asarray(self._logits_of_texts(list(GOLDEN_TEXTS)), "float64"), None, len(GOLDEN_TEXTS)
+            return self._results(X)
+
+    def _results(self, X: Any) -> tuple[np.ndarray, np.ndarray | None, int]:
+        """The same for rows of X: probabilities, where there are such."""
+        rows = self.predict_proba(X)
+        # A tagger's are arrays of each row; the options that a row does not have are NaN.
+        numbers = np.nan_to_num(np.concatenate(rows) if isinstance(rows, list) else rows)
+        thresholds = getattr(self, "thresholds_", None)
+        answers = numbers.argmax(axis=1) if thresholds is None else numbers >= thresholds
+        return numbers, answers, len(rows)
+
+
+def _compared(expected, found, folder: Path, format: str, quantize: str | None) -> ExportReport:
+    (numbers, answers, n_rows), (found_numbers, found_answers, _) = expected, found
+    difference = float(np.abs(numbers - found_numbers).max(initial=0.0))
+    equal = None
+    if answers is not None and len(answers):
+        same = answers == found_answers
+        equal = float((same if same.ndim == 1 else same.all(axis=1)).mean())
+    return ExportReport(folder, format, quantize, n_rows, difference, equal)
+
+
+def _refuse_what_is_off(expected: np.ndarray, found: np.ndarray, unit: float | np.ndarray, format: str) -> None:
+    tolerance = _TOLERANCE_OF_ACCELERATORS if has_accelerator() else _TOLERANCE
+    off = np.abs(expected - found) / np.maximum(np.abs(expected).max(axis=0, initial=0.0), unit)
+    if not off.max(initial=0.0) <= tolerance:  # NaN is off too
+        raise WeightsMismatchError(
+            f"The exported model does not predict what the estimator does: it is off by up to "
+            f"{off.max():.2g} (allowed {tolerance:.2g}), so nothing was written. Another version of "
+            f"{'onnxruntime' if format == 'onnx' else 'tensorflow'} may help; please report it with this line "
+            f"({keras.backend.backend()}, Keras {keras.__version__}, kbert {kbert.__version__})."
+        )

@@ -1,0 +1,278 @@
+"""BERT as an ONNX graph, built from the arrays of a weights folder.
+
+Every backend's own exporter traces the model anew and gives another graph; BERT's graph is known, so it is written down
+here, once. The operators are those of opset 17, the first with LayerNormalization, in the form that ONNX Runtime
+computes fastest (docs/export.md): it fuses the spelled-out GELU itself.
+
+Letter key: B batch, T length, N heads, H head size, D hidden, V vocabulary. B and T are free, each by itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kbert.config import BertConfig
+from kbert.errors import WeightsMismatchError
+from kbert.weights.huggingface import canonical_name
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+OPSET, IR_VERSION = 17, 8
+# Added to the scores of padding. Finite, so that a row of padding alone has no NaN, and within float16.
+_MASKED = -10000.0
+
+
+def onnx_model(
+    values: dict, arrays: dict[str, np.ndarray], layers: str = "last", pooling: str | None = None
+) -> ModelProto:
+    """The graph of a weights folder: encoder and head.
+
+    Parameters
+    ----------
+    values : dict
+        The content of its config.json; ``architectures`` says which head there is, ``problem_type`` what it means.
+    arrays : dict of ndarray of float32
+        Its arrays, under the names of Hugging Face.
+    layers, pooling : str
+        For a BertModel, which has no head: the choices of `BertForFeatures`.
+
+    Returns
+    -------
+    onnx.ModelProto
+        Inputs are input_ids, attention_mask (1 on tokens, 0 on padding) and token_type_ids, int64, (B, T). Outputs are
+        float32: ``logits``, and ``probabilities`` where they are such; ``start_logits`` and ``end_logits`` (B, T);
+        ``sentence_embedding`` (B, features), or ``token_embeddings`` (B, T, features) without pooling.
+
+    Raises
+    ------
+    ImportError
+        Where onnx is not installed.
+    WeightsMismatchError
+        Where an array is missing, or has another shape than config.json says.
+    """
+    try:
+        import onnx
+        from onnx import helper
+    except ImportError as error:
+        raise ImportError(
+            f"Writing ONNX needs the package onnx ({error}). Install it with: pip install 'kbert[onnx]'"
+        ) from None
+    import kbert
+
+    config = BertConfig.from_dict(values)
+    graph = _Graph({canonical_name(name): array for name, array in arrays.items()})
+    architecture = (values.get("architectures") or ["BertModel"])[0]
+    if architecture not in _HEADS:
+        raise WeightsMismatchError(
+            f"config.json describes a {architecture}, and ONNX is written for {', '.join(_HEADS)}."
+        )
+    if architecture == "BertModel":
+        outputs = _features(graph, config, layers, pooling)
+    else:
+        outputs = _HEADS[architecture](graph, config, _encoder(graph, config)[-1], values.get("problem_type"))
+
+    def info(name, kind, shape):
+        return helper.make_tensor_value_info(name, kind, shape)
+
+    graph.nodes += [helper.make_node("Identity", [tensor], [name]) for name, (tensor, _) in outputs.items()]
+    proto = helper.make_graph(
+        graph.nodes,
+        architecture,
+        [info(name, onnx.TensorProto.INT64, ["batch", "length"]) for name in INPUTS],
+        [info(name, onnx.TensorProto.FLOAT, shape) for name, (_, shape) in outputs.items()],
+        graph.constants,
+    )
+    return helper.make_model(
+        proto,
+        opset_imports=[helper.make_opsetid("", OPSET)],
+        ir_version=IR_VERSION,
+        producer_name="kbert",
+        producer_version=kbert.__version__,
+    )
+
+
+class _Graph:
+    """Nodes and constants, as they are added. Tensors are known by their names."""
+
+    def __init__(self, arrays: dict[str, np.ndarray]):
+        self.arrays = arrays
+        self.nodes: list = []
+        self.constants: list = []
+
+    def op(self, kind: str, *inputs: str, **attributes) -> str:
+        """One node; the name of its output."""
+        from onnx import helper
+
+        name = f"{kind}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(kind, list(inputs), [name], name=name, **attributes))
+        return name
+
+    def constant(self, value, name: str | None = None) -> str:
+        """An array, float32 or int64, in the file."""
+        from onnx import numpy_helper
+
+        array = np.asarray(value, order="C")
+        array = array.astype("float32" if array.dtype.kind == "f" else "int64", copy=False)
+        name = name or f"constant_{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(array, name))
+        return name
+
+    def array(self, name: str, *shape: int, transposed: bool = False) -> str:
+        """An array of the weights folder, whose shape is given as it is there."""
+        array = self.arrays.get(name)
+        if array is None or array.shape != shape:
+            found = "is missing" if array is None else f"has shape {array.shape}"
+            raise WeightsMismatchError(f"The array {name} {found}, and config.json asks for {shape}.")
+        return self.constant(array.T if transposed else array, name)
+
+    def dense(self, x: str, name: str, width: int, units: int) -> str:
+        """x (..., width) to (..., units). The file has the kernel as (out, in)."""
+        product = self.op("MatMul", x, self.array(f"{name}.weight", units, width, transposed=True))
+        return self.op("Add", product, self.array(f"{name}.bias", units))
+
+    def norm(self, x: str, name: str, config: BertConfig) -> str:
+        scale, offset = (self.array(f"{name}.{part}", config.hidden_size) for part in ("weight", "bias"))
+        return self.op("LayerNormalization", x, scale, offset, axis=-1, epsilon=config.layer_norm_eps)
+
+    def activation(self, x: str, name: str) -> str:
+        """``hidden_act``. The two forms of GELU are the patterns that ONNX Runtime looks for."""
+        if name == "relu":
+            return self.op("Relu", x)
+        one, half = self.constant(1.0), self.constant(0.5)
+        if name == "gelu":
+            x_erf = self.op("Erf", self.op("Div", x, self.constant(np.sqrt(2.0))))
+            return self.op("Mul", self.op("Mul", x, self.op("Add", x_erf, one)), half)
+        cube = self.op("Mul", self.op("Pow", x, self.constant(3.0)), self.constant(0.044715))
+        inner = self.op("Mul", self.op("Add", x, cube), self.constant(np.sqrt(2 / np.pi)))
+        return self.op("Mul", self.op("Mul", x, half), self.op("Add", self.op("Tanh", inner), one))
+
+
+# === Encoder ===
+
+
+def _encoder(graph: _Graph, config: BertConfig, n_layers: int | None = None) -> list[str]:
+    """The embeddings and the output of each layer, (B, T, D)."""
+    D = config.hidden_size
+    token_ids, attention_mask, segment_ids = INPUTS
+
+    def table(name, rows):
+        return graph.array(f"embeddings.{name}_embeddings.weight", rows, D)
+
+    # More tokens than positions do not add up below, which is an error when the graph runs.
+    length = graph.op("Shape", token_ids, start=1, end=2)
+    zero = graph.constant([0])
+    positions = graph.op("Slice", table("position", config.max_position_embeddings), zero, length, zero)  # (T, D)
+    words = graph.op("Gather", table("word", config.vocab_size), token_ids)
+    segments = graph.op("Gather", table("token_type", config.type_vocab_size), segment_ids)
+    x = graph.op("Add", graph.op("Add", words, segments), positions)
+    hidden = [graph.norm(x, "embeddings.LayerNorm", config)]
+
+    n_layers = config.num_hidden_layers if n_layers is None else n_layers
+    if n_layers:
+        padding = graph.op("Sub", graph.constant(1.0), graph.op("Cast", attention_mask, to=1))  # 1 is float32
+        mask = graph.op("Mul", graph.op("Unsqueeze", padding, graph.constant([1, 2])), graph.constant(_MASKED))
+    for i in range(n_layers):
+        hidden.append(_layer(graph, config, f"encoder.layer.{i}", hidden[-1], mask))
+    return hidden
+
+
+def _layer(graph: _Graph, config: BertConfig, prefix: str, x: str, mask: str) -> str:
+    D, N, H, F = config.hidden_size, config.num_attention_heads, config.head_size, config.intermediate_size
+    split, join = graph.constant([0, 0, N, H]), graph.constant([0, 0, D])  # 0 keeps B and T
+
+    def heads(part, order):
+        vectors = graph.dense(x, f"{prefix}.attention.self.{part}", D, D)
+        return graph.op("Transpose", graph.op("Reshape", vectors, split), perm=order)
+
+    query, value = heads("query", [0, 2, 1, 3]), heads("value", [0, 2, 1, 3])  # (B, N, T, H)
+    scores = graph.op("MatMul", query, heads("key", [0, 2, 3, 1]))  # (B, N, T, T)
+    scores = graph.op("Div", scores, graph.constant(np.sqrt(float(H))))
+    weights = graph.op("Softmax", graph.op("Add", scores, mask), axis=-1)
+    context = graph.op("Transpose", graph.op("MatMul", weights, value), perm=[0, 2, 1, 3])
+    attended = graph.dense(graph.op("Reshape", context, join), f"{prefix}.attention.output.dense", D, D)
+    x = graph.norm(graph.op("Add", attended, x), f"{prefix}.attention.output.LayerNorm", config)
+    expanded = graph.activation(graph.dense(x, f"{prefix}.intermediate.dense", D, F), config.hidden_act)
+    projected = graph.dense(expanded, f"{prefix}.output.dense", F, D)
+    return graph.norm(graph.op("Add", projected, x), f"{prefix}.output.LayerNorm", config)
+
+
+# === Heads: the name of each output -> its tensor and its shape ===
+
+
+def _sequence(graph: _Graph, config: BertConfig, x: str, problem_type: str | None) -> dict:
+    """Classes, numbers, or the score of an option: a layer on the pooler's vector of the first token."""
+    first = graph.op("Gather", x, graph.constant(0), axis=1)  # (B, D)
+    pooled = graph.op("Tanh", graph.dense(first, "pooler.dense", config.hidden_size, config.hidden_size))
+    return _classes(graph, config, pooled, ["batch"], problem_type)
+
+
+def _tokens(graph: _Graph, config: BertConfig, x: str, problem_type: str | None) -> dict:
+    return _classes(graph, config, x, ["batch", "length"], "single_label_classification")
+
+
+def _classes(graph: _Graph, config: BertConfig, x: str, shape: list[str], problem_type: str | None) -> dict:
+    n_labels = len(graph.arrays.get("classifier.bias", ()))
+    logits = graph.dense(x, "classifier", config.hidden_size, n_labels)
+    outputs = {"logits": (logits, [*shape, n_labels])}
+    if problem_type == "single_label_classification":
+        outputs["probabilities"] = graph.op("Softmax", logits, axis=-1), [*shape, n_labels]
+    elif problem_type == "multi_label_classification":
+        outputs["probabilities"] = graph.op("Sigmoid", logits), [*shape, n_labels]
+    return outputs
+
+
+def _spans(graph: _Graph, config: BertConfig, x: str, problem_type: str | None) -> dict:
+    logits = graph.dense(x, "qa_outputs", config.hidden_size, 2)  # (B, T, 2)
+    shape = ["batch", "length"]
+    return {
+        name: (graph.op("Gather", logits, graph.constant(i), axis=2), shape)
+        for i, name in enumerate(("start_logits", "end_logits"))
+    }
+
+
+def _masked_words(graph: _Graph, config: BertConfig, x: str, problem_type: str | None) -> dict:
+    """The masked-LM head, whose output matrix is the table of the words."""
+    D, V = config.hidden_size, config.vocab_size
+    x = graph.activation(graph.dense(x, "cls.predictions.transform.dense", D, D), config.hidden_act)
+    x = graph.norm(x, "cls.predictions.transform.LayerNorm", config)
+    words = graph.op("Transpose", "embeddings.word_embeddings.weight", perm=[1, 0])
+    logits = graph.op("Add", graph.op("MatMul", x, words), graph.array("cls.predictions.bias", V))
+    return {"logits": (logits, ["batch", "length", V])}
+
+
+def _features(graph: _Graph, config: BertConfig, layers: str, pooling: str | None) -> dict:
+    """The vectors of `BertForFeatures`; layers above those that are asked for are left out."""
+    depth, width = config.num_hidden_layers, config.hidden_size
+    hidden = _encoder(graph, config, {"embeddings": 0, "second_to_last": depth - 1}.get(layers, depth))
+    last_four = hidden[max(1, len(hidden) - 4) :]
+    if layers == "concat_last_4":
+        x, width = graph.op("Concat", *last_four, axis=-1), width * len(last_four)
+    elif layers in ("sum_last_4", "sum_all"):
+        x = graph.op("Sum", *(last_four if layers == "sum_last_4" else hidden[1:]))
+    else:
+        x = hidden[-1]
+    if pooling is None:
+        return {"token_embeddings": (x, ["batch", "length", width])}
+    if pooling == "cls":
+        x = graph.op("Gather", x, graph.constant(0), axis=1)
+    else:
+        mask = graph.op("Cast", graph.op("Unsqueeze", INPUTS[1], graph.constant([1])), to=1)  # (B, 1, T)
+        total = graph.op("Squeeze", graph.op("MatMul", mask, x), graph.constant([1]))  # (B, D)
+        count = graph.op("ReduceSum", mask, graph.constant([2]), keepdims=0)  # (B, 1)
+        x = graph.op("Div", total, graph.op("Max", count, graph.constant([1.0])))
+    return {"sentence_embedding": (x, ["batch", width])}
+
+
+_HEADS = {
+    "BertForSequenceClassification": _sequence,
+    "BertForMultipleChoice": _sequence,
+    "BertForTokenClassification": _tokens,
+    "BertForQuestionAnswering": _spans,
+    "BertForPreTraining": _masked_words,
+    "BertForMaskedLM": _masked_words,
+    "BertModel": _features,
+}
