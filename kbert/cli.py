@@ -23,6 +23,7 @@ from typing import Any, NoReturn, Protocol
 import kbert
 from kbert.errors import KbertError
 from kbert.pretraining.commands import COMMANDS as PRETRAINING_COMMANDS
+from kbert.weights.commands import COMMANDS as WEIGHTS_COMMANDS
 
 
 class Command(Protocol):
@@ -56,7 +57,7 @@ class Command(Protocol):
         """Do it, with an attribute for every option."""
 
 
-COMMANDS: dict[str, Command] = {command.name: command for command in PRETRAINING_COMMANDS}
+COMMANDS: dict[str, Command] = {command.name: command for command in (*PRETRAINING_COMMANDS, *WEIGHTS_COMMANDS)}
 
 # What a user's input may raise. Anything else is a fault of the program, and keeps its traceback.
 _EXPECTED = (KbertError, ValueError, TypeError, OSError, ImportError)

@@ -165,7 +165,8 @@ def _other_family(architectures) -> str | None:
 def read_config_json(folder: str | Path) -> dict:
     """All keys of a folder's ``config.json``, those that are not the architecture's included.
 
-    Google's own folders have a ``bert_config.json`` in its place.
+    Google's own folders have a ``bert_config.json`` in its place. That of a KerasHub preset is put into the words of a
+    Hugging Face folder.
     """
     paths = [Path(folder) / name for name in ("config.json", "bert_config.json")]
     path = next((path for path in paths if path.is_file()), None)
@@ -174,7 +175,10 @@ def read_config_json(folder: str | Path) -> dict:
             f"There is no config.json in {folder}. A weights folder holds config.json, model.safetensors and "
             "tokenizer.json or vocab.txt; did you mean one of its subfolders?"
         )
-    return json_object(path, WeightsMismatchError, " Copy or download the folder again.")
+    from kbert.presets import config_of_preset, is_preset
+
+    values = json_object(path, WeightsMismatchError, " Copy or download the folder again.")
+    return config_of_preset(values, path.parent) if is_preset(values) else values
 
 
 def json_object(

@@ -53,6 +53,10 @@ class LabelNamesWarning(KbertWarning):
     """The label names of a config.json do not fit the model's head, so that labels are numbers."""
 
 
+class InexactWarning(KbertWarning):
+    """Another library computes something slightly different from the same weights."""
+
+
 class NewWordsWarning(KbertWarning):
     """A vocabulary has fewer unused places than new words were asked for."""
 

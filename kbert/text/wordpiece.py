@@ -212,6 +212,11 @@ class WordPieceTokenizer:
         spec = with_words(json.loads(self._json), new)
         return WordPieceTokenizer(spec, self._special_tokens, self._model_max_length)
 
+    @property
+    def spec(self) -> dict:
+        """A copy of the content of its ``tokenizer.json``."""
+        return json.loads(self._json)
+
     # === The vocabulary ===
 
     @property

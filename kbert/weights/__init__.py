@@ -1,22 +1,11 @@
-"""Weights folders in the Hugging Face layout, read and written; Google's own, read (see `kbert.weights.google`)."""
+"""Weights folders, read and written in several formats: Hugging Face, Google, KerasHub, Keras's own files.
 
-from kbert.weights.models import (
-    load_encoder,
-    load_encoder_weights,
-    load_multiple_choice,
-    load_pretraining,
-    load_pretraining_weights,
-    load_question_answerer,
-    load_sequence_classifier,
-    load_token_classifier,
-    save_encoder,
-    save_multiple_choice,
-    save_pretraining,
-    save_question_answerer,
-    save_sequence_classifier,
-    save_token_classifier,
-)
+The names below are imported on first use: they need Keras, and the commands beside them do not.
+"""
 
+from importlib import import_module
+
+_HOME = "kbert.weights.models"
 __all__ = [
     "load_encoder",
     "load_encoder_weights",
@@ -33,3 +22,11 @@ __all__ = [
     "save_sequence_classifier",
     "save_token_classifier",
 ]
+
+
+def __getattr__(name):
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOME), name)
+    globals()[name] = value
+    return value

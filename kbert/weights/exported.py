@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 from kbert.config import read_config_json
-from kbert.weights.folder import read_arrays
+from kbert.weights.formats import read_arrays
 from kbert.weights.onnx_graph import INPUTS, onnx_model
 
 MODEL = "model.onnx"

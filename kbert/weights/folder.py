@@ -1,4 +1,4 @@
-"""Weights folders as plain arrays: safetensors, PyTorch's files or Google's checkpoint in, safetensors out."""
+"""Weights folders as plain arrays: safetensors or PyTorch's own files in, safetensors out."""
 
 import json
 from collections.abc import Callable
@@ -15,8 +15,7 @@ _READERS = {SAFETENSORS: read_safetensors, PICKLED: read_pickled}
 
 
 def read_arrays(folder: str | Path) -> dict[str, np.ndarray]:
-    """All arrays of a weights folder by the names in the file; those of a TensorFlow checkpoint of Google's by theirs
-    in transformers.
+    """All arrays of a folder in the Hugging Face layout by the names in the file.
 
     Returns
     -------
@@ -36,11 +35,6 @@ def read_arrays(folder: str | Path) -> dict[str, np.ndarray]:
             return read(folder / name)
         if (folder / f"{name}{INDEX_ENDING}").is_file():
             return _read_shards(folder / f"{name}{INDEX_ENDING}", read)
-    # Imported here because it needs the names of transformers, which are beside what reads this file.
-    from kbert.weights.google import find_checkpoint, read_google
-
-    if find_checkpoint(folder) is not None:
-        return read_google(folder)
     raise WeightsNotFoundError(
         f"There is no {SAFETENSORS} in {folder}, nor a TensorFlow checkpoint (bert_model.ckpt.index). Save the model "
         "there again (transformers: model.save_pretrained(folder))."

@@ -10,12 +10,12 @@ import re
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from kbert.config import BertConfig
 from kbert.errors import KbertWarning, WeightsMismatchError, WeightsNotFoundError
+from kbert.weights.arrays import COPIED, Array
 from kbert.weights.huggingface import BUFFERS, canonical_name, untwin
 from kbert.weights.tensor_bundle import TensorBundle, write_bundle
 
@@ -72,15 +72,6 @@ _TRANSPOSED = "transposed"
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
-class GoogleArray(NamedTuple):
-    """One array of a checkpoint: its name there and in transformers, and what was done with it."""
-
-    source: str
-    name: str | None  # None where it is skipped
-    array: np.ndarray | None
-    note: str
-
-
 def find_checkpoint(folder: str | Path) -> Path | None:
     """The prefix of the only TensorFlow checkpoint in a folder; None where there is none.
 
@@ -110,7 +101,7 @@ def read_google(folder: str | Path) -> dict[str, np.ndarray]:
     return {array.name: array.array for array in google_arrays(folder) if array.name is not None}
 
 
-def google_arrays(folder: str | Path) -> Iterator[GoogleArray]:
+def google_arrays(folder: str | Path) -> Iterator[Array]:
     """The arrays of Google's checkpoint in a folder one by one, those included that are no weights.
 
     Half precision becomes float32, which changes no value.
@@ -130,7 +121,7 @@ def google_arrays(folder: str | Path) -> Iterator[GoogleArray]:
     for source in bundle.entries:
         name = huggingface_name(source)
         if name is None:
-            yield GoogleArray(source, None, None, "skipped: the optimizer's")
+            yield Array(source, None, None, "skipped: the optimizer's")
             continue
         array = bundle.read(source)
         if array.dtype.kind not in "fV":  # V is bfloat16's
@@ -138,10 +129,10 @@ def google_arrays(folder: str | Path) -> Iterator[GoogleArray]:
         if array.itemsize == 2:
             array = array.astype("float32")
         note = _note(source)
-        yield GoogleArray(source, name, array.T if note == _TRANSPOSED else array, note)
+        yield Array(source, name, array.T if note == _TRANSPOSED else array, note)
 
 
-def write_google(folder: str | Path, config: BertConfig | dict, arrays: dict[str, np.ndarray]) -> list[GoogleArray]:
+def write_google(folder: str | Path, config: BertConfig | dict, arrays: dict[str, np.ndarray]) -> list[Array]:
     """Write ``bert_config.json`` and the checkpoint ``bert_model.ckpt``; the ``vocab.txt`` is the tokenizer's to write.
 
     Parameters
@@ -155,7 +146,7 @@ def write_google(folder: str | Path, config: BertConfig | dict, arrays: dict[str
 
     Returns
     -------
-    list of GoogleArray
+    list of Array
         What was written: the name there, that in transformers without ``bert.`` before it, the array as it was given.
 
     Raises
@@ -179,7 +170,7 @@ def write_google(folder: str | Path, config: BertConfig | dict, arrays: dict[str
         )
     untwin(canonical, "what is to be written")
     written = [
-        GoogleArray(google_name(name), name, array, _note(google_name(name)))
+        Array(google_name(name), name, array, _note(google_name(name)))
         for name, array in canonical.items()
         if name not in BUFFERS
     ]
@@ -236,7 +227,7 @@ def _numbered(names: dict[str, str], name: str, pattern: str) -> tuple[str, str]
 
 
 def _note(google: str) -> str:
-    return _TRANSPOSED if google.endswith("/kernel") else "copied"
+    return _TRANSPOSED if google.endswith("/kernel") else COPIED
 
 
 def _check_names(bundle: TensorBundle) -> None:

@@ -10,7 +10,8 @@ import numpy as np
 from kbert.config import BertConfig
 from kbert.errors import WeightsMismatchError
 from kbert.model import BertEncoder, BertForPreTraining
-from kbert.weights.folder import read_arrays, write_folder
+from kbert.weights.folder import write_folder
+from kbert.weights.formats import read_arrays
 
 
 class Slot(NamedTuple):
@@ -83,20 +84,6 @@ def canonical_name(name: str) -> str:
     return re.sub(r"\.beta$", ".bias", re.sub(r"\.gamma$", ".weight", name))
 
 
-def canonical_arrays(folder: str | Path) -> dict[str, np.ndarray]:
-    """A folder's arrays under their canonical names; two that would have one name are an error."""
-    arrays: dict[str, np.ndarray] = {}
-    for name, array in read_arrays(folder).items():
-        canonical = canonical_name(name)
-        if canonical in arrays:
-            raise WeightsMismatchError(
-                f"{folder} holds {canonical} twice, under names of different forms of BERT's files. Remove one from "
-                "the file."
-            )
-        arrays[canonical] = array
-    return arrays
-
-
 def check_sizes(config: BertConfig, arrays: dict[str, np.ndarray], folder: str | Path) -> None:
     """Refuse a config.json that asks for a larger model than the arrays make, before memory is taken for it."""
     D, last = config.hidden_size, f"encoder.layer.{config.num_hidden_layers - 1}"
@@ -130,7 +117,7 @@ def load_slots(
     optional : tuple of str
         Prefixes of the arrays that may be missing, all those of a prefix, which then keep their random start.
     arrays : dict of ndarray, optional
-        The folder's `canonical_arrays`, where they have been read already. What is copied is taken out.
+        What `read_arrays` gives of the folder, where they have been read already. What is copied is taken out.
 
     Raises
     ------
@@ -138,7 +125,7 @@ def load_slots(
         When an array is missing, has another shape, holds whole numbers, NaN or infinity, or is one that kbert does
         not know; when two arrays differ that the model has as one.
     """
-    arrays = canonical_arrays(folder) if arrays is None else arrays
+    arrays = read_arrays(folder) if arrays is None else arrays
     wanted = {slot.name for slot in slots}
     if "cls.predictions.bias" in wanted:
         untwin(arrays, folder)

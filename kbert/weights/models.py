@@ -16,8 +16,8 @@ from kbert.model import (
     BertForTokenClassification,
 )
 from kbert.model.encoder import weights_come_later
+from kbert.weights.formats import read_arrays
 from kbert.weights.huggingface import (
-    canonical_arrays,
     check_sizes,
     dense_slots,
     encoder_slots,
@@ -32,7 +32,7 @@ _OPTIONAL = ("pooler.",)
 
 def _checkpoint(folder: str | Path) -> tuple[BertConfig, dict[str, np.ndarray]]:
     """The architecture and the arrays of a folder, which were found to be of one size."""
-    config, arrays = BertConfig.from_folder(folder), canonical_arrays(folder)
+    config, arrays = BertConfig.from_folder(folder), read_arrays(folder)
     check_sizes(config, arrays, folder)
     return config, arrays
 

@@ -14,7 +14,8 @@ from kbert.config import read_config_json
 from kbert.errors import KbertWarning, NewWeightsWarning, WeightsMismatchError, WeightsNotFoundError
 from kbert.hub import resolve_folder
 from kbert.weights import load_pretraining, load_question_answerer, load_sequence_classifier
-from kbert.weights.folder import read_arrays, write_folder
+from kbert.weights.folder import write_folder
+from kbert.weights.formats import read_arrays
 from kbert.weights.google import google_arrays, google_name, huggingface_name, read_google, write_google
 from kbert.weights.huggingface import canonical_name, pretraining_slots
 from kbert.weights.tensor_bundle import TensorBundle, write_bundle
@@ -138,12 +139,12 @@ def test_each_array_goes_where_the_model_uses_it(folder, arrays):
     np.testing.assert_array_equal(_values(kernel), arrays[QUERY])  # (in, out), as in Keras
     read = read_arrays(folder)
     assert len(read) == len(GRAPH)
-    np.testing.assert_array_equal(read["bert.encoder.layer.0.attention.self.query.weight"], arrays[QUERY].T)
+    np.testing.assert_array_equal(read["encoder.layer.0.attention.self.query.weight"], arrays[QUERY].T)
     for google, theirs in [
-        ("bert/embeddings/word_embeddings", "bert.embeddings.word_embeddings.weight"),
-        ("bert/embeddings/token_type_embeddings", "bert.embeddings.token_type_embeddings.weight"),
-        ("bert/encoder/layer_0/output/LayerNorm/gamma", "bert.encoder.layer.0.output.LayerNorm.weight"),
-        ("bert/encoder/layer_0/output/LayerNorm/beta", "bert.encoder.layer.0.output.LayerNorm.bias"),
+        ("bert/embeddings/word_embeddings", "embeddings.word_embeddings.weight"),
+        ("bert/embeddings/token_type_embeddings", "embeddings.token_type_embeddings.weight"),
+        ("bert/encoder/layer_0/output/LayerNorm/gamma", "encoder.layer.0.output.LayerNorm.weight"),
+        ("bert/encoder/layer_0/output/LayerNorm/beta", "encoder.layer.0.output.LayerNorm.bias"),
         ("cls/predictions/output_bias", "cls.predictions.bias"),
         ("cls/seq_relationship/output_weights", "cls.seq_relationship.weight"),
     ]:

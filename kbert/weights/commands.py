@@ -1,0 +1,98 @@
+"""The commands about weights, for `kbert.cli`: ``convert`` and ``info``. What they need is imported when they run."""
+
+from __future__ import annotations
+
+import textwrap
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from kbert.hub import resolve_folder
+
+
+class ConvertCommand:
+    """Write weights in another format, array by array, and print what became of each.
+
+    SOURCE is a weights folder of any format that kbert reads, a name of weights, or a .keras or .weights.h5 file of a
+    model of kbert. Arrays are written as float32, bit for bit; a wrong or missing one is an error, and then nothing is
+    written.
+    """
+
+    name = "convert"
+    summary = "write weights in another format"
+    example = "kbert convert kerashub://bert_tiny_en_uncased bert-tiny --to hf"
+    required = ("source", "target", "to")
+    either = ()
+    if_interrupted = "The same call starts again; nothing was written."
+
+    def add_options(self, parser: ArgumentParser) -> None:
+        """Declare the options."""
+        parser.add_argument("source", nargs="?", metavar="SOURCE", help="folder, file or name of weights")
+        parser.add_argument("target", nargs="?", type=Path, metavar="TARGET", help="a new folder")
+        # As kbert.weights.formats has them, which the help does not wait for.
+        formats = ("hf", "google", "kerashub")
+        parser.add_argument("--to", choices=formats, metavar="FORMAT", help=f"one of {', '.join(formats)}")
+        parser.add_argument("--quiet", action="store_true", help="no table")
+
+    def run(self, options: Namespace) -> None:
+        """Convert, and print the table."""
+        from kbert.weights.convert import convert
+
+        rows = convert(_place(options.source), options.target, options.to)
+        if not options.quiet:
+            _print_table(rows)
+        arrays = [row for row in rows if row.shape is not None and row.target]
+        skipped = sum(row.done.startswith("skipped") for row in rows)
+        print(f"{len(arrays)} arrays written, {skipped} skipped; the weights are in {options.target}")
+
+
+class InfoCommand:
+    """Print what a weights folder holds: format, architecture, parts, vocabulary, labels, licence and checksum.
+
+    All arrays are read and checked.
+    """
+
+    name = "info"
+    summary = "tell what a weights folder holds"
+    example = "kbert info google-bert/bert-base-uncased"
+    required = ("folder",)
+    either = ()
+    if_interrupted = ""
+
+    def add_options(self, parser: ArgumentParser) -> None:
+        """Declare the options."""
+        parser.add_argument("folder", nargs="?", metavar="FOLDER", help="folder, file or name of weights")
+
+    def run(self, options: Namespace) -> None:
+        """Read, and print."""
+        from kbert.weights.convert import describe
+
+        facts = describe(_place(options.folder))
+        width = max(map(len, facts))
+        for title, text in facts.items():
+            indents = {"initial_indent": f"{title:{width}}  ", "subsequent_indent": " " * (width + 2)}
+            print(textwrap.fill(text, 110, break_long_words=False, break_on_hyphens=False, **indents))
+
+
+COMMANDS = (ConvertCommand(), InfoCommand())
+
+
+def _place(name: str) -> Path:
+    """The folder or file that is meant; a folder that is there is meant as one, also where it is called like a size."""
+    path = Path(name).expanduser()
+    if path.is_dir() or (path.is_file() and path.name.endswith((".keras", ".weights.h5"))):
+        return path
+    return resolve_folder(name)
+
+
+def _print_table(rows) -> None:
+    """One line an array, as wide as it needs, since lines are to be searched and compared."""
+    cells = [("source", "target", "shape", "what was done")]
+    cells += [(row.source or "-", row.target or "-", _shown(row.shape), row.done) for row in rows]
+    widths = [max(len(line[i]) for line in cells) for i in range(3)]
+    for line in cells:
+        print("  ".join([*(f"{text:{width}}" for text, width in zip(line, widths, strict=False)), line[3]]))
+    print()
+
+
+def _shown(shape: tuple[int, ...] | None) -> str:
+    return "" if shape is None else " x ".join(map(str, shape))

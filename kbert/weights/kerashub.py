@@ -1,0 +1,369 @@
+"""KerasHub presets of BERT, read and written without KerasHub.
+
+The layout is that of ``keras_hub.models.BertBackbone.save_to_preset`` in keras-hub 0.32: config.json, model.weights.h5,
+and, with a head, task.json and task.weights.h5. What its JSON files say is in `kbert.presets`.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import numpy as np
+
+from kbert.config import BertConfig, json_object, read_config_json
+from kbert.errors import InexactWarning, WeightsMismatchError, WeightsNotFoundError
+from kbert.presets import (
+    CONFIG_KEYS,
+    HARD_CODED,
+    KBERT_KEY,
+    TASK,
+    TASK_WEIGHTS,
+    TOKENIZER,
+    VOCABULARY,
+    WEIGHTS,
+    WEIGHTS_INDEX,
+    Task,
+    shards_of,
+    task_of_preset,
+)
+from kbert.text import WordPieceTokenizer
+from kbert.weights.arrays import PARTS, Array
+from kbert.weights.h5 import (
+    SPLIT_BIAS,
+    SPLIT_KERNEL,
+    SPLIT_OUTPUT,
+    Entry,
+    dense,
+    match,
+    norm,
+    numbered,
+    read_datasets,
+    shapes_for,
+    to_keras,
+    write_datasets,
+)
+
+# Why a head is not written, where it is not that KerasHub has none.
+_WHY_NOT = {
+    "classifier.": "KerasHub has no classifier of tokens or options",
+    "cls.predictions.": "a preset has one head, and it is the classifier",
+}
+# The version of keras-hub whose files these are.
+_LAYOUT = "0.32.0"
+_TANH = ("gelu_new", "gelu_pytorch_tanh")
+
+
+def _encoder_entries(n_layers: int) -> list[Entry]:
+    """Every array of ``model.weights.h5``."""
+    entries = [
+        Entry("layers/reversible_embedding/vars/0", "embeddings.word_embeddings.weight"),
+        Entry("layers/position_embedding/vars/0", "embeddings.position_embeddings.weight"),
+        Entry("layers/embedding/vars/0", "embeddings.token_type_embeddings.weight"),
+        *norm("layers/layer_normalization", "embeddings.LayerNorm"),
+    ]
+    for i in range(n_layers):
+        path, name = f"layers/{numbered('transformer_encoder', i)}/_", f"encoder.layer.{i}"
+        for part in ("query", "key", "value"):
+            place = f"{path}self_attention_layer/{part}_dense"
+            entries += dense(place, f"{name}.attention.self.{part}", SPLIT_KERNEL, SPLIT_BIAS)
+        entries += dense(f"{path}self_attention_layer/output_dense", f"{name}.attention.output.dense", SPLIT_OUTPUT)
+        entries += norm(f"{path}self_attention_layer_norm", f"{name}.attention.output.LayerNorm")
+        entries += dense(f"{path}feedforward_intermediate_dense", f"{name}.intermediate.dense")
+        entries += dense(f"{path}feedforward_output_dense", f"{name}.output.dense")
+        entries += norm(f"{path}feedforward_layer_norm", f"{name}.output.LayerNorm")
+    return entries + dense("layers/dense", "pooler.dense")
+
+
+# Every array of ``task.weights.h5``, by the class in task.json.
+_HEAD_ENTRIES = {
+    "BertTextClassifier": dense("layers/dense", "classifier"),
+    "BertMaskedLM": [
+        Entry("layers/masked_lm_head/vars/0", "cls.predictions.bias"),
+        *dense("layers/masked_lm_head/_intermediate_dense", "cls.predictions.transform.dense"),
+        *norm("layers/masked_lm_head/_intermediate_layer_norm", "cls.predictions.transform.LayerNorm"),
+    ],
+}
+
+
+# === Reading ===
+
+
+def read_kerashub(folder: str | Path) -> list[Array]:
+    """The arrays of a preset, its head included, under their Hugging Face names.
+
+    A pooler that is 0 throughout stands for none, as `write_kerashub` puts it. A head that kbert has no model for is
+    skipped by name.
+
+    Raises
+    ------
+    WeightsNotFoundError
+        If there is no weights file.
+    WeightsMismatchError
+        If one is damaged, or an array is missing, unknown, or not of the shape that the config asks for.
+    """
+    folder = Path(folder)
+    config = BertConfig.from_dict(read_config_json(folder))
+    found: dict[str, np.ndarray | None] = {}
+    for path in _weights_files(folder):
+        more = read_datasets(path, path, _is_no_weight)
+        if twice := sorted(found.keys() & more.keys()):
+            raise WeightsMismatchError(f"{path} holds {twice[0]}, which another file of {folder} has too.")
+        found |= more
+    task = task_of_preset(folder)
+    shapes = shapes_for(config, len(found), task.num_labels or 1, folder)
+    heads = config.num_attention_heads
+    arrays = match(found, _encoder_entries(config.num_hidden_layers), shapes, heads, folder / WEIGHTS)
+    pooler = [array for array in arrays if array.name.startswith("pooler.")]
+    if not any(array.array.any() for array in pooler):
+        why = "skipped: zeros in the place of a pooler that the model has not"
+        arrays = [Array(a.source, None, None, why) if a in pooler else a for a in arrays]
+    return [*arrays, *(_skipped(path, "no weight of the model") for path, array in found.items() if array is None)] + (
+        _read_head(folder, task, shapes, heads)
+    )
+
+
+def _weights_files(folder: Path) -> list[Path]:
+    if (folder / WEIGHTS).is_file():
+        return [folder / WEIGHTS]
+    if not (folder / WEIGHTS_INDEX).is_file():
+        raise WeightsNotFoundError(f"There is no {WEIGHTS} in {folder}. Copy or download the preset again.")
+    paths = [folder / file for file in shards_of(folder / WEIGHTS_INDEX)]
+    for path in paths:
+        if not path.is_file():
+            raise WeightsNotFoundError(f"There is no {path.name} in {folder}, which {WEIGHTS_INDEX} lists.")
+    return paths
+
+
+def _read_head(folder: Path, task: Task, shapes: dict, heads: int) -> list[Array]:
+    path = folder / TASK_WEIGHTS
+    if not path.is_file():
+        if task.architecture is not None:
+            raise WeightsNotFoundError(
+                f"There is no {TASK_WEIGHTS} in {folder}, and its {TASK} describes the head of a {task.name}. Copy or "
+                f"download it, or remove {TASK} to use the encoder alone."
+            )
+        return []
+    activation = task.activation.get("config") if isinstance(task.activation, dict) else task.activation
+    entries, why = _HEAD_ENTRIES.get(task.name), f"a head of {task.name}, which kbert has not"
+    if task.name == "BertTextClassifier" and activation not in (None, "linear", "softmax"):
+        entries, why = None, f"a classifier with the activation {activation!r}, which kbert has not"
+    if entries is None:
+        return [_skipped(f"{TASK_WEIGHTS}: {source}", why) for source in read_datasets(path, path, lambda _: True)]
+    found = read_datasets(path, path, _is_no_weight)
+    if task.name == "BertMaskedLM" and KBERT_KEY not in json_object(folder / "config.json"):
+        warnings.warn(
+            f"The masked-LM head in {folder} was trained with the exact form of GELU and a LayerNorm whose epsilon is "
+            "1e-5, as KerasHub has it. kbert computes it as BERT does: logits differ a little.",
+            InexactWarning,
+            stacklevel=3,
+        )
+    arrays = [a._replace(source=f"{TASK_WEIGHTS}: {a.source}") for a in match(found, entries, shapes, heads, path)]
+    return arrays + [
+        _skipped(f"{TASK_WEIGHTS}: {source}", "no weight of the model") for source, a in found.items() if a is None
+    ]
+
+
+def _is_no_weight(path: str) -> bool:
+    """Whether a path is that of an optimizer's or a random generator's state."""
+    return path.startswith("optimizer/") or "seed_generator/" in path
+
+
+def _skipped(source: str, why: str) -> Array:
+    return Array(source, None, None, f"skipped: {why}")
+
+
+# === Writing ===
+
+
+def write_kerashub(
+    folder: str | Path, config: dict, arrays: dict[str, np.ndarray], tokenizer: WordPieceTokenizer | None = None
+) -> list[Array]:
+    """Write a preset that ``keras_hub.models.BertBackbone.from_preset`` opens, and the class of its head.
+
+    Parameters
+    ----------
+    folder : str or Path
+    config : dict
+        The keys of a Hugging Face config.json. They are kept whole in the preset's, where KerasHub passes them over.
+    arrays : dict of str to numpy.ndarray
+        By Hugging Face names without ``bert.``: the encoder, with a classifier (``BertTextClassifier``) or a masked-LM
+        head (``BertMaskedLM``) or neither.
+    tokenizer : WordPieceTokenizer, optional
+
+    Returns
+    -------
+    list of Array
+        Where each array is in the preset, or why it is in none: KerasHub has no other heads.
+
+    Raises
+    ------
+    WeightsMismatchError
+        If KerasHub's BERT computes something else altogether: ``hidden_act`` is "relu".
+
+    Warns
+    -----
+    InexactWarning
+        Where KerasHub computes something slightly different from what the config says, or lacks a part.
+    """
+    folder, values, config = Path(folder), config, BertConfig.from_dict(config)
+    _warn_of_differences(config, arrays)
+    head = _head_of(values, arrays)
+    tokenizer_json = None if tokenizer is None else _tokenizer_json(tokenizer)
+    D = config.hidden_size
+    zeros = {"pooler.dense.weight": np.zeros((D, D), "float32"), "pooler.dense.bias": np.zeros(D, "float32")}
+    entries = _encoder_entries(config.num_hidden_layers)
+    folder.mkdir(parents=True, exist_ok=True)
+    written = _write_h5(folder / WEIGHTS, entries, {**zeros, **arrays}, config, _layer_names(config))
+    n_weights = sum(array.array.size for array in written)
+    written = [a if a.name in arrays else a._replace(name=None, note="zeros: the model has no pooler") for a in written]
+
+    backbone = _serialized("BertBackbone", "bert_backbone", _backbone_config(config))
+    _write_json(folder / "config.json", {**backbone, KBERT_KEY: values})
+    _write_json(folder / "metadata.json", _metadata(n_weights))
+    if head is not None:
+        name, labels = _LAYER_OF_HEAD[head], len(arrays.get("classifier.bias", ()))
+        written += [
+            a._replace(source=f"{TASK_WEIGHTS}: {a.source}")
+            for a in _write_h5(folder / TASK_WEIGHTS, _HEAD_ENTRIES[head], arrays, config, name)
+        ]
+        _write_json(folder / TASK, _task_json(head, backbone, tokenizer_json, config, labels))
+    if tokenizer_json is not None:
+        _write_json(folder / TOKENIZER, tokenizer_json)
+        (folder / VOCABULARY).parent.mkdir(parents=True, exist_ok=True)
+        text = "".join(f"{piece}\n" for piece in tokenizer.vocab)
+        (folder / VOCABULARY).write_text(text, encoding="utf-8", newline="\n")
+    done = {array.name for array in written}
+    return written + [
+        Array("", name, None, f"skipped: {_WHY_NOT.get(prefix, f'KerasHub has no {part}')}")
+        for prefix, part in PARTS.items()
+        for name in arrays
+        if name.startswith(prefix) and name not in done
+    ]
+
+
+def _warn_of_differences(config: BertConfig, arrays: dict) -> None:
+    if config.hidden_act not in (*_TANH, "gelu"):
+        raise WeightsMismatchError(
+            f"KerasHub's BERT computes the tanh form of GELU, and this model has hidden_act {config.hidden_act!r}: "
+            "there it would predict something else. Nothing was written."
+        )
+    differences = []
+    if config.hidden_act == "gelu":
+        differences.append(
+            "KerasHub computes the tanh form of GELU, and this model the exact one: they differ by up to 4.7e-4 in "
+            'every activation. kbert keeps hidden_act "gelu" in the preset and reads it again'
+        )
+    if config.layer_norm_eps != HARD_CODED["layer_norm_eps"]:
+        differences.append(f"KerasHub's LayerNorm has an epsilon of 1e-12, and this model's {config.layer_norm_eps}")
+    if "cls.predictions.bias" in arrays:
+        differences.append(
+            "the masked-LM head of KerasHub computes the exact form of GELU, and its LayerNorm has an epsilon of 1e-5"
+        )
+    if not any(name.startswith("pooler.") for name in arrays):
+        differences.append("the model has no pooler: KerasHub's pooled_output will be 0 for every text")
+    if differences:
+        warnings.warn(f"Not the same in KerasHub: {'; '.join(differences)}.", InexactWarning, stacklevel=3)
+
+
+def _head_of(values: dict, arrays: dict) -> str | None:
+    """The task of KerasHub that has the head of this model."""
+    architecture = (values.get("architectures") or [None])[0]
+    # Those of tokens and of options have a classifier by the same name.
+    if "classifier.weight" in arrays and architecture in (None, "BertForSequenceClassification"):
+        return "BertTextClassifier"
+    return "BertMaskedLM" if "cls.predictions.bias" in arrays else None
+
+
+def _write_h5(path: Path, entries: list[Entry], arrays: dict, config: BertConfig, names: dict) -> list[Array]:
+    heads = config.num_attention_heads
+    changed = {e.path: to_keras(e.change, arrays[e.name], heads) for e in entries}
+    write_datasets(path, changed, names)
+    return [Array(e.path, e.name, changed[e.path], e.change) for e in entries]
+
+
+def _layer_names(config: BertConfig) -> dict[str, str]:
+    """Names that Keras notes in the file, for the reader's eye: KerasHub finds layers by their paths."""
+    names = {
+        "": "bert_backbone", "layers/reversible_embedding": "token_embedding",
+        "layers/position_embedding": "position_embedding", "layers/embedding": "segment_embedding",
+        "layers/layer_normalization": "embeddings_layer_norm", "layers/dense": "pooled_dense",
+    }  # fmt: skip
+    layers = range(config.num_hidden_layers)
+    return names | {f"layers/{numbered('transformer_encoder', i)}": f"transformer_layer_{i}" for i in layers}
+
+
+_LAYER_OF_HEAD = {
+    "BertTextClassifier": {"": "bert_text_classifier", "layers/dense": "logits"},
+    "BertMaskedLM": {"": "bert_masked_lm", "layers/masked_lm_head": "mlm_head"},
+}
+
+
+def _backbone_config(config: BertConfig) -> dict:
+    values = config.to_dict()
+    return {theirs: values[ours] for theirs, ours in CONFIG_KEYS.items()}
+
+
+def _tokenizer_json(tokenizer: WordPieceTokenizer) -> dict:
+    spec = tokenizer.spec
+    normalizer = spec["normalizer"]
+    accents = normalizer["strip_accents"]
+    settings = {
+        "config_file": TOKENIZER,
+        "vocabulary": None,
+        "sequence_length": None,
+        "lowercase": normalizer["lowercase"],
+        "strip_accents": normalizer["lowercase"] if accents is None else accents,
+        "split": True,
+        "split_on_cjk": normalizer["handle_chinese_chars"],
+        "suffix_indicator": "##",
+        "oov_token": spec["model"]["unk_token"],
+        "special_tokens": None,
+        "special_tokens_in_strings": False,
+    }
+    return _serialized("BertTokenizer", "bert_tokenizer", settings, dtype="int32")
+
+
+def _task_json(head: str, backbone: dict, tokenizer: dict | None, config: BertConfig, labels: int) -> dict:
+    preprocessor = None
+    if tokenizer is not None:
+        settings = {
+            "tokenizer": tokenizer,
+            "config_file": "preprocessor.json",
+            "sequence_length": config.max_position_embeddings,
+            "truncate": "round_robin",
+        }
+        preprocessor = _serialized(f"{head}Preprocessor", f"{_module(head)}_preprocessor", settings)
+    values = {"backbone": backbone, "preprocessor": preprocessor, "name": _module(head)}
+    if head == "BertTextClassifier":
+        values |= {"num_classes": labels, "activation": "linear", "dropout": config.head_dropout}
+    return {**_serialized(head, _module(head), {}), "config": values}
+
+
+def _module(name: str) -> str:
+    return {"BertTextClassifier": "bert_text_classifier", "BertMaskedLM": "bert_masked_lm"}[name]
+
+
+def _serialized(class_name: str, module: str, values: dict, dtype: str = "float32") -> dict:
+    """An object of KerasHub as Keras serialises it."""
+    policy = {"module": "keras", "class_name": "DTypePolicy", "config": {"name": dtype}, "registered_name": None}
+    return {
+        "module": f"keras_hub.src.models.bert.{module}",
+        "class_name": class_name,
+        "config": {"name": module, "trainable": True, "dtype": policy, **values},
+        "registered_name": f"keras_hub>{class_name}",
+    }
+
+
+def _metadata(n_weights: int) -> dict:
+    try:
+        keras_version = version("keras")
+    except PackageNotFoundError:
+        keras_version = None
+    return {"keras_version": keras_version, "keras_hub_version": _LAYOUT, "parameter_count": n_weights}
+
+
+def _write_json(path: Path, values: dict) -> None:
+    path.write_text(json.dumps(values, indent=4) + "\n", encoding="utf-8")

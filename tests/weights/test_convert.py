@@ -1,0 +1,376 @@
+"""Conversions between formats, their account, Keras's own files, and the commands ``convert`` and ``info``."""
+
+import hashlib
+import json
+import re
+import shutil
+import zipfile
+from contextlib import nullcontext
+
+import h5py
+import keras
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from kbert import BertConfig, BertEncoder, BertForPreTraining, WordPieceTokenizer
+from kbert.cli import main
+from kbert.errors import WeightsMismatchError, WeightsNotFoundError
+from kbert.model import BertForQuestionAnswering, BertForSequenceClassification, BertForTokenClassification
+from kbert.model.encoder import INPUT_NAMES
+from kbert.weights import load_pretraining, save_pretraining, save_sequence_classifier
+from kbert.weights.arrays import array_shapes
+from kbert.weights.convert import convert
+from kbert.weights.formats import FORMATS, read_arrays
+from kbert.weights.huggingface import dense_slots, pretraining_slots
+
+TEXTS = ["The quick brown fox isn't here.", "No."]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return WordPieceTokenizer.train(TEXTS * 4, vocab_size=60)
+
+
+@pytest.fixture(scope="module")
+def model(toy_config):
+    """A pre-training model of which no array holds its start value."""
+    model = BertForPreTraining(toy_config, seed=1)
+    rng = np.random.default_rng(0)
+    for weight in model.weights:
+        weight.assign(rng.normal(1.0 if weight.name == "gamma" else 0.0, 0.2, weight.shape).astype("float32"))
+    return model
+
+
+@pytest.fixture
+def folder(model, tokenizer, tmp_path):
+    """A Hugging Face folder of that model, to be changed."""
+    save_pretraining(model, tmp_path / "source")
+    tokenizer.save(tmp_path / "source")
+    return tmp_path / "source"
+
+
+def _same_arrays(first, second):
+    first, second = read_arrays(first), read_arrays(second)
+    return first.keys() == second.keys() and all(np.array_equal(first[name], second[name]) for name in first)
+
+
+def _rewrite(folder, change):
+    path = folder / "model.safetensors"
+    arrays = {name: array.copy() for name, array in load_file(path).items()}
+    arrays = change(arrays) or arrays
+    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
+
+
+# === The table of arrays ===
+
+
+def test_the_names_and_shapes_are_those_of_the_models(model, toy_config):
+    slots = pretraining_slots(model)
+    slots += dense_slots("classifier", BertForSequenceClassification(toy_config, 3).classifier)
+    slots += dense_slots("qa_outputs", BertForQuestionAnswering(toy_config).qa_outputs)
+    expected = {s.name: tuple(s.variable.shape)[:: -1 if s.transposed else 1] for s in slots}
+    assert array_shapes(toy_config, 3) == expected
+
+
+def test_every_array_is_told_of_once(folder, tmp_path):
+    rows = convert(folder, tmp_path / "new", "hf")
+    arrays = [row for row in rows if row.shape is not None]
+    written = load_file(tmp_path / "new" / "model.safetensors")
+    assert [row.source for row in arrays] == list(load_file(folder / "model.safetensors"))
+    assert {row.target: row.shape for row in arrays} == {name: array.shape for name, array in written.items()}
+    assert {row.done for row in arrays} == {"copied"}
+
+
+def test_what_a_folder_holds_besides_is_skipped_with_its_reason(folder, tmp_path):
+    def change(arrays):
+        words = arrays["bert.embeddings.word_embeddings.weight"]
+        return {
+            **arrays,
+            "cls.predictions.decoder.weight": words.copy(),
+            "bert.embeddings.position_ids": np.arange(64)[None],
+        }
+
+    _rewrite(folder, change)
+    skipped = {row.source: row.done for row in convert(folder, tmp_path / "new", "hf") if "skipped" in row.done}
+    assert skipped == {
+        "cls.predictions.decoder.weight": "skipped: embeddings.word_embeddings.weight once more",
+        "bert.embeddings.position_ids": "skipped: counts positions, no weight",
+    }
+    assert _same_arrays(tmp_path / "new", shutil.copytree(tmp_path / "new", tmp_path / "copy"))
+    assert "cls.predictions.decoder.weight" not in load_file(tmp_path / "new" / "model.safetensors")
+
+
+@pytest.mark.parametrize("to", [name for name, known in FORMATS.items() if known.write is not None])
+def test_there_and_back_is_bit_for_bit_also_of_half_precision(to, folder, tmp_path):
+    if to == "kerashub":  # which has no next-sentence head
+        _rewrite(folder, lambda a: {name: array for name, array in a.items() if "seq_relationship" not in name})
+    _rewrite(folder, lambda a: {name: array.astype("float16") for name, array in a.items()})
+    with pytest.warns() if to == "kerashub" else nullcontext():
+        convert(folder, tmp_path / "there", to)
+    convert(tmp_path / "there", tmp_path / "back", "hf")
+    assert _same_arrays(folder, tmp_path / "back")
+    assert load_file(tmp_path / "back" / "model.safetensors")["cls.predictions.bias"].dtype == "float32"
+    before, after = WordPieceTokenizer.from_pretrained(folder), WordPieceTokenizer.from_pretrained(tmp_path / "back")
+    assert [before.encode(text).ids for text in TEXTS] == [after.encode(text).ids for text in TEXTS]
+    assert BertConfig.from_folder(folder) == BertConfig.from_folder(tmp_path / "back")
+
+
+def test_transformers_is_told_the_number_of_outputs_and_licences_are_kept(toy_config, tmp_path):
+    BertForSequenceClassification(toy_config, 3).save(tmp_path / "model.keras")
+    convert(tmp_path / "model.keras", tmp_path / "new", "hf")
+    values = json.loads((tmp_path / "new" / "config.json").read_text())
+    assert values["architectures"] == ["BertForSequenceClassification"]
+    assert values["label2id"] == {"LABEL_0": 0, "LABEL_1": 1, "LABEL_2": 2}
+    (tmp_path / "new" / "LICENSE.txt").write_text("as you like")
+    convert(tmp_path / "new", tmp_path / "newer", "hf")
+    assert (tmp_path / "newer" / "LICENSE.txt").read_text() == "as you like"
+
+
+# === Nothing half-done ===
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (
+            lambda a: {n: x for n, x in a.items() if "layer.1.output.dense.bias" not in n},
+            "lacks .*layer.1.output.dense",
+        ),
+        (lambda a: {n: x for n, x in a.items() if n != "cls.predictions.bias"}, "lacks cls.predictions.bias"),
+        (lambda a: {**a, "adapter.weight": np.zeros(3, "f4")}, "adapter.weight"),
+        (lambda a: {**a, "bert.pooler.dense.bias": np.zeros(31, "f4")}, r"pooler.dense.bias .*\(31,\).*\(32,\)"),
+        (lambda a: {**a, "bert.pooler.dense.bias": np.full(32, np.inf, "f4")}, "pooler.dense.bias .*infinite"),
+        (lambda a: {**a, "pooler.dense.bias": np.zeros(32, "f4")}, "pooler.dense.bias twice"),
+        (lambda a: {**a, "cls.predictions.decoder.bias": np.ones(100, "f4")}, "decoder.bias and .* differ"),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_nothing_is_written(folder, tmp_path, change, message):
+    _rewrite(folder, change)
+    with pytest.raises(WeightsMismatchError, match=message):
+        convert(folder, tmp_path / "new", "hf")
+    assert [path.name for path in tmp_path.iterdir()] == ["source"]
+
+
+def test_a_folder_that_holds_something_is_left_as_it_is(folder, tmp_path):
+    target = tmp_path / "new"
+    target.mkdir()
+    (target / "mine").write_text("kept")
+    with pytest.raises(FileExistsError, match="is left as it is"):
+        convert(folder, target, "hf")
+    assert [path.name for path in target.iterdir()] == ["mine"]
+    (target / "mine").unlink()
+    convert(folder, target, "hf")
+    assert load_pretraining(target).config.hidden_size == 32
+
+
+def test_a_write_that_fails_leaves_nothing(folder, tmp_path, monkeypatch):
+    def fails(folder, *_):
+        (folder / "half").write_text("a half")
+        raise OSError("no space left on device")
+
+    monkeypatch.setitem(FORMATS, "hf", FORMATS["hf"]._replace(write=fails))
+    with pytest.raises(OSError, match="no space"):
+        convert(folder, tmp_path / "new", "hf")
+    assert [path.name for path in tmp_path.iterdir()] == ["source"]
+
+
+# === Keras's own files ===
+
+
+def _saved_by_keras(kind, config):
+    return {
+        "encoder": lambda: BertEncoder(config, seed=3),
+        "pretraining": lambda: BertForPreTraining(config, seed=3),
+        "masked LM": lambda: BertForPreTraining(config, nsp=False, seed=3),
+        "classifier": lambda: BertForSequenceClassification(config, 3, seed=3),
+        "tagger": lambda: BertForTokenClassification(config, 3, seed=3),
+        "answers": lambda: BertForQuestionAnswering(config, seed=3),
+    }[kind]()
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("kind", ["encoder", "pretraining", "masked LM", "classifier", "tagger", "answers"])
+def test_a_model_that_keras_saved_comes_out_bit_for_bit(kind, toy_config, arrays_of, tmp_path):
+    model = _saved_by_keras(kind, toy_config)
+    model.save(tmp_path / "model.keras")
+    convert(tmp_path / "model.keras", tmp_path / "new", "hf")
+    again = keras.saving.load_model(tmp_path / "model.keras")  # which checks that the file is what Keras reads
+    arrays = read_arrays(tmp_path / "new")
+    assert len(arrays) == len(again.weights)
+    flat = sorted(array.astype("f8").sum() for array in arrays.values())
+    np.testing.assert_allclose(flat, sorted(array.astype("f8").sum() for array in arrays_of(again)), rtol=1e-12)
+    encoder = model if kind == "encoder" else model.encoder
+    for read, original in zip(
+        arrays_of(BertEncoder.from_pretrained(tmp_path / "new")), arrays_of(encoder), strict=True
+    ):
+        np.testing.assert_array_equal(read, original)
+
+
+@pytest.mark.parametrize("name", ["minilm_folder", "bert_tiny_folder"])
+def test_released_weights_come_back_from_keras_bit_for_bit(name, request, tmp_path):
+    source = request.getfixturevalue(name)
+    if name == "minilm_folder":
+        BertEncoder.from_pretrained(source).save(tmp_path / "model.keras")
+    else:
+        with pytest.warns(match="no pooler"):
+            load_pretraining(source).save(tmp_path / "model.keras")
+    convert(tmp_path / "model.keras", tmp_path / "back", "hf")
+    first, second = read_arrays(source), read_arrays(tmp_path / "back")
+    names = {name for name in first if name != "embeddings.position_ids"}
+    assert names <= set(second) and all(np.array_equal(first[name], second[name]) for name in names)
+
+
+def test_weights_alone_want_a_config_beside_them(model, tmp_path):
+    model.save_weights(tmp_path / "model.weights.h5")
+    with pytest.raises(WeightsNotFoundError, match="Put the config.json of the model beside it"):
+        convert(tmp_path / "model.weights.h5", tmp_path / "new", "hf")
+    values = {**model.config.to_dict(), "architectures": ["BertForPreTraining"]}
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    convert(tmp_path / "model.weights.h5", tmp_path / "new", "hf")
+    save_pretraining(model, tmp_path / "expected")
+    assert _same_arrays(tmp_path / "new", tmp_path / "expected")
+    (tmp_path / "config.json").write_text(json.dumps({**values, "architectures": ["BertModel"]}))
+    with pytest.raises(WeightsMismatchError, match="lacks layers/bert_embeddings/vars/0"):
+        convert(tmp_path / "model.weights.h5", tmp_path / "newer", "hf")
+
+
+def test_a_compiled_model_has_its_optimizer_skipped(toy_config, tmp_path):
+    model = BertEncoder(toy_config)
+    model.compile(optimizer="adam", loss="mse")
+    model.optimizer.build(model.trainable_variables)
+    model.save(tmp_path / "model.keras")
+    rows = convert(tmp_path / "model.keras", tmp_path / "new", "hf")
+    skipped = [row.source for row in rows if row.done.startswith("skipped: the optimizer's")]
+    assert skipped and all(source.startswith("optimizer/") for source in skipped)
+
+
+def _archive(path, change):
+    """Write a .keras file anew with changed members."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    change(members)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+
+
+def test_no_class_of_a_keras_file_is_imported(toy_config, tmp_path, monkeypatch):
+    (tmp_path / "evil_module.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    path = tmp_path / "model.keras"
+    BertEncoder(toy_config).save(path)
+
+    def change(members):
+        evil = {"module": "evil_module", "class_name": "Evil", "registered_name": "evil_module>Evil"}
+        members["config.json"] = json.dumps({**json.loads(members["config.json"]), **evil})
+
+    _archive(path, change)
+    with pytest.raises(WeightsMismatchError, match="holds a Evil, which is no model of kbert"):
+        convert(path, tmp_path / "new", "hf")
+
+
+def test_another_model_with_the_encoder_inside_is_told_what_to_do(toy_config, tmp_path):
+    encoder = BertEncoder(toy_config)
+    inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in INPUT_NAMES}
+    outputs = keras.layers.Dense(2)(encoder(inputs)["pooled_output"])
+    keras.Model(inputs, outputs).save(tmp_path / "model.keras")
+    with pytest.raises(WeightsMismatchError, match="call save_pretrained on it"):
+        convert(tmp_path / "model.keras", tmp_path / "new", "hf")
+
+
+def test_a_truncated_keras_file_is_refused(toy_config, tmp_path):
+    path = tmp_path / "model.keras"
+    BertEncoder(toy_config).save(path)
+    content = path.read_bytes()
+    for kept in range(0, len(content), len(content) // 50):
+        path.write_bytes(content[:kept])
+        with pytest.raises(WeightsMismatchError, match="model.keras"):
+            read_arrays(path)
+    path.write_bytes(content)
+
+    def cut(members):
+        members["model.weights.h5"] = members["model.weights.h5"][: len(members["model.weights.h5"]) // 2]
+
+    _archive(path, cut)
+    with pytest.raises(WeightsMismatchError, match="model.keras"):
+        read_arrays(path)
+
+
+def test_a_config_of_fewer_layers_than_the_file_has_is_refused(toy_config, tmp_path):
+    path = tmp_path / "model.keras"
+    BertEncoder(toy_config).save(path)
+
+    def change(members):
+        values = json.loads(members["config.json"])
+        values["config"]["config"]["num_hidden_layers"] = 1
+        members["config.json"] = json.dumps(values)
+
+    _archive(path, change)
+    with pytest.raises(WeightsMismatchError, match="transformer_layer_1"):
+        read_arrays(path)
+
+
+# === The commands ===
+
+
+def _run(capsys, *argv):
+    capsys.readouterr()
+    status = main([str(word) for word in argv])
+    return status, capsys.readouterr()
+
+
+def test_the_table_is_printed(folder, tmp_path, capsys):
+    status, printed = _run(capsys, "convert", folder, tmp_path / "preset", "--to", "kerashub")
+    assert status == 0 and printed.err.startswith("kbert: warning: Not the same in KerasHub")
+    lines = printed.out.splitlines()
+    assert re.split(r"  +", lines[0]) == ["source", "target", "shape", "what was done"]
+    with h5py.File(tmp_path / "preset" / "model.weights.h5") as file:
+        for name in ("query", "output.dense"):
+            row = next(line for line in lines if re.match(rf"bert\S+layer\.1\.attention\S+{name}\.weight", line))
+            _, target, shape, done = re.split(r"  +", row)
+            assert shape == "32 x 32" and file[target].shape in ((32, 4, 8), (4, 8, 32))
+            assert done.startswith("transposed, heads apart")
+    assert any(re.match(r"cls\.seq_relationship\.weight +- .*skipped: KerasHub has no next-sentence", x) for x in lines)
+    assert lines[-1] == f"44 arrays written, 2 skipped; the weights are in {tmp_path / 'preset'}"
+    assert main(["convert", str(tmp_path / "preset"), str(tmp_path / "back"), "--to", "hf", "--quiet"]) == 0
+    assert load_pretraining(tmp_path / "back", nsp=False).config == BertConfig.from_folder(folder)
+
+
+def test_info_tells_what_is_there(toy_config, tokenizer, tmp_path, capsys):
+    classifier = BertForSequenceClassification(toy_config, 2)
+    save_sequence_classifier(classifier, tmp_path / "model", {0: "fox", 1: "no"}, "single_label_classification")
+    tokenizer.save(tmp_path / "model")
+    status, printed = _run(capsys, "info", tmp_path / "model")
+    facts = dict(re.split(r"  +", line, maxsplit=1) for line in printed.out.splitlines())
+    assert status == 0 and facts["format"] == "Hugging Face" and facts["labels"] == "fox, no"
+    assert facts["parameters"] == f"{classifier.count_params():,}"
+    assert facts["parts"] == "encoder, pooler, classifier" and facts["casing"] == "uncased"
+    content = (tmp_path / "model" / "model.safetensors").read_bytes()
+    assert facts["sha256"] == f"{hashlib.sha256(content).hexdigest()} model.safetensors"
+    assert facts["licence"] == "no licence file"
+    (tmp_path / "model" / "LICENSE").write_text("as you like")
+    assert main(["convert", str(tmp_path / "model"), str(tmp_path / "preset"), "--to", "kerashub"]) == 0
+    status, printed = _run(capsys, "info", tmp_path / "preset")
+    again = dict(re.split(r"  +", line, maxsplit=1) for line in printed.out.splitlines())
+    assert again["format"] == "KerasHub preset" and again["licence"] == "LICENSE"
+    assert {key: again[key] for key in ("parameters", "parts", "labels", "casing")} == {
+        key: facts[key] for key in ("parameters", "parts", "labels", "casing")
+    }
+
+
+def test_errors_of_the_commands_are_one_line(folder, tmp_path, capsys):
+    for argv, message in (
+        (["convert", folder], "convert needs TARGET and --to"),
+        (["convert", folder, tmp_path / "new", "--to", "onnx"], "--to: invalid choice: 'onnx'"),
+        (["convert", tmp_path / "nowhere", tmp_path / "new", "--to", "hf"], "There is no such folder"),
+        (["info", tmp_path], "There is no config.json"),
+    ):
+        status, printed = _run(capsys, *argv)
+        assert status == 2 and message in printed.err and printed.err.count("\n") == 1
+    model = tmp_path / "model.keras"
+    model.write_bytes(b"no archive")
+    assert "cannot be read" in _run(capsys, "info", model)[1].err
+    with pytest.raises(WeightsNotFoundError, match=r"kbert convert .*model\.keras FOLDER --to hf"):
+        BertEncoder.from_pretrained(str(model))
+    assert not (tmp_path / "new").exists()
