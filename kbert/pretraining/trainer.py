@@ -301,11 +301,6 @@ class Pretraining:
         length = self.options.phases[self.place[0]][0]
         return held_out_scores(self.model, self.tokenizer, self.held_out, self.masking, self.options.batch_size, length)
 
-    def held_out_batches(self) -> Iterator[PretrainingBatch]:
-        """What `evaluate` is taken on."""
-        length = self.options.phases[self.place[0]][0]
-        return held_out_batches(self.tokenizer, self.held_out, self.masking, self.options.batch_size, length, self.nsp)
-
     # --- Checkpoints ---------------------------------------------------------------------------------------------
 
     def _settings(self) -> dict[str, Any]:
