@@ -3,7 +3,7 @@
 #   make test         the tests on TensorFlow, but for those that train much
 #   make test-backends  these, on PyTorch; what depends on the backend, on JAX and PyTorch; parity with transformers
 #   make docs         the documentation, warnings as errors, in docs/_build/html
-#   make bench        padding, and kbert's speed on the installed backends (KBERT_DATA: a folder of public data sets)
+#   make bench        kbert and its peers on the same rows, an hour or so (KBERT_DATA: a folder of public data sets)
 #   make lint
 
 PYTHON ?= python3
@@ -56,9 +56,12 @@ test-backends: $(VENV)/.backends
 docs: $(VENV)/.docs
 	KERAS_BACKEND=tensorflow $(RUN) -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
-bench: $(VENV)/.backends
-	$(RUN) benchmarks/padding.py
-	for backend in tensorflow jax torch; do KERAS_BACKEND=$$backend $(RUN) benchmarks/batching.py; done
+$(VENV)/.bench: $(VENV)/.backends
+	$(PIP) -e '.[tensorflow,jax,torch,bench]'
+	touch $@
+
+bench: $(VENV)/.bench
+	$(RUN) benchmarks/peers.py
 
 lint: $(VENV)/.test
 	$(PIP) 'ruff>=0.12'

@@ -124,14 +124,12 @@ class Pipeline:
 
 
 class KerasHub:
-    """KerasHub's BertTextClassifier; ``length=None`` is its default, 512."""
+    """KerasHub's BertTextClassifier, from a preset of the weights; ``length=None`` is its default, 512."""
 
     def __init__(self, folder: Path, length: int | None = LENGTH):
         import keras_hub
-        from kbert.weights.kerashub import write_kerashub_from
 
-        self.preset = Path(tempfile.mkdtemp(), "preset")
-        write_kerashub_from(folder, self.preset)
+        self.preset = folder
         options = {} if length is None else {"sequence_length": length}
         self.preprocessor = keras_hub.models.BertTextClassifierPreprocessor.from_preset(str(self.preset), **options)
         self.model = None

@@ -22,6 +22,7 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -38,8 +39,10 @@ MEASURED = ["process_s", "fit_rows_s", "predict_rows_s", "features_rows_s", "pea
 def run(name: str, folder: Path, start: float) -> dict:
     """The figures of one contestant, in this process."""
     contestant = CONTESTANTS[name]
+    # Plain pandas: the peers are not to import kbert.
     sst2 = Path(os.environ["KBERT_DATA"]) / "sst2"
-    train, dev = (pd.read_csv(next(sst2.glob(f"{part}*.gz"))) for part in ("train", "dev"))
+    train, dev = (pd.read_csv(next(sst2.glob(f"{part}.tsv*")), sep="\t", quoting=3) for part in ("train", "dev"))
+    train, dev = (part.set_axis(["text", "label"], axis=1) for part in (train, dev))
     model = contestant.make(folder)
     found = {}
     if contestant.fit_rows:
@@ -80,6 +83,14 @@ def in_a_process(name: str, folder: Path) -> dict | None:
     return json.loads(lines[-1])
 
 
+def preset_of(folder: Path) -> Path:
+    """The same weights as a KerasHub preset."""
+    preset = Path(tempfile.mkdtemp(), "preset")
+    call = [sys.executable, "-m", "kbert", "convert", str(folder), str(preset), "--to", "kerashub"]
+    subprocess.run(call, check=True, capture_output=True)
+    return preset
+
+
 def table(runs: pd.DataFrame) -> pd.DataFrame:
     """Medians, and kbert's over each peer's: the backend that the peer runs on, or else kbert's fastest."""
     medians = runs.groupby("contestant", sort=False)[MEASURED].median()
@@ -118,9 +129,10 @@ def main() -> None:
     for name in [name for name in chosen if find_spec(CONTESTANTS[name].needs) is None]:
         print(f"{name}: left out; pip install {CONTESTANTS[name].needs.replace('_', '-')}")
         chosen.remove(name)
+    preset = preset_of(folder) if any(CONTESTANTS[name].needs == "keras_hub" for name in chosen) else None
     for n_round in range(0 if options.table else options.rounds):
         for name in chosen:
-            if found := in_a_process(name, folder):
+            if found := in_a_process(name, preset if CONTESTANTS[name].needs == "keras_hub" else folder):
                 versions = {p: version(p) for p in ("kbert", "keras", "transformers", "torch", "jax", "tensorflow")}
                 row = {"contestant": name, **{column: found.get(column) for column in MEASURED}}
                 row |= {"date": datetime.date.today().isoformat(), **versions}

@@ -1,0 +1,127 @@
+"""What kbert adds to the bare work: one short text, tokenising a column, and the share of the machine's matrix peak.
+
+    KBERT_DATA=... KERAS_BACKEND=jax python benchmarks/overheads.py
+
+minilm-l6, on the backend in use. Each pair is timed in turns, and the medians are compared:
+
+    one text        BertClassifier.predict on one short text, and the model's compiled forward pass alone on its tokens
+    tokenising      a column of 20,000 sentences of SST-2, and the `tokenizers` library's own encode_batch_fast
+    predicting      4,096 rows of 128 tokens: operations a second over those of a large matrix product (matrix_peak)
+    training        batches of 32 such rows, one epoch of 1,024 rows after another one, likewise
+
+A line for each is appended to benchmarks/results/overheads.csv.
+"""
+
+import argparse
+import datetime
+import tempfile
+import time
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+
+import keras
+import numpy as np
+import pandas as pd
+from tokenizers import Tokenizer
+
+from kbert import BertClassifier, BertConfig, WordPieceTokenizer, datasets
+from kbert.data.batches import prediction_batches
+from kbert.hub import resolve_folder
+from kbert.model import BertForSequenceClassification
+from kbert.pretraining.rates import flops_per_token, matrix_peak
+from kbert.text import build_sequences
+from kbert.training.loop import backend_step
+from kbert.weights import save_sequence_classifier
+
+RESULTS = Path(__file__).parent / "results" / "overheads.csv"
+TEXT = "a gripping film, and a very funny one"
+
+
+def seconds(function) -> float:
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def in_turns(first, second, rounds: int) -> tuple[float, float]:
+    """The medians of both, after one round that does not count."""
+    found = [(seconds(first), seconds(second)) for _ in range(rounds + 1)][1:]
+    return median(a for a, _ in found), median(b for _, b in found)
+
+
+def classifier() -> BertClassifier:
+    """One with minilm-l6's encoder and a head that was not trained."""
+    folder = resolve_folder("minilm-l6")
+    with tempfile.TemporaryDirectory() as place:
+        model = BertForSequenceClassification(BertConfig.from_folder(folder), num_labels=2)
+        save_sequence_classifier(model, place, {0: "no", 1: "yes"}, "single_label_classification")
+        WordPieceTokenizer.from_pretrained(folder).save(place)
+        return BertClassifier.load(place)
+
+
+def one_text(fitted: BertClassifier) -> tuple[float, float]:
+    sequences = build_sequences(fitted.tokenizer_, [TEXT], max_length=128)
+    (batch,) = prediction_batches(sequences, fitted.tokenizer_.pad_id)
+    inputs = {tensor.name: batch.inputs[tensor.name] for tensor in fitted.model_.inputs}
+    predict = backend_step().predictor(fitted.model_)
+    return in_turns(lambda: fitted.predict([TEXT]), lambda: keras.ops.convert_to_numpy(predict(inputs)), 200)
+
+
+def tokenising(fitted: BertClassifier, texts: list[str]) -> tuple[float, float]:
+    with tempfile.TemporaryDirectory() as place:
+        fitted.tokenizer_.save(place)
+        bare = Tokenizer.from_file(str(Path(place) / "tokenizer.json"))
+    return in_turns(
+        lambda: WordPieceTokenizer.tokenize_column(fitted.tokenizer_, texts),
+        lambda: bare.encode_batch_fast(texts, add_special_tokens=False),
+        5,
+    )
+
+
+def long_rows(n: int) -> list[str]:
+    """Texts that fill rows of 128 tokens."""
+    rng = np.random.default_rng(0)
+    words = np.array("the a film story is was good bad very long short old new actor plot music".split())
+    return [" ".join(row) for row in rng.choice(words, (n, 140))]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", default=["one text", "tokenising", "predicting", "training"])
+    only = parser.parse_args().only
+    fitted = classifier()
+    lines = []
+    if "one text" in only:
+        lines.append(("one text", "ms", *(1000 * s for s in one_text(fitted))))
+    if "tokenising" in only:
+        texts = (
+            pd.read_csv(Path(os.environ["KBERT_DATA"]) / "sst2" / "train.tsv.gz", sep="\t").iloc[:20_000, 0].tolist()
+        )
+        lines.append(("tokenising", "s", *tokenising(fitted, texts)))
+    peak = matrix_peak("float32")
+    training = flops_per_token(fitted.config_, 128, 0.0, False)
+    if "predicting" in only:
+        texts = long_rows(4096)
+        fitted.predict(texts[:512])
+        taken = min(seconds(lambda: fitted.predict(texts)) for _ in range(2))
+        lines.append(("predicting", "GFLOP/s", 1e-9 * training / 3 * 128 * len(texts) / taken, 1e-9 * peak))
+    if "training" in only:
+        texts = long_rows(1024)
+        fresh = BertClassifier("minilm-l6", epochs=1, random_state=0)
+        fresh.fit(texts, np.arange(len(texts)) % 2)
+        taken = seconds(lambda: fresh.fit(texts, np.arange(len(texts)) % 2))
+        lines.append(("training", "GFLOP/s", 1e-9 * training * 128 * len(texts) / taken, 1e-9 * peak))
+    backend = keras.backend.backend()
+    frame = pd.DataFrame(lines, columns=["what", "unit", "kbert", "bare"]).assign(
+        ratio=lambda f: f.kbert / f.bare,
+        backend=backend,
+        date=datetime.date.today().isoformat(),
+        **{name: version(name) for name in ("kbert", "keras", backend)},
+    )
+    frame.round(4).to_csv(RESULTS, mode="a", header=not RESULTS.exists(), index=False)
+    print(frame.round(4).to_string())
+
+
+if __name__ == "__main__":
+    main()
