@@ -95,9 +95,7 @@ def main() -> None:
     if "one text" in only:
         lines.append(("one text", "ms", *(1000 * s for s in one_text(fitted))))
     if "tokenising" in only:
-        texts = (
-            pd.read_csv(Path(os.environ["KBERT_DATA"]) / "sst2" / "train.tsv.gz", sep="\t").iloc[:20_000, 0].tolist()
-        )
+        texts = datasets.load("sst2", "train").text[:20_000].tolist()
         lines.append(("tokenising", "s", *tokenising(fitted, texts)))
     peak = matrix_peak("float32")
     training = flops_per_token(fitted.config_, 128, 0.0, False)
