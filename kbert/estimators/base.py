@@ -26,7 +26,7 @@ from kbert.model.encoder import weights_come_later
 from kbert.text import TokenSequences, WordPieceTokenizer, build_sequences, build_windows
 from kbert.training.loop import TrainingOptions, layer_rates
 from kbert.training.predict import predict_logits
-from kbert.weights import load_encoder_weights
+from kbert.weights import load_encoder_weights, read_checkpoint
 
 # What is tokenised, and when predicting computed, at a time: bounded, since texts may be long.
 _PART_ROWS = 8192
@@ -48,6 +48,10 @@ class Start(NamedTuple):
     def has_weights(self) -> bool:
         """Whether there are weights to replace a random start."""
         return self.folder is not None or self.model is not None
+
+    def arrays(self) -> dict[str, np.ndarray] | None:
+        """Those of the folder; to be read before a model of its size is made."""
+        return None if self.folder is None else read_checkpoint(self.folder)[1]
 
 
 def parts_of(n_characters: np.ndarray) -> Iterator[slice]:
@@ -221,12 +225,12 @@ class BertEstimator(SavingMixin, ExportMixin, BaseEstimator):
         values = {**config.to_dict(), "vocab_size": tokenizer.vocab_size}
         return Start(BertConfig.from_dict(values), tokenizer)
 
-    def _load_weights(self, model: keras.Model, start: Start) -> None:
+    def _load_weights(self, model: keras.Model, start: Start, arrays: dict[str, np.ndarray] | None) -> None:
         if start.model is not None:
             for variable, earlier in zip(model.weights, start.model.weights, strict=True):
                 variable.assign(earlier.value)
         elif start.folder is not None:
-            load_encoder_weights(model.encoder, start.folder)
+            load_encoder_weights(model.encoder, start.folder, arrays)
 
     def _freeze(self, encoder) -> None:
         """Take the embeddings and the first layers out of the training."""
@@ -291,9 +295,10 @@ class BertEstimator(SavingMixin, ExportMixin, BaseEstimator):
         """A model of ``make(seed=...)``, trained, and its history."""
 
         def attempt(seed: int) -> tuple[keras.Model, dict[str, list[float]]]:
+            arrays = start.arrays()
             with weights_come_later(start.has_weights):
                 model = make(seed=seed)
-            self._load_weights(model, start)
+            self._load_weights(model, start, arrays)
             if start.model is not None:
                 task.unfold(model)
             self._freeze(model.encoder)

@@ -154,7 +154,11 @@ class ExportMixin:
             "kbert": kbert.__version__,
             "estimator": type(self).__name__,
             "inputs": INPUTS,
-            "parameters": {name: value for name, value in self.get_params(deep=False).items() if name in _READING},
+            "parameters": {
+                name: persistence.encode_value(value)
+                for name, value in self.get_params(deep=False).items()
+                if name in _READING
+            },
             "learned": self._learned_to_json(),
             "check": {name: v for name, v in asdict(reports[-1]).items() if name != "folder"},
         }

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,6 +14,7 @@ from keras import ops
 from kbert.config import BertConfig, default_pretraining_rate, named_size
 from kbert.data.frames import NO_SAMPLES, refuse_what_has_no_rows, shown, text_columns
 from kbert.estimators.base import BertEstimator
+from kbert.estimators.saving import GOLDEN_TEXTS
 from kbert.hub import resolve_folder
 from kbert.model import BertForPreTraining
 from kbert.model.encoder import weights_come_later
@@ -25,10 +27,12 @@ from kbert.pretraining.shards import tokenised
 from kbert.pretraining.trainer import Pretraining, PretrainingOptions, held_out_scores
 from kbert.text import WordPieceTokenizer, build_sequences
 from kbert.training.predict import predictor
-from kbert.weights import load_pretraining, load_pretraining_weights, save_pretraining
+from kbert.weights import load_pretraining, load_pretraining_weights, read_checkpoint, save_pretraining
 
 # Share of the tokens of a batch that are no padding, to know how many batches an epoch has.
 _FILLED = 0.97
+# Rows on which an exported model is compared, each token with a number for every word of the vocabulary.
+_ROWS_OF_A_CHECK = 8
 
 
 class BertPretrainer(BertEstimator):
@@ -203,15 +207,16 @@ class BertPretrainer(BertEstimator):
         elements = tokenised(corpus, tokenizer)
         held_out = None if eval_set is None else _whole(tokenised(_corpus(eval_set, "eval_set"), tokenizer))
 
-        with weights_come_later(self.weights is not None or self._goes_on()):
+        arrays = read_checkpoint(self._folder())[1] if self.weights is not None and not self._goes_on() else None
+        with weights_come_later(arrays is not None or self._goes_on()):
             model = BertForPreTraining(config, bool(self.nsp), dtype=policy, seed=seed)
         new_words: list[str] = []
         if self._goes_on():
             new_words = self.new_words_
             for variable, earlier in zip(model.weights, self.model_.weights, strict=True):
                 variable.assign(earlier.value)
-        elif self.weights is not None:
-            load_pretraining_weights(model, self._folder())
+        elif arrays is not None:
+            load_pretraining_weights(model, self._folder(), arrays)
             new_words = start_new_words(model, released, tokenizer)
         options = self._options(config, seed, elements, tokenizer)
         run = Pretraining(model, tokenizer, elements, options, held_out)
@@ -328,20 +333,31 @@ class BertPretrainer(BertEstimator):
 
     # --- Exporting ---------------------------------------------------------------------------------------------
 
-    def _results(self, X: Any) -> tuple[np.ndarray, None, int]:
-        texts = list(X)
-        return self._logits_of_texts(texts), None, len(texts)
+    def _export_results(self, X: Any) -> tuple[np.ndarray, None, int]:
+        documents = GOLDEN_TEXTS if X is None else map(" ".join, _corpus(X, "X"))
+        texts = list(islice(documents, _ROWS_OF_A_CHECK))
+        return self._masked_logits(texts, range(self.max_length)), None, len(texts)
 
     # --- Saving ------------------------------------------------------------------------------------------------
 
     def _logits_of_texts(self, texts: list[str]) -> np.ndarray:
+        return self._masked_logits(texts, [0])[:, 0, :64]
+
+    def _masked_logits(self, texts: list[str], positions: Iterable[int]) -> np.ndarray:
+        """The logits of what stands at some positions of each row, as far as there are such."""
         sequences = build_sequences(self.tokenizer_, texts, max_length=self.max_length)
         inputs = sequences.padded(pad_id=self.tokenizer_.pad_id)
-        zeros = np.zeros((len(texts), 1), np.int32)
-        inputs |= {"masked_positions": zeros, "first_positions": zeros}
+        length = inputs["token_ids"].shape[1]
+        positions = np.array([position for position in positions if position < length], np.int32)
+        inputs |= {
+            "masked_positions": np.tile(positions, (len(texts), 1)),
+            "first_positions": np.zeros((len(texts), 1), np.int32),
+        }
         inputs = {tensor.name: inputs[tensor.name] for tensor in self.model_.inputs}
         outputs = predictor(self.model_)(inputs)
-        return np.asarray(ops.convert_to_numpy(outputs["mlm_logits"])[:, 0, :64])
+        # What a model says of padding is of no use, and another runtime does not compute it.
+        is_real = np.take_along_axis(inputs["text_ids"] > 0, inputs["masked_positions"], axis=1)
+        return np.where(is_real[..., None], ops.convert_to_numpy(outputs["mlm_logits"]), 0)
 
     def _save_model(self, folder: Path) -> None:
         save_pretraining(self.model_, folder)

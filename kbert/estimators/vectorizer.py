@@ -19,7 +19,7 @@ from kbert.model import BertForFeatures
 from kbert.model.encoder import weights_come_later
 from kbert.text.words import build_word_windows
 from kbert.training.predict import predict_words
-from kbert.weights import load_encoder_weights, save_encoder
+from kbert.weights import load_encoder_weights, read_checkpoint, save_encoder
 
 
 class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadsWords, BertEstimator):
@@ -136,9 +136,10 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadsWor
             texts = self._read_texts(X, stacklevel=4)
         start = self._start(texts)
         self._check_max_length(start.config)
+        arrays = start.arrays()
         with weights_come_later(start.has_weights):
             model = self._new_model(start.config, dtype=policy, seed=seed)
-        self._load_weights(model, start)
+        self._load_weights(model, start, arrays)
         self._forget()
         self._remember_columns(texts)
         self.model_, self.tokenizer_, self.config_ = model, start.tokenizer, start.config
@@ -218,9 +219,10 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadsWor
         save_encoder(self.model_.encoder, folder)
 
     def _load_model(self, folder: Path, policy: str) -> BertForFeatures:
+        config, arrays = read_checkpoint(folder)
         with weights_come_later():
-            model = self._new_model(BertConfig.from_folder(folder), dtype=policy)
-        load_encoder_weights(model.encoder, folder)
+            model = self._new_model(config, dtype=policy)
+        load_encoder_weights(model.encoder, folder, arrays)
         return model
 
     def _learned_to_json(self) -> dict:

@@ -15,6 +15,7 @@ __all__ = [
     "load_question_answerer",
     "load_sequence_classifier",
     "load_token_classifier",
+    "read_checkpoint",
     "save_encoder",
     "save_multiple_choice",
     "save_pretraining",

@@ -30,8 +30,11 @@ from kbert.weights.huggingface import (
 _OPTIONAL = ("pooler.",)
 
 
-def _checkpoint(folder: str | Path) -> tuple[BertConfig, dict[str, np.ndarray]]:
-    """The architecture and the arrays of a folder, which were found to be of one size."""
+def read_checkpoint(folder: str | Path) -> tuple[BertConfig, dict[str, np.ndarray]]:
+    """The architecture and the arrays of a folder, which were found to be of one size.
+
+    To be called before a model is made: a config.json may ask for one that no memory holds.
+    """
     config, arrays = BertConfig.from_folder(folder), read_arrays(folder)
     check_sizes(config, arrays, folder)
     return config, arrays
@@ -51,7 +54,7 @@ def _n_outputs(arrays: dict[str, np.ndarray], head: str, folder: str | Path) -> 
 def load_encoder(name_or_folder: str | Path, *, dtype=None, revision: str | None = None, seed: int = 0) -> BertEncoder:
     """See `BertEncoder.from_pretrained`."""
     folder = resolve_folder(name_or_folder, revision)
-    config, arrays = _checkpoint(folder)
+    config, arrays = read_checkpoint(folder)
     with weights_come_later():
         encoder = BertEncoder(config, dtype=dtype, seed=seed)
     load_encoder_weights(encoder, folder, arrays)
@@ -80,7 +83,7 @@ def load_pretraining(
 ) -> BertForPreTraining:
     """A `BertForPreTraining` with the weights of a folder, a size or a hub name; see `load_pretraining_weights`."""
     folder = resolve_folder(name_or_folder, revision)
-    config, arrays = _checkpoint(folder)
+    config, arrays = read_checkpoint(folder)
     with weights_come_later():
         model = BertForPreTraining(config, nsp, dtype=dtype, seed=seed)
     load_pretraining_weights(model, folder, arrays)
@@ -143,7 +146,7 @@ def _classifier_slots(model: BertForSequenceClassification):
 @weights_come_later()
 def load_sequence_classifier(folder: str | Path, *, dtype=None, seed: int = 0) -> BertForSequenceClassification:
     """A `BertForSequenceClassification` with all of its weights, head included, from a folder."""
-    config, arrays = _checkpoint(folder)
+    config, arrays = read_checkpoint(folder)
     n_labels = _n_outputs(arrays, "classifier", folder)
     model = BertForSequenceClassification(config, n_labels, dtype=dtype, seed=seed)
     load_slots(_classifier_slots(model), folder, arrays=arrays)
@@ -169,7 +172,7 @@ def load_multiple_choice(folder: str | Path, *, dtype=None, seed: int = 0) -> Be
 
     What `transformers.BertForMultipleChoice` saves: the same arrays, and a config.json that says nothing of outputs.
     """
-    config, arrays = _checkpoint(folder)
+    config, arrays = read_checkpoint(folder)
     n_outputs = _n_outputs(arrays, "classifier", folder)
     if n_outputs != 1:
         raise WeightsMismatchError(
@@ -190,7 +193,7 @@ def save_multiple_choice(model: BertForSequenceClassification, folder: str | Pat
 @weights_come_later()
 def load_token_classifier(folder: str | Path, *, dtype=None) -> BertForTokenClassification:
     """A `BertForTokenClassification` with all of its weights, head included, from a folder."""
-    config, arrays = _checkpoint(folder)
+    config, arrays = read_checkpoint(folder)
     model = BertForTokenClassification(config, _n_outputs(arrays, "classifier", folder), dtype=dtype)
     slots = encoder_slots(model.encoder) + dense_slots("classifier", model.classifier)
     load_slots(slots, folder, _OPTIONAL, arrays)
@@ -211,7 +214,7 @@ def save_token_classifier(model: BertForTokenClassification, folder: str | Path,
 @weights_come_later()
 def load_question_answerer(folder: str | Path, *, dtype=None) -> BertForQuestionAnswering:
     """A `BertForQuestionAnswering` with all of its weights, head included, from a folder."""
-    config, arrays = _checkpoint(folder)
+    config, arrays = read_checkpoint(folder)
     _n_outputs(arrays, "qa_outputs", folder)
     model = BertForQuestionAnswering(config, dtype=dtype)
     slots = encoder_slots(model.encoder) + dense_slots("qa_outputs", model.qa_outputs)

@@ -8,7 +8,14 @@ import pandas as pd
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from kbert import BertClassifier, BertConfig
+from kbert import (
+    BertClassifier,
+    BertConfig,
+    BertForPreTraining,
+    BertPretrainer,
+    BertVectorizer,
+    WordPieceTokenizer,
+)
 from kbert.errors import TruncationWarning, WeightsMismatchError, WeightsNotFoundError
 
 SENTENCES = ["The happy chair was broken.", "it is sad", "Ünïcode 日本 and [SEP] typed", "a", "the table " * 9]
@@ -367,3 +374,22 @@ def test_texts_longer_than_the_positions_of_a_small_model_are_cut(saved_by_trans
     classifier = BertClassifier.load(saved_by_transformers())
     with pytest.warns(TruncationWarning, match="1 of 2 rows have more than max_length=64 tokens"):
         assert classifier.predict(["the table", "the chair " * 100]).shape == (2,)
+
+
+@pytest.mark.parametrize("start", ["classifier", "vectorizer", "saved vectorizer", "pretrainer"])
+def test_a_config_that_asks_for_more_than_the_arrays_takes_no_memory(tmp_path, start):
+    config = BertConfig(vocab_size=20, hidden_size=4, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8)
+    BertForPreTraining(config).save_pretrained(tmp_path)
+    WordPieceTokenizer.train(["a good film", "a bad film"], vocab_size=20).save(tmp_path)
+    values = json.loads((tmp_path / "config.json").read_text())
+    # Ten thousand million numbers, which would be 40 GB.
+    (tmp_path / "config.json").write_text(json.dumps({**values, "intermediate_size": 2_500_000_000}))
+    with pytest.raises(WeightsMismatchError, match=r"config\.json"):
+        if start == "classifier":
+            BertClassifier(weights=tmp_path).fit(["a good film", "a bad film"], [1, 0])
+        elif start == "vectorizer":
+            BertVectorizer(weights=tmp_path).fit(["a good film"])
+        elif start == "saved vectorizer":
+            BertVectorizer.load(tmp_path)
+        else:
+            BertPretrainer(weights=tmp_path, max_steps=1).fit(["a good film. a bad film."] * 3)

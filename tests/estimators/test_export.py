@@ -42,6 +42,7 @@ from kbert.weights import (
     save_sequence_classifier,
     save_token_classifier,
 )
+from kbert.weights.onnx_graph import onnx_model
 
 pytest.importorskip("onnx", reason="to export, run: pip install 'kbert[onnx]'")
 onnxruntime = pytest.importorskip("onnxruntime", reason="to export, run: pip install 'kbert[onnx]'")
@@ -235,7 +236,29 @@ def test_vectors(quick_folder, tmp_path, parameters, X):
 def test_masked_words(folder_of, tmp_path):
     pretrainer = BertPretrainer.load(folder_of(BertForPreTraining, save_pretraining)).set_params(max_length=16)
     report = pretrainer.export(tmp_path / "out", X=TEXTS)
-    assert report.n_rows == len(TEXTS) and report.max_difference < 1e-4
+    assert 1 < report.n_rows <= len(TEXTS) and report.max_difference < 1e-4
+    with pytest.raises(ValueError, match="single str"):
+        pretrainer.export(tmp_path / "out", X="a quick fox")
+
+
+@pytest.mark.parametrize("X", [None, TEXTS])
+def test_masked_words_are_compared_at_every_position_and_over_the_whole_vocabulary(folder_of, tmp_path, monkeypatch, X):
+    def with_another_word(values, arrays, *choices):
+        bias = arrays["cls.predictions.bias"].copy()
+        bias[-1] += 1
+        return onnx_model(values, arrays | {"cls.predictions.bias": bias}, *choices)
+
+    monkeypatch.setattr("kbert.weights.exported.onnx_model", with_another_word)
+    pretrainer = BertPretrainer.load(folder_of(BertForPreTraining, save_pretraining)).set_params(max_length=16)
+    with pytest.raises(WeightsMismatchError, match="does not predict what the estimator does"):
+        pretrainer.export(tmp_path / "out", X=X)
+    assert not (tmp_path / "out").exists()
+
+
+def test_parameters_of_a_grid_search_are_written(classifier, tmp_path):
+    low = BertClassifier.load(classifier.weights).set_params(max_length=np.int64(24))
+    low.export(tmp_path / "out")
+    assert json.loads((tmp_path / "out" / "export.json").read_text())["parameters"]["max_length"] == 24
 
 
 def test_a_model_in_bfloat16_is_exported_in_float32(classifier, tmp_path):
