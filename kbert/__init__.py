@@ -6,7 +6,7 @@ The public names below stand in the order in which data passes through them. The
 
 from importlib import import_module
 
-from kbert.backend import select_backend
+from kbert.backend import select_backend, share_accelerator
 
 __version__ = "0.1.0"
 
@@ -29,6 +29,7 @@ __all__ = [*_HOMES, *_MODULES, "errors"]
 
 # Before anybody imports Keras, whose own default is TensorFlow, installed or not.
 select_backend()
+share_accelerator()
 
 
 def __getattr__(name):

@@ -1,6 +1,7 @@
 """Which of Keras's backends to use, decided before Keras is imported. No Keras here."""
 
 import json
+import multiprocessing
 import os
 import sys
 from importlib.util import find_spec
@@ -29,6 +30,18 @@ def select_backend() -> None:
     installed = installed_backends()
     if _backend_of_keras_json() not in installed and installed:
         os.environ["KERAS_BACKEND"] = installed[0]
+
+
+def share_accelerator() -> None:
+    """In a worker process, such as joblib's, let JAX and TensorFlow take an accelerator's memory as they need it.
+
+    JAX takes three quarters of it at once and TensorFlow all of it, so that the second worker of
+    ``GridSearchCV(n_jobs=2)`` would find none. A user's own choice stands, and the main process is left alone.
+    """
+    if multiprocessing.current_process().name == "MainProcess":
+        return
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 
 
 def require_backend() -> None:

@@ -4,11 +4,15 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
+import joblib
 import pytest
 
 from kbert import backend
+from kbert.backend import share_accelerator
 from kbert.errors import BackendNotInstalledError
 
 
@@ -111,3 +115,22 @@ def test_a_model_is_refused_with_that_error_before_keras_is_imported(tmp_path):
         check=True,
     )
     assert run.stdout.split() == ["BackendNotInstalledError", "False"]
+
+
+def memory_settings():
+    """What a worker has once it has loaded kbert, as it does to read an estimator."""
+    import kbert
+
+    names = ("XLA_PYTHON_CLIENT_PREALLOCATE", "TF_FORCE_GPU_ALLOW_GROWTH")
+    return kbert.__version__, [os.environ.get(name) for name in names]
+
+
+def test_workers_share_the_memory_of_an_accelerator_and_the_main_process_is_left_alone(monkeypatch):
+    monkeypatch.delenv("XLA_PYTHON_CLIENT_PREALLOCATE", raising=False)
+    monkeypatch.setenv("TF_FORCE_GPU_ALLOW_GROWTH", "false")
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as workers:
+        assert workers.submit(memory_settings).result()[1] == ["false", "false"]
+    share_accelerator()
+    assert memory_settings()[1] == [None, "false"]
+    (found,) = joblib.Parallel(n_jobs=2)([joblib.delayed(memory_settings)()])
+    assert found[1][0] == "false"
