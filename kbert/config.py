@@ -181,28 +181,45 @@ def read_config_json(folder: str | Path) -> dict:
     return config_of_preset(values, path.parent) if is_preset(values) else values
 
 
+# Of a JSON file of a model: parsed, it may take fifty times as much memory.
+MOST_BYTES = 4_000_000
+
+
 def json_object(
     path: Path,
     mismatch: type[ValueError] = ValueError,
     remedy: str = "",
     object_pairs_hook: Callable[[list[tuple]], dict] | None = None,
-    most_bytes: int = 4_000_000,
+    most_bytes: int = MOST_BYTES,
 ) -> dict:
     """The object in a JSON file, as `json.loads` reads it; or an error of the kind ``mismatch``, with a remedy.
 
-    A file of more than ``most_bytes`` is not read: parsed, it may take fifty times as much memory.
+    A file of more than ``most_bytes`` is not parsed.
     """
-    size = path.stat().st_size
-    if size > most_bytes:
+    with path.open("rb") as file:
+        content = file.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        size = path.stat().st_size
         raise mismatch(f"{path} has {size:,} bytes, and at most {most_bytes:,} can belong to a model.{remedy}")
+    return parsed_object(content, path, mismatch, remedy, object_pairs_hook)
+
+
+def parsed_object(
+    content: bytes,
+    place: str | Path,
+    mismatch: type[ValueError] = ValueError,
+    remedy: str = "",
+    object_pairs_hook: Callable[[list[tuple]], dict] | None = None,
+) -> dict:
+    """The object in the content of a JSON file, as `json_object` gives it; ``place`` is what errors call the file."""
     try:
-        values = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=object_pairs_hook)
+        values = json.loads(content.decode("utf-8"), object_pairs_hook=object_pairs_hook)
     except RecursionError:
-        raise mismatch(f"{path} is nested too deeply to belong to a model.{remedy}") from None
+        raise mismatch(f"{place} is nested too deeply to belong to a model.{remedy}") from None
     except ValueError as error:
-        raise mismatch(f"{path} is not valid JSON ({error}).{remedy}") from None
+        raise mismatch(f"{place} is not valid JSON ({error}).{remedy}") from None
     if not isinstance(values, dict):
-        raise mismatch(f"{path} does not hold a JSON object.{remedy}")
+        raise mismatch(f"{place} does not hold a JSON object.{remedy}")
     return values
 
 

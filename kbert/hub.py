@@ -19,7 +19,7 @@ PACKAGES: dict[str, tuple[str, str]] = {
 # Seconds to wait for the hub's first answer. A machine without network should learn so at once.
 HUB_TIMEOUT = 5.0
 
-# The weights of a folder: the first of these, whole or in shards that its index lists.
+# The weights of a folder in the Hugging Face layout: one of these, whole or in shards that its index lists.
 SAFETENSORS = "model.safetensors"
 PICKLED = "pytorch_model.bin"
 INDEX_ENDING = ".index.json"
@@ -28,7 +28,7 @@ _CONFIG = "config.json"
 # Everything else in a repository that kbert reads, apart from the weights themselves.
 _SMALL_FILES = (
     *("tokenizer.json", "vocab.txt", "tokenizer_config.json", "special_tokens_map.json"),
-    *("kbert.json", "LICENSE"),
+    "kbert.json",
 )
 # Hub names have dots too ("my-model-v2.1"), so a name looks like a file only by an ending that files of weights have.
 _FILE_ENDINGS = tuple(".safetensors .bin .json .txt .h5 .keras .ckpt .index .onnx .pt .pth .zip".split())
@@ -46,7 +46,8 @@ def resolve_folder(name: str | Path, revision: str | None = None) -> Path:
     name : str or Path
         A folder ("~" is the home folder), a hub name such as "google-bert/bert-base-uncased", also with "hf://" before
         it, a KerasHub preset, such as "kerashub://bert_base_en", or the name of a size, such as "base". A Path is
-        always a folder. A folder of your own that happens to be called like a size counts if it holds a config.json.
+        always a folder. A folder of your own that happens to be called like a size counts if it holds a config.json
+        or a bert_config.json.
         For a folder of Google's, the prefix of its checkpoint may be given too
         ("uncased_L-12_H-768_A-12/bert_model.ckpt").
     revision : str, optional
@@ -93,7 +94,7 @@ def _existing_folder(name: str | Path) -> Path | None:
     """The folder that is meant; None if the name may be a hub name; an error if it can only be a folder and is none."""
     text = str(name)
     path = Path(name).expanduser()
-    if path.is_dir() and (text not in SIZES or isinstance(name, Path) or (path / "config.json").is_file()):
+    if path.is_dir() and (text not in SIZES or isinstance(name, Path) or _has_config(path)):
         return path
     if _CHECKPOINT.search(path.name) and path.with_name(path.name + ".index").is_file():
         return _folder_of_checkpoint(path)
@@ -121,10 +122,13 @@ def _existing_folder(name: str | Path) -> Path | None:
     return None
 
 
+def _has_config(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in (_CONFIG, "bert_config.json"))
+
+
 def _folder_of_checkpoint(prefix: Path) -> Path:
     """The folder of a TensorFlow checkpoint, whose prefix Google's scripts take, unless other weights lie there."""
-    names = [f"{name}{ending}" for name in (SAFETENSORS, PICKLED) for ending in ("", INDEX_ENDING)]
-    others = [name for name in names if (prefix.parent / name).is_file()]
+    others = [path.name for path in hugging_face_weights(prefix.parent)]
     if others:
         raise WeightsNotFoundError(
             f"{prefix.parent} also holds {' and '.join(others)}, which kbert reads in place of the checkpoint "
@@ -160,6 +164,15 @@ def _resolve_hub_name(name: str, revision: str | None) -> Path:
         raise
 
 
+def hugging_face_weights(folder: Path) -> list[Path]:
+    """The weights in the Hugging Face layout that a folder has, files or indexes of shards. The first is what is read.
+
+    The order is that of transformers: safetensors first, and each whole before in shards.
+    """
+    names = [f"{name}{ending}" for name in (SAFETENSORS, PICKLED) for ending in ("", INDEX_ENDING)]
+    return [folder / name for name in names if (folder / name).is_file()]
+
+
 def shards_of_index(index: Path) -> dict[str, set[str]]:
     """The files that a ``*.index.json`` lists, which lie in its folder, and the names of the arrays in each.
 
@@ -183,20 +196,22 @@ def shards_of_index(index: Path) -> dict[str, set[str]]:
     return shards
 
 
+def files_of_weights(weights: Path) -> list[Path]:
+    """The files that hold the arrays of a file of weights, or of an index of shards."""
+    if not weights.name.endswith(INDEX_ENDING):
+        return [weights]
+    return sorted(weights.with_name(file) for file in shards_of_index(weights))
+
+
 def _has_weights(folder: Path) -> bool:
     """Whether a folder has a config.json and complete weights: one file, or all shards."""
-    if not (folder / "config.json").is_file():
+    found = hugging_face_weights(folder)
+    if not found or not (folder / "config.json").is_file():
         return False
-    for name in (SAFETENSORS, PICKLED):
-        index = folder / f"{name}{INDEX_ENDING}"
-        if (folder / name).is_file():
-            return True
-        if index.is_file():
-            try:
-                return all((folder / file).is_file() for file in shards_of_index(index))
-            except WeightsMismatchError:
-                return False
-    return False
+    try:
+        return all(path.is_file() for path in files_of_weights(found[0]))
+    except WeightsMismatchError:
+        return False
 
 
 def _from_cache(name: str, revision: str | None) -> Path | None:
@@ -292,7 +307,12 @@ def _wanted_files(files: set[str], name: str) -> list[str]:
             f"The model {name!r} on the hub lacks {lacking}, without which kbert cannot read it. Choose a model in the "
             "Hugging Face layout."
         )
-    return sorted([*weights, *(file for file in _SMALL_FILES if file in files)])
+    return sorted([*weights, *(file for file in files if file in _SMALL_FILES or is_licence(file))])
+
+
+def is_licence(file: str) -> bool:
+    """Whether a file of a weights folder is its licence, or a notice that the licence asks for."""
+    return re.fullmatch(r"(LICEN[SC]E|NOTICE)[^/]*", file, re.IGNORECASE) is not None
 
 
 def _no_progress_bar() -> type:

@@ -42,6 +42,8 @@ CONFIG_KEYS = {
 HARD_CODED = {"hidden_act": "gelu_new", "layer_norm_eps": 1e-12}
 # The classes of task.json whose heads kbert has too.
 TASKS = {"BertTextClassifier": "BertForSequenceClassification", "BertMaskedLM": "BertForMaskedLM"}
+# Of BertTextClassifier: one class for a text, or any number of them.
+_ACTIVATIONS = (None, "linear", "softmax", "sigmoid")
 
 
 def is_preset(values: dict) -> bool:
@@ -82,23 +84,27 @@ def config_of_preset(values: dict, folder: Path) -> dict:
     # What KerasHub says itself is not said for it.
     ours = {key: value for key, value in ours.items() if key not in CONFIG_KEYS.values()}
     dropout = {"attention_probs_dropout_prob": theirs["hidden_dropout_prob"]} if "hidden_dropout_prob" in theirs else {}
-    config = {"model_type": "bert", **HARD_CODED, **dropout, **ours, **theirs, "architectures": ["BertModel"]}
     task = task_of_preset(folder)
-    if task.architecture is not None:
-        config["architectures"] = [task.architecture]
-    if task.num_labels is not None:
+    config = {"model_type": "bert", **HARD_CODED, **dropout, **ours, **theirs}
+    config["architectures"] = [task.architecture or "BertModel"]
+    # Names of a head that is not there, or was trained anew in KerasHub, which has no names.
+    if task.num_labels is None or len(config.get("id2label") or ()) != task.num_labels:
+        config = {key: value for key, value in config.items() if key not in ("id2label", "label2id", "num_labels")}
+    if task.num_labels is None:
+        config.pop("problem_type", None)
+    else:
         config["num_labels"] = task.num_labels
-        if len(config.get("id2label") or {}) != task.num_labels:  # trained anew in KerasHub, which has no names
-            config.pop("id2label", None), config.pop("label2id", None)
         config.setdefault("classifier_dropout", task.dropout)
+        if task.activation == "sigmoid":
+            config["problem_type"] = "multi_label_classification"
     return config
 
 
 class Task(NamedTuple):
-    """What a ``task.json`` says of a head; all None where there is none that kbert has."""
+    """What a ``task.json`` says of a head."""
 
     name: str | None = None
-    architecture: str | None = None  # as transformers calls it
+    architecture: str | None = None  # as transformers calls it; None where it is no head that kbert has
     num_labels: int | None = None
     dropout: float | None = None
     activation: Any = None
@@ -113,10 +119,15 @@ def task_of_preset(folder: Path) -> Task:
     name, inner = class_of(values, path), values["config"]
     if name != "BertTextClassifier":
         return Task(name, TASKS.get(name))
+    activation = inner.get("activation")
+    if isinstance(activation, dict):
+        activation = activation.get("config")
+    if activation not in _ACTIVATIONS:
+        return Task(name, activation=activation)
     number = inner.get("num_classes")
     if not isinstance(number, int) or isinstance(number, bool) or number < 1:
         raise WeightsMismatchError(f"{path}: num_classes is {number!r}, which is no number of classes. {_REMEDY}")
-    return Task(name, TASKS[name], number, inner.get("dropout", 0.1), inner.get("activation"))
+    return Task(name, TASKS[name], number, inner.get("dropout", 0.1), activation)
 
 
 class TokenizerSettings(NamedTuple):
@@ -161,8 +172,9 @@ def fetch_preset(name: str) -> Path:
     """The local folder of a preset that KerasHub publishes on Kaggle, downloaded if need be.
 
     kagglehub downloads, file by file and into the cache that KerasHub uses too, so that what either has fetched is
-    there for both, without a network too. KerasHub is asked for what stands behind the name and is not imported, since
-    it brings Keras and TensorFlow.
+    there for both. It is found there without a network too if the handle ends in a version, as those behind KerasHub's
+    names do. KerasHub is asked for what stands behind the name and is not imported, since it brings Keras and
+    TensorFlow.
 
     Parameters
     ----------
@@ -172,7 +184,8 @@ def fetch_preset(name: str) -> Path:
     Raises
     ------
     WeightsNotFoundError
-        If KerasHub is not installed, has no such BERT, or Kaggle cannot be reached.
+        If KerasHub is not installed or has no such BERT, or if Kaggle does not give a file although the preset has, or
+        may have, one of that name.
     """
     place = f"kerashub://{name}"
     handle = name.removeprefix("kaggle://") if "/" in name else _handle(name).removeprefix("kaggle://")
@@ -189,18 +202,24 @@ def fetch_preset(name: str) -> Path:
     def fetch(file: str) -> Path:
         return Path(kagglehub.model_download(handle, path=file))
 
-    def fetch_if_there(file: str) -> Path | None:
+    def fetch_if_there(file: str) -> bool:
         try:
-            return fetch(file)
-        # Kaggle says so in several ways. What is missing for another reason is told when it is looked for.
-        except Exception:
-            return None
+            fetch(file)
+            return True
+        except Exception as error:
+            # Most presets have no head. Without a network, what lies in the cache has to do.
+            if _is_not_there(error) or (file in (TASK, TASK_WEIGHTS) and _is_no_answer(error)):
+                return False
+            raise
 
     try:
         folder = fetch("config.json").parent
-        if fetch_if_there(WEIGHTS) is None:
+        if not fetch_if_there(WEIGHTS):
             for shard in shards_of(fetch(WEIGHTS_INDEX)):
                 fetch(shard)
+        for file in (TOKENIZER, VOCABULARY, TASK, TASK_WEIGHTS):
+            fetch_if_there(file)
+        return folder
     except WeightsMismatchError:
         raise
     except Exception as error:
@@ -211,9 +230,17 @@ def fetch_preset(name: str) -> Path:
             f"{type(error).__name__}: {reason} Connect to the internet and try again; what is downloaded stays in "
             "kagglehub's cache. Or give the folder that keras_hub.models.BertBackbone.save_to_preset wrote."
         ) from error
-    for file in (TOKENIZER, VOCABULARY, TASK, TASK_WEIGHTS):
-        fetch_if_there(file)
-    return folder
+
+
+def _is_not_there(error: Exception) -> bool:
+    """Whether Kaggle says that there is no such file."""
+    return getattr(getattr(error, "response", None), "status_code", None) == 404 or isinstance(error, FileNotFoundError)
+
+
+def _is_no_answer(error: Exception) -> bool:
+    """Whether Kaggle could not be reached. Which HTTP client raises this is kagglehub's own affair."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    return bool(names & {"ConnectionError", "Timeout", "TimeoutError"})
 
 
 def shards_of(index: Path) -> list[str]:

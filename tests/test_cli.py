@@ -14,7 +14,7 @@ import kbert
 from kbert import BertClassifier, BertConfig, BertForPreTraining, BertPretrainer, WordPieceTokenizer
 from kbert.cli import COMMANDS, main, read_options
 from kbert.pretraining import Corpus, PretrainingOptions, Shards, trainer, write_shards
-from kbert.weights.folder import read_arrays
+from kbert.weights.folder import read_folder
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")]
 
@@ -168,15 +168,15 @@ def test_an_interrupted_call_goes_on(folder, trained, tmp_path, capsys, monkeypa
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
     monkeypatch.setattr(trainer, "write_checkpoint", write)
     assert pretrain(folder, tmp_path, *more) == 0
-    whole = read_arrays(trained)
-    assert all(np.array_equal(whole[name], array) for name, array in read_arrays(tmp_path).items())
+    whole = read_folder(trained)
+    assert all(np.array_equal(whole[name], array) for name, array in read_folder(tmp_path).items())
 
 
 def test_weights_are_gone_on_from(folder, trained, tmp_path):
     more = ["--max-steps", "1", "--weights", str(trained), "--learning-rate", "1e-9", *TRAINING[:2]]
     call = ["pretrain", str(folder / "shards"), "--out", str(tmp_path), *TRAINING, *more]
     assert main(call) == 0
-    before, after = read_arrays(trained), read_arrays(tmp_path)
+    before, after = read_folder(trained), read_folder(tmp_path)
     assert all(np.allclose(before[name], after[name], atol=1e-6) for name in before)
 
 
@@ -198,7 +198,7 @@ def test_new_words_take_the_unused_places_of_weights(folder, tmp_path, capsys):
     assert main(["pretrain", shards, "--out", model, *TRAINING, *more]) == 0
     assert WordPieceTokenizer.from_pretrained(model) == found
     table = "bert.embeddings.word_embeddings.weight"
-    before, after = read_arrays(start)[table], read_arrays(model)[table]
+    before, after = read_folder(start)[table], read_folder(model)[table]
     pieces = before[tokenizer.encode("bugace").ids[1:-1]]
     assert len(pieces) > 1 and np.allclose(after[found.vocab["bugace"]], pieces.mean(axis=0), atol=1e-6)
 

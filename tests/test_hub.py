@@ -207,10 +207,12 @@ def test_only_one_form_of_the_weights_is_downloaded(fake_hub, weights, wanted):
         "rust_model.ot",
         "onnx/model.onnx",
         "onnx/model.safetensors",
+        "onnx/LICENSE",
         "README.md",
     ]
     small = [
         "LICENSE",
+        "NOTICE.txt",
         "config.json",
         "special_tokens_map.json",
         "tokenizer.json",

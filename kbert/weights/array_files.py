@@ -6,6 +6,7 @@ import re
 import zipfile
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 
 from kbert.errors import WeightsMismatchError, WeightsNotFoundError
@@ -13,15 +14,15 @@ from kbert.errors import WeightsMismatchError, WeightsNotFoundError
 # That of BERT-large's 391 arrays has 50 kB. For one of 100 MB the library takes half a minute and a gigabyte.
 _LONGEST_HEADER = 1_000_000
 
-# The types of github.com/huggingface/safetensors that hold weights or counts. bfloat16 is the upper half of a float32.
+# The types of github.com/huggingface/safetensors that hold weights or counts.
 _TYPES = {
-    **{"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "BOOL": "?"},
+    **{"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": ml_dtypes.bfloat16, "BOOL": "?"},
     **{"I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "u1"},
 }
 
 
 def read_safetensors(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of a safetensors file, those of float16 and bfloat16 as float32, which holds them exactly.
+    """All arrays of a safetensors file in the types that they have there.
 
     Raises
     ------
@@ -40,10 +41,7 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
                 )
             # NumPy reads what the library has checked: its mapping would keep a second copy of the file in memory.
             file.seek(start + entry["data_offsets"][0])
-            array = np.fromfile(file, _TYPES[kind], math.prod(shape)).reshape(shape)
-            if kind == "BF16":
-                array = (array.astype("<u4") << 16).view("<f4")
-            arrays[name] = array.astype("float32") if kind == "F16" else array
+            arrays[name] = np.fromfile(file, _TYPES[kind], math.prod(shape)).reshape(shape)
     return arrays
 
 
@@ -69,7 +67,7 @@ def _checked_header(path: Path) -> tuple[dict[str, dict], int]:
 
 
 def read_pickled(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of a file in PyTorch's format, zip or older, those of float16 and bfloat16 as float32.
+    """All arrays of a file in PyTorch's format, zip or older, in the types that they have there.
 
     Raises
     ------
@@ -101,8 +99,10 @@ def read_pickled(path: Path) -> dict[str, np.ndarray]:
             # An array may be a view that repeats a few numbers.
             if tensor.numel() * tensor.element_size() > size:
                 raise ValueError(f"{name!r} claims the shape {tuple(tensor.shape)}, which is more than the file")
-            half = tensor.dtype in (torch.float16, torch.bfloat16)
-            arrays[name] = (tensor.float() if half else tensor).detach().numpy()
+            if tensor.dtype == torch.bfloat16:  # which NumPy itself has not
+                arrays[name] = tensor.detach().view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+            else:
+                arrays[name] = tensor.detach().numpy()
         return arrays
     except Exception as error:
         # PyTorch's own messages go on about how to run the file's code after all.

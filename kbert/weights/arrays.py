@@ -1,10 +1,12 @@
-"""BERT's arrays under their Hugging Face names: their shapes, and what is told of one that was read or written."""
+"""BERT's arrays under their Hugging Face names: names, types and shapes, and what is told of one. No Keras here."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import NamedTuple
 
+import ml_dtypes
 import numpy as np
 
 from kbert.config import BertConfig
@@ -23,7 +25,7 @@ class Array(NamedTuple):
     name : str or None
         Its name in a Hugging Face file, without ``bert.`` before it; None where it is none of BERT's.
     array : numpy.ndarray or None
-        As a Hugging Face file has it; None where it was skipped.
+        As a Hugging Face file has it, of the type in the file it is from; None where it was skipped.
     note : str
         What was done with it, or why it was skipped.
     """
@@ -43,6 +45,61 @@ PARTS = {
     "qa_outputs.": "span head",
 }
 HEADS = tuple(prefix for prefix in PARTS if prefix != "pooler.")
+
+# Arrays that are no weights.
+BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
+
+# Arrays of the masked-LM head that are another array once more. A file may hold both, or either.
+TIED = {
+    "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
+    "cls.predictions.decoder.bias": "cls.predictions.bias",
+}
+
+
+def canonical_name(name: str) -> str:
+    """A file's name for an array without what older files, wrappers and compilers of PyTorch add or call otherwise.
+
+    That is a ``module.``, ``_orig_mod.`` or ``bert.`` prefix, and ``gamma`` and ``beta`` for LayerNorm's arrays.
+    """
+    name = re.sub(r"^(module\.|_orig_mod\.)*(bert\.)?", "", name)
+    return re.sub(r"\.beta$", ".bias", re.sub(r"\.gamma$", ".weight", name))
+
+
+def untwin(arrays: dict[str, np.ndarray], place: str | Path) -> None:
+    """Keep one of two arrays that are to be equal, under the canonical name that kbert uses."""
+    for name, kept in TIED.items():
+        if name in arrays and not np.array_equal(arrays[name], arrays.setdefault(kept, arrays[name])):
+            raise WeightsMismatchError(
+                f"{name} and {kept} in {place} differ, and in BERT's masked-LM head they are one array. Tie them in "
+                "transformers (model.config.tie_word_embeddings = True; model.tie_weights()) and save the model again, "
+                "or read the encoder alone with BertEncoder.from_pretrained."
+            )
+        arrays.pop(name, None)
+
+
+def is_half(array: np.ndarray) -> bool:
+    """Whether an array is of float16 or bfloat16, all whose numbers float32 has too."""
+    return array.dtype in ("float16", ml_dtypes.bfloat16)
+
+
+def as_float32(array: np.ndarray, name: str, place: str | Path) -> np.ndarray:
+    """The weights in float32; those of float64 are rounded to the nearest that it has.
+
+    Raises
+    ------
+    WeightsMismatchError
+        If they are whole numbers, or of another type in which weights are quantised, or not finite in float32.
+    """
+    if array.dtype.kind != "f" and not is_half(array):
+        raise WeightsMismatchError(
+            f"{name} in {place} holds {array.dtype}, in which weights are quantised. Save the model again in float32, "
+            "float16 or bfloat16, as it was before."
+        )
+    with np.errstate(over="ignore"):  # which is refused below
+        array = array.astype("float32", copy=False)
+    if not np.isfinite(array).all():
+        raise WeightsMismatchError(f"{name} in {place} holds NaN or infinite values. Copy or download it again.")
+    return array
 
 
 def array_shapes(config: BertConfig, num_labels: int) -> dict[str, tuple[int, ...]]:
@@ -80,15 +137,24 @@ def array_shapes(config: BertConfig, num_labels: int) -> dict[str, tuple[int, ..
     }
 
 
+def check_layers(config: BertConfig, n_arrays: int, place: str | Path) -> None:
+    """Refuse a config that speaks of more layers than so many arrays can make, before they are counted up."""
+    if config.num_hidden_layers > n_arrays:
+        raise WeightsMismatchError(
+            f"{place} holds {n_arrays} arrays, and its config asks for {config.num_hidden_layers} layers. It is not "
+            "complete, or belongs to another config."
+        )
+
+
 def check_arrays(arrays: dict[str, np.ndarray], config: BertConfig, place: str | Path) -> None:
     """Refuse arrays that are not those of a BERT of this architecture.
 
     Raises
     ------
     WeightsMismatchError
-        If one is missing, unknown, of another shape, or holds NaN or infinity. The pooler and each head may be missing
-        as a whole.
+        If one is missing, unknown, or of another shape. The pooler and each head may be missing as a whole.
     """
+    check_layers(config, len(arrays), place)
     bias = arrays.get("classifier.bias")
     shapes = array_shapes(config, len(bias) if bias is not None and bias.ndim else 1)
     absent = tuple(prefix for prefix in PARTS if not any(name.startswith(prefix) for name in arrays))
@@ -106,8 +172,6 @@ def check_arrays(arrays: dict[str, np.ndarray], config: BertConfig, place: str |
             raise WeightsMismatchError(
                 f"{name} in {place} has shape {array.shape}, and its config.json asks for {shapes[name]}."
             )
-        if not np.isfinite(array).all():
-            raise WeightsMismatchError(f"{name} in {place} holds NaN or infinite values. Copy or download it again.")
 
 
 def parts_of(names) -> list[str]:

@@ -6,15 +6,13 @@ import textwrap
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from kbert.hub import resolve_folder
-
 
 class ConvertCommand:
     """Write weights in another format, array by array, and print what became of each.
 
     SOURCE is a weights folder of any format that kbert reads, a name of weights, or a .keras or .weights.h5 file of a
-    model of kbert. Arrays are written as float32, bit for bit; a wrong or missing one is an error, and then nothing is
-    written.
+    model of kbert. Arrays are written as float32, bit for bit but for those of float64; a wrong or missing one is an
+    error, and then nothing is written.
     """
 
     name = "convert"
@@ -37,7 +35,7 @@ class ConvertCommand:
         """Convert, and print the table."""
         from kbert.weights.convert import convert
 
-        rows = convert(_place(options.source), options.target, options.to)
+        rows = convert(options.source, options.target, options.to)
         if not options.quiet:
             _print_table(rows)
         arrays = [row for row in rows if row.shape is not None and row.target]
@@ -66,7 +64,7 @@ class InfoCommand:
         """Read, and print."""
         from kbert.weights.convert import describe
 
-        facts = describe(_place(options.folder))
+        facts = describe(options.folder)
         width = max(map(len, facts))
         for title, text in facts.items():
             indents = {"initial_indent": f"{title:{width}}  ", "subsequent_indent": " " * (width + 2)}
@@ -74,14 +72,6 @@ class InfoCommand:
 
 
 COMMANDS = (ConvertCommand(), InfoCommand())
-
-
-def _place(name: str) -> Path:
-    """The folder or file that is meant; a folder that is there is meant as one, also where it is called like a size."""
-    path = Path(name).expanduser()
-    if path.is_dir() or (path.is_file() and path.name.endswith((".keras", ".weights.h5"))):
-        return path
-    return resolve_folder(name)
 
 
 def _print_table(rows) -> None:

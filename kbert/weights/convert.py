@@ -13,10 +13,21 @@ import numpy as np
 
 from kbert.config import BertConfig
 from kbert.errors import InexactWarning, WeightsMismatchError, WeightsNotFoundError
+from kbert.hub import is_licence, resolve_folder
 from kbert.text import WordPieceTokenizer
 from kbert.text.files import SPECIAL_TOKENS, is_plain_bert
-from kbert.weights.arrays import COPIED, HEADS, Array, check_arrays, parts_of
-from kbert.weights.formats import FORMATS, format_of
+from kbert.weights.arrays import (
+    BUFFERS,
+    COPIED,
+    HEADS,
+    TIED,
+    Array,
+    as_float32,
+    check_arrays,
+    parts_of,
+    untwin,
+)
+from kbert.weights.formats import FORMATS, Format, format_of
 
 TARGETS = tuple(name for name, known in FORMATS.items() if known.write is not None)
 
@@ -33,12 +44,14 @@ class Row(NamedTuple):
 def convert(source: str | Path, target: str | Path, to: str) -> list[Row]:
     """Write the weights of a folder or file into a new folder of another format.
 
-    Arrays are written as float32, bit for bit. The new folder is made aside, and put in its place when it is complete.
+    Arrays are written as float32, the same numbers bit for bit, but for those of float64, which are rounded and said
+    to be. The new folder is made aside, and put in its place when it is complete.
 
     Parameters
     ----------
     source : str or Path
-        A weights folder of any format, or a ``.keras`` or ``.weights.h5`` file of a model of kbert.
+        A weights folder of any format, a name of weights as `kbert.hub.resolve_folder` takes it, or a ``.keras`` or
+        ``.weights.h5`` file of a model of kbert.
     target : str or Path
         A folder that is not there yet, or is empty.
     to : str
@@ -51,16 +64,20 @@ def convert(source: str | Path, target: str | Path, to: str) -> list[Row]:
 
     Raises
     ------
+    ValueError
+        If there is no such format.
     FileExistsError
         If the target holds anything.
     WeightsNotFoundError, WeightsMismatchError
         If the source is not complete, is damaged, or cannot be said in the other format. Nothing is written then.
     """
-    source, target = Path(source), Path(target).expanduser().resolve()
+    if to not in TARGETS:
+        raise ValueError(f"to must be one of {', '.join(TARGETS)}, got {to!r}.")
+    source, target = _resolved(source), Path(target).expanduser().resolve()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise FileExistsError(f"{target} exists already, and is left as it is. Give a new folder.")
     form, new_form = format_of(source), FORMATS[to]
-    values = form.config(source)
+    values = _values(form, source)
     read = form.read(source)
     arrays, skipped = checked(read, BertConfig.from_dict(values), source)
     tokenizer, tokenizer_row = _tokenizer(source, to)
@@ -80,7 +97,29 @@ def convert(source: str | Path, target: str | Path, to: str) -> list[Row]:
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise
-    return _rows(read, skipped, written) + [tokenizer_row, *_label_rows(config, source, to)]
+    return _rows(read, skipped, written) + [tokenizer_row, *_label_rows(config, written, source, to)]
+
+
+def _resolved(place: str | Path) -> Path:
+    """The folder or the file of Keras's that is meant."""
+    path = Path(place).expanduser()
+    return path if path.is_file() and FORMATS["keras"].found(path) else resolve_folder(place)
+
+
+def _values(form: Format, place: Path) -> dict:
+    """The keys of a config.json, once those beside the architecture were found to be of the right kind."""
+    values = form.config(place)
+    named, labels = values.get("architectures") or [], values.get("id2label") or {}
+    if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
+        raise WeightsMismatchError(
+            f'architectures in the config of {place} is {named!r}, and should be a list such as ["BertModel"].'
+        )
+    if not isinstance(labels, dict):
+        raise WeightsMismatchError(
+            f'id2label in the config of {place} is no JSON object, such as {{"0": "negative", "1": "positive"}}. '
+            "Correct it, or leave it out."
+        )
+    return values
 
 
 def checked(read: list[Array], config: BertConfig, place: str | Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
@@ -89,10 +128,8 @@ def checked(read: list[Array], config: BertConfig, place: str | Path) -> tuple[d
     Raises
     ------
     WeightsMismatchError
-        If one is missing, unknown, of another shape or not finite; if two differ that BERT has as one.
+        If one is missing, unknown, of another shape, quantised or not finite; if two differ that BERT has as one.
     """
-    from kbert.weights.huggingface import _TIED, BUFFERS, untwin
-
     found: dict[str, Array] = {}
     skipped: dict[str, str] = {}
     for array in read:
@@ -106,28 +143,37 @@ def checked(read: list[Array], config: BertConfig, place: str | Path) -> tuple[d
             found[array.name] = array
     arrays = {name: array.array for name, array in found.items()}
     untwin(arrays, place)
-    for name, kept in _TIED.items():
+    for name, kept in TIED.items():
         if name in found and kept in found:
             skipped[found[name].source] = f"skipped: {kept} once more"
-    arrays = {name: np.asarray(array, "float32") for name, array in arrays.items()}
     check_arrays(arrays, config, place)
-    return arrays, skipped
+    return {name: as_float32(array, name, place) for name, array in arrays.items()}, skipped
+
+
+# The models of transformers and their heads. Where none is named, it is the first whose heads are there.
+_HEADS_OF = {
+    "BertForPreTraining": {"cls.predictions.", "cls.seq_relationship."},
+    "BertForMaskedLM": {"cls.predictions."},
+    "BertForNextSentencePrediction": {"cls.seq_relationship."},
+    "BertForSequenceClassification": {"classifier."},
+    "BertForTokenClassification": {"classifier."},
+    "BertForMultipleChoice": {"classifier."},
+    "BertForQuestionAnswering": {"qa_outputs."},
+    "BertModel": set(),
+}
 
 
 def _config(values: dict, arrays: dict[str, np.ndarray]) -> dict:
     """The config.json of the same model with these arrays in float32."""
-    architecture = (values.get("architectures") or [None])[0]
-    if architecture is None:
-        has = {prefix for prefix in HEADS if any(name.startswith(prefix) for name in arrays)}
-        architecture = (
-            "BertForPreTraining" if {"cls.predictions.", "cls.seq_relationship."} <= has
-            else "BertForMaskedLM" if "cls.predictions." in has
-            else "BertForNextSentencePrediction" if "cls.seq_relationship." in has
-            else "BertForSequenceClassification" if "classifier." in has
-            else "BertForQuestionAnswering" if "qa_outputs." in has
-            else "BertModel"
-        )  # fmt: skip
-    others = {key: value for key, value in values.items() if key != "torch_dtype"}
+    has = {prefix for prefix in HEADS if any(name.startswith(prefix) for name in arrays)}
+    named = next(iter(values.get("architectures") or ()), None)
+    # What is named is believed where its head is there; a head alone does not tell sentences, tokens and options apart.
+    if named in _HEADS_OF and _HEADS_OF[named] <= has:
+        architecture = named
+    else:
+        architecture = next(name for name, heads in _HEADS_OF.items() if heads <= has)
+    stale = {"torch_dtype"} if "classifier." in has else {"torch_dtype", "id2label", "label2id", "num_labels"}
+    others = {key: value for key, value in values.items() if key not in stale}
     known = BertConfig.from_dict(values).to_dict()
     labels = {}
     if "classifier.bias" in arrays and not values.get("id2label") and architecture != "BertForMultipleChoice":
@@ -148,17 +194,18 @@ def _rows(read: list[Array], skipped: dict[str, str], written: list[Array]) -> l
             rows.append(Row(array.source, "", shape, skipped[array.source]))
             continue
         # An array of which the source has two under a name of the other.
-        new = there.pop(array.name, None) or there.pop(_kept_name(array.name), None)
-        notes = [note for note in (array.note, new.note) if note != COPIED]
+        new = there.pop(array.name, None) or there.pop(TIED.get(array.name), None)
+        notes = [note for note in (_cast(array.array), array.note, new.note) if note != COPIED]
         rows.append(Row(array.source, new.source, array.array.shape, "; ".join(notes) or COPIED))
     rows += [Row("", a.source, a.array.shape, a.note) for a in written if a.name is None]
     return rows + [Row("", a.source, a.array.shape, a.note) for a in there.values()]
 
 
-def _kept_name(name: str) -> str:
-    from kbert.weights.huggingface import _TIED
-
-    return _TIED.get(name, name)
+def _cast(array: np.ndarray) -> str:
+    """What becomes of the numbers, which all formats are given in float32."""
+    if array.dtype == "float64":
+        return "float64 rounded to float32"
+    return COPIED if array.dtype == "float32" else f"{array.dtype} to float32"
 
 
 # === Beside the arrays ===
@@ -191,10 +238,12 @@ def _not_in_kerashub(tokenizer: WordPieceTokenizer) -> str:
     return ""
 
 
-def _label_rows(config: dict, source: Path, to: str) -> list[Row]:
+def _label_rows(config: dict, written: list[Array], source: Path, to: str) -> list[Row]:
     rows = []
     names = config.get("id2label")
-    if names:
+    if names and not any(array.name == "classifier.bias" and array.source for array in written):
+        rows.append(Row("id2label", "", None, "skipped: names of the outputs of a classifier that is skipped"))
+    elif names:
         where = {"google": "bert_config.json", "kerashub": "config.json: kbert"}.get(to, "config.json")
         rows.append(Row("id2label", where, None, ", ".join(map(str, names.values()))))
     if source.is_dir() and (source / "kbert.json").is_file():
@@ -204,26 +253,25 @@ def _label_rows(config: dict, source: Path, to: str) -> list[Row]:
 
 
 def licence_files(place: Path) -> list[Path]:
-    """The licence files of a weights folder."""
-    if not place.is_dir():
-        return []
-    return sorted(path for path in place.iterdir() if path.is_file() and path.stem.upper() in ("LICENSE", "LICENCE"))
+    """The licence files of a weights folder, or beside a file of Keras's."""
+    folder = place if place.is_dir() else place.parent
+    return sorted(path for path in folder.iterdir() if path.is_file() and is_licence(path.name))
 
 
 # === What is told of weights ===
 
 
 def describe(place: str | Path) -> dict[str, str]:
-    """What `kbert info` says of a weights folder or a file of Keras's: titles and texts.
+    """What `kbert info` says of a weights folder, a name of weights or a file of Keras's: titles and texts.
 
     Raises
     ------
     WeightsNotFoundError, WeightsMismatchError
         If it is not complete, or is damaged.
     """
-    place = Path(place)
+    place = _resolved(place)
     form = format_of(place)
-    values = form.config(place)
+    values = _values(form, place)
     config = BertConfig.from_dict(values)
     arrays, _ = checked(form.read(place), config, place)
     facts = {

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 
 from kbert.config import read_config_json
+from kbert.weights.arrays import BUFFERS, as_float32
 from kbert.weights.formats import read_arrays
 from kbert.weights.onnx_graph import INPUTS, onnx_model
 
@@ -32,7 +33,7 @@ def write_onnx(folder: str | Path, weights: str | Path, layers: str = "last", po
     layers, pooling : str
         See `onnx_model`.
     """
-    arrays = {name: array.astype("float32", copy=False) for name, array in read_arrays(weights).items()}
+    arrays = {name: as_float32(a, name, weights) for name, a in read_arrays(weights).items() if name not in BUFFERS}
     model = onnx_model(read_config_json(weights), arrays, layers, pooling)
     import onnx
 

@@ -1,4 +1,4 @@
-"""Weights folders as plain arrays: safetensors or PyTorch's own files in, safetensors out."""
+"""Hugging Face folders as plain arrays: safetensors or PyTorch's own files in, safetensors out."""
 
 import json
 from collections.abc import Callable
@@ -7,20 +7,19 @@ from pathlib import Path
 import numpy as np
 
 from kbert.errors import WeightsMismatchError, WeightsNotFoundError
-from kbert.hub import INDEX_ENDING, PICKLED, SAFETENSORS, shards_of_index
+from kbert.hub import INDEX_ENDING, PICKLED, SAFETENSORS, hugging_face_weights, shards_of_index
 from kbert.weights.array_files import read_pickled, read_safetensors
 
-# In the order in which they are looked for, each whole first and then in shards.
 _READERS = {SAFETENSORS: read_safetensors, PICKLED: read_pickled}
 
 
-def read_arrays(folder: str | Path) -> dict[str, np.ndarray]:
+def read_folder(folder: str | Path) -> dict[str, np.ndarray]:
     """All arrays of a folder in the Hugging Face layout by the names in the file.
 
     Returns
     -------
     dict of ndarray
-        Arrays of float16 and bfloat16 come as float32, the others in the type that they have in the file.
+        In the types that they have in the file, bfloat16 included.
 
     Raises
     ------
@@ -30,11 +29,9 @@ def read_arrays(folder: str | Path) -> dict[str, np.ndarray]:
         When a file is damaged, or shards do not hold what their index says.
     """
     folder = Path(folder)
-    for name, read in _READERS.items():
-        if (folder / name).is_file():
-            return read(folder / name)
-        if (folder / f"{name}{INDEX_ENDING}").is_file():
-            return _read_shards(folder / f"{name}{INDEX_ENDING}", read)
+    for path in hugging_face_weights(folder):
+        read = _READERS[path.name.removesuffix(INDEX_ENDING)]
+        return _read_shards(path, read) if path.name.endswith(INDEX_ENDING) else read(path)
     raise WeightsNotFoundError(
         f"There is no {SAFETENSORS} in {folder}, nor a TensorFlow checkpoint (bert_model.ckpt.index). Save the model "
         "there again (transformers: model.save_pretrained(folder))."

@@ -13,10 +13,11 @@ import numpy as np
 
 from kbert.config import json_object, read_config_json
 from kbert.errors import WeightsMismatchError
+from kbert.hub import files_of_weights, hugging_face_weights
 from kbert.presets import is_preset
 from kbert.text import WordPieceTokenizer
-from kbert.weights import folder as hugging_face
-from kbert.weights.arrays import HEADS, Array
+from kbert.weights.arrays import HEADS, Array, canonical_name, is_half
+from kbert.weights.folder import read_folder, write_folder
 
 
 class Format(NamedTuple):
@@ -59,7 +60,9 @@ def format_of(place: str | Path) -> Format:
 
 
 def read_arrays(folder: str | Path) -> dict[str, np.ndarray]:
-    """All arrays of a weights folder of any format by their names in a Hugging Face file.
+    """All arrays of a weights folder of any format by their names in a Hugging Face file, without ``bert.`` before it.
+
+    Those of float16 and bfloat16 come as float32, which holds the same numbers, the others as they are in the file.
 
     Raises
     ------
@@ -76,7 +79,7 @@ def read_arrays(folder: str | Path) -> dict[str, np.ndarray]:
                 "the file."
             )
         if array.name is not None:
-            found[array.name] = array.array
+            found[array.name] = array.array.astype("float32") if is_half(array.array) else array.array
     return found
 
 
@@ -132,13 +135,11 @@ def _config_of_keras(path: Path) -> dict:
 def _is_google(place: Path) -> bool:
     from kbert.weights.google import find_checkpoint
 
-    others = ("*.safetensors", "pytorch_model*.bin")
-    return not any(path for other in others for path in place.glob(other)) and find_checkpoint(place) is not None
+    return not hugging_face_weights(place) and find_checkpoint(place) is not None
 
 
 def _read_google(folder: Path) -> list[Array]:
     from kbert.weights.google import google_arrays
-    from kbert.weights.huggingface import canonical_name
 
     return [a if a.name is None else a._replace(name=canonical_name(a.name)) for a in google_arrays(folder)]
 
@@ -153,19 +154,14 @@ def _write_google(folder, config, arrays, tokenizer) -> list[Array]:
 
 
 def _read_hugging_face(folder: Path) -> list[Array]:
-    from kbert.weights.huggingface import canonical_name
-
-    return [
-        Array(name, canonical_name(name), array, "copied" if array.dtype == "float32" else f"{array.dtype} to float32")
-        for name, array in hugging_face.read_arrays(folder).items()
-    ]
+    return [Array(name, canonical_name(name), array) for name, array in read_folder(folder).items()]
 
 
 def _write_hugging_face(folder, config, arrays, tokenizer) -> list[Array]:
     # transformers puts the encoder's arrays under bert. where there is a head beside it.
     prefix = "bert." if any(name.startswith(HEADS) for name in arrays) else ""
     named = {name if name.startswith(HEADS) else prefix + name: array for name, array in arrays.items()}
-    hugging_face.write_folder(folder, config, named)
+    write_folder(folder, config, named)
     return [Array(there, name, arrays[name]) for there, name in zip(named, arrays, strict=True)]
 
 
@@ -184,7 +180,7 @@ FORMATS: dict[str, Format] = {
         ),
         Format(
             "hf", "Hugging Face", lambda place: True, _read_hugging_face, read_config_json,
-            _glob("model*.safetensors", "pytorch_model*.bin"), _write_hugging_face,
+            lambda folder: files_of_weights(hugging_face_weights(folder)[0]), _write_hugging_face,
         ),
     )
 }  # fmt: skip

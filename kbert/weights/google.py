@@ -15,8 +15,7 @@ import numpy as np
 
 from kbert.config import BertConfig
 from kbert.errors import KbertWarning, WeightsMismatchError, WeightsNotFoundError
-from kbert.weights.arrays import COPIED, Array
-from kbert.weights.huggingface import BUFFERS, canonical_name, untwin
+from kbert.weights.arrays import BUFFERS, COPIED, Array, canonical_name, is_half, untwin
 from kbert.weights.tensor_bundle import TensorBundle, write_bundle
 
 PREFIX = "bert_model.ckpt"
@@ -90,21 +89,8 @@ def find_checkpoint(folder: str | Path) -> Path | None:
     return Path(folder) / found[0] if found else None
 
 
-def read_google(folder: str | Path) -> dict[str, np.ndarray]:
-    """The weights of Google's checkpoint in a folder, under their names in transformers.
-
-    Raises
-    ------
-    WeightsNotFoundError, WeightsMismatchError
-        As `google_arrays`.
-    """
-    return {array.name: array.array for array in google_arrays(folder) if array.name is not None}
-
-
 def google_arrays(folder: str | Path) -> Iterator[Array]:
     """The arrays of Google's checkpoint in a folder one by one, those included that are no weights.
-
-    Half precision becomes float32, which changes no value.
 
     Raises
     ------
@@ -124,10 +110,8 @@ def google_arrays(folder: str | Path) -> Iterator[Array]:
             yield Array(source, None, None, "skipped: the optimizer's")
             continue
         array = bundle.read(source)
-        if array.dtype.kind not in "fV":  # V is bfloat16's
+        if array.dtype.kind != "f" and not is_half(array):
             raise WeightsMismatchError(f"{source} in {prefix} is of {array.dtype}, and weights are floating point.")
-        if array.itemsize == 2:
-            array = array.astype("float32")
         note = _note(source)
         yield Array(source, name, array.T if note == _TRANSPOSED else array, note)
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+import ml_dtypes
 import numpy as np
 
-from kbert.config import BertConfig
 from kbert.errors import WeightsMismatchError
-from kbert.weights.arrays import COPIED, Array, array_shapes
+from kbert.weights.arrays import COPIED, Array, is_half
 
 # What lies between a Hugging Face array and Keras's.
 TRANSPOSED = "transposed"
@@ -67,7 +67,7 @@ def from_keras(change: str, array: np.ndarray, shape: tuple[int, ...]) -> np.nda
 def read_datasets(
     file: Path | BinaryIO, place: str | Path, skip: Callable[[str], bool]
 ) -> dict[str, np.ndarray | None]:
-    """All arrays of an HDF5 file by path, as float32; None for those that ``skip`` says are not to be read.
+    """All arrays of an HDF5 file by path, in their own types; None for those that ``skip`` says are not to be read.
 
     Only what lies in the file itself is read: links to other files are passed over, and an array that claims more than
     the file holds is refused before there is memory for it.
@@ -102,7 +102,7 @@ def read_datasets(
                         f"{path} in {place} has shape {dataset.shape}, and the file does not hold as much. It is "
                         "truncated or damaged: copy or download it again."
                     )
-                found[path] = _as_float32(dataset, path, place)
+                found[path] = _array(dataset, path, place)
     except WeightsMismatchError:
         raise
     # The library raises nearly every kind of error, depending on where a file is damaged.
@@ -114,17 +114,16 @@ def read_datasets(
     return found
 
 
-def _as_float32(dataset, path: str, place) -> np.ndarray:
+def _array(dataset, path: str, place) -> np.ndarray:
     array = dataset[()]
     if array.dtype == np.dtype("V2") and dataset.attrs.get("dtype") == "bfloat16":
-        # The upper half of a float32 (keras/src/saving/saving_lib.py, H5IOStore).
-        array = (array.view("uint16").astype("uint32") << 16).view("float32")
-    if array.dtype.kind != "f":
+        array = array.view(ml_dtypes.bfloat16)  # keras/src/saving/saving_lib.py, H5IOStore
+    if array.dtype.kind != "f" and not is_half(array):
         raise WeightsMismatchError(
             f"{path} in {place} holds {array.dtype}, and weights are float16, bfloat16, float32 or float64. A "
             "quantised model cannot be turned back: save it as it was before."
         )
-    return array.astype("float32", copy=False)
+    return array
 
 
 def match(
@@ -167,14 +166,9 @@ def _backwards(change: str) -> str:
     return change.replace("heads apart", "heads together")
 
 
-def shapes_for(config: BertConfig, n_found: int, num_labels: int, place: str | Path) -> dict[str, tuple[int, ...]]:
-    """`array_shapes`, unless the config speaks of more layers than a file of so many arrays can have."""
-    if config.num_hidden_layers > n_found:
-        raise WeightsMismatchError(
-            f"{place} holds {n_found} arrays, and its config asks for {config.num_hidden_layers} layers. It is not "
-            "complete, or belongs to another config."
-        )
-    return array_shapes(config, num_labels)
+def is_no_weight(path: str) -> bool:
+    """Whether a path is that of an optimizer's or a random generator's state."""
+    return path.startswith("optimizer/") or "seed_generator/" in path
 
 
 def write_datasets(path: Path, arrays: dict[str, np.ndarray], names: dict[str, str]) -> None:

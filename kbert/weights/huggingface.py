@@ -1,6 +1,5 @@
 """Which array of a Hugging Face BERT belongs to which variable of a kbert model, and copying in both directions."""
 
-import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,6 +9,7 @@ import numpy as np
 from kbert.config import BertConfig
 from kbert.errors import WeightsMismatchError
 from kbert.model import BertEncoder, BertForPreTraining
+from kbert.weights.arrays import BUFFERS, HEADS, as_float32, untwin
 from kbert.weights.folder import write_folder
 from kbert.weights.formats import read_arrays
 
@@ -20,17 +20,6 @@ class Slot(NamedTuple):
     name: str
     variable: keras.Variable
     transposed: bool = False
-
-
-# Arrays that are no weights, and heads of tasks that the model at hand may not have.
-BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
-_HEADS = ("cls.", "classifier.", "qa_outputs.")
-
-# Arrays of the masked-LM head that are another array once more. A file may hold both, or either.
-_TIED = {
-    "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
-    "cls.predictions.decoder.bias": "cls.predictions.bias",
-}
 
 
 def encoder_slots(encoder: BertEncoder) -> list[Slot]:
@@ -73,15 +62,6 @@ def dense_slots(name: str, layer: keras.layers.Dense) -> list[Slot]:
 
 def _norm_slots(name: str, layer: keras.layers.LayerNormalization) -> list[Slot]:
     return [Slot(f"{name}.weight", layer.gamma), Slot(f"{name}.bias", layer.beta)]
-
-
-def canonical_name(name: str) -> str:
-    """A file's name for an array without what older files, wrappers and compilers of PyTorch add or call otherwise.
-
-    That is a ``module.``, ``_orig_mod.`` or ``bert.`` prefix, and ``gamma`` and ``beta`` for LayerNorm's arrays.
-    """
-    name = re.sub(r"^(module\.|_orig_mod\.)*(bert\.)?", "", name)
-    return re.sub(r"\.beta$", ".bias", re.sub(r"\.gamma$", ".weight", name))
 
 
 def check_sizes(config: BertConfig, arrays: dict[str, np.ndarray], folder: str | Path) -> None:
@@ -130,7 +110,7 @@ def load_slots(
     if "cls.predictions.bias" in wanted:
         untwin(arrays, folder)
     unknown = sorted(
-        name for name in arrays if name not in wanted and name not in BUFFERS and not name.startswith(_HEADS)
+        name for name in arrays if name not in wanted and name not in BUFFERS and not name.startswith(HEADS)
     )
     missing = sorted(name for name in wanted if name not in arrays)
     # Of what may be missing, a part alone says that the file is damaged.
@@ -159,31 +139,12 @@ def _wrong_shape(name: str, folder, shape: tuple, expected: tuple) -> WeightsMis
     )
 
 
-def untwin(arrays: dict[str, np.ndarray], folder) -> None:
-    """Keep one of two arrays that are to be equal, under the canonical name that kbert uses."""
-    for name, kept in _TIED.items():
-        if name in arrays and not np.array_equal(arrays[name], arrays.setdefault(kept, arrays[name])):
-            raise WeightsMismatchError(
-                f"{name} and {kept} in {folder} differ, and in BERT's masked-LM head they are one array. Tie them in "
-                "transformers (model.config.tie_word_embeddings = True; model.tie_weights()) and save the model again, "
-                "or read the encoder alone with BertEncoder.from_pretrained."
-            )
-        arrays.pop(name, None)
-
-
 def _assign(slot: Slot, array: np.ndarray, folder) -> None:
     expected = tuple(slot.variable.shape)
     if array.shape != (expected[::-1] if slot.transposed else expected):
         raise _wrong_shape(slot.name, folder, array.shape, expected[::-1] if slot.transposed else expected)
-    if array.dtype.kind in "iub":
-        raise WeightsMismatchError(
-            f"{slot.name} in {folder} holds whole numbers ({array.dtype}): the weights are quantised. Save the model "
-            "again in float32, float16 or bfloat16."
-        )
-    array = np.asarray(array.T if slot.transposed else array, "float32")
-    if not np.isfinite(array).all():
-        raise WeightsMismatchError(f"{slot.name} in {folder} holds NaN or infinite values. Copy or download it again.")
-    slot.variable.assign(array)
+    array = as_float32(array, slot.name, folder)
+    slot.variable.assign(array.T if slot.transposed else array)
 
 
 def _listed(names: list[str], most: int = 5) -> str:
@@ -207,7 +168,7 @@ def save_slots(
     """
     arrays = {}
     for slot in slots:
-        name = slot.name if slot.name.startswith(_HEADS) else prefix + slot.name
+        name = slot.name if slot.name.startswith(HEADS) else prefix + slot.name
         array = np.asarray(keras.ops.convert_to_numpy(slot.variable.value), "float32")
         arrays[name] = _narrowed(array.T if slot.transposed else array, dtype, name)
     write_folder(folder, {"model_type": "bert", **config.to_dict(), "dtype": dtype, **(extra or {})}, arrays)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import zipfile
+from collections.abc import Container
 from io import BytesIO
 from pathlib import Path
 
-from kbert.config import BertConfig, read_config_json
+from kbert.config import MOST_BYTES, BertConfig, parsed_object, read_config_json
 from kbert.errors import WeightsMismatchError, WeightsNotFoundError
-from kbert.weights.arrays import Array
-from kbert.weights.h5 import Entry, dense, match, norm, numbered, read_datasets, shapes_for
+from kbert.weights.arrays import Array, array_shapes, check_layers
+from kbert.weights.h5 import Entry, dense, is_no_weight, match, norm, numbered, read_datasets
 
 ARCHIVE = ".keras"
-WEIGHTS = ".weights.h5"
 _H5_IN_ARCHIVE = "model.weights.h5"
 
 # kbert's models by their class, as transformers calls them, and the one dense layer of those that have such a head.
@@ -34,8 +33,8 @@ _DENSE_HEADS = {
 }
 
 
-def _entries(architecture: str, n_layers: int) -> list[Entry]:
-    """Every array of a model's file."""
+def _entries(architecture: str, n_layers: int, found: Container[str]) -> list[Entry]:
+    """Every array of a model's file, in which these paths are."""
     root = "layers/" if architecture == "BertModel" else "layers/bert_encoder/layers/"
     entries = [
         Entry(f"{root}bert_embeddings/vars/{i}", f"embeddings.{part}_embeddings.weight")
@@ -51,6 +50,8 @@ def _entries(architecture: str, n_layers: int) -> list[Entry]:
         entries += dense(f"{path}/output_dense", f"{name}.output.dense")
         entries += norm(f"{path}/output_norm", f"{name}.output.LayerNorm")
     entries += dense(f"{root}pooler/dense", "pooler.dense")
+    # What `BertForFeatures` makes no use of, such as the pooler, is not among its layers but its encoder's.
+    entries = [e._replace(path=f"encoder/{e.path}") if f"encoder/{e.path}" in found else e for e in entries]
     if architecture in ("BertForPreTraining", "BertForMaskedLM"):
         entries += [
             Entry("layers/masked_language_head/vars/0", "cls.predictions.bias"),
@@ -79,7 +80,7 @@ def config_of_keras(path: Path) -> dict:
             )
         return read_config_json(path.parent)
     try:
-        values = json.loads(_member(path, "config.json"))
+        values = parsed_object(_member(path, "config.json", MOST_BYTES), f"config.json in {path}", WeightsMismatchError)
         package, _, name = str(values.get("registered_name")).partition(">")
         inner = values["config"]
         if package != "kbert" or name not in _ARCHITECTURES:
@@ -109,10 +110,12 @@ def read_keras(path: Path) -> list[Array]:
     values = config_of_keras(path)
     config, architecture = BertConfig.from_dict(values), (values.get("architectures") or ["BertModel"])[0]
     file = BytesIO(_member(path, _H5_IN_ARCHIVE)) if path.name.endswith(ARCHIVE) else path
-    found = read_datasets(file, path, _is_no_weight)
+    found = read_datasets(file, path, is_no_weight)
     labels = values.get("num_labels") or len(values.get("id2label") or ()) or _number_of_labels(found)
-    shapes = shapes_for(config, len(found), labels, path)
-    arrays = match(found, _entries(architecture, config.num_hidden_layers), shapes, config.num_attention_heads, path)
+    check_layers(config, len(found), path)
+    shapes = array_shapes(config, labels)
+    entries = _entries(architecture, config.num_hidden_layers, found)
+    arrays = match(found, entries, shapes, config.num_attention_heads, path)
     return arrays + [
         Array(source, None, None, "skipped: the optimizer's or a random generator's")
         for source, array in found.items()
@@ -125,17 +128,15 @@ def _number_of_labels(found: dict) -> int:
     return 1 if bias is None else bias.size
 
 
-def _is_no_weight(path: str) -> bool:
-    return path.startswith("optimizer/") or "seed_generator/" in path
-
-
-def _member(path: Path, name: str) -> bytes:
+def _member(path: Path, name: str, most_bytes: int | None = None) -> bytes:
     """The content of a file in the archive, which Keras stores without packing it."""
     try:
         with zipfile.ZipFile(path) as archive:
             info = archive.getinfo(name)
-            if info.file_size > path.stat().st_size:
-                raise WeightsMismatchError(f"{name} in {path} claims more than the file holds. Save the model again.")
+            if info.file_size > min(path.stat().st_size, most_bytes or info.file_size):
+                raise WeightsMismatchError(
+                    f"{name} in {path} claims {info.file_size:,} bytes, more than it can have. Save the model again."
+                )
             return archive.read(info)
     except (zipfile.BadZipFile, KeyError, OSError, ValueError, NotImplementedError, RuntimeError) as error:
         if isinstance(error, WeightsMismatchError):

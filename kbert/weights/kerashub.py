@@ -30,18 +30,18 @@ from kbert.presets import (
     task_of_preset,
 )
 from kbert.text import WordPieceTokenizer
-from kbert.weights.arrays import PARTS, Array
+from kbert.weights.arrays import PARTS, Array, array_shapes, check_layers
 from kbert.weights.h5 import (
     SPLIT_BIAS,
     SPLIT_KERNEL,
     SPLIT_OUTPUT,
     Entry,
     dense,
+    is_no_weight,
     match,
     norm,
     numbered,
     read_datasets,
-    shapes_for,
     to_keras,
     write_datasets,
 )
@@ -108,12 +108,13 @@ def read_kerashub(folder: str | Path) -> list[Array]:
     config = BertConfig.from_dict(read_config_json(folder))
     found: dict[str, np.ndarray | None] = {}
     for path in _weights_files(folder):
-        more = read_datasets(path, path, _is_no_weight)
+        more = read_datasets(path, path, is_no_weight)
         if twice := sorted(found.keys() & more.keys()):
             raise WeightsMismatchError(f"{path} holds {twice[0]}, which another file of {folder} has too.")
         found |= more
     task = task_of_preset(folder)
-    shapes = shapes_for(config, len(found), task.num_labels or 1, folder)
+    check_layers(config, len(found), folder)
+    shapes = array_shapes(config, task.num_labels or 1)
     heads = config.num_attention_heads
     arrays = match(found, _encoder_entries(config.num_hidden_layers), shapes, heads, folder / WEIGHTS)
     pooler = [array for array in arrays if array.name.startswith("pooler.")]
@@ -146,13 +147,11 @@ def _read_head(folder: Path, task: Task, shapes: dict, heads: int) -> list[Array
                 f"download it, or remove {TASK} to use the encoder alone."
             )
         return []
-    activation = task.activation.get("config") if isinstance(task.activation, dict) else task.activation
-    entries, why = _HEAD_ENTRIES.get(task.name), f"a head of {task.name}, which kbert has not"
-    if task.name == "BertTextClassifier" and activation not in (None, "linear", "softmax"):
-        entries, why = None, f"a classifier with the activation {activation!r}, which kbert has not"
-    if entries is None:
+    if task.architecture is None:
+        with_activation = "" if task.activation is None else f" with the activation {task.activation!r}"
+        why = f"a head of {task.name}{with_activation}, which kbert has not"
         return [_skipped(f"{TASK_WEIGHTS}: {source}", why) for source in read_datasets(path, path, lambda _: True)]
-    found = read_datasets(path, path, _is_no_weight)
+    found = read_datasets(path, path, is_no_weight)
     if task.name == "BertMaskedLM" and KBERT_KEY not in json_object(folder / "config.json"):
         warnings.warn(
             f"The masked-LM head in {folder} was trained with the exact form of GELU and a LayerNorm whose epsilon is "
@@ -160,15 +159,13 @@ def _read_head(folder: Path, task: Task, shapes: dict, heads: int) -> list[Array
             InexactWarning,
             stacklevel=3,
         )
-    arrays = [a._replace(source=f"{TASK_WEIGHTS}: {a.source}") for a in match(found, entries, shapes, heads, path)]
+    arrays = [
+        a._replace(source=f"{TASK_WEIGHTS}: {a.source}")
+        for a in match(found, _HEAD_ENTRIES[task.name], shapes, heads, path)
+    ]
     return arrays + [
         _skipped(f"{TASK_WEIGHTS}: {source}", "no weight of the model") for source, a in found.items() if a is None
     ]
-
-
-def _is_no_weight(path: str) -> bool:
-    """Whether a path is that of an optimizer's or a random generator's state."""
-    return path.startswith("optimizer/") or "seed_generator/" in path
 
 
 def _skipped(source: str, why: str) -> Array:

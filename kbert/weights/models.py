@@ -40,13 +40,16 @@ def read_checkpoint(folder: str | Path) -> tuple[BertConfig, dict[str, np.ndarra
     return config, arrays
 
 
-def _n_outputs(arrays: dict[str, np.ndarray], head: str, folder: str | Path) -> int:
+def _n_outputs(arrays: dict[str, np.ndarray], head: str, width: int, folder: str | Path) -> int:
     """Outputs of a head by its arrays, since the ``id2label`` and ``num_labels`` of a config.json may be wrong."""
-    bias = arrays.get(f"{head}.bias")
-    if bias is None or bias.ndim != 1 or not bias.size:
+    names = (f"{head}.bias", f"{head}.weight")
+    missing = [name for name in names if name not in arrays]
+    bias, weight = (arrays.get(name) for name in names)
+    if missing or bias.ndim != 1 or not bias.size or weight.shape != (bias.size, width):
+        fault = f"lacks {' and '.join(missing)}" if missing else f"has odd shapes for {' and '.join(names)}"
         raise WeightsMismatchError(
-            f"The weights in {folder} have no head for this task: the file lacks {head}.bias, or has an odd shape for "
-            "it. Fine-tune from them with weights=folder, or load a model that was trained for the task."
+            f"The weights in {folder} have no head for this task: the file {fault}. Fine-tune from them with "
+            "weights=folder, or load a model that was trained for the task."
         )
     return bias.size
 
@@ -147,7 +150,7 @@ def _classifier_slots(model: BertForSequenceClassification):
 def load_sequence_classifier(folder: str | Path, *, dtype=None, seed: int = 0) -> BertForSequenceClassification:
     """A `BertForSequenceClassification` with all of its weights, head included, from a folder."""
     config, arrays = read_checkpoint(folder)
-    n_labels = _n_outputs(arrays, "classifier", folder)
+    n_labels = _n_outputs(arrays, "classifier", config.hidden_size, folder)
     model = BertForSequenceClassification(config, n_labels, dtype=dtype, seed=seed)
     load_slots(_classifier_slots(model), folder, arrays=arrays)
     return model
@@ -173,7 +176,7 @@ def load_multiple_choice(folder: str | Path, *, dtype=None, seed: int = 0) -> Be
     What `transformers.BertForMultipleChoice` saves: the same arrays, and a config.json that says nothing of outputs.
     """
     config, arrays = read_checkpoint(folder)
-    n_outputs = _n_outputs(arrays, "classifier", folder)
+    n_outputs = _n_outputs(arrays, "classifier", config.hidden_size, folder)
     if n_outputs != 1:
         raise WeightsMismatchError(
             f"The head in {folder} has {n_outputs} outputs, and one for multiple choice has a single one, an option's "
@@ -194,7 +197,8 @@ def save_multiple_choice(model: BertForSequenceClassification, folder: str | Pat
 def load_token_classifier(folder: str | Path, *, dtype=None) -> BertForTokenClassification:
     """A `BertForTokenClassification` with all of its weights, head included, from a folder."""
     config, arrays = read_checkpoint(folder)
-    model = BertForTokenClassification(config, _n_outputs(arrays, "classifier", folder), dtype=dtype)
+    n_labels = _n_outputs(arrays, "classifier", config.hidden_size, folder)
+    model = BertForTokenClassification(config, n_labels, dtype=dtype)
     slots = encoder_slots(model.encoder) + dense_slots("classifier", model.classifier)
     load_slots(slots, folder, _OPTIONAL, arrays)
     return model
@@ -215,7 +219,7 @@ def save_token_classifier(model: BertForTokenClassification, folder: str | Path,
 def load_question_answerer(folder: str | Path, *, dtype=None) -> BertForQuestionAnswering:
     """A `BertForQuestionAnswering` with all of its weights, head included, from a folder."""
     config, arrays = read_checkpoint(folder)
-    _n_outputs(arrays, "qa_outputs", folder)
+    _n_outputs(arrays, "qa_outputs", config.hidden_size, folder)
     model = BertForQuestionAnswering(config, dtype=dtype)
     slots = encoder_slots(model.encoder) + dense_slots("qa_outputs", model.qa_outputs)
     load_slots(slots, folder, _OPTIONAL, arrays)

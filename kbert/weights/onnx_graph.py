@@ -15,7 +15,7 @@ import numpy as np
 
 from kbert.config import BertConfig
 from kbert.errors import WeightsMismatchError
-from kbert.weights.huggingface import canonical_name
+from kbert.weights.arrays import canonical_name
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -56,7 +56,7 @@ WORDS = [text.split() for text in TEXTS]
 CHOICES = [(text, ["the room", "a sad chair", "this"][: 2 + i % 2]) for i, text in enumerate(TEXTS)]
 FILES = {"config.json", "export.json", "model.onnx", "tokenizer.json", "tokenizer_config.json", "vocab.txt"}
 
-pytestmark = pytest.mark.filterwarnings("ignore::kbert.errors.MissingTextWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::kbert.errors.MissingTextWarning")]
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from contextlib import nullcontext
 
 import h5py
 import keras
+import ml_dtypes
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
@@ -16,13 +17,28 @@ from safetensors.numpy import load_file, save_file
 from kbert import BertConfig, BertEncoder, BertForPreTraining, WordPieceTokenizer
 from kbert.cli import main
 from kbert.errors import WeightsMismatchError, WeightsNotFoundError
-from kbert.model import BertForQuestionAnswering, BertForSequenceClassification, BertForTokenClassification
+from kbert.model import (
+    BertForFeatures,
+    BertForQuestionAnswering,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+)
 from kbert.model.encoder import INPUT_NAMES
-from kbert.weights import load_pretraining, save_pretraining, save_sequence_classifier
+from kbert.weights import (
+    load_pretraining,
+    save_encoder,
+    save_pretraining,
+    save_question_answerer,
+    save_sequence_classifier,
+    save_token_classifier,
+)
 from kbert.weights.arrays import array_shapes
-from kbert.weights.convert import convert
+from kbert.weights.convert import TARGETS, convert, describe
 from kbert.weights.formats import FORMATS, read_arrays
 from kbert.weights.huggingface import dense_slots, pretraining_slots
+from kbert.weights.tensor_bundle import TensorBundle, write_bundle
+
+pytestmark = pytest.mark.slow
 
 TEXTS = ["The quick brown fox isn't here.", "No."]
 
@@ -101,7 +117,7 @@ def test_what_a_folder_holds_besides_is_skipped_with_its_reason(folder, tmp_path
     assert "cls.predictions.decoder.weight" not in load_file(tmp_path / "new" / "model.safetensors")
 
 
-@pytest.mark.parametrize("to", [name for name, known in FORMATS.items() if known.write is not None])
+@pytest.mark.parametrize("to", TARGETS)
 def test_there_and_back_is_bit_for_bit_also_of_half_precision(to, folder, tmp_path):
     if to == "kerashub":  # which has no next-sentence head
         _rewrite(folder, lambda a: {name: array for name, array in a.items() if "seq_relationship" not in name})
@@ -116,15 +132,39 @@ def test_there_and_back_is_bit_for_bit_also_of_half_precision(to, folder, tmp_pa
     assert BertConfig.from_folder(folder) == BertConfig.from_folder(tmp_path / "back")
 
 
+@pytest.mark.parametrize(
+    "dtype, done",
+    [
+        ("float16", "float16 to float32"),
+        (ml_dtypes.bfloat16, "bfloat16 to float32"),
+        ("float64", "float64 rounded to float32"),
+    ],
+)
+def test_another_type_is_told_of_whatever_the_format(dtype, done, folder, tmp_path):
+    _rewrite(folder, lambda a: {name: array.astype(dtype) for name, array in a.items()})
+    assert {row.done for row in convert(folder, tmp_path / "new", "hf") if row.shape} == {done}
+    convert(folder, tmp_path / "google", "google")
+    bundle = TensorBundle(tmp_path / "google" / "bert_model.ckpt")
+    write_bundle(bundle.prefix, {name: bundle.read(name) for name in bundle.entries}, dtype)
+    rows = convert(tmp_path / "google", tmp_path / "back", "hf")
+    assert {row.done for row in rows if row.shape} == {done, f"{done}; transposed"}
+
+
 def test_transformers_is_told_the_number_of_outputs_and_licences_are_kept(toy_config, tmp_path):
     BertForSequenceClassification(toy_config, 3).save(tmp_path / "model.keras")
     convert(tmp_path / "model.keras", tmp_path / "new", "hf")
     values = json.loads((tmp_path / "new" / "config.json").read_text())
     assert values["architectures"] == ["BertForSequenceClassification"]
     assert values["label2id"] == {"LABEL_0": 0, "LABEL_1": 1, "LABEL_2": 2}
-    (tmp_path / "new" / "LICENSE.txt").write_text("as you like")
+    files = ("LICENSE.txt", "LICENCE", "LICENSE-MODEL.md", "NOTICE")
+    for name in files:
+        (tmp_path / "new" / name).write_text("as you like")
+        (tmp_path / name).write_text("beside the file")
     convert(tmp_path / "new", tmp_path / "newer", "hf")
-    assert (tmp_path / "newer" / "LICENSE.txt").read_text() == "as you like"
+    convert(tmp_path / "model.keras", tmp_path / "newest", "hf")
+    for name in files:
+        assert (tmp_path / "newer" / name).read_text() == "as you like"
+        assert (tmp_path / "newest" / name).read_text() == "beside the file"
 
 
 # === Nothing half-done ===
@@ -141,6 +181,8 @@ def test_transformers_is_told_the_number_of_outputs_and_licences_are_kept(toy_co
         (lambda a: {**a, "adapter.weight": np.zeros(3, "f4")}, "adapter.weight"),
         (lambda a: {**a, "bert.pooler.dense.bias": np.zeros(31, "f4")}, r"pooler.dense.bias .*\(31,\).*\(32,\)"),
         (lambda a: {**a, "bert.pooler.dense.bias": np.full(32, np.inf, "f4")}, "pooler.dense.bias .*infinite"),
+        (lambda a: {**a, "bert.pooler.dense.bias": np.zeros(32, "i1")}, "pooler.dense.bias .*int8.*quantised"),
+        (lambda a: {**a, "bert.pooler.dense.bias": np.full(32, 1e300)}, "pooler.dense.bias .*infinite"),
         (lambda a: {**a, "pooler.dense.bias": np.zeros(32, "f4")}, "pooler.dense.bias twice"),
         (lambda a: {**a, "cls.predictions.decoder.bias": np.ones(100, "f4")}, "decoder.bias and .* differ"),
     ],
@@ -150,6 +192,49 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(folder, tmp_path, c
     with pytest.raises(WeightsMismatchError, match=message):
         convert(folder, tmp_path / "new", "hf")
     assert [path.name for path in tmp_path.iterdir()] == ["source"]
+
+
+@pytest.mark.parametrize(
+    "values, message",
+    [
+        ({"id2label": ["good", "bad"]}, "id2label .* is no JSON object"),
+        ({"architectures": "BertForPreTraining"}, "architectures .* is 'BertForPreTraining', .*list"),
+        ({"architectures": [1]}, "architectures .*list"),
+    ],
+)
+def test_an_odd_config_is_refused_before_anything_is_written(folder, tmp_path, values, message):
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+    with pytest.raises(WeightsMismatchError, match=message):
+        convert(folder, tmp_path / "new", "hf")
+    with pytest.raises(WeightsMismatchError, match=message):
+        describe(folder)
+    assert [path.name for path in tmp_path.iterdir()] == ["source"]
+
+
+def test_a_format_that_there_is_not_is_refused_with_those_that_there_are(folder, tmp_path):
+    with pytest.raises(ValueError, match="one of kerashub, google, hf, got 'onnx'"):
+        convert(folder, tmp_path / "new", "onnx")
+    with pytest.raises(ValueError, match="got 'keras'"):
+        convert(folder, tmp_path / "new", "keras")
+
+
+def test_a_source_may_be_a_name(folder, tmp_path, monkeypatch):
+    convert(folder, tmp_path / "base", "google")
+    monkeypatch.chdir(tmp_path)
+    convert("base", "new", "hf")  # a folder called like a size, with a bert_config.json
+    assert _same_arrays(folder, tmp_path / "new")
+    assert describe("base")["format"] == "Google TensorFlow checkpoint"
+    with pytest.raises(WeightsNotFoundError, match="no such folder"):
+        convert("./nowhere", tmp_path / "newer", "hf")
+
+
+@pytest.mark.parametrize("to", TARGETS)
+def test_a_config_of_more_layers_than_there_are_takes_no_memory(folder, tmp_path, to):
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "num_hidden_layers": 10**12}))
+    with pytest.raises(WeightsMismatchError, match="asks for 1000000000000 layers"):
+        convert(folder, tmp_path / "new", to)
 
 
 def test_a_folder_that_holds_something_is_left_as_it_is(folder, tmp_path):
@@ -181,6 +266,8 @@ def test_a_write_that_fails_leaves_nothing(folder, tmp_path, monkeypatch):
 def _saved_by_keras(kind, config):
     return {
         "encoder": lambda: BertEncoder(config, seed=3),
+        "features": lambda: BertForFeatures(config, seed=3),
+        "features of the first layer": lambda: BertForFeatures(config, "second_to_last", None, seed=3),
         "pretraining": lambda: BertForPreTraining(config, seed=3),
         "masked LM": lambda: BertForPreTraining(config, nsp=False, seed=3),
         "classifier": lambda: BertForSequenceClassification(config, 3, seed=3),
@@ -189,22 +276,38 @@ def _saved_by_keras(kind, config):
     }[kind]()
 
 
+def _saved_by_kbert(kind, model, folder):
+    """What the ``save_*`` of a model writes."""
+    names = dict(enumerate("abc"))
+    {
+        "encoder": lambda: save_encoder(model, folder),
+        "features": lambda: save_encoder(model.encoder, folder),
+        "features of the first layer": lambda: save_encoder(model.encoder, folder),
+        "pretraining": lambda: save_pretraining(model, folder),
+        "masked LM": lambda: save_pretraining(model, folder),
+        "classifier": lambda: save_sequence_classifier(model, folder, names, "single_label_classification"),
+        "tagger": lambda: save_token_classifier(model, folder, names),
+        "answers": lambda: save_question_answerer(model, folder),
+    }[kind]()
+    return read_arrays(folder)
+
+
 @pytest.mark.backend
-@pytest.mark.parametrize("kind", ["encoder", "pretraining", "masked LM", "classifier", "tagger", "answers"])
+@pytest.mark.parametrize("kind", ["encoder", "features", "pretraining", "masked LM", "classifier", "tagger", "answers"])
 def test_a_model_that_keras_saved_comes_out_bit_for_bit(kind, toy_config, arrays_of, tmp_path):
     model = _saved_by_keras(kind, toy_config)
     model.save(tmp_path / "model.keras")
     convert(tmp_path / "model.keras", tmp_path / "new", "hf")
     again = keras.saving.load_model(tmp_path / "model.keras")  # which checks that the file is what Keras reads
-    arrays = read_arrays(tmp_path / "new")
-    assert len(arrays) == len(again.weights)
-    flat = sorted(array.astype("f8").sum() for array in arrays.values())
-    np.testing.assert_allclose(flat, sorted(array.astype("f8").sum() for array in arrays_of(again)), rtol=1e-12)
-    encoder = model if kind == "encoder" else model.encoder
-    for read, original in zip(
-        arrays_of(BertEncoder.from_pretrained(tmp_path / "new")), arrays_of(encoder), strict=True
-    ):
+    for read, original in zip(arrays_of(again), arrays_of(model), strict=True):
         np.testing.assert_array_equal(read, original)
+    arrays, expected = read_arrays(tmp_path / "new"), _saved_by_kbert(kind, model, tmp_path / "expected")
+    # kbert leaves out the pooler of two models, which make no use of it.
+    save_encoder(model if kind == "encoder" else model.encoder, tmp_path / "encoder")
+    expected = read_arrays(tmp_path / "encoder") | expected
+    assert arrays.keys() == expected.keys()
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(array, expected[name], name)
 
 
 @pytest.mark.parametrize("name", ["minilm_folder", "bert_tiny_folder"])
@@ -295,6 +398,23 @@ def test_a_truncated_keras_file_is_refused(toy_config, tmp_path):
     _archive(path, cut)
     with pytest.raises(WeightsMismatchError, match="model.keras"):
         read_arrays(path)
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ("[" * 10**5 + "]" * 10**5, "nested too deeply"),
+        ("[1]", "does not hold a JSON object"),
+        ('{"config": {}}' + " " * 5_000_000, "5,000,014 bytes"),
+        ('{"config":', "not valid JSON"),
+    ],
+)
+def test_an_odd_config_in_a_keras_file_is_refused(toy_config, tmp_path, content, message):
+    path = tmp_path / "model.keras"
+    BertEncoder(toy_config).save(path)
+    _archive(path, lambda members: members.update({"config.json": content}))
+    with pytest.raises(WeightsMismatchError, match=f"(?s)config.json in .*model.keras.*{message}"):
+        convert(path, tmp_path / "new", "hf")
 
 
 def test_a_config_of_fewer_layers_than_the_file_has_is_refused(toy_config, tmp_path):

@@ -17,7 +17,7 @@ from safetensors.numpy import load_file, save_file
 
 from kbert import BertConfig, BertEncoder
 from kbert.errors import WeightsMismatchError, WeightsNotFoundError
-from kbert.weights.folder import read_arrays
+from kbert.weights.folder import read_folder
 from kbert.weights.huggingface import encoder_slots, load_slots
 
 REFUSED = (WeightsMismatchError, WeightsNotFoundError)
@@ -103,7 +103,7 @@ def test_every_truncation_is_refused(folder, name):
     for length in range(len(content) - (name == "config.json")):  # all but the last line break
         _put(folder / name, content[:length])
         with pytest.raises(REFUSED, match=re.escape(name)):
-            read_arrays(folder)
+            read_folder(folder)
             BertConfig.from_folder(folder)
 
 
@@ -112,7 +112,7 @@ def test_every_truncation_of_an_index_is_refused(sharded):
     for length in range(len(content)):
         _put(sharded / INDEX, content[:length])
         with pytest.raises(WeightsMismatchError, match=re.escape(INDEX)):
-            read_arrays(sharded)
+            read_folder(sharded)
 
 
 @pytest.mark.parametrize("zipped", [True, False])
@@ -124,7 +124,7 @@ def test_every_truncation_of_a_pytorch_file_is_refused(tmp_path, zipped):
     for length in range(len(content)):
         _put(tmp_path / "pytorch_model.bin", content[:length])
         with pytest.raises(WeightsMismatchError, match="pytorch_model.bin cannot be read as plain weights"):
-            read_arrays(tmp_path)
+            read_folder(tmp_path)
 
 
 def _altered(content, rng):
@@ -148,13 +148,13 @@ def _altered(content, rng):
 
 def test_an_altered_header_is_refused_or_says_the_same(folder, small):
     path, rng = folder / SAFETENSORS, np.random.default_rng(0)
-    content, slots, original = path.read_bytes(), encoder_slots(small), read_arrays(folder)
+    content, slots, original = path.read_bytes(), encoder_slots(small), read_folder(folder)
     start = 8 + struct.unpack("<Q", content[:8])[0]
     refused = 0
     for _ in range(5000):
         _put(path, _altered(content[:start], rng) + content[start:])
         try:
-            if _same(read_arrays(folder), original):
+            if _same(read_folder(folder), original):
                 continue
             # Well-formed, but not what it was: what the model needs is missing, or has another shape or type.
             load_slots(slots, folder)
@@ -167,12 +167,12 @@ def test_an_altered_header_is_refused_or_says_the_same(folder, small):
 
 def test_an_altered_index_is_refused_or_says_the_same(sharded, small):
     path, rng = sharded / INDEX, np.random.default_rng(1)
-    content, original = path.read_bytes(), read_arrays(sharded)
+    content, original = path.read_bytes(), read_folder(sharded)
     refused = 0
     for _ in range(4000):
         _put(path, _altered(content, rng))
         try:
-            assert _same(read_arrays(sharded), original), path.read_bytes()
+            assert _same(read_folder(sharded), original), path.read_bytes()
         except REFUSED:
             refused += 1
     assert refused > 3000
@@ -180,13 +180,13 @@ def test_an_altered_index_is_refused_or_says_the_same(sharded, small):
 
 def test_altered_numbers_are_numbers_of_the_same_shapes(folder):
     path, rng = folder / SAFETENSORS, np.random.default_rng(2)
-    content, original = path.read_bytes(), read_arrays(folder)
+    content, original = path.read_bytes(), read_folder(folder)
     start = 8 + struct.unpack("<Q", content[:8])[0]
     for _ in range(1000):
         altered = bytearray(content)
         altered[rng.integers(start, len(content))] ^= 1 << rng.integers(8)
         _put(path, altered)
-        arrays = read_arrays(folder)
+        arrays = read_folder(folder)
         assert {name: array.shape for name, array in arrays.items()} == {k: a.shape for k, a in original.items()}
         assert sum(int((array != original[name]).sum()) for name, array in arrays.items()) == 1
 
@@ -216,7 +216,7 @@ def test_altered_numbers_are_numbers_of_the_same_shapes(folder):
 def test_a_header_that_lies_is_refused(tmp_path, header, data, length):
     _write(tmp_path / SAFETENSORS, header, data, length)
     with frugal(), pytest.raises(WeightsMismatchError, match=SAFETENSORS):
-        read_arrays(tmp_path)
+        read_folder(tmp_path)
 
 
 def test_a_header_of_many_arrays_takes_little(tmp_path):
@@ -224,7 +224,7 @@ def test_a_header_of_many_arrays_takes_little(tmp_path):
     assert 900_000 < len(json.dumps(header)) < 1_000_000
     _write(tmp_path / SAFETENSORS, header)
     with frugal():
-        assert len(read_arrays(tmp_path)) == 15_000
+        assert len(read_folder(tmp_path)) == 15_000
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_an_index_that_points_elsewhere_is_refused(sharded, file):
     index["weight_map"][POOLER] = file
     (sharded / INDEX).write_text(json.dumps(index))
     with pytest.raises(WeightsMismatchError, match="is no name of a .safetensors file in the same folder"):
-        read_arrays(sharded)
+        read_folder(sharded)
 
 
 def _index(folder, change):
@@ -289,7 +289,7 @@ def test_an_array_that_is_listed_twice_is_refused(sharded):
     text = (sharded / INDEX).read_text()
     (sharded / INDEX).write_text(text.replace('"weight_map": {', f'"weight_map": {{"{POOLER}": "{SHARDS[0]}", '))
     with pytest.raises(WeightsMismatchError, match=f"the key '{POOLER}' occurs twice"):
-        read_arrays(sharded)
+        read_folder(sharded)
 
 
 def test_an_array_in_another_shard_than_listed_is_refused(sharded):
@@ -297,7 +297,7 @@ def test_an_array_in_another_shard_than_listed_is_refused(sharded):
     other = SHARDS[places[POOLER] == SHARDS[0]]
     _index(sharded, lambda places: places.update({POOLER: other}))
     with pytest.raises(WeightsMismatchError, match=POOLER):
-        read_arrays(sharded)
+        read_folder(sharded)
 
 
 def test_an_array_in_two_shards_is_refused(sharded):
@@ -305,32 +305,32 @@ def test_an_array_in_two_shards_is_refused(sharded):
     path = sharded / SHARDS[places[POOLER] == SHARDS[0]]
     save_file({**load_file(path), POOLER: np.ones(4, "float32")}, path)
     with pytest.raises(WeightsMismatchError, match=f"{path.name} holds {POOLER}, which not {INDEX} lists for it"):
-        read_arrays(sharded)
+        read_folder(sharded)
 
 
 def test_an_array_that_is_listed_and_absent_is_refused(sharded):
     _index(sharded, lambda places: places.update({"extra": SHARDS[0]}))
     with pytest.raises(WeightsMismatchError, match=f"{SHARDS[0]} lacks extra, which {INDEX} lists for it"):
-        read_arrays(sharded)
+        read_folder(sharded)
 
 
 def test_an_array_that_is_there_and_not_listed_is_refused(sharded):
     _index(sharded, lambda places: places.pop(POOLER))
     with pytest.raises(WeightsMismatchError, match=f"holds {POOLER}, which not {INDEX} lists"):
-        read_arrays(sharded)
+        read_folder(sharded)
 
 
 def test_a_shard_that_is_not_there_is_named(sharded):
     (sharded / SHARDS[1]).unlink()
     with pytest.raises(WeightsNotFoundError, match=f"lists 2 files, and the folder lacks {SHARDS[1]}"):
-        read_arrays(sharded)
+        read_folder(sharded)
 
 
 @pytest.mark.parametrize("text", ["{}", '{"weight_map": {}}', '{"weight_map": []}', '{"weight_map": null}'])
 def test_an_index_of_nothing_is_refused(sharded, text):
     (sharded / INDEX).write_text(text)
     with pytest.raises(WeightsMismatchError, match="has no weight_map"):
-        read_arrays(sharded)
+        read_folder(sharded)
 
 
 # === PyTorch's own format ===
@@ -348,7 +348,7 @@ def _save(torch, folder, state, **options):
 def test_a_view_that_repeats_one_number_is_refused(torch, tmp_path):
     _save(torch, tmp_path, {"a": torch.ones(1, dtype=torch.float16).expand(10**5, 10**5)})
     with frugal(), pytest.raises(WeightsMismatchError, match=r"'a' claims the shape \(100000, 100000\)"):
-        read_arrays(tmp_path)
+        read_folder(tmp_path)
 
 
 def test_a_compressed_file_is_refused(torch, tmp_path):
@@ -360,7 +360,7 @@ def test_a_compressed_file_is_refused(torch, tmp_path):
     (tmp_path / "small").replace(path)
     assert path.stat().st_size < 1_000_000
     with frugal(), pytest.raises(WeightsMismatchError, match="claim more bytes than the file has"):
-        read_arrays(tmp_path)
+        read_folder(tmp_path)
 
 
 def test_an_older_file_that_claims_100_gb_is_refused(torch, tmp_path):
@@ -370,7 +370,7 @@ def test_an_older_file_that_claims_100_gb_is_refused(torch, tmp_path):
     assert content.count(few) > 1
     (tmp_path / "pytorch_model.bin").write_bytes(content.replace(few, many))
     with frugal(), pytest.raises(WeightsMismatchError, match="cannot be read as plain weights"):
-        read_arrays(tmp_path)
+        read_folder(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -381,7 +381,7 @@ def test_an_older_file_that_claims_100_gb_is_refused(torch, tmp_path):
 def test_what_is_not_an_array_is_refused(torch, tmp_path, state):
     _save(torch, tmp_path, state)
     with pytest.raises(WeightsMismatchError, match="cannot be read as plain weights"):
-        read_arrays(tmp_path)
+        read_folder(tmp_path)
 
 
 def test_a_pickle_that_is_none_of_pytorchs_is_refused_unrun(torch, tmp_path):
@@ -391,10 +391,10 @@ def test_a_pickle_that_is_none_of_pytorchs_is_refused_unrun(torch, tmp_path):
 
     (tmp_path / "pytorch_model.bin").write_bytes(pickle.dumps({"a": Evil()}))
     with pytest.raises(WeightsMismatchError, match="cannot be read as plain weights"):
-        read_arrays(tmp_path)
+        read_folder(tmp_path)
     stream = io.BytesIO()
     torch.save({"a": Evil()}, stream, _use_new_zipfile_serialization=False)
     (tmp_path / "pytorch_model.bin").write_bytes(stream.getvalue())
     with pytest.raises(WeightsMismatchError, match="cannot be read as plain weights"):
-        read_arrays(tmp_path)
+        read_folder(tmp_path)
     assert not (tmp_path / "ran").exists()

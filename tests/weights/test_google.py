@@ -14,10 +14,11 @@ from kbert.config import read_config_json
 from kbert.errors import KbertWarning, NewWeightsWarning, WeightsMismatchError, WeightsNotFoundError
 from kbert.hub import resolve_folder
 from kbert.weights import load_pretraining, load_question_answerer, load_sequence_classifier
+from kbert.weights.arrays import canonical_name
 from kbert.weights.folder import write_folder
 from kbert.weights.formats import read_arrays
-from kbert.weights.google import google_arrays, google_name, huggingface_name, read_google, write_google
-from kbert.weights.huggingface import canonical_name, pretraining_slots
+from kbert.weights.google import google_arrays, google_name, huggingface_name, write_google
+from kbert.weights.huggingface import pretraining_slots
 from kbert.weights.tensor_bundle import TensorBundle, write_bundle
 
 # What `tf.trainable_variables()` gives after google-research/bert's modeling.BertModel of one layer and the two heads
@@ -179,13 +180,13 @@ def test_what_tensorflow_saved_in_training_is_read_without_the_optimizers_arrays
 def test_the_arrays_of_other_optimizers_are_skipped_too(folder, arrays, slot):
     more = {f"{QUERY}/{slot}": arrays[QUERY], "beta1_power": np.array(0.9), "beta2_power": np.array(0.999)}
     write_bundle(folder / "bert_model.ckpt", arrays | more)
-    assert len(read_google(folder)) == len(GRAPH)
+    assert len(read_arrays(folder)) == len(GRAPH)
 
 
 @pytest.mark.parametrize("dtype", ["float16", ml_dtypes.bfloat16])
 def test_half_precision_is_read_exactly(folder, arrays, dtype):
     write_bundle(folder / "bert_model.ckpt", {name: array.astype(dtype) for name, array in arrays.items()})
-    read = read_google(folder)
+    read = read_arrays(folder)
     assert {array.dtype for array in read.values()} == {np.dtype("float32")}
     bias = arrays["cls/predictions/output_bias"].astype(dtype).astype("float32")
     np.testing.assert_array_equal(read["cls.predictions.bias"], bias)
@@ -243,7 +244,7 @@ def test_released_weights_go_to_google_and_back_bit_for_bit(name, request, tmp_p
 
 
 def test_a_checkpoint_of_googles_comes_back_byte_for_byte(folder, tmp_path):
-    write_google(tmp_path / "again", read_config_json(folder), read_google(folder))
+    write_google(tmp_path / "again", read_config_json(folder), read_arrays(folder))
     for path in folder.glob("bert_model.ckpt.*"):
         assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes()
     assert read_config_json(tmp_path / "again") == RELEASED
@@ -253,36 +254,50 @@ def test_a_checkpoint_of_googles_comes_back_byte_for_byte(folder, tmp_path):
 def test_the_heads_of_fine_tuned_models_go_there_and_back(arrays, folder, tmp_path, head):
     rng = np.random.default_rng(1)
     head_arrays = {f"{head}.weight": rng.normal(size=(2, 8)).astype("float32"), f"{head}.bias": np.ones(2, "float32")}
-    encoder = {name: array for name, array in read_google(folder).items() if name.startswith("bert.")}
+    encoder = {name: array for name, array in read_arrays(folder).items() if not name.startswith("cls.")}
     write_google(tmp_path, CONFIG, encoder | head_arrays)
     stored = TensorBundle(tmp_path / "bert_model.ckpt")
     name = "output_weights" if head == "classifier" else "cls/squad/output_weights"
     np.testing.assert_array_equal(stored.read(name), head_arrays[f"{head}.weight"])  # as run_*.py multiplies with it
-    assert _same(read_google(tmp_path), encoder | head_arrays)
+    assert _same(read_arrays(tmp_path), encoder | head_arrays)
     model = load_sequence_classifier(tmp_path) if head == "classifier" else load_question_answerer(tmp_path)
     kernel = getattr(model, head).kernel
     np.testing.assert_array_equal(_values(kernel), head_arrays[f"{head}.weight"].T)
 
 
 def test_older_names_and_a_tied_output_matrix_are_written_once(arrays, folder, tmp_path):
-    theirs = read_google(folder)
-    words = theirs["bert.embeddings.word_embeddings.weight"]
+    theirs = read_arrays(folder)
+    words = theirs["embeddings.word_embeddings.weight"]
     more = {"cls.predictions.decoder.weight": words, "bert.embeddings.position_ids": np.arange(5)[None]}
     older = {
         name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): array
         for name, array in theirs.items()
     }
     write_google(tmp_path, CONFIG, older | more)
-    assert _same(read_google(tmp_path), theirs)
+    assert _same(read_arrays(tmp_path), theirs)
     with pytest.raises(WeightsMismatchError, match="decoder.weight .*differ"):
         write_google(tmp_path, CONFIG, theirs | {"cls.predictions.decoder.weight": words + 1})
     with pytest.raises(WeightsMismatchError, match="31 arrays .*with and without bert."):
-        write_google(tmp_path, CONFIG, theirs | {"embeddings.word_embeddings.weight": words + 1})
+        write_google(tmp_path, CONFIG, theirs | {"bert.embeddings.word_embeddings.weight": words + 1})
+
+
+def test_only_weights_in_the_hugging_face_layout_are_read_in_place_of_a_checkpoint(folder, arrays):
+    (folder / "adapter.safetensors").write_bytes(b"")
+    (folder / "pytorch_model_quantized.bin").write_bytes(b"")
+    assert len(read_arrays(folder)) == len(GRAPH)
+    assert resolve_folder(folder / "bert_model.ckpt") == folder
+    for name in ("model.safetensors.index.json", "pytorch_model.bin"):
+        (folder / name).write_text("{}")
+        with pytest.raises(WeightsMismatchError, match=name):
+            read_arrays(folder)
+        with pytest.raises(WeightsNotFoundError, match=f"also holds .*{name}"):
+            resolve_folder(folder / "bert_model.ckpt")
+        (folder / name).unlink()
 
 
 def test_an_array_that_google_has_no_variable_for_is_refused_and_nothing_is_written(folder, tmp_path):
     with pytest.raises(WeightsMismatchError, match="no variable for adapter.weight"):
-        write_google(tmp_path / "new", CONFIG, read_google(folder) | {"adapter.weight": np.ones(2, "float32")})
+        write_google(tmp_path / "new", CONFIG, read_arrays(folder) | {"adapter.weight": np.ones(2, "float32")})
     assert not (tmp_path / "new").exists()
 
 
@@ -293,7 +308,7 @@ def test_an_array_that_google_has_no_variable_for_is_refused_and_nothing_is_writ
 def test_what_googles_code_would_compute_otherwise_is_said_and_kept(folder, tmp_path, values, message):
     config = BertConfig(**{**CONFIG.to_dict(), **values})
     with pytest.warns(KbertWarning, match=message):
-        write_google(tmp_path, config, read_google(folder))
+        write_google(tmp_path, config, read_arrays(folder))
     assert BertConfig.from_folder(tmp_path) == config
 
 

@@ -22,6 +22,8 @@ from kbert.weights import load_sequence_classifier, save_sequence_classifier, sa
 from kbert.weights.convert import convert
 from kbert.weights.formats import read_arrays
 
+pytestmark = pytest.mark.slow
+
 TEXTS = ["The quick brown fox isn't here.", "Crème brûlée, 3.50 €!", "中文 and ASCII", ""]
 
 
@@ -149,11 +151,67 @@ def test_a_head_that_kerashub_lacks_is_skipped_by_name(encoder, tmp_path):
     save_token_classifier(BertForTokenClassification(encoder.config, 2), tmp_path / "saved", {0: "O", 1: "B-X"})
     with pytest.warns(InexactWarning):
         rows = convert(tmp_path / "saved", tmp_path / "preset", "kerashub")
-    skipped = {row.source: row.done for row in rows if row.done.startswith("skipped")}
+    skipped = {row.source: row.done for row in rows if row.done.startswith("skipped") and row.shape}
     assert skipped.keys() == {"classifier.weight", "classifier.bias"}
     assert set(skipped.values()) == {"skipped: KerasHub has no classifier of tokens or options"}
+    assert [row.done for row in rows if row.source == "id2label"] == [
+        "skipped: names of the outputs of a classifier that is skipped"
+    ]
+    convert(tmp_path / "preset", tmp_path / "back", "hf")
+    assert "id2label" not in json.loads((tmp_path / "back" / "config.json").read_text())
     with pytest.raises(WeightsMismatchError, match=r"lacks classifier\."):
         load_sequence_classifier(tmp_path / "preset")
+
+
+@pytest.fixture
+def labelled(encoder, tmp_path):
+    """A preset with a classifier whose outputs have names."""
+    model = BertForSequenceClassification(encoder.config, 2, seed=3)
+    save_sequence_classifier(model, tmp_path / "saved", {0: "good", 1: "bad"}, "single_label_classification")
+    convert(tmp_path / "saved", tmp_path / "labelled", "kerashub")
+    return tmp_path / "labelled"
+
+
+def _change_task(folder, **values):
+    path = folder / "task.json"
+    _change(path, config={**json.loads(path.read_text())["config"], **values})
+
+
+def test_a_classifier_with_a_sigmoid_gives_any_number_of_labels(labelled, tokenizer, tmp_path):
+    tokenizer.save(labelled.parent / "saved")
+    tokenizer.save(labelled)
+    one = BertClassifier.load(labelled.parent / "saved").predict_proba(TEXTS[:2])
+    _change_task(labelled, activation="sigmoid")
+    several = BertClassifier.load(labelled).predict_proba(TEXTS[:2])
+    # Softmax and sigmoid of the same two logits.
+    logits = np.log(several / (1 - several))
+    np.testing.assert_allclose(logits[:, 0] - logits[:, 1], np.log(one[:, 0] / one[:, 1]), atol=1e-4)
+    convert(labelled, tmp_path / "new", "hf")
+    assert json.loads((tmp_path / "new" / "config.json").read_text())["problem_type"] == "multi_label_classification"
+
+
+@pytest.mark.parametrize("values", [{"activation": "tanh"}, {"activation": {"config": "relu"}}])
+def test_a_head_that_is_skipped_is_not_claimed(labelled, tmp_path, values):
+    _change_task(labelled, **values)
+    rows = convert(labelled, tmp_path / "new", "hf")
+    assert {row.source for row in rows if "the activation" in row.done} == {
+        "task.weights.h5: layers/dense/vars/0",
+        "task.weights.h5: layers/dense/vars/1",
+    }
+    config = json.loads((tmp_path / "new" / "config.json").read_text())
+    assert config["architectures"] == ["BertModel"]
+    assert not {"id2label", "label2id", "num_labels", "problem_type"} & config.keys()
+
+
+def test_a_head_that_is_not_among_the_arrays_is_not_claimed(labelled, tmp_path):
+    from safetensors.numpy import save_file
+
+    source = labelled.parent / "saved"
+    arrays = load_file(source / "model.safetensors")
+    save_file({name: a for name, a in arrays.items() if "classifier" not in name}, source / "model.safetensors")
+    convert(source, tmp_path / "new", "hf")
+    config = json.loads((tmp_path / "new" / "config.json").read_text())
+    assert config["architectures"] == ["BertModel"] and "id2label" not in config
 
 
 @pytest.mark.parametrize("lowercase, accents", [(False, None), (True, False), (True, None)])
@@ -361,6 +419,13 @@ def test_a_head_without_its_weights_is_an_error(folder):
 # === kerashub:// ===
 
 
+def _answer(status):
+    """As kagglehub raises it (kagglehub.exceptions.KaggleApiHTTPError)."""
+    error = OSError(f"{status} Client Error.")
+    error.response = SimpleNamespace(status_code=status)
+    return error
+
+
 @pytest.fixture
 def kaggle(monkeypatch, tmp_path, preset):
     """A KerasHub that knows one preset, and a Kaggle that has it; `.asked` is what was asked for."""
@@ -371,14 +436,14 @@ def kaggle(monkeypatch, tmp_path, preset):
     (package / "bert_presets.py").write_text(f'"""Presets."""\n\nbackbone_presets = {known!r}\n')
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     monkeypatch.setattr(presets, "PACKAGES", ("no_such_keras_hub", "some_keras_hub"))
-    fake = SimpleNamespace(asked=[], error=None)
+    fake = SimpleNamespace(asked=[], error=None, errors={})
 
     def model_download(handle, path=None):
         fake.asked.append((handle, path))
-        if fake.error is not None:
-            raise fake.error
+        if error := fake.errors.get(path, fake.error):
+            raise error
         if not (preset / path).is_file():
-            raise ValueError(f"404 Client Error: {path}")
+            raise _answer(404)
         return str(preset / path)
 
     monkeypatch.setitem(sys.modules, "kagglehub", SimpleNamespace(model_download=model_download))
@@ -404,6 +469,22 @@ def test_without_a_network_or_with_a_wrong_name_the_remedy_is_told(kaggle):
     with pytest.raises(WeightsNotFoundError, match=r"'kerashub://bert_toy_en'.*api\.kaggle\.com.*Connect") as caught:
         resolve_folder("kerashub://bert_toy_en")
     assert "save_to_preset" in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "file, error",
+    [
+        ("model.weights.h5", _answer(500)),
+        ("tokenizer.json", ConnectionError("reset by peer")),
+        ("assets/tokenizer/vocabulary.txt", _answer(429)),
+        ("task.json", _answer(403)),
+        ("task.json", RuntimeError("the checksum is wrong")),
+    ],
+)
+def test_a_file_that_did_not_arrive_is_not_taken_for_one_that_is_not_there(kaggle, file, error):
+    kaggle.errors[file] = error
+    with pytest.raises(WeightsNotFoundError, match=str(error)):
+        resolve_folder("kerashub://bert_toy_en")
 
 
 def test_without_kerashub_the_pip_command_is_told(kaggle, monkeypatch):

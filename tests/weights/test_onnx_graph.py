@@ -26,7 +26,9 @@ from kbert.weights import (
     save_token_classifier,
 )
 from kbert.weights.exported import onnx_runner, quantize_onnx, write_onnx
-from kbert.weights.folder import read_arrays
+from kbert.weights.folder import read_folder
+
+pytestmark = pytest.mark.slow
 
 onnx = pytest.importorskip("onnx", reason="to write ONNX, run: pip install 'kbert[onnx]'")
 pytest.importorskip("onnxruntime", reason="to run ONNX, run: pip install 'kbert[onnx]'")
@@ -267,7 +269,7 @@ def test_arrays_that_are_not_those_of_the_config_are_named(classifier_folder, mo
     _change_config(classifier_folder, intermediate_size=64, num_hidden_layers=3)
     with pytest.raises(WeightsMismatchError, match="encoder.layer.2.attention.self.query.weight is missing"):
         write_onnx(classifier_folder, classifier_folder)
-    assert "bert.encoder.layer.1.output.dense.bias" in read_arrays(classifier_folder)
+    assert "bert.encoder.layer.1.output.dense.bias" in read_folder(classifier_folder)
     assert not (classifier_folder / "model.onnx").exists()
 
 
