@@ -88,7 +88,8 @@ def config_of_preset(values: dict, folder: Path) -> dict:
     config = {"model_type": "bert", **HARD_CODED, **dropout, **ours, **theirs}
     config["architectures"] = [task.architecture or "BertModel"]
     # Names of a head that is not there, or was trained anew in KerasHub, which has no names.
-    if task.num_labels is None or len(config.get("id2label") or ()) != task.num_labels:
+    names = config.get("id2label")
+    if task.num_labels is None or (isinstance(names, dict) and len(names) != task.num_labels):
         config = {key: value for key, value in config.items() if key not in ("id2label", "label2id", "num_labels")}
     if task.num_labels is None:
         config.pop("problem_type", None)

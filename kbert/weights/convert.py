@@ -172,7 +172,9 @@ def _config(values: dict, arrays: dict[str, np.ndarray]) -> dict:
         architecture = named
     else:
         architecture = next(name for name, heads in _HEADS_OF.items() if heads <= has)
-    stale = {"torch_dtype"} if "classifier." in has else {"torch_dtype", "id2label", "label2id", "num_labels"}
+    stale = {"torch_dtype"}
+    if "classifier." not in has:
+        stale |= {"id2label", "label2id", "num_labels", "problem_type"}
     others = {key: value for key, value in values.items() if key not in stale}
     known = BertConfig.from_dict(values).to_dict()
     labels = {}

@@ -267,7 +267,7 @@ def _saved_by_keras(kind, config):
     return {
         "encoder": lambda: BertEncoder(config, seed=3),
         "features": lambda: BertForFeatures(config, seed=3),
-        "features of the first layer": lambda: BertForFeatures(config, "second_to_last", None, seed=3),
+        "first layer": lambda: BertForFeatures(config, "second_to_last", None, seed=3),
         "pretraining": lambda: BertForPreTraining(config, seed=3),
         "masked LM": lambda: BertForPreTraining(config, nsp=False, seed=3),
         "classifier": lambda: BertForSequenceClassification(config, 3, seed=3),
@@ -282,7 +282,7 @@ def _saved_by_kbert(kind, model, folder):
     {
         "encoder": lambda: save_encoder(model, folder),
         "features": lambda: save_encoder(model.encoder, folder),
-        "features of the first layer": lambda: save_encoder(model.encoder, folder),
+        "first layer": lambda: save_encoder(model.encoder, folder),
         "pretraining": lambda: save_pretraining(model, folder),
         "masked LM": lambda: save_pretraining(model, folder),
         "classifier": lambda: save_sequence_classifier(model, folder, names, "single_label_classification"),
@@ -293,7 +293,9 @@ def _saved_by_kbert(kind, model, folder):
 
 
 @pytest.mark.backend
-@pytest.mark.parametrize("kind", ["encoder", "features", "pretraining", "masked LM", "classifier", "tagger", "answers"])
+@pytest.mark.parametrize(
+    "kind", ["encoder", "features", "first layer", "pretraining", "masked LM", "classifier", "tagger", "answers"]
+)
 def test_a_model_that_keras_saved_comes_out_bit_for_bit(kind, toy_config, arrays_of, tmp_path):
     model = _saved_by_keras(kind, toy_config)
     model.save(tmp_path / "model.keras")

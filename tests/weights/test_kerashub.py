@@ -203,6 +203,12 @@ def test_a_head_that_is_skipped_is_not_claimed(labelled, tmp_path, values):
     assert not {"id2label", "label2id", "num_labels", "problem_type"} & config.keys()
 
 
+def test_odd_label_names_in_a_preset_are_refused(labelled, tmp_path):
+    _change(labelled / "config.json", kbert={"id2label": 5})
+    with pytest.raises(WeightsMismatchError, match="id2label .* is no JSON object"):
+        convert(labelled, tmp_path / "new", "hf")
+
+
 def test_a_head_that_is_not_among_the_arrays_is_not_claimed(labelled, tmp_path):
     from safetensors.numpy import save_file
 
