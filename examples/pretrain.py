@@ -133,20 +133,28 @@ def compared(model: Path, options: argparse.Namespace) -> pd.DataFrame:
     for seed, is_pretrained in itertools.product(options.seeds, (True, False)):
         rows = train.sample(min(options.rows, len(train)), random_state=seed)
         run = {"start": START[is_pretrained], "seed": seed, "rows": len(rows), "epochs": options.epochs}
+        run["learning_rate"] = options.fine_tuning_rate
         if results.exists():
-            done = pd.read_csv(results)
+            done = pd.read_csv(results, converters={"learning_rate": float})
             if (done[list(run)] == pd.Series(run)).all(axis=1).any():
                 continue
         start = time.perf_counter()
         weights = model if is_pretrained else random_start(model, seed)
-        classifier = BertClassifier(weights=weights, epochs=options.epochs, dropout=0.1, random_state=seed)
+        classifier = BertClassifier(
+            weights=weights,
+            epochs=options.epochs,
+            learning_rate=options.fine_tuning_rate,
+            dropout=0.1,
+            random_state=seed,
+        )
         accuracy = classifier.fit(rows.text, rows.label).score(dev.text, dev.label)
         row = {**run, "accuracy": round(accuracy, 4), "seconds": round(time.perf_counter() - start)}
         row |= {"date": datetime.date.today().isoformat(), "kbert": version("kbert"), "keras": version("keras")}
         pd.DataFrame([row]).to_csv(results, mode="a", header=not results.exists(), index=False)
         print(f"{row['start']}, seed {seed}: {accuracy:.4f}, {row['seconds']} s")
     runs = pd.read_csv(results)
-    runs = runs[(runs.rows == runs.rows.max()) & (runs.epochs == options.epochs) & runs.seed.isin(options.seeds)]
+    same = (runs.rows == runs.rows.max()) & (runs.epochs == options.epochs) & runs.seed.isin(options.seeds)
+    runs = runs[same & np.isclose(runs.learning_rate, options.fine_tuning_rate)]
     return runs.groupby("start").accuracy.agg(["count", "mean", "std"]).round(4)
 
 
@@ -169,6 +177,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--dropout", type=float, default=0.0, help=text)
     parser.add_argument("--rows", type=int, default=2_000, help="fine-tune on so many rows of SST-2")
     parser.add_argument("--epochs", type=int, default=3, help="of fine-tuning")
+    parser.add_argument("--fine-tuning-rate", type=float, default=1e-4)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--out", type=Path, default=Path("pretrain_example"))
     options = parser.parse_args(argv)
