@@ -35,7 +35,7 @@ class Interruption:
         if self._active:
             for number in (signal.SIGINT, signal.SIGTERM):
                 # None is a handler that was not set from Python, and could not be put back.
-                if signal.getsignal(number) is not None:
+                if signal.getsignal(number) not in (None, signal.SIG_IGN):
                     self._before[number] = signal.signal(number, self._note)
         return self
 
@@ -52,5 +52,8 @@ class Interruption:
     def pass_on(self) -> None:
         """Let a signal that came do what it would have done."""
         if self.came:
+            number, self._number = self._number, None
             self.__exit__()
-            signal.raise_signal(self._number)
+            signal.raise_signal(number)
+            # A handler of the user's own may let the run go on.
+            self.__enter__()

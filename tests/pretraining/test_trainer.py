@@ -222,7 +222,15 @@ def test_a_run_that_is_asked_to_stop_writes_a_checkpoint_first(tmp_path, number)
     assert all(np.array_equal(a, b) for a, b in zip(weights_of(whole), weights_of(resumed), strict=True))
 
 
-def test_who_asks_twice_does_not_wait_for_a_checkpoint(tmp_path):
+@pytest.fixture
+def interrupts():
+    """Ctrl-C as in a terminal: jobs in the background are started without."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_who_asks_twice_does_not_wait_for_a_checkpoint(tmp_path, interrupts):
     def twice(step):
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
@@ -230,6 +238,19 @@ def test_who_asks_twice_does_not_wait_for_a_checkpoint(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         made(folder=tmp_path, on_step_end=twice).run()
     assert not list(tmp_path.glob("checkpoint-*"))
+
+
+def test_a_run_goes_on_where_the_signal_is_ignored_or_handled(tmp_path, interrupts):
+    heard = []
+    signal.signal(signal.SIGINT, lambda *_: heard.append(1))
+    made(folder=tmp_path / "a", on_step_end=lambda step: signal.raise_signal(signal.SIGINT) if step < 3 else None).run()
+    # That of the second step comes while the first one's checkpoint is waited for.
+    assert heard and (tmp_path / "a" / "checkpoint-000000012").exists()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    made(
+        folder=tmp_path / "b", on_step_end=lambda step: signal.raise_signal(signal.SIGINT) if step == 3 else None
+    ).run()
+    assert [path.name for path in (tmp_path / "b").glob("checkpoint-*")] == ["checkpoint-000000012"]
 
 
 def test_another_run_does_not_go_on(tmp_path):
