@@ -223,17 +223,21 @@ def _prepared(options: Namespace, shards: Shards) -> Pretraining:
     """The run, before its first step."""
     from kbert.estimators.parameters import dtype_policy
     from kbert.model import BertForPreTraining
+    from kbert.model.encoder import weights_come_later
     from kbert.pretraining.new_words import start_new_words
     from kbert.pretraining.trainer import Pretraining
-    from kbert.weights import load_pretraining_weights
+    from kbert.weights import load_pretraining_weights, read_checkpoint
 
     weights = None if options.weights is None else resolve_folder(_folder_or_name(options.weights))
-    config = _architecture(options, weights, shards.tokenizer).with_dropout(options.dropout)
+    of_weights = None if weights is None else WordPieceTokenizer.from_pretrained(weights)
+    config = _architecture(options, weights, of_weights, shards.tokenizer).with_dropout(options.dropout)
     held_out = None if options.held_out is None else _held_out(options, shards.tokenizer)
-    model = BertForPreTraining(config, options.nsp, dtype=dtype_policy(options.dtype), seed=options.seed)
+    arrays = None if weights is None else read_checkpoint(weights)[1]
+    with weights_come_later(weights is not None):
+        model = BertForPreTraining(config, options.nsp, dtype=dtype_policy(options.dtype), seed=options.seed)
     if weights is not None:
-        load_pretraining_weights(model, weights)
-        start_new_words(model, WordPieceTokenizer.from_pretrained(weights), shards.tokenizer)
+        load_pretraining_weights(model, weights, arrays)
+        start_new_words(model, of_weights, shards.tokenizer)
     settings = _pretraining_options(options, config)
     return Pretraining(model, shards.tokenizer, shards, settings, held_out, options.out / "run")
 
@@ -253,10 +257,15 @@ def _pretraining_options(options: Namespace, config: BertConfig) -> PretrainingO
     )
 
 
-def _architecture(options: Namespace, weights: Path | None, tokenizer: WordPieceTokenizer) -> BertConfig:
+def _architecture(
+    options: Namespace,
+    weights: Path | None,
+    of_weights: WordPieceTokenizer | None,
+    tokenizer: WordPieceTokenizer,
+) -> BertConfig:
     n_pieces = tokenizer.vocab_size
     if weights is not None:
-        if not _is_of_weights(tokenizer, WordPieceTokenizer.from_pretrained(weights)):
+        if not _is_of_weights(tokenizer, of_weights):
             raise ValueError(
                 f"{options.weights} has another vocabulary than the shards. Write shards with --tokenizer "
                 f"{options.weights}, or with one of `kbert vocab --weights {options.weights}`."
