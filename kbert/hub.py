@@ -23,6 +23,8 @@ HUB_TIMEOUT = 5.0
 SAFETENSORS = "model.safetensors"
 PICKLED = "pytorch_model.bin"
 INDEX_ENDING = ".index.json"
+# Files of Keras's, which `kbert convert` reads.
+KERAS_FILES = (".keras", ".weights.h5")
 _VOCABULARIES = ("tokenizer.json", "vocab.txt")
 _CONFIG = "config.json"
 # Everything else in a repository that kbert reads, apart from the weights themselves.
@@ -98,7 +100,7 @@ def _existing_folder(name: str | Path) -> Path | None:
         return path
     if _CHECKPOINT.search(path.name) and path.with_name(path.name + ".index").is_file():
         return _folder_of_checkpoint(path)
-    if path.is_file() and path.name.endswith((".keras", ".weights.h5")):
+    if path.is_file() and path.name.endswith(KERAS_FILES):
         raise WeightsNotFoundError(
             f"{path} is a file of Keras's. Make a weights folder of it: kbert convert {path} FOLDER --to hf."
         )

@@ -162,16 +162,20 @@ def check_arrays(arrays: dict[str, np.ndarray], config: BertConfig, place: str |
     unknown = [name for name in arrays if name not in shapes]
     for what, names in (("lacks", missing), ("holds, besides those of a BERT,", unknown)):
         if names:
-            more = f" and {len(names) - 5} more" if len(names) > 5 else ""
             raise WeightsMismatchError(
                 f"The weights in {place} are not those of the architecture in its config.json: the file {what} "
-                f"{', '.join(names[:5])}{more}."
+                f"{listed(names)}."
             )
     for name, array in arrays.items():
         if array.shape != shapes[name]:
             raise WeightsMismatchError(
                 f"{name} in {place} has shape {array.shape}, and its config.json asks for {shapes[name]}."
             )
+
+
+def listed(names: list[str], most: int = 5) -> str:
+    """The first of some names, and how many more there are, for an error."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def parts_of(names) -> list[str]:

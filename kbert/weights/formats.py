@@ -13,7 +13,7 @@ import numpy as np
 
 from kbert.config import json_object, read_config_json
 from kbert.errors import WeightsMismatchError
-from kbert.hub import files_of_weights, hugging_face_weights
+from kbert.hub import KERAS_FILES, files_of_weights, hugging_face_weights
 from kbert.presets import is_preset
 from kbert.text import WordPieceTokenizer
 from kbert.weights.arrays import HEADS, Array, canonical_name, is_half
@@ -114,7 +114,7 @@ def _write_kerashub(folder, config, arrays, tokenizer) -> list[Array]:
 
 
 def _is_keras(place: Path) -> bool:
-    return place.name.endswith((".keras", ".weights.h5")) and not place.is_dir()
+    return place.name.endswith(KERAS_FILES) and not place.is_dir()
 
 
 def _read_keras(path: Path) -> list[Array]:

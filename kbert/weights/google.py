@@ -15,7 +15,7 @@ import numpy as np
 
 from kbert.config import BertConfig
 from kbert.errors import KbertWarning, WeightsMismatchError, WeightsNotFoundError
-from kbert.weights.arrays import BUFFERS, COPIED, Array, canonical_name, is_half, untwin
+from kbert.weights.arrays import BUFFERS, COPIED, Array, canonical_name, is_half, listed, untwin
 from kbert.weights.tensor_bundle import TensorBundle, write_bundle
 
 PREFIX = "bert_model.ckpt"
@@ -230,9 +230,8 @@ def _check_names(bundle: TensorBundle) -> None:
         except KeyError:
             unknown.append(name)
     if unknown:
-        more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
         raise WeightsMismatchError(
-            f"{bundle.prefix} holds {', '.join(unknown[:5])}{more}, which no BERT of google-research/bert has. If it "
+            f"{bundle.prefix} holds {listed(unknown)}, which no BERT of google-research/bert has. If it "
             "is of another model (ALBERT, ELECTRA), kbert cannot read it; if you added variables of your own, save it "
             "without them."
         )

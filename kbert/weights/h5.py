@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from kbert.errors import WeightsMismatchError
-from kbert.weights.arrays import COPIED, Array, is_half
+from kbert.weights.arrays import COPIED, Array, is_half, listed
 
 # What lies between a Hugging Face array and Keras's.
 TRANSPOSED = "transposed"
@@ -155,10 +155,7 @@ def match(
         arrays.append(Array(path, name, from_keras(change, array, shapes[name]), _backwards(change)))
     unknown = [path for path, array in found.items() if path not in used and array is not None]
     if unknown:
-        more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
-        raise WeightsMismatchError(
-            f"{place} holds {', '.join(unknown[:5])}{more}, which the BERT of its config has not."
-        )
+        raise WeightsMismatchError(f"{place} holds {listed(unknown)}, which the BERT of its config has not.")
     return arrays
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from kbert.config import BertConfig
 from kbert.errors import WeightsMismatchError
 from kbert.model import BertEncoder, BertForPreTraining
-from kbert.weights.arrays import BUFFERS, HEADS, as_float32, untwin
+from kbert.weights.arrays import BUFFERS, HEADS, as_float32, listed, untwin
 from kbert.weights.folder import write_folder
 from kbert.weights.formats import read_arrays
 
@@ -75,7 +75,7 @@ def check_sizes(config: BertConfig, arrays: dict[str, np.ndarray], folder: str |
     }
     missing = [name for name in shapes if name not in arrays]
     if missing:
-        raise _misfit(folder, [f"lacks {_listed(missing)}"])
+        raise _misfit(folder, [f"lacks {listed(missing)}"])
     for name, shape in shapes.items():
         if arrays[name].shape != shape:
             raise _wrong_shape(name, folder, arrays[name].shape, shape)
@@ -117,7 +117,7 @@ def load_slots(
     absent = tuple(prefix for prefix in optional if not any(name.startswith(prefix) for name in arrays))
     fatal = [name for name in missing if not name.startswith(absent)]
     if unknown or fatal:
-        lacks, holds = [f"lacks {_listed(fatal)}"], [f"holds {_listed(unknown)}, which no BERT has"]
+        lacks, holds = [f"lacks {listed(fatal)}"], [f"holds {listed(unknown)}, which no BERT has"]
         raise _misfit(folder, lacks * bool(fatal) + holds * bool(unknown))
     for slot in slots:
         if slot.name in arrays:
@@ -145,10 +145,6 @@ def _assign(slot: Slot, array: np.ndarray, folder) -> None:
         raise _wrong_shape(slot.name, folder, array.shape, expected[::-1] if slot.transposed else expected)
     array = as_float32(array, slot.name, folder)
     slot.variable.assign(array.T if slot.transposed else array)
-
-
-def _listed(names: list[str], most: int = 5) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def save_slots(
