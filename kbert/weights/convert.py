@@ -219,17 +219,27 @@ def _tokenizer(source: Path, to: str) -> tuple[WordPieceTokenizer | None, Row]:
         tokenizer = WordPieceTokenizer.from_pretrained(folder)
     except WeightsNotFoundError:
         return None, Row("tokenizer", "", None, "there is none beside the weights: copy one there")
-    if to == "kerashub" and (why := _not_in_kerashub(tokenizer)):
+    casing = "uncased" if tokenizer.lowercase else "cased"
+    written = f"{tokenizer.vocab_size:,} pieces, {casing}"
+    why = "" if to == "hf" else _not_elsewhere(tokenizer)
+    if why and to == "kerashub":
         warnings.warn(
             f"The tokenizer is left out: KerasHub's cannot do the same ({why}).", InexactWarning, stacklevel=3
         )
         return None, Row("tokenizer", "", None, f"skipped: KerasHub's cannot do the same ({why})")
-    casing = "uncased" if tokenizer.lowercase else "cased"
-    return tokenizer, Row("tokenizer", "tokenizer", None, f"{tokenizer.vocab_size:,} pieces, {casing}")
+    if why:
+        warnings.warn(
+            f"Google's code, which reads vocab.txt alone, does not split texts as this tokenizer does ({why}). kbert "
+            "reads the files that are written beside it, and splits them as before.",
+            InexactWarning,
+            stacklevel=3,
+        )
+        written += f"; Google's code does not do the same ({why})"
+    return tokenizer, Row("tokenizer", "tokenizer", None, written)
 
 
-def _not_in_kerashub(tokenizer: WordPieceTokenizer) -> str:
-    """Why ``keras_hub.models.BertTokenizer`` cannot do the same; nothing if it can."""
+def _not_elsewhere(tokenizer: WordPieceTokenizer) -> str:
+    """Why BERT's own tokenizer, as Google's code and KerasHub have it, cannot do the same; nothing if it can."""
     spec, vocab = tokenizer.spec, tokenizer.vocab
     if not is_plain_bert(spec):
         return "its rules are not BERT's own"

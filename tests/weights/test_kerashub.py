@@ -7,16 +7,14 @@ import json
 import shutil
 import sys
 import warnings
-from types import SimpleNamespace
 
 import h5py
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from kbert import BertClassifier, BertConfig, BertEncoder, WordPieceTokenizer, presets
+from kbert import BertClassifier, BertConfig, BertEncoder, WordPieceTokenizer
 from kbert.errors import InexactWarning, NewWeightsWarning, WeightsMismatchError, WeightsNotFoundError
-from kbert.hub import resolve_folder
 from kbert.model import BertForSequenceClassification, BertForTokenClassification
 from kbert.weights import load_sequence_classifier, save_sequence_classifier, save_token_classifier
 from kbert.weights.convert import convert
@@ -420,97 +418,3 @@ def test_a_head_without_its_weights_is_an_error(folder):
     (folder / "task.json").write_text(json.dumps({**task, "config": {**values, "num_classes": -1}}))
     with pytest.raises(WeightsMismatchError, match="num_classes is -1"):
         BertEncoder.from_pretrained(folder)
-
-
-# === kerashub:// ===
-
-
-def _answer(status):
-    """As kagglehub raises it (kagglehub.exceptions.KaggleApiHTTPError)."""
-    error = OSError(f"{status} Client Error.")
-    error.response = SimpleNamespace(status_code=status)
-    return error
-
-
-@pytest.fixture
-def kaggle(monkeypatch, tmp_path, preset):
-    """A KerasHub that knows one preset, and a Kaggle that has it; `.asked` is what was asked for."""
-    package = tmp_path / "site" / "some_keras_hub" / "src" / "models" / "bert"
-    package.mkdir(parents=True)
-    (tmp_path / "site" / "some_keras_hub" / "__init__.py").write_text("raise RuntimeError('imported')")
-    known = {"bert_toy_en": {"kaggle_handle": "kaggle://keras/bert/keras/bert_toy_en/3"}}
-    (package / "bert_presets.py").write_text(f'"""Presets."""\n\nbackbone_presets = {known!r}\n')
-    monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    monkeypatch.setattr(presets, "PACKAGES", ("no_such_keras_hub", "some_keras_hub"))
-    fake = SimpleNamespace(asked=[], error=None, errors={})
-
-    def model_download(handle, path=None):
-        fake.asked.append((handle, path))
-        if error := fake.errors.get(path, fake.error):
-            raise error
-        if not (preset / path).is_file():
-            raise _answer(404)
-        return str(preset / path)
-
-    monkeypatch.setitem(sys.modules, "kagglehub", SimpleNamespace(model_download=model_download))
-    return fake
-
-
-def test_a_name_is_downloaded_without_importing_kerashub(kaggle, preset):
-    assert resolve_folder("kerashub://bert_toy_en") == preset
-    files = {path for handle, path in kaggle.asked if handle == "keras/bert/keras/bert_toy_en/3"}
-    assert {"config.json", "model.weights.h5", "tokenizer.json", "assets/tokenizer/vocabulary.txt"} <= files
-    assert BertEncoder.from_pretrained("kerashub://owner/bert/keras/mine").config.hidden_size == 32
-    assert kaggle.asked[-1][0] == "owner/bert/keras/mine"
-
-
-def test_without_a_network_or_with_a_wrong_name_the_remedy_is_told(kaggle):
-    with pytest.raises(WeightsNotFoundError, match="no BERT preset of that name. It has bert_toy_en"):
-        resolve_folder("kerashub://bert_toy")
-    with pytest.raises(WeightsNotFoundError, match="is no name of a preset"):
-        resolve_folder("kerashub://owner/bert")
-    with pytest.raises(ValueError, match="Leave revision out"):
-        resolve_folder("kerashub://bert_toy_en", revision="2")
-    kaggle.error = ConnectionError("Failed to resolve 'api.kaggle.com'")
-    with pytest.raises(WeightsNotFoundError, match=r"'kerashub://bert_toy_en'.*api\.kaggle\.com.*Connect") as caught:
-        resolve_folder("kerashub://bert_toy_en")
-    assert "save_to_preset" in str(caught.value) and "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "file, error",
-    [
-        ("model.weights.h5", _answer(500)),
-        ("tokenizer.json", ConnectionError("reset by peer")),
-        ("assets/tokenizer/vocabulary.txt", _answer(429)),
-        ("task.json", _answer(403)),
-        ("task.json", RuntimeError("the checksum is wrong")),
-    ],
-)
-def test_a_file_that_did_not_arrive_is_not_taken_for_one_that_is_not_there(kaggle, file, error):
-    kaggle.errors[file] = error
-    with pytest.raises(WeightsNotFoundError, match=str(error)):
-        resolve_folder("kerashub://bert_toy_en")
-
-
-def test_without_kerashub_the_pip_command_is_told(kaggle, monkeypatch):
-    monkeypatch.setattr(presets, "PACKAGES", ("no_such_keras_hub",))
-    with pytest.raises(WeightsNotFoundError, match=r"pip install 'kbert\[hub\]'"):
-        resolve_folder("kerashub://bert_toy_en")
-    monkeypatch.setitem(sys.modules, "kagglehub", None)
-    with pytest.raises(WeightsNotFoundError, match=r"kagglehub is not installed.*pip install"):
-        resolve_folder("kerashub://owner/bert/keras/mine")
-
-
-def test_what_kagglehub_has_in_its_cache_needs_no_network(preset, monkeypatch, tmp_path):
-    pytest.importorskip("kagglehub", reason="to look into its cache, run: pip install 'kbert[hub]'")
-    handle = "owner/bert/keras/mine/1"
-    monkeypatch.setenv("KAGGLEHUB_CACHE", str(tmp_path))
-    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
-    cached = shutil.copytree(preset, tmp_path / "models" / handle)
-    for path in preset.rglob("*"):
-        if path.is_file():
-            marker = tmp_path / "models" / "owner/bert/keras/mine/.complete/1" / f"{path.relative_to(preset)}.complete"
-            marker.parent.mkdir(parents=True, exist_ok=True)
-            marker.touch()
-    assert resolve_folder(f"kerashub://{handle}") == cached
