@@ -60,8 +60,8 @@ class Kbert:
 class Trainer:
     """transformers' Trainer.
 
-    Dynamic padding and grouping by length, as its documentation says for speed; or all rows padded to 128, as its
-    example run_glue.py does.
+    Dynamic padding and, in training, grouping by length, as its documentation says for speed; or all rows padded to
+    128, as its example run_glue.py does.
     """
 
     def __init__(self, folder: Path, padded: bool = False):
@@ -95,6 +95,8 @@ class Trainer:
         self.trainer.train()
 
     def predict(self, texts):
+        # With grouping, transformers 5.23 takes the rows to predict by groups too, and returns them in that order.
+        self.trainer.args.train_sampling_strategy = "sequential"
         return self.trainer.predict(self._rows(texts)).predictions.argmax(axis=1)
 
     def _rows(self, texts, labels=None):
