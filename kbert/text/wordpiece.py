@@ -19,7 +19,7 @@ from kbert.text.sequences import Ragged, build_sequences, row_splits, text_list
 from kbert.text.vocabulary import count_words, learn_vocabulary, require_no_surrogates
 
 # What is tokenised at a time. The library's own results take about a hundred bytes a token.
-_CHUNK_ROWS = 1024
+_CHUNK_ROWS = 2**14
 _CHUNK_CHARACTERS = 1_000_000
 
 

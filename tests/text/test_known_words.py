@@ -25,6 +25,21 @@ def tokenizer(request):
     )
 
 
+@pytest.fixture(scope="module", params=["library", "longest match"], autouse=True)
+def new_words(request):
+    """How words that are met for the first time are split: fewer than so many by the library."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(known_words, "_MANY", {"library": 10**9, "longest match": 1}[request.param])
+        yield
+
+
+def copy_of(tokenizer):
+    """One that knows no words yet."""
+    fresh = WordPieceTokenizer.__new__(WordPieceTokenizer)
+    fresh.__setstate__(tokenizer.__getstate__())
+    return fresh
+
+
 def by_the_library(tokenizer, texts):
     return [row.ids for row in tokenizer._backend.encode_batch_fast(texts, add_special_tokens=False)]
 
@@ -45,40 +60,48 @@ NEAR_TEXT = st.lists(
                      "\u0301", "\u200d", "\ufffd", "É", "ǅ", "A", "z", "9", "_", "~", "[SEP]", "[MASK]"]),
     max_size=20,
 ).map("".join)  # fmt: skip
+LONG_WORDS = st.lists(st.text("abcdehostTZ0129é", min_size=1, max_size=20), max_size=8).map(" ".join)
 
 
 @settings(deadline=None, max_examples=300)
-@given(texts=st.lists(ANY_TEXT | NEAR_TEXT, max_size=6))
+@given(texts=st.lists(ANY_TEXT | NEAR_TEXT | LONG_WORDS, max_size=6))
 def test_any_texts(tokenizer, texts):
     assert looked_up(tokenizer, texts) == by_the_library(tokenizer, texts)
     column = tokenizer.tokenize_column(texts)
     assert [column.row(i).tolist() for i in range(len(texts))] == by_the_library(tokenizer, texts)
 
 
+def test_words_of_every_piece_of_a_real_vocabulary(minilm_folder):
+    tokenizer = WordPieceTokenizer.from_pretrained(minilm_folder)
+    pieces = [piece.removeprefix("##") for piece in tokenizer.vocab]
+    shuffled = np.random.default_rng(0).permutation(pieces).tolist()
+    texts = [f"{piece} {piece}{other} {other.upper()}" for piece, other in zip(pieces, shuffled, strict=True)]
+    ids, expected = tokenizer.tokenize_column(texts), by_the_library(tokenizer, texts)
+    assert [ids.row(i).tolist() for i in range(len(texts))] == expected
+
+
 def test_it_begins_anew_when_it_is_full(tokenizer, monkeypatch):
-    monkeypatch.setattr(known_words, "_MOST_CHARACTERS", 200)
-    fresh = WordPieceTokenizer.__new__(WordPieceTokenizer)
-    fresh.__setstate__(tokenizer.__getstate__())
+    monkeypatch.setattr(known_words, "_MOST_CHARACTERS", 500)
+    monkeypatch.setattr(known_words, "_MOST_SHORT", 50)
+    fresh = copy_of(tokenizer)
     known = fresh._known_words
     for start in range(0, 400, 20):
-        texts = [f"a{i} the b{i}" for i in range(start, start + 20)]
+        texts = [f"a{i} the b{i} {'c' * 20}{i}" for i in range(start, start + 20)]
         assert looked_up(fresh, texts) == by_the_library(fresh, texts)
-        assert known._words.n_characters <= 200
+        assert len(known._words.short) <= 50 and known._words.n_characters <= 500
 
 
-def test_ever_new_words_are_left_to_the_library(tokenizer):
-    fresh = WordPieceTokenizer.__new__(WordPieceTokenizer)
-    fresh.__setstate__(tokenizer.__getstate__())
-    numbers = [" ".join(map(str, range(start, start + 1000))) for start in range(0, 60_000, 1000)]
+def test_ever_new_long_words_are_left_to_the_library(tokenizer):
+    fresh = copy_of(tokenizer)
+    numbers = [" ".join(f"{n:020}" for n in range(start, start + 1000)) for start in range(0, 60_000, 1000)]
     ids = fresh.tokenize_column(numbers)
     assert fresh._known_words.tokenize(["the"]) is None
     assert [ids.row(i).tolist() for i in (0, 59)] == by_the_library(fresh, [numbers[0], numbers[59]])
 
 
 def test_many_threads_share_it(tokenizer, monkeypatch):
-    monkeypatch.setattr(known_words, "_MOST_CHARACTERS", 2000)
-    fresh = WordPieceTokenizer.__new__(WordPieceTokenizer)
-    fresh.__setstate__(tokenizer.__getstate__())
+    monkeypatch.setattr(known_words, "_MOST_SHORT", 300)
+    fresh = copy_of(tokenizer)
     rng = np.random.default_rng(0)
     columns = [[" ".join(f"w{n}" for n in rng.integers(0, 500, 8)) for _ in range(200)] for _ in range(8)]
     wanted = [by_the_library(fresh, texts) for texts in columns]
