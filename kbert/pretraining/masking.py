@@ -85,7 +85,7 @@ class Masking:
             chosen = self._whole_words(token_ids, candidates, text, number, rng)
         else:
             # The first of each text's candidates in random order.
-            order = candidates[np.lexsort((rng.random(len(candidates)), text[candidates]))]
+            order = candidates[np.argsort(text[candidates] + rng.random(len(candidates)))]
             chosen = np.sort(order[_rank(text[order]) < number[text[order]]])
         fate = rng.random(len(chosen))
         replaced = np.where(fate < MASKED, self.mask_id, token_ids[chosen])
@@ -101,7 +101,7 @@ class Masking:
         begins = np.flatnonzero(first)
         sizes = np.diff(np.append(begins, len(candidates)))
         of_text = text[candidates[begins]]
-        order = np.lexsort((rng.random(len(begins)), of_text))
+        order = np.argsort(of_text + rng.random(len(begins)))
         rank = _rank(of_text[order])
         taken = np.zeros(len(begins), bool)
         room = number.copy()

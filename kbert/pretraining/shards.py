@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -166,6 +167,7 @@ class Shards:
         return Documents(tokens, row_splits(segments), row_splits(documents))
 
 
+@lru_cache(4)  # the same one is asked for when shards are begun, opened and compared
 def vocabulary_hash(tokenizer: WordPieceTokenizer) -> str:
     """SHA-256 of a vocabulary, its ids and how it treats case."""
     facts = json.dumps([tokenizer.vocab, tokenizer.lowercase], sort_keys=True)

@@ -92,7 +92,9 @@ def write_tokenizer(
 ) -> None:
     """Write ``tokenizer.json``, ``tokenizer_config.json`` and, where it says the same, ``vocab.txt``."""
     folder.mkdir(parents=True, exist_ok=True)
-    _write_json(folder / "tokenizer.json", spec)
+    # A piece a line. Not ``indent``, with which json takes a tenth of a second for 30,000 of them.
+    lines = json.dumps(spec, ensure_ascii=False, separators=(",\n", ": "))
+    (folder / "tokenizer.json").write_text(lines + "\n", encoding="utf-8")
 
     normalizer = spec["normalizer"] or {}
     config = {
@@ -108,7 +110,9 @@ def write_tokenizer(
     }
     if model_max_length is not None:
         config["model_max_length"] = model_max_length
-    _write_json(folder / "tokenizer_config.json", config)
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
 
     pieces = list(spec["model"]["vocab"])  # in the order of their ids
     text = "".join(f"{piece}\n" for piece in pieces)
@@ -247,7 +251,3 @@ def _read_json(path: Path) -> dict:
     if not path.is_file():
         return {}
     return json_object(path, WeightsMismatchError, f" {_REMEDY}", unique_keys, _MOST_BYTES)
-
-
-def _write_json(path: Path, values: dict) -> None:
-    path.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

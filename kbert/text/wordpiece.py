@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from operator import index
+from operator import index, itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -84,7 +84,8 @@ class WordPieceTokenizer:
         self._json = backend.to_str()
         self._backend = _text_is_data(backend, names)
         self._ids = {role: name and backend.token_to_id(name) for role, name in self._special_tokens.items()}
-        self._vocab_size = max(backend.get_vocab().values()) + 1
+        self._vocab = dict(sorted(backend.get_vocab().items(), key=itemgetter(1)))
+        self._vocab_size = max(self._vocab.values()) + 1
         added = self._backend.get_added_tokens_decoder().values()
         suits = KnownWords.suit(spec) and all(token.content in names for token in added)
         self._known_words = KnownWords(self._backend, self.lowercase) if suits else None
@@ -227,8 +228,7 @@ class WordPieceTokenizer:
     @property
     def vocab(self) -> dict[str, int]:
         """A copy of the vocabulary, added tokens included: piece -> id, in the order of the ids."""
-        pieces = self._backend.get_vocab()
-        return {piece: pieces[piece] for piece in sorted(pieces, key=pieces.get)}
+        return dict(self._vocab)
 
     @property
     def pad_id(self) -> int:
