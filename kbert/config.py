@@ -75,7 +75,9 @@ class BertConfig:
             )
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"):
             value = getattr(self, name)
-            if not (value is None and name == "classifier_dropout") and not 0 <= value < 1:
+            if value is None and name == "classifier_dropout":
+                continue
+            if not isinstance(value, numbers.Real) or not 0 <= value < 1:
                 raise ValueError(f"BertConfig: {name} must lie in [0, 1), got {value!r}.")
         for name in ("initializer_range", "layer_norm_eps"):
             value = getattr(self, name)
@@ -160,6 +162,17 @@ def _other_family(architectures) -> str | None:
     """The first of the ``architectures`` of a config.json, if none of them is a BERT."""
     names = [name for name in architectures if isinstance(name, str)] if isinstance(architectures, list) else []
     return None if not names or any(name.startswith("Bert") for name in names) else names[0]
+
+
+def output_names(values: dict, n_outputs: int) -> list | None:
+    """What ``id2label`` among the keys of a config.json calls the outputs of a head, in their order.
+
+    None if there are no names, or not one for each output.
+    """
+    names, numbers = values.get("id2label"), [str(i) for i in range(n_outputs)]
+    if not isinstance(names, dict) or sorted(names) != sorted(numbers):
+        return None
+    return [names[number] for number in numbers]
 
 
 def read_config_json(folder: str | Path) -> dict:

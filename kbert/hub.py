@@ -95,7 +95,7 @@ def resolve_folder(name: str | Path, revision: str | None = None) -> Path:
 def _existing_folder(name: str | Path) -> Path | None:
     """The folder that is meant; None if the name may be a hub name; an error if it can only be a folder and is none."""
     text = str(name)
-    path = Path(name).expanduser()
+    path = Path(os.path.expanduser(name))  # which leaves the "~" of an unknown user
     if path.is_dir() and (text not in SIZES or isinstance(name, Path) or _has_config(path)):
         return path
     if _CHECKPOINT.search(path.name) and path.with_name(path.name + ".index").is_file():
@@ -386,5 +386,5 @@ def _first_line(error: Exception) -> str:
 def _near(name: str) -> str:
     """A hint for a name without an owner, which is most often a misspelt size or half a hub name."""
     known = [*SIZES, *(size.hub_name for size in SIZES.values())]
-    near = get_close_matches(name, known, n=1, cutoff=0.5) if "/" not in name else []
+    near = get_close_matches(name, known, n=1, cutoff=0.5) if "/" not in name and name not in known else []
     return f" Did you mean {near[0]!r}?" if near else ""

@@ -20,10 +20,11 @@ from kbert.errors import TruncationWarning
 from kbert.estimators.export import ExportMixin
 from kbert.estimators.fitting import fine_tune, with_restarts
 from kbert.estimators.parameters import check_parameters, draw_seed, dtype_policy
-from kbert.estimators.saving import SavingMixin, check_vocabulary
+from kbert.estimators.saving import SavingMixin
 from kbert.hub import resolve_folder
 from kbert.model.encoder import weights_come_later
 from kbert.text import TokenSequences, WordPieceTokenizer, build_sequences, build_windows
+from kbert.text.files import check_vocabulary
 from kbert.training.loop import TrainingOptions, layer_rates
 from kbert.training.predict import predict_logits
 from kbert.weights import load_encoder_weights, read_checkpoint
@@ -215,7 +216,7 @@ class BertEstimator(SavingMixin, ExportMixin, BaseEstimator):
             name = named_size(self.size).hub_name
         folder = resolve_folder(name, self.revision)
         config, tokenizer = BertConfig.from_folder(folder), WordPieceTokenizer.from_pretrained(folder)
-        check_vocabulary(tokenizer, config, folder)
+        check_vocabulary(tokenizer.vocab_size, config.vocab_size, folder)
         return Start(config, tokenizer, folder)
 
     def _random_start(self, texts: TextColumns) -> Start:

@@ -315,6 +315,12 @@ class BertClassifier(ClassifierMixin, SequenceEstimator):
 
     def _learned_from_config(self, folder: Path) -> None:
         problem_type = read_config_json(folder).get("problem_type")
+        if problem_type == "single_label_classification" and self.model_.num_labels == 1:
+            raise WeightsMismatchError(
+                f"{folder} holds a model with one output and problem_type={problem_type!r}, which can give but one "
+                'label. Write "regression" into its config.json where the output is a number, or '
+                '"multi_label_classification" where it says whether a text has the label.'
+            )
         if problem_type == "regression" or (problem_type != MultiLabel.problem_type and self.model_.num_labels == 1):
             raise WeightsMismatchError(
                 f"{folder} holds a model with {self.model_.num_labels} outputs and problem_type={problem_type!r}, "

@@ -27,11 +27,7 @@ from kbert.weights.onnx_graph import INPUTS
 from kbert.weights.saved_model import FILES as SAVED_MODEL_FILES
 from kbert.weights.saved_model import saved_model_runner, write_saved_model
 
-EXPORT = persistence.Kind(
-    persistence.EXPORT_FILE,
-    frozenset({persistence.EXPORT_FILE, MODEL, DATA, "config.json", *persistence.TOKENIZER_FILES, *SAVED_MODEL_FILES}),
-    "exported model",
-)
+_FILES = frozenset({persistence.EXPORT_FILE, MODEL, DATA, "config.json", *persistence.TOKENIZER_FILES})
 FORMATS = ("onnx", "savedmodel")
 # Parameters that say how texts are read, and answers are read off.
 _READING = "max_length long_text stride level layers pooling decoding n_best max_answer_length".split()
@@ -52,8 +48,8 @@ class ExportReport:
     n_rows : int
         Rows that were looked at.
     max_difference : float
-        Largest difference from the estimator: of probabilities, of a regression's numbers, of a vector's features, and
-        without X of logits.
+        Largest difference from the estimator: of probabilities, of a regression's numbers, of a vector's features, of
+        the scores of answers, and without X of logits.
     agreement : float or None
         Share of equal labels, tags or answers; None where there are none.
     """
@@ -115,13 +111,16 @@ class ExportMixin:
             raise ValueError(f"format must be one of {', '.join(map(repr, FORMATS))}, got {format!r}.")
         if quantize not in (None, "int8") or (quantize and format != "onnx"):
             raise ValueError(f'quantize must be None, or "int8" with format="onnx", got {quantize!r} with {format!r}.')
-        folder = Path(path).expanduser()
+        folder = Path(os.path.expanduser(path))
         if folder.suffix == ".onnx":
             raise ValueError(
                 f"export writes a folder, {MODEL} being one of its files. Give {str(folder.with_suffix(''))!r}."
             )
         reports = []
-        persistence.replace_folder(folder, partial(self._export, reports, folder, format, X, quantize), EXPORT)
+        # Folders called variables or assets are somebody else's where there is no SavedModel.
+        others = SAVED_MODEL_FILES if (folder / SAVED_MODEL_FILES[0]).is_file() else ()
+        kind = persistence.Kind(persistence.EXPORT_FILE, _FILES.union(others), "exported model")
+        persistence.replace_folder(folder, partial(self._export, reports, folder, format, X, quantize), kind)
         if self.verbose:
             print(reports[-1])
         return reports[-1]

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kbert.config import BertConfig, read_config_json
+from kbert.config import BertConfig, output_names, read_config_json
 from kbert.data.frames import shown
 from kbert.errors import LabelNamesWarning, WeightsMismatchError, WeightsNotFoundError
+from kbert.weights.folder import EXPORT_FILE
 
 FILE = "kbert.json"
-EXPORT_FILE = "export.json"
 FORMAT = 1
 TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 
@@ -89,12 +89,11 @@ def labels_of_config(folder: str | Path, n_labels: int) -> np.ndarray:
     LabelNamesWarning
         When there are names, but not one for each of the head's outputs: labels are then whole numbers too.
     """
-    id2label = read_config_json(folder).get("id2label")
+    values = read_config_json(folder)
+    id2label = values.get("id2label")
     if not id2label or id2label == {str(i): f"LABEL_{i}" for i in range(len(id2label))}:
         return np.arange(n_labels)
-    numbers = [str(i) for i in range(n_labels)]
-    fits = isinstance(id2label, dict) and sorted(id2label) == sorted(numbers)
-    names = [id2label[number] for number in numbers] if fits else []
+    names = output_names(values, n_labels) or []
     if {type(name) for name in names} not in ({str}, {int}) or len(set(names)) < n_labels:
         warnings.warn(
             f"id2label in {Path(folder) / 'config.json'} does not name the head's {n_labels} outputs "
@@ -110,7 +109,7 @@ def check_architecture(folder: str | Path, architecture: str, estimator: str) ->
     """Refuse a folder of transformers whose config.json names the model of another task: its arrays may fit."""
     BertConfig.from_folder(folder)  # what is no BERT at all gets another word
     named = read_config_json(folder).get("architectures")
-    if named and named != [architecture]:
+    if named and named not in ([architecture], architecture):
         named = ", ".join(map(str, named)) if isinstance(named, list) else str(named)
         raise WeightsMismatchError(
             f"{folder} holds a {named}, and {estimator} opens what transformers saved as {architecture}. Load it with "
@@ -199,7 +198,7 @@ def complete_interrupted_save(folder: str | os.PathLike) -> None:
     Nothing happens where there is a folder, nor for a name that is no folder's.
     """
     try:
-        folder = Path(folder).expanduser().resolve()
+        folder = Path(os.path.expanduser(folder)).resolve()
         interrupted = not folder.exists() and _asides(folder)
     except (OSError, ValueError, RuntimeError, TypeError):
         return

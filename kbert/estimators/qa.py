@@ -384,8 +384,9 @@ class BertQA(BertEstimator):
     # --- Exporting ---------------------------------------------------------------------------------------------
 
     def _results(self, X: Any) -> tuple[np.ndarray, np.ndarray, int]:
-        best = self.answers(X, n_best=1)
-        return best.probability.to_numpy(), best.answer.to_numpy(), len(best)
+        parts = list(self._found(X, 1))
+        answers = self._predicted(iter(parts))
+        return _scores([found.spans for found, _ in parts]), answers, len(answers)
 
     # --- Saving ------------------------------------------------------------------------------------------------
 
@@ -394,8 +395,7 @@ class BertQA(BertEstimator):
     def _logits_of_texts(self, texts: list[str]) -> np.ndarray:
         columns = QuestionColumns(texts, texts)
         spans = [found.spans for found in find_spans(self.model_, columns, self._reading(self.tokenizer_))]
-        scores = np.concatenate([np.stack([part.null, part.scores[:, 0]], axis=1) for part in spans])
-        return np.where(np.isfinite(scores), scores, 0)  # an empty context has no span
+        return _scores(spans)
 
     def _save_model(self, folder: Path) -> None:
         save_question_answerer(self.model_, folder)
@@ -422,6 +422,12 @@ class BertQA(BertEstimator):
         tags.target_tags.one_d_labels = False
         tags.target_tags.two_d_labels = True
         return tags
+
+
+def _scores(parts: list) -> np.ndarray:
+    """Of each question the score of no answer and that of the best span, or 0 in an empty context, which has none."""
+    scores = np.concatenate([np.zeros((0, 2)), *(np.stack([part.null, part.scores[:, 0]], axis=1) for part in parts)])
+    return np.where(np.isfinite(scores), scores, 0)
 
 
 def _ranked(row: int, texts: list[str], spans, i: int, null: float, n_best: int) -> list[tuple]:

@@ -14,6 +14,7 @@ from kbert.estimators import persistence
 from kbert.estimators.parameters import dtype_policy
 from kbert.hub import resolve_folder
 from kbert.text import WordPieceTokenizer
+from kbert.text.files import check_vocabulary
 
 # Texts whose logits are stored with a saved estimator, for `load(..., verify=True)`, and how far off they may be.
 GOLDEN_TEXTS = ("The quick brown fox jumps over the lazy dog.", "Is this the same model?", "No.", "")
@@ -47,7 +48,7 @@ class SavingMixin:
             Where the folder holds something else, which is left as it is.
         """
         self._check_fitted()
-        persistence.replace_folder(Path(folder).expanduser(), self._write)
+        persistence.replace_folder(Path(os.path.expanduser(folder)), self._write)
 
     def _write(self, folder: Path) -> None:
         self._save_model(folder)
@@ -105,7 +106,7 @@ class SavingMixin:
         estimator.model_ = estimator._load_model(folder, dtype_policy(estimator.dtype))
         estimator.config_ = estimator.model_.config
         estimator.tokenizer_ = WordPieceTokenizer.from_pretrained(folder)
-        check_vocabulary(estimator.tokenizer_, estimator.config_, folder)
+        check_vocabulary(estimator.tokenizer_.vocab_size, estimator.config_.vocab_size, folder)
         if saved is None:
             # The default may be more than a small model has positions.
             estimator.max_length = min(estimator.max_length, estimator.config_.max_position_embeddings)
@@ -138,13 +139,3 @@ class SavingMixin:
                 f"The model in {folder} does not predict what it did when it was saved: logits differ by "
                 f"{difference:.2g} (allowed {tolerance:.2g}). The folder was changed, or the computation differs."
             )
-
-
-def check_vocabulary(tokenizer: WordPieceTokenizer, config, folder: Path) -> None:
-    """An id beyond the embedding table would be looked up in silence on an accelerator."""
-    if tokenizer.vocab_size > config.vocab_size:
-        raise WeightsMismatchError(
-            f"The vocabulary in {folder} has {tokenizer.vocab_size} entries, and the embedding table of its "
-            f"config.json has {config.vocab_size} rows. "
-            "The tokenizer belongs to another model: put the right tokenizer.json or vocab.txt there."
-        )

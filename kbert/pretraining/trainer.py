@@ -27,7 +27,7 @@ from kbert.pretraining.options import PretrainingOptions
 from kbert.pretraining.progress import PretrainingProgress
 from kbert.text import WordPieceTokenizer
 from kbert.training.distribution import all_devices, checked, n_devices, process_number, same_everywhere, trainer_on
-from kbert.training.loop import backend_step
+from kbert.training.loop import backend_step, check_segments
 from kbert.training.optimizer import BETA_1, BETA_2, Hyper, decays_of
 from kbert.training.prefetch import prefetched
 
@@ -77,6 +77,7 @@ class Pretraining:
         self.held_out, self.on_step_end = held_out, on_step_end
         self.folder = None if folder is None else Path(folder).expanduser()
         self.nsp = model.choices["nsp"]
+        check_segments(model, self.nsp)
         self.masking = Masking(tokenizer, options.mask_rate, options.whole_word)
         longest = max(length for length, _ in options.phases)
         if longest > model.config.max_position_embeddings:

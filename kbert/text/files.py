@@ -167,6 +167,15 @@ def is_plain_bert(spec: dict) -> bool:
     )
 
 
+def check_vocabulary(n_pieces: int, n_rows: int, folder: str | Path) -> None:
+    """Refuse a tokenizer with ids beyond the embedding table, which accelerators look up in silence."""
+    if n_pieces > n_rows:
+        raise WeightsMismatchError(
+            f"The vocabulary in {folder} has {n_pieces} entries, and the embedding table of its config.json has "
+            f"{n_rows} rows. The tokenizer belongs to another model: put the right tokenizer.json or vocab.txt there."
+        )
+
+
 def _wordpiece_vocab(spec: dict, path: Path) -> dict[str, int]:
     """The vocabulary of a ``tokenizer.json``, once it was found to be one of WordPiece."""
     model = spec.get("model")
@@ -231,7 +240,7 @@ def _read_vocab(path: Path, special_tokens: dict[str, str | None]) -> dict[str, 
     """The pieces of a ``vocab.txt`` and their line numbers; of equal lines the last counts, as in the original."""
     try:
         # Not splitlines, which also splits at characters that can be pieces, such as U+0085.
-        pieces = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        pieces = path.read_text(encoding="utf-8").rstrip("\n").split("\n")
     except ValueError as error:
         raise WeightsMismatchError(f"{path} is not UTF-8 text ({error}). {_REMEDY}") from None
     for name in special_tokens.values():

@@ -55,6 +55,26 @@ def backend_step():
     return step
 
 
+def check_segments(model: keras.Model, in_second: np.ndarray | bool) -> None:
+    """Refuse second texts for a model of one segment: looked up in silence, they would get zeros on accelerators.
+
+    Parameters
+    ----------
+    model : keras.Model
+    in_second : ndarray or bool
+        What has the segment id 1, where it is not 0.
+
+    Raises
+    ------
+    ValueError
+    """
+    if model.config.type_vocab_size < 2 and np.any(in_second):
+        raise ValueError(
+            "The texts are pairs, whose second text has segment 1, and the model knows segment 0 alone "
+            "(type_vocab_size 1 in its config.json). Join the two texts into one, or take weights with two segments."
+        )
+
+
 def train(
     model: keras.Model,
     loss: Callable,
@@ -95,9 +115,12 @@ def train(
 
     Raises
     ------
+    ValueError
+        If there are pairs, and the model has one segment.
     DivergedError
         If five steps in a row gave a loss or gradients that are not finite; such a step changes nothing.
     """
+    check_segments(model, batches.sequences.first_length < batches.sequences.lengths)
     copy = compact(model, batches.sequences, batches.pad_id)
     trainer = backend_step().Trainer(model if copy is None else copy.model, loss)
     plan = _Plan(model, batches.steps_per_epoch, options)

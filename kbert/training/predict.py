@@ -11,7 +11,7 @@ from kbert.data.batches import prediction_batches
 from kbert.data.spans import SpanReader
 from kbert.text import TokenSequences
 from kbert.text.words import WordSequences
-from kbert.training.loop import backend_step
+from kbert.training.loop import backend_step, check_segments
 from kbert.training.prefetch import prefetched
 
 # Batches whose results may be under way at once.
@@ -113,6 +113,7 @@ def _outputs(model: keras.Model, batches: Iterable[tuple[Any, dict[str, np.ndarr
         return what, keras.ops.convert_to_numpy(outputs)
 
     for what, inputs in prefetched(batches):
+        check_segments(model, inputs["segment_ids"])
         under_way.append((what, predict({name: inputs[name] for name in names})))
         if len(under_way) >= _UNDER_WAY:
             yield collect()

@@ -58,6 +58,8 @@ def _checked_header(path: Path) -> tuple[dict[str, dict], int]:
             # Refuses what is no header, or one whose arrays do not fill the rest of the file, each its own part.
             with safe_open(path, framework="np"):
                 header = json.loads(file.read(length))
+    except PermissionError:
+        raise
     except (SafetensorError, OSError, ValueError) as error:
         raise WeightsMismatchError(
             f"{path} ({size:,} bytes) cannot be read ({error}). It is truncated or damaged: copy or download it again."
@@ -104,6 +106,8 @@ def read_pickled(path: Path) -> dict[str, np.ndarray]:
             else:
                 arrays[name] = tensor.detach().numpy()
         return arrays
+    except PermissionError:
+        raise
     except Exception as error:
         # PyTorch's own messages go on about how to run the file's code after all.
         reason = re.split(r"(?<=\.)\s", str(error).strip())[0]

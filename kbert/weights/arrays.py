@@ -96,10 +96,12 @@ def as_float32(array: np.ndarray, name: str, place: str | Path) -> np.ndarray:
             "float16 or bfloat16, as it was before."
         )
     with np.errstate(over="ignore"):  # which is refused below
-        array = array.astype("float32", copy=False)
-    if not np.isfinite(array).all():
+        rounded = array.astype("float32", copy=False)
+    if not np.isfinite(rounded).all():
+        if np.isfinite(array).all():
+            raise WeightsMismatchError(f"{name} in {place} holds numbers above 3.4e38, for which float32 has no room.")
         raise WeightsMismatchError(f"{name} in {place} holds NaN or infinite values. Copy or download it again.")
-    return array
+    return rounded
 
 
 def array_shapes(config: BertConfig, num_labels: int) -> dict[str, tuple[int, ...]]:

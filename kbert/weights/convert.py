@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import uuid
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from kbert.config import BertConfig
-from kbert.errors import InexactWarning, WeightsMismatchError, WeightsNotFoundError
+from kbert.config import BertConfig, output_names
+from kbert.errors import InexactWarning, LabelNamesWarning, WeightsMismatchError, WeightsNotFoundError
 from kbert.hub import is_licence, resolve_folder
 from kbert.text import WordPieceTokenizer
-from kbert.text.files import SPECIAL_TOKENS, is_plain_bert
+from kbert.text.files import SPECIAL_TOKENS, check_vocabulary, is_plain_bert
 from kbert.weights.arrays import (
     BUFFERS,
     COPIED,
@@ -73,7 +75,7 @@ def convert(source: str | Path, target: str | Path, to: str) -> list[Row]:
     """
     if to not in TARGETS:
         raise ValueError(f"to must be one of {', '.join(TARGETS)}, got {to!r}.")
-    source, target = _resolved(source), Path(target).expanduser().resolve()
+    source, target = _resolved(source), Path(os.path.expanduser(target)).resolve()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise FileExistsError(f"{target} exists already, and is left as it is. Give a new folder.")
     form, new_form = format_of(source), FORMATS[to]
@@ -81,9 +83,14 @@ def convert(source: str | Path, target: str | Path, to: str) -> list[Row]:
     read = form.read(source)
     arrays, skipped = checked(read, BertConfig.from_dict(values), source)
     tokenizer, tokenizer_row = _tokenizer(source, to)
-    config = _config(values, arrays)
+    if tokenizer is not None:
+        check_vocabulary(tokenizer.vocab_size, BertConfig.from_dict(values).vocab_size, source)
+    config, names_row = _config(values, arrays, source)
 
-    aside = target.parent / f".{target.name}.{uuid.uuid4().hex[:8]}"
+    # An empty folder is filled, not replaced: something may be mounted there, or a shell stand in it.
+    there = target.is_dir()
+    aside = (target if there else target.parent) / f".kbert-{uuid.uuid4().hex[:8]}"
+    new_parents = [parent for parent in target.parents if not parent.exists()]
     try:
         aside.mkdir(parents=True)
         written = new_form.write(aside, config, arrays, tokenizer)
@@ -91,19 +98,29 @@ def convert(source: str | Path, target: str | Path, to: str) -> list[Row]:
             tokenizer.save(aside)
         for licence in licence_files(source):
             shutil.copy2(licence, aside)
-        if target.is_dir():
-            target.rmdir()
-        aside.rename(target)
+        if there:
+            for path in sorted(aside.iterdir(), key=lambda path: path.suffix == ".json"):  # the config last
+                path.rename(target / path.name)
+            aside.rmdir()
+        else:
+            aside.rename(target)
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
+        for parent in new_parents:
+            with suppress(OSError):
+                parent.rmdir()
         raise
-    return _rows(read, skipped, written) + [tokenizer_row, *_label_rows(config, written, source, to)]
+    return _rows(read, skipped, written) + [tokenizer_row, *names_row, *_label_rows(config, written, source, to)]
 
 
 def _resolved(place: str | Path) -> Path:
     """The folder or the file of Keras's that is meant."""
-    path = Path(place).expanduser()
-    return path if path.is_file() and FORMATS["keras"].found(path) else resolve_folder(place)
+    path = Path(os.path.expanduser(place))
+    if not path.is_file() or not FORMATS["keras"].found(path):
+        return resolve_folder(place)
+    if FORMATS["kerashub"].found(path.parent):
+        raise WeightsNotFoundError(f"{path} is a file of a KerasHub preset. Give the folder: {str(path.parent)!r}.")
+    return path
 
 
 def _values(form: Format, place: Path) -> dict:
@@ -163,8 +180,8 @@ _HEADS_OF = {
 }
 
 
-def _config(values: dict, arrays: dict[str, np.ndarray]) -> dict:
-    """The config.json of the same model with these arrays in float32."""
+def _config(values: dict, arrays: dict[str, np.ndarray], source: Path) -> tuple[dict, list[Row]]:
+    """The config.json of the same model with these arrays in float32, and what has to be said of label names."""
     has = {prefix for prefix in HEADS if any(name.startswith(prefix) for name in arrays)}
     named = next(iter(values.get("architectures") or ()), None)
     # What is named is believed where its head is there; a head alone does not tell sentences, tokens and options apart.
@@ -172,18 +189,35 @@ def _config(values: dict, arrays: dict[str, np.ndarray]) -> dict:
         architecture = named
     else:
         architecture = next(name for name, heads in _HEADS_OF.items() if heads <= has)
-    stale = {"torch_dtype"}
-    if "classifier." not in has:
-        stale |= {"id2label", "label2id", "num_labels", "problem_type"}
+    stale = {"torch_dtype", "id2label", "label2id", "num_labels"}
+    has_labels = "classifier." in has and architecture != "BertForMultipleChoice"
+    if not has_labels:
+        stale.add("problem_type")
     others = {key: value for key, value in values.items() if key not in stale}
     known = BertConfig.from_dict(values).to_dict()
-    labels = {}
-    if "classifier.bias" in arrays and not values.get("id2label") and architecture != "BertForMultipleChoice":
+    labels, rows = {}, []
+    if has_labels:
+        n = len(arrays["classifier.bias"])
+        names = output_names(values, n)
+        if names is None and values.get("id2label"):
+            why = f"{len(values['id2label'])} names that are not those of {n} outputs"
+            warnings.warn(
+                f"id2label in the config of {source} has {why}: they become LABEL_0 to LABEL_{n - 1}. Correct id2label "
+                "for names.",
+                LabelNamesWarning,
+                stacklevel=3,
+            )
+            rows.append(Row("id2label", "", None, f"skipped: {why}"))
         # transformers knows the number of outputs from the names alone.
-        names = {str(i): f"LABEL_{i}" for i in range(len(arrays["classifier.bias"]))}
-        labels = {"id2label": names, "label2id": {name: int(i) for i, name in names.items()}}
+        numbered = dict(enumerate(names or [f"LABEL_{i}" for i in range(n)]))
+        labels = {
+            "id2label": {str(i): name for i, name in numbered.items()},
+            "label2id": {str(name): i for i, name in numbered.items()},
+        }
+        if source.is_file():
+            rows.append(Row("", "", None, "a Keras file tells neither label names nor problem_type: see config.json"))
     fixed = {"model_type": "bert", "architectures": [architecture], "dtype": "float32"}
-    return {**others, **known, **labels, **fixed}
+    return {**others, **known, **labels, **fixed}, rows
 
 
 def _rows(read: list[Array], skipped: dict[str, str], written: list[Array]) -> list[Row]:
@@ -230,7 +264,7 @@ def _tokenizer(source: Path, to: str) -> tuple[WordPieceTokenizer | None, Row]:
     if why:
         warnings.warn(
             f"Google's code, which reads vocab.txt alone, does not split texts as this tokenizer does ({why}). kbert "
-            "reads the files that are written beside it, and splits them as before.",
+            "reads the other files that are written, and splits them as before.",
             InexactWarning,
             stacklevel=3,
         )
@@ -295,10 +329,11 @@ def describe(place: str | Path) -> dict[str, str]:
         "parts": ", ".join(["encoder", *parts_of(arrays)]),
         **_tokenizer_facts(place, config),
     }
-    names = values.get("id2label")
     if "classifier.bias" in arrays:
         n = len(arrays["classifier.bias"])
-        facts["labels"] = ", ".join(map(str, names.values())) if names else f"{n}, without names"
+        names = output_names(values, n)
+        without = "without names" + (f": id2label has {len(values['id2label'])}" if values.get("id2label") else "")
+        facts["labels"] = f"{n}, {without}" if names is None else ", ".join(map(str, names))
     facts["licence"] = ", ".join(path.name for path in licence_files(place)) or "no licence file"
     facts["sha256"] = ", ".join(f"{_sha256(path)} {path.name}" for path in form.weights(place))
     return facts

@@ -10,6 +10,8 @@ from kbert.errors import WeightsMismatchError, WeightsNotFoundError
 from kbert.hub import INDEX_ENDING, PICKLED, SAFETENSORS, hugging_face_weights, shards_of_index
 from kbert.weights.array_files import read_pickled, read_safetensors
 
+# What a folder is known by in which an exported model is.
+EXPORT_FILE = "export.json"
 _READERS = {SAFETENSORS: read_safetensors, PICKLED: read_pickled}
 
 
@@ -29,6 +31,10 @@ def read_folder(folder: str | Path) -> dict[str, np.ndarray]:
         When a file is damaged, or shards do not hold what their index says.
     """
     folder = Path(folder)
+    if (folder / EXPORT_FILE).is_file():
+        raise WeightsNotFoundError(
+            f"{folder} holds an exported model, which other programs run. Take the folder that `save` wrote."
+        )
     for path in hugging_face_weights(folder):
         read = _READERS[path.name.removesuffix(INDEX_ENDING)]
         return _read_shards(path, read) if path.name.endswith(INDEX_ENDING) else read(path)
@@ -63,12 +69,15 @@ def _read_shards(index: Path, read: Callable[[Path], dict[str, np.ndarray]]) -> 
 
 def write_folder(folder: str | Path, config: dict, arrays: dict[str, np.ndarray]) -> None:
     """Write ``config.json`` and ``model.safetensors`` into a folder, which is made where it is missing."""
+    from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     # transformers reads the "format" key, and refuses a file without one.
-    save_file(
-        {name: np.ascontiguousarray(array) for name, array in arrays.items()}, folder / SAFETENSORS, {"format": "pt"}
-    )
+    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    try:
+        save_file(arrays, folder / SAFETENSORS, {"format": "pt"})
+    except SafetensorError as error:  # which it makes of the disk's errors too
+        raise OSError(f"{folder / SAFETENSORS} cannot be written ({error}).") from error

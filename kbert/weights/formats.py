@@ -16,7 +16,7 @@ from kbert.errors import WeightsMismatchError
 from kbert.hub import KERAS_FILES, files_of_weights, hugging_face_weights
 from kbert.presets import is_preset
 from kbert.text import WordPieceTokenizer
-from kbert.weights.arrays import HEADS, Array, canonical_name, is_half
+from kbert.weights.arrays import HEADS, TIED, Array, canonical_name, is_half
 from kbert.weights.folder import read_folder, write_folder
 
 
@@ -80,6 +80,9 @@ def read_arrays(folder: str | Path) -> dict[str, np.ndarray]:
             )
         if array.name is not None:
             found[array.name] = array.array.astype("float32") if is_half(array.array) else array.array
+    for name, kept in TIED.items():
+        if name in found:
+            found.setdefault(kept, found[name])
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -12,6 +13,10 @@ import numpy as np
 
 from kbert.errors import WeightsMismatchError
 from kbert.weights.arrays import COPIED, Array, is_half, listed
+
+# Groups and arrays of a file, and how deep they lie: for many, or deep ones, the library takes minutes. A BERT of 48
+# layers has 2,000, at most ten deep.
+_MOST_ITEMS, _DEEPEST = 20_000, 50
 
 # What lies between a Hugging Face array and Keras's.
 TRANSPOSED = "transposed"
@@ -84,8 +89,13 @@ def read_datasets(
         size = Path(file).stat().st_size if isinstance(file, Path) else len(file.getbuffer())
         with h5py.File(file, "r") as opened:
             datasets: dict[str, h5py.Dataset] = {}
+            n_met = 0
 
             def visit(path: str, item) -> None:
+                nonlocal n_met
+                n_met += 1
+                if n_met > _MOST_ITEMS or path.count("/") > _DEEPEST:
+                    raise ValueError("more groups than a model has")
                 if isinstance(item, h5py.Dataset):
                     datasets[path] = item
 
@@ -103,7 +113,7 @@ def read_datasets(
                         "truncated or damaged: copy or download it again."
                     )
                 found[path] = _array(dataset, path, place)
-    except WeightsMismatchError:
+    except (WeightsMismatchError, PermissionError):
         raise
     # The library raises nearly every kind of error, depending on where a file is damaged.
     except Exception as error:
@@ -172,8 +182,10 @@ def write_datasets(path: Path, arrays: dict[str, np.ndarray], names: dict[str, s
     """Write arrays as Keras lays them out, with the name of each layer (by its path) where Keras notes it."""
     import h5py
 
-    with h5py.File(path, "w") as file:
+    content = BytesIO()  # HDF5's library does not outlive a disk that is full
+    with h5py.File(content, "w") as file:
         for layer, name in names.items():
             file.create_group(f"{layer}/vars".lstrip("/")).attrs["name"] = name
         for where, array in arrays.items():
             file.create_dataset(where, data=np.ascontiguousarray(array, dtype="float32"))
+    path.write_bytes(content.getbuffer())

@@ -116,6 +116,8 @@ class TensorBundle:
         try:
             data = np.fromfile(path, "uint8", entry.size, offset=entry.offset)
             array = data.view(_DTYPES[entry.dtype]).reshape(entry.shape)
+        except PermissionError:
+            raise
         except (OSError, ValueError) as error:
             raise WeightsMismatchError(f"{path}: {name} cannot be read ({error}). {_REMEDY}") from None
         if masked_crc32c(data) != entry.checksum:
@@ -190,7 +192,7 @@ def write_bundle(prefix: str | Path, arrays: dict[str, np.ndarray], dtype: str |
         for name, array in sorted(arrays.items()):
             array = array.astype(dtype or array.dtype.newbyteorder("<"), order="C", copy=False)
             data = array.reshape(-1).view("uint8")
-            data.tofile(file)
+            file.write(data)
             shape = b"".join(_field(2, _field(1, size)) for size in array.shape)
             checksum = masked_crc32c(data).to_bytes(4, "little")
             entry = _field(1, _NUMBERS[array.dtype]) + _field(2, shape) + _field(4, offset) + _field(5, len(data))

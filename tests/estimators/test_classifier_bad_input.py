@@ -36,6 +36,25 @@ def test_lengths_that_differ_are_named(toy):
         toy().fit(TEXTS, LABELS[:15])
 
 
+def test_pairs_are_refused_by_a_model_of_one_segment(tmp_path):
+    config = BertConfig(
+        vocab_size=60,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        type_vocab_size=1,
+    )
+    classifier = BertClassifier(config, weights=None, epochs=1, max_length=16)
+    pairs = [(text, text) for text in TEXTS]
+    with pytest.raises(ValueError, match="texts are pairs.*type_vocab_size 1 in its config.json"):
+        classifier.fit(pairs, LABELS)
+    classifier.fit(TEXTS, LABELS).save(tmp_path)
+    (tmp_path / "kbert.json").unlink()  # which says that texts are single
+    with pytest.raises(ValueError, match="texts are pairs"):
+        BertClassifier.load(tmp_path).predict(pairs)
+
+
 def test_one_class_only_is_refused(toy):
     with pytest.raises(ValueError, match="at least two classes.*y holds one class only: 'pos'"):
         toy().fit(TEXTS, ["pos"] * 16)

@@ -308,10 +308,10 @@ def test_what_is_off_in_int8_is_told_and_no_error(classifier, tmp_path, capsys):
 # === Nothing is left behind ===
 
 
-def _spoil(monkeypatch, offset):
+def _spoil(monkeypatch, offset, name="classifier.bias"):
     """Let what is exported have another bias than the estimator."""
     read = exported.read_arrays
-    spoiled = {"classifier.bias": np.float32(offset)}
+    spoiled = {name: np.float32(offset)}
     monkeypatch.setattr(
         exported, "read_arrays", lambda folder: {k: v + spoiled.get(k, 0) for k, v in read(folder).items()}
     )
@@ -326,6 +326,14 @@ def test_an_export_that_is_off_leaves_nothing(classifier, tmp_path, monkeypatch)
     with pytest.raises(WeightsMismatchError):
         classifier.export(tmp_path / "out")
     assert os.listdir(tmp_path) == ["out"] and (tmp_path / "out" / "model.onnx").read_bytes() == before
+
+
+def test_answers_are_compared_by_their_scores(folder_of, tmp_path, monkeypatch):
+    answerer = _answerer(folder_of)
+    _spoil(monkeypatch, [0.1, 0], "qa_outputs.bias")  # all spans get as much more
+    for X in (None, PAIRS.values.tolist()):
+        with pytest.raises(WeightsMismatchError, match=r"off by up to 0.\d+ \(allowed 0.0001\)"):
+            answerer.export(tmp_path / "out", X=X)
 
 
 def test_small_numbers_are_compared_in_their_own_unit(quick_folder, reviews, tmp_path, monkeypatch):
@@ -359,6 +367,10 @@ def test_a_later_export_keeps_other_files_and_none_of_the_older_model(classifier
         (tmp_path / "out" / name).write_text("old")
     classifier.export(tmp_path / "out")
     assert set(os.listdir(tmp_path / "out")) == FILES | {"README.md"}
+    (tmp_path / "out" / "assets").mkdir()  # of a SavedModel's folders, where there is no SavedModel
+    (tmp_path / "out" / "assets" / "logo.svg").write_text("kept")
+    classifier.export(tmp_path / "out")
+    assert (tmp_path / "out" / "assets" / "logo.svg").read_text() == "kept"
 
 
 def test_the_estimator_stays_as_it_was(classifier, tmp_path):

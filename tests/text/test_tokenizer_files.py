@@ -225,6 +225,14 @@ def test_damaged_tokenizer_json(trained, tmp_path, change, message):
         WordPieceTokenizer.from_pretrained(tmp_path)
 
 
+def test_blank_lines_at_the_end_of_a_vocab_txt_are_no_pieces(trained, tmp_path):
+    trained.save(tmp_path)
+    (tmp_path / "tokenizer.json").unlink()
+    text = (tmp_path / "vocab.txt").read_text(encoding="utf-8")
+    (tmp_path / "vocab.txt").write_text(text + "\n\n", encoding="utf-8")
+    assert WordPieceTokenizer.from_pretrained(tmp_path).vocab == trained.vocab
+
+
 def test_malformed_vocab_txt(tmp_path):
     with pytest.raises(WeightsMismatchError, match="'\\[SEP\\]' in more than one line"):
         WordPieceTokenizer.from_pretrained(_vocab_folder(tmp_path, [*SPECIALS, "[SEP]"]))

@@ -14,7 +14,7 @@ from safetensors.numpy import load_file, save_file
 
 from kbert import BertConfig, BertEncoder, BertForPreTraining, WordPieceTokenizer
 from kbert.cli import main
-from kbert.errors import InexactWarning, WeightsMismatchError, WeightsNotFoundError
+from kbert.errors import InexactWarning, LabelNamesWarning, WeightsMismatchError, WeightsNotFoundError
 from kbert.model import (
     BertForQuestionAnswering,
     BertForSequenceClassification,
@@ -159,6 +159,37 @@ def test_transformers_is_told_the_number_of_outputs_and_licences_are_kept(toy_co
         assert (tmp_path / "newest" / name).read_text() == "beside the file"
 
 
+@pytest.mark.parametrize("to", TARGETS)
+def test_names_that_are_not_those_of_the_outputs_are_told_of(toy_config, tmp_path, to):
+    names = {0: "a", 1: "b", 2: "c"}
+    model = BertForSequenceClassification(toy_config, 3)
+    save_sequence_classifier(model, tmp_path / "source", names, "multi_label_classification")
+    path = tmp_path / "source" / "config.json"
+    values = json.loads(path.read_text())
+
+    def converted(name, **changes):
+        path.write_text(json.dumps({**values, **changes}))
+        convert(tmp_path / "source", tmp_path / name, to)
+        convert(tmp_path / name, tmp_path / f"{name} back", "hf")
+        return json.loads((tmp_path / f"{name} back" / "config.json").read_text())
+
+    backwards = {"2": "c", "0": "a", "1": "b"}
+    back = converted("right", id2label=backwards, num_labels="2")
+    assert list(back["id2label"].items()) == [("0", "a"), ("1", "b"), ("2", "c")] and "num_labels" not in back
+    assert back["problem_type"] == "multi_label_classification"
+    assert describe(tmp_path / "source")["labels"] == "a, b, c"
+    with pytest.warns(LabelNamesWarning, match="2 names that are not those of 3 outputs: they become LABEL_0 to LAB"):
+        back = converted("wrong", id2label={"0": "a", "1": "b"})
+    assert list(back["id2label"].values()) == ["LABEL_0", "LABEL_1", "LABEL_2"]
+    assert describe(tmp_path / "source")["labels"] == "3, without names: id2label has 2"
+
+
+def test_a_vocabulary_that_is_longer_than_the_table_is_refused(folder, tmp_path):
+    WordPieceTokenizer.train([" ".join(f"w{i}" for i in range(99))], 300, min_frequency=1).save(folder)
+    with pytest.raises(WeightsMismatchError, match="The tokenizer belongs to another model"):
+        convert(folder, tmp_path / "new", "hf")
+
+
 def test_a_tokenizer_that_googles_code_has_not_is_told_of_and_kept(folder, tmp_path):
     spec = json.loads((folder / "tokenizer.json").read_text())
     (folder / "tokenizer.json").write_text(json.dumps({**spec, "pre_tokenizer": {"type": "WhitespaceSplit"}}))
@@ -184,7 +215,7 @@ def test_a_tokenizer_that_googles_code_has_not_is_told_of_and_kept(folder, tmp_p
         (lambda a: {**a, "bert.pooler.dense.bias": np.zeros(31, "f4")}, r"pooler.dense.bias .*\(31,\).*\(32,\)"),
         (lambda a: {**a, "bert.pooler.dense.bias": np.full(32, np.inf, "f4")}, "pooler.dense.bias .*infinite"),
         (lambda a: {**a, "bert.pooler.dense.bias": np.zeros(32, "i1")}, "pooler.dense.bias .*int8.*quantised"),
-        (lambda a: {**a, "bert.pooler.dense.bias": np.full(32, 1e300)}, "pooler.dense.bias .*infinite"),
+        (lambda a: {**a, "bert.pooler.dense.bias": np.full(32, 1e300)}, "pooler.dense.bias .*no room"),
         (lambda a: {**a, "pooler.dense.bias": np.zeros(32, "f4")}, "pooler.dense.bias twice"),
         (lambda a: {**a, "cls.predictions.decoder.bias": np.ones(100, "f4")}, "decoder.bias and .* differ"),
     ],
@@ -192,7 +223,7 @@ def test_a_tokenizer_that_googles_code_has_not_is_told_of_and_kept(folder, tmp_p
 def test_what_does_not_fit_is_refused_and_nothing_is_written(folder, tmp_path, change, message):
     _rewrite(folder, change)
     with pytest.raises(WeightsMismatchError, match=message):
-        convert(folder, tmp_path / "new", "hf")
+        convert(folder, tmp_path / "a" / "b" / "new", "hf")
     assert [path.name for path in tmp_path.iterdir()] == ["source"]
 
 
@@ -239,7 +270,7 @@ def test_a_config_of_more_layers_than_there_are_takes_no_memory(folder, tmp_path
         convert(folder, tmp_path / "new", to)
 
 
-def test_a_folder_that_holds_something_is_left_as_it_is(folder, tmp_path):
+def test_a_folder_that_holds_something_is_left_as_it_is(folder, tmp_path, monkeypatch):
     target = tmp_path / "new"
     target.mkdir()
     (target / "mine").write_text("kept")
@@ -247,7 +278,11 @@ def test_a_folder_that_holds_something_is_left_as_it_is(folder, tmp_path):
         convert(folder, target, "hf")
     assert [path.name for path in target.iterdir()] == ["mine"]
     (target / "mine").unlink()
-    convert(folder, target, "hf")
+    # Filled, not replaced: a shell may stand in it.
+    before = target.stat().st_ino
+    monkeypatch.chdir(target)
+    convert(folder, ".", "hf")
+    assert target.stat().st_ino == before and not [path for path in target.iterdir() if path.name.startswith(".")]
     assert load_pretraining(target).config.hidden_size == 32
 
 

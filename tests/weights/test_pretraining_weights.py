@@ -273,3 +273,9 @@ def test_heads_that_do_not_fit_are_refused_by_name(folder, change, message):
 def test_an_output_matrix_of_its_own_is_no_matter_to_the_encoder_alone(folder, model, arrays_of):
     _rewrite(folder, lambda a: {**a, DECODER: a[WORDS] + 1})
     assert _same(arrays_of(BertEncoder.from_pretrained(folder)), arrays_of(model.encoder))
+
+
+def test_a_file_may_have_the_output_matrix_in_the_place_of_the_word_embeddings(folder, model, arrays_of):
+    _rewrite(folder, lambda arrays: {**arrays, DECODER: arrays.pop(WORDS)})
+    assert _same(arrays_of(BertForPreTraining.from_pretrained(folder)), arrays_of(model))
+    assert _same(arrays_of(BertEncoder.from_pretrained(folder)), arrays_of(model.encoder))
