@@ -8,6 +8,7 @@ from keras import ops
 
 from kbert.config import BertConfig
 from kbert.model.dropout import Dropout
+from kbert.model.products import product
 
 # Masked scores get this value in float32, where the softmax runs. Finite, so that nothing becomes NaN.
 _MASKED = -1e9
@@ -30,15 +31,10 @@ def _initializer(config: BertConfig, seed: int):
 
 
 class Dense(keras.layers.Dense):
-    """A dense layer that reads x (..., D) as one matrix.
-
-    The gradient of its kernel is then a plain product too. For that of a batch of matrices XLA transposes x in memory.
-    """
+    """A dense layer by `product`."""
 
     def call(self, x, training=None):
-        shape = ops.shape(x)
-        y = super().call(ops.reshape(x, (-1, shape[-1])), training=training)
-        return ops.reshape(y, (*shape[:-1], self.units))
+        return product(x, self.kernel, self.bias)
 
 
 def dense(config: BertConfig, width: int, seed: int, dtype, name: str) -> Dense:

@@ -12,6 +12,7 @@ from keras import ops
 from kbert.config import BertConfig
 from kbert.model.encoder import INPUT_NAMES, BertEncoder, check_inputs, first_token_vectors
 from kbert.model.layers import BertEmbeddings, activation, dense, layer_norm
+from kbert.model.products import product
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -182,7 +183,7 @@ class MaskedLanguageHead(keras.layers.Layer):
     def call(self, x):
         x = self.norm(self.activation(self.dense(x)))
         table = ops.cast(self.word_embeddings(), x.dtype)  # (V, D)
-        return ops.cast(ops.matmul(x, ops.transpose(table)), "float32") + self.bias
+        return ops.cast(product(x, ops.transpose(table)), "float32") + self.bias
 
     def compute_output_spec(self, x):
         return keras.KerasTensor((*x.shape[:-1], self.config.vocab_size), "float32")

@@ -1,0 +1,26 @@
+"""Products with a matrix of weights, the way that is fastest on each backend."""
+
+import keras
+from keras import ops
+
+
+def product(x, kernel, bias=None):
+    """x (..., D) times kernel (D, U), plus bias (U,): (..., U).
+
+    x is read as one matrix. The gradient of the kernel is then a plain product too; for that of a batch of matrices XLA
+    transposes x in memory.
+
+    PyTorch's own product of float32 matrices on a CPU is MKL's, which does not use the widest vectors of AMD's
+    processors. oneDNN, which PyTorch has on board for its compiler, is twice as fast there (docs/performance.md).
+    """
+    shape = ops.shape(x)
+    x = ops.reshape(x, (-1, shape[-1]))
+    y = None
+    if keras.backend.backend() == "torch":
+        from kbert.model.products_torch import onednn_product
+
+        y = onednn_product(*(None if a is None else ops.convert_to_tensor(a) for a in (x, kernel, bias)))
+    if y is None:
+        y = ops.matmul(x, kernel)
+        y = y if bias is None else ops.add(y, bias)
+    return ops.reshape(y, (*shape[:-1], kernel.shape[-1]))

@@ -1,0 +1,42 @@
+"""Products of float32 matrices by oneDNN, as PyTorch's compiler calls it."""
+
+import torch
+
+# Not of PyTorch's public interface: where a version does not have it, its own product serves.
+try:
+    _linear = torch.ops.mkldnn._linear_pointwise
+except (AttributeError, RuntimeError):
+    _linear = None
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, kernel, bias):
+        ctx.save_for_backward(x, kernel)
+        return _linear(x, kernel.t(), bias, "none", [], "")
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, kernel = ctx.saved_tensors
+        for_x, for_kernel, for_bias = ctx.needs_input_grad
+        return (
+            _Product.apply(dy, kernel.t(), None) if for_x else None,
+            _Product.apply(x.t(), dy, None) if for_kernel else None,
+            dy.sum(0) if for_bias else None,
+        )
+
+
+def onednn_product(x: torch.Tensor, kernel: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor | None:
+    """x (M, D) times kernel (D, U), plus bias (U,), differentiable any number of times.
+
+    None where these are not matrices of float32 on a CPU, and where PyTorch has no oneDNN.
+    """
+    if (
+        _linear is None
+        or not torch.backends.mkldnn.enabled
+        or x.device.type != "cpu"
+        or not x.dtype == kernel.dtype == torch.float32
+        or torch.compiler.is_compiling()
+    ):
+        return None
+    return _Product.apply(x, kernel, bias)
