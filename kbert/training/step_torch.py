@@ -7,6 +7,7 @@ import threading
 import keras
 import numpy as np
 import torch
+from torch.optim.adamw import adamw
 
 from kbert.training.optimizer import BETA_1, BETA_2, CLIP_NORM, EPSILON, Hyper
 
@@ -74,22 +75,54 @@ class Trainer:
 def adamw_all(parameters, gradients, moments_1, moments_2, hyper: Hyper) -> float:
     """Clip and update in place and return 0; where a gradient is not finite, change nothing and return NaN.
 
-    The formulas of `clip_factor` and `adamw` in `kbert.training.optimizer`, on all variables at once.
+    The formulas of `clip_factor` and `adamw` in `kbert.training.optimizer`, in PyTorch's own kernel, which goes through
+    the memory of all variables once.
     """
-    roots = _moments_and_roots(gradients, moments_1, moments_2, hyper)
-    if roots is None:
+    factor = _clip_factor(gradients, hyper)
+    if factor is None:
         return math.nan
-    rates = hyper.learning_rates.tolist()
-    torch._foreach_mul_(parameters, [1 - r * d for r, d in zip(rates, hyper.decays.tolist(), strict=True)])
-    torch._foreach_addcdiv_(parameters, moments_1, roots, [-rate / float(hyper.correction_1) for rate in rates])
+    device = parameters[0].device
+    # The kernel corrects the bias by the number of steps before, which the correction tells.
+    left = 1 - float(hyper.correction_2)
+    before = math.log(left) / math.log(BETA_2) - 1 if left > 0 else math.inf
+    step = torch.tensor(before, dtype=torch.float32, device=device)
+    divisor = torch.tensor(1 / factor, dtype=torch.float32, device=device)
+    together: dict[tuple[float, float], list[int]] = {}
+    for i, pair in enumerate(zip(hyper.learning_rates.tolist(), hyper.decays.tolist(), strict=True)):
+        together.setdefault(pair, []).append(i)
+    for (rate, decay), members in together.items():
+        adamw(
+            [parameters[i] for i in members],
+            [gradients[i].contiguous() for i in members],  # the kernel goes through memory
+            [moments_1[i] for i in members],
+            [moments_2[i] for i in members],
+            [],
+            [step.clone() for _ in members],  # counted up in each
+            fused=True,
+            grad_scale=divisor,
+            amsgrad=False,
+            beta1=BETA_1,
+            beta2=BETA_2,
+            lr=rate,
+            weight_decay=decay,
+            eps=EPSILON,
+            maximize=False,
+        )
     return 0.0
 
 
 def lamb_all(parameters, gradients, moments_1, moments_2, hyper: Hyper) -> float:
     """The same with `lamb` for `adamw`."""
-    roots = _moments_and_roots(gradients, moments_1, moments_2, hyper)
-    if roots is None:
+    factor = _clip_factor(gradients, hyper)
+    if factor is None:
         return math.nan
+    torch._foreach_mul_(gradients, factor)
+    torch._foreach_lerp_(moments_1, gradients, 1 - BETA_1)
+    torch._foreach_mul_(moments_2, BETA_2)
+    torch._foreach_addcmul_(moments_2, gradients, gradients, 1 - BETA_2)
+    roots = torch._foreach_div(moments_2, float(hyper.correction_2))
+    torch._foreach_sqrt_(roots)
+    torch._foreach_add_(roots, EPSILON)
     steps = torch._foreach_div(torch._foreach_div(moments_1, roots), float(hyper.correction_1))
     torch._foreach_add_(steps, torch._foreach_mul(parameters, hyper.decays.tolist()))
     lengths, step_lengths = torch._foreach_norm(parameters), torch._foreach_norm(steps)
@@ -101,20 +134,11 @@ def lamb_all(parameters, gradients, moments_1, moments_2, hyper: Hyper) -> float
     return 0.0
 
 
-def _moments_and_roots(gradients, moments_1, moments_2, hyper: Hyper):
-    """Clip the gradients and update the moments; Adam's denominators, or None where a gradient is not finite."""
+def _clip_factor(gradients, hyper: Hyper) -> float | None:
+    """What the scaled gradients are to be multiplied by; None where one is not finite."""
     scale = float(hyper.loss_scale)
     norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))) / scale
-    if not math.isfinite(norm):
-        return None
-    torch._foreach_mul_(gradients, min(1.0, CLIP_NORM / (norm + 1e-6)) / scale)
-    torch._foreach_lerp_(moments_1, gradients, 1 - BETA_1)
-    torch._foreach_mul_(moments_2, BETA_2)
-    torch._foreach_addcmul_(moments_2, gradients, gradients, 1 - BETA_2)
-    roots = torch._foreach_div(moments_2, float(hyper.correction_2))
-    torch._foreach_sqrt_(roots)
-    torch._foreach_add_(roots, EPSILON)
-    return roots
+    return min(1.0, CLIP_NORM / (norm + 1e-6)) / scale if math.isfinite(norm) else None
 
 
 def predictor(model: keras.Model):
