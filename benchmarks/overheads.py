@@ -115,11 +115,12 @@ def main() -> None:
         taken = seconds(lambda: fresh.fit(texts, np.arange(len(texts)) % 2))
         lines.append(("training", "GFLOP/s", 1e-9 * training * 128 * len(texts) / taken, 1e-9 * peak))
     backend = keras.backend.backend()
-    frame = pd.DataFrame(lines, columns=["what", "unit", "kbert", "bare"]).assign(
-        ratio=lambda f: f.kbert / f.bare,
+    frame = pd.DataFrame(lines, columns=["what", "unit", "with kbert", "bare"]).assign(
+        ratio=lambda f: f["with kbert"] / f.bare,
         backend=backend,
         date=datetime.date.today().isoformat(),
-        **{name: version(name) for name in ("kbert", "keras", backend)},
+        **{name: version(name) for name in ("kbert", "keras")},
+        backend_version=version(backend),
     )
     frame.round(4).to_csv(RESULTS, mode="a", header=not RESULTS.exists(), index=False)
     print(frame.round(4).to_string())

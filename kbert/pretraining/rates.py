@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from kbert.config import BertConfig
+from kbert.model.products import product
 
 # A backward pass takes each product of the forward pass twice: for the gradient of its input and of its weights.
 _FORWARD_AND_BACKWARD = 3
@@ -68,7 +69,7 @@ def matrix_peak(dtype: str) -> float:
     dtype : str
         Of the matrices, such as "bfloat16".
     """
-    product = _compiled(_chain)
+    products = _compiled(_chain)
     best, seconds = 0.0, 0.0
     for side in _SIDES:
         # Twice the side is eight times the work.
@@ -76,18 +77,18 @@ def matrix_peak(dtype: str) -> float:
             break
         matrix = (np.random.default_rng(0).random((side, side), "float32") - 0.5) * np.float32((12 / side) ** 0.5)
         matrix = keras.ops.cast(keras.ops.convert_to_tensor(matrix), dtype)
-        seconds = _seconds_of(product, matrix)
+        seconds = _seconds_of(products, matrix)
         best = max(best, _CHAIN * 2 * side**3 / seconds)
     return best
 
 
-def _seconds_of(product, matrix) -> float:
+def _seconds_of(products, matrix) -> float:
     """The shortest of several measurements: what else the machine does only makes them longer."""
-    _wait_for(product(matrix))  # compiles
+    _wait_for(products(matrix))  # compiles
     found: list[float] = []
     while len(found) < _REPEATS[0] or (len(found) < _REPEATS[1] and sum(found) < _ENOUGH):
         began = time.perf_counter()
-        _wait_for(product(matrix))
+        _wait_for(products(matrix))
         found.append(time.perf_counter() - began)
     return min(found)
 
@@ -96,7 +97,7 @@ def _chain(matrix):
     """Products that need each other, so that none is left out; entries of variance 1/side keep their size."""
     result = matrix
     for _ in range(_CHAIN):
-        result = keras.ops.matmul(result, matrix)
+        result = product(result, matrix)
     return result
 
 

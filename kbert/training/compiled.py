@@ -2,8 +2,10 @@
 
 import json
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from typing import NamedTuple
 
 import keras
 
@@ -35,6 +37,33 @@ def model_key(model: keras.Model) -> str:
     choices = getattr(model, "choices", {})
     parts = [type(model).__name__, model.config.to_dict(), choices, model.dtype_policy.name, weights]
     return json.dumps(parts, sort_keys=True)
+
+
+class ModelParts(NamedTuple):
+    """A model's trainable variables, its other ones, and its `model_key`."""
+
+    trainable: list
+    others: list
+    key: str
+
+
+_parts: weakref.WeakKeyDictionary[keras.Model, ModelParts] = weakref.WeakKeyDictionary()
+
+
+def parts_of(model: keras.Model) -> ModelParts:
+    """The parts of a model, looked for once: that takes as long as a short text does.
+
+    They are looked for anew where a variable was frozen or thawed since, as Keras's LoRA does with those it adds to.
+    """
+    parts = _parts.get(model)
+    if (
+        parts is None
+        or not all(variable.trainable for variable in parts.trainable)
+        or any(variable.trainable for variable in parts.others)
+    ):
+        parts = ModelParts(model.trainable_variables, model.non_trainable_variables, model_key(model))
+        _parts[model] = parts
+    return parts
 
 
 def shapes_key(arrays: dict) -> tuple:

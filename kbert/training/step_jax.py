@@ -5,7 +5,7 @@ import keras
 import numpy as np
 from jax import numpy as jnp
 
-from kbert.training.compiled import compiled, model_key, shapes_key
+from kbert.training.compiled import compiled, model_key, parts_of, shapes_key
 from kbert.training.functional import state_values, updated
 
 
@@ -144,11 +144,11 @@ class Trainer:
 def predictor(model: keras.Model):
     """A function from a batch's inputs to the model's outputs, which may still be under way.
 
-    It is for one call of an estimator: the weights are those that the model has now, and looking for them takes longer
-    than a short text does. Any number of threads may call it.
+    It is for one call of an estimator: the weights are those that the model has now. Any number of threads may call it.
     """
-    weights = ([v.value for v in model.trainable_variables], [v.value for v in model.non_trainable_variables])
-    key = ("jax", model_key(model), "predict")
+    parts = parts_of(model)
+    weights = ([v.value for v in parts.trainable], [v.value for v in parts.others])
+    key = ("jax", parts.key, "predict")
 
     def function(weights, inputs):
         return model.stateless_call(*weights, inputs, training=False)[0]

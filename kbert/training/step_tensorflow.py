@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from kbert.training.compiled import compiled, model_key, shapes_key
+from kbert.training.compiled import compiled, model_key, parts_of, shapes_key
 from kbert.training.functional import state_values, updated
 
 
@@ -102,12 +102,11 @@ class Trainer:
 def predictor(model: keras.Model):
     """A function from a batch's inputs to the model's outputs.
 
-    It is for one call of an estimator: looking for the weights takes longer than a short text does. Any number of
-    threads may call it.
+    It is for one call of an estimator. Any number of threads may call it.
     """
-    parts = (model.trainable_variables, model.non_trainable_variables)
-    variables = [[variable.value for variable in part] for part in parts]
-    key = ("tensorflow", model_key(model), "predict")
+    parts = parts_of(model)
+    variables = [[variable.value for variable in part] for part in (parts.trainable, parts.others)]
+    key = ("tensorflow", parts.key, "predict")
 
     def function(variables, inputs):
         weights = [[tf.convert_to_tensor(variable) for variable in part] for part in variables]
