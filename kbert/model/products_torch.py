@@ -29,12 +29,13 @@ class _Product(torch.autograd.Function):
 def onednn_product(x: torch.Tensor, kernel: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor | None:
     """x (M, D) times kernel (D, U), plus bias (U,), differentiable any number of times.
 
-    None where these are not matrices of float32 on a CPU, and where PyTorch has no oneDNN.
+    None where these are not matrices of float32 on a CPU, or are empty, and where PyTorch has no oneDNN.
     """
     if (
         _linear is None
         or not torch.backends.mkldnn.enabled
         or x.device.type != "cpu"
+        or not x.numel()
         or not x.dtype == kernel.dtype == torch.float32
         or torch.compiler.is_compiling()
     ):

@@ -167,7 +167,7 @@ class Shards:
         return Documents(tokens, row_splits(segments), row_splits(documents))
 
 
-@lru_cache(4)  # the same one is asked for when shards are begun, opened and compared
+@lru_cache(1)  # the same one is asked for when shards are begun and opened
 def vocabulary_hash(tokenizer: WordPieceTokenizer) -> str:
     """SHA-256 of a vocabulary, its ids and how it treats case."""
     facts = json.dumps([tokenizer.vocab, tokenizer.lowercase], sort_keys=True)

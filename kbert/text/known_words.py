@@ -126,8 +126,8 @@ class KnownWords:
         """The ids of short words one after the other, and how many each has."""
         if self._longest_match is None and len(starts) >= _MANY:
             model = self._backend.model
-            if model.max_input_chars_per_word >= LONGEST:
-                vocab = self._backend.get_vocab(with_added_tokens=False)
+            vocab = self._backend.get_vocab(with_added_tokens=False)
+            if model.max_input_chars_per_word >= LONGEST and model.unk_token in vocab:
                 self._longest_match = LongestMatch(vocab, model.continuing_subword_prefix, vocab[model.unk_token])
         if self._longest_match is not None and len(starts) >= _MANY:
             return self._longest_match(split.windows, starts, lengths)

@@ -2,7 +2,6 @@
 
 import json
 import threading
-import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import NamedTuple
@@ -27,18 +26,6 @@ def compiled(key: Hashable, compile: Callable[[], Callable]) -> Callable:
         return _cache[key]
 
 
-def model_key(model: keras.Model) -> str:
-    """What a model's compiled code depends on: its class, architecture, dtypes and which variables are trained.
-
-    Not its ``get_config``: to write down a dtype policy, Keras imports TensorFlow wherever that is installed, which
-    takes seconds, and half a gigabyte, under the other backends.
-    """
-    weights = [(tuple(variable.shape), variable.dtype, variable.trainable) for variable in model.weights]
-    choices = getattr(model, "choices", {})
-    parts = [type(model).__name__, model.config.to_dict(), choices, model.dtype_policy.name, weights]
-    return json.dumps(parts, sort_keys=True)
-
-
 class ModelParts(NamedTuple):
     """A model's trainable variables, its other ones, and its `model_key`."""
 
@@ -47,23 +34,26 @@ class ModelParts(NamedTuple):
     key: str
 
 
-_parts: weakref.WeakKeyDictionary[keras.Model, ModelParts] = weakref.WeakKeyDictionary()
-
-
 def parts_of(model: keras.Model) -> ModelParts:
-    """The parts of a model, looked for once: that takes as long as a short text does.
+    """The parts of a model as they are now, in one walk through its layers: each takes a while beside a short text."""
+    variables = model.variables
+    trainable = [variable for variable in variables if variable.trainable]
+    return ModelParts(trainable, [variable for variable in variables if not variable.trainable], _key(model, variables))
 
-    They are looked for anew where a variable was frozen or thawed since, as Keras's LoRA does with those it adds to.
-    """
-    parts = _parts.get(model)
-    if (
-        parts is None
-        or not all(variable.trainable for variable in parts.trainable)
-        or any(variable.trainable for variable in parts.others)
-    ):
-        parts = ModelParts(model.trainable_variables, model.non_trainable_variables, model_key(model))
-        _parts[model] = parts
-    return parts
+
+def model_key(model: keras.Model) -> str:
+    """What a model's compiled code depends on: its class, architecture, dtypes and which variables are trained."""
+    return _key(model, model.variables)
+
+
+def _key(model: keras.Model, variables: list) -> str:
+    # Not the model's ``get_config``: to write down a dtype policy, Keras imports TensorFlow wherever that is installed,
+    # which takes seconds, and half a gigabyte, under the other backends.
+    kinds = [(tuple(variable.shape), variable.dtype, variable.trainable) for variable in variables]
+    choices = getattr(model, "choices", {})
+    return json.dumps(
+        [type(model).__name__, model.config.to_dict(), choices, model.dtype_policy.name, kinds], sort_keys=True
+    )
 
 
 def shapes_key(arrays: dict) -> tuple:

@@ -81,25 +81,23 @@ def adamw_all(parameters, gradients, moments_1, moments_2, hyper: Hyper) -> floa
     factor = _clip_factor(gradients, hyper)
     if factor is None:
         return math.nan
-    device = parameters[0].device
+    torch._foreach_mul_(gradients, factor)  # not by the kernel's grad_scale, which Apple's devices pass over
     # The kernel corrects the bias by the number of steps before, which the correction tells.
     left = 1 - float(hyper.correction_2)
     before = math.log(left) / math.log(BETA_2) - 1 if left > 0 else math.inf
-    step = torch.tensor(before, dtype=torch.float32, device=device)
-    divisor = torch.tensor(1 / factor, dtype=torch.float32, device=device)
+    step = torch.tensor(before, dtype=torch.float32, device=parameters[0].device)
     together: dict[tuple[float, float], list[int]] = {}
     for i, pair in enumerate(zip(hyper.learning_rates.tolist(), hyper.decays.tolist(), strict=True)):
         together.setdefault(pair, []).append(i)
     for (rate, decay), members in together.items():
         adamw(
             [parameters[i] for i in members],
-            [gradients[i].contiguous() for i in members],  # the kernel goes through memory
+            [_laid_out_as(parameters[i], gradients[i]) for i in members],
             [moments_1[i] for i in members],
             [moments_2[i] for i in members],
             [],
             [step.clone() for _ in members],  # counted up in each
             fused=True,
-            grad_scale=divisor,
             amsgrad=False,
             beta1=BETA_1,
             beta2=BETA_2,
@@ -109,6 +107,11 @@ def adamw_all(parameters, gradients, moments_1, moments_2, hyper: Hyper) -> floa
             maximize=False,
         )
     return 0.0
+
+
+def _laid_out_as(parameter, gradient):
+    """A gradient in the order in memory that its parameter has, in which the kernel goes through both."""
+    return gradient if gradient.stride() == parameter.stride() else torch.empty_like(parameter).copy_(gradient)
 
 
 def lamb_all(parameters, gradients, moments_1, moments_2, hyper: Hyper) -> float:

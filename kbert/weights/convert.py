@@ -90,6 +90,7 @@ def convert(source: str | Path, target: str | Path, to: str) -> list[Row]:
     # An empty folder is filled, not replaced: something may be mounted there, or a shell stand in it.
     there = target.is_dir()
     aside = (target if there else target.parent) / f".kbert-{uuid.uuid4().hex[:8]}"
+    moved: list[Path] = []
     new_parents = [parent for parent in target.parents if not parent.exists()]
     try:
         aside.mkdir(parents=True)
@@ -99,12 +100,14 @@ def convert(source: str | Path, target: str | Path, to: str) -> list[Row]:
         for licence in licence_files(source):
             shutil.copy2(licence, aside)
         if there:
-            for path in sorted(aside.iterdir(), key=lambda path: path.suffix == ".json"):  # the config last
-                path.rename(target / path.name)
+            for path in sorted(aside.iterdir(), key=lambda path: path.name == "config.json"):  # last
+                moved.append(path.rename(target / path.name))
             aside.rmdir()
         else:
             aside.rename(target)
     except BaseException:
+        for path in moved:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
         shutil.rmtree(aside, ignore_errors=True)
         for parent in new_parents:
             with suppress(OSError):

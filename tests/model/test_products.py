@@ -57,6 +57,11 @@ def test_gradients_of_gradients(arrays, onednn_product):
         close(one, other)
 
 
+def test_no_rows(arrays, onednn_product):
+    _, kernel, _ = arrays
+    assert onednn_product(kernel.T[:0], kernel, None) is None
+
+
 def test_other_types_are_left_to_pytorch(arrays, onednn_product):
     import torch
 
