@@ -143,7 +143,7 @@ def test_a_search_routes_weights_to_fit_and_where_wanted_to_score(quick, reviews
 @pytest.mark.usefixtures("routing")
 def test_weights_can_go_to_score_alone(quick, reviews):
     X, y = reviews.text, mistaken(reviews.label, 0.3)
-    classifier = quick().set_fit_request(sample_weight=False).set_score_request(sample_weight=True)
+    classifier = quick(epochs=20).set_fit_request(sample_weight=False).set_score_request(sample_weight=True)
     # On the rows that are called something else than they are.
     weight = np.where(y == reviews.label, 1e-6, 1)
     found = cross_validate(
