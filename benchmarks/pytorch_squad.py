@@ -92,8 +92,8 @@ def fit(run: dict[str, Any], train: pd.DataFrame) -> tuple:
     schedule = transformers.get_linear_schedule_with_warmup(optimizer, n_steps // 10, n_steps)
     rng = np.random.default_rng(run["seed"])
     model.train()
-    for _ in range(run["epochs"]):
-        for rows in batches(lengths, run["batch_size"], rng):
+    for epoch in range(run["epochs"]):
+        for step, rows in enumerate(batches(lengths, run["batch_size"], rng)):
             first, last = torch.tensor(targets[rows].T, device=DEVICE)
             inputs = inputs_of([examples[i] for i in rows])
             model(**inputs, start_positions=first, end_positions=last).loss.backward()
@@ -101,6 +101,8 @@ def fit(run: dict[str, Any], train: pd.DataFrame) -> tuple:
             optimizer.step()
             schedule.step()
             optimizer.zero_grad()
+            if step % 50 == 0:
+                print(f"epoch {epoch + 1}, step {step} of {n_steps // run['epochs']}", flush=True)
     return model.eval(), tokenizer
 
 

@@ -23,11 +23,12 @@ from kbert.hub import SAFETENSORS
 from kbert.model import BertForFeatures
 from kbert.model.encoder import weights_come_later
 from kbert.weights.exported import DATA, MODEL, ExportedModel, onnx_runner, quantize_onnx, write_onnx
+from kbert.weights.folder import EXPORT_FILE
 from kbert.weights.onnx_graph import INPUTS
 from kbert.weights.saved_model import FILES as SAVED_MODEL_FILES
 from kbert.weights.saved_model import saved_model_runner, write_saved_model
 
-_FILES = frozenset({persistence.EXPORT_FILE, MODEL, DATA, "config.json", *persistence.TOKENIZER_FILES})
+_FILES = frozenset({EXPORT_FILE, MODEL, DATA, "config.json", *persistence.TOKENIZER_FILES})
 FORMATS = ("onnx", "savedmodel")
 # Parameters that say how texts are read, and answers are read off.
 _READING = "max_length long_text stride level layers pooling decoding n_best max_answer_length".split()
@@ -119,7 +120,7 @@ class ExportMixin:
         reports = []
         # Folders called variables or assets are somebody else's where there is no SavedModel.
         others = SAVED_MODEL_FILES if (folder / SAVED_MODEL_FILES[0]).is_file() else ()
-        kind = persistence.Kind(persistence.EXPORT_FILE, _FILES.union(others), "exported model")
+        kind = persistence.Kind(EXPORT_FILE, _FILES.union(others), "exported model")
         persistence.replace_folder(folder, partial(self._export, reports, folder, format, X, quantize), kind)
         if self.verbose:
             print(reports[-1])
@@ -161,9 +162,7 @@ class ExportMixin:
             "learned": self._learned_to_json(),
             "check": {name: v for name, v in asdict(reports[-1]).items() if name != "folder"},
         }
-        (folder / persistence.EXPORT_FILE).write_text(
-            json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
-        )
+        (folder / EXPORT_FILE).write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
     def _with_model(self, model) -> Self:
         """This estimator with another model. Not a copy, for which the weights would be copied too."""

@@ -18,8 +18,8 @@ import numpy as np
 
 from kbert.config import BertConfig, output_names, read_config_json
 from kbert.data.frames import shown
-from kbert.errors import LabelNamesWarning, WeightsMismatchError, WeightsNotFoundError
-from kbert.weights.folder import EXPORT_FILE
+from kbert.errors import LabelNamesWarning, WeightsMismatchError
+from kbert.weights.folder import refuse_exported
 
 FILE = "kbert.json"
 FORMAT = 1
@@ -121,10 +121,7 @@ def check_architecture(folder: str | Path, architecture: str, estimator: str) ->
 def read_kbert_json(folder: str | Path, estimator: str) -> dict | None:
     """The contents of kbert.json, or None where the folder was not saved by kbert."""
     path = Path(folder) / FILE
-    if (Path(folder) / EXPORT_FILE).is_file():
-        raise WeightsNotFoundError(
-            f"{folder} holds an exported model, which other programs run. Load the folder that `save` wrote."
-        )
+    refuse_exported(folder)
     if not path.is_file():
         return None
     try:

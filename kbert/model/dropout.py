@@ -44,14 +44,14 @@ class Dropout(keras.layers.Layer):
 def _dropped_by_torch(x, rate: float):
     import torch
 
-    if x.device.type != "cpu":
+    # Near 1, what is kept is scaled by so much that the share has to be met closer.
+    if x.device.type != "cpu" or rate > 0.95:
         return torch.nn.functional.dropout(x, rate)
     # PyTorch's own dropout draws a number of the generator for each value, which takes a seventh of a training step.
-    # Sixteen bits of one will do: the rate is met to 1e-5, and what is kept is scaled by the share that is.
-    dropped = min(round(rate * 2**16), 2**16 - 1)
+    # Sixteen bits of one will do: the rate is met to 1e-5.
     words = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
-    keep = words.view(torch.int16)[: x.numel()].view(x.shape) >= dropped - 2**15
-    return x * keep.to(x.dtype).mul_(2**16 / (2**16 - dropped))
+    keep = words.view(torch.int16)[: x.numel()].view(x.shape) >= round(rate * 2**16) - 2**15
+    return x * keep.to(x.dtype).mul_(1 / (1 - rate))
 
 
 def random_bits(shape, seed):

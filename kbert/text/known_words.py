@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from functools import cached_property
 from itertools import chain
 
 import numpy as np
@@ -50,7 +51,6 @@ class KnownWords:
     def __init__(self, backend: Tokenizer, lowercase: bool):
         self._backend, self._lowercase = backend, lowercase
         self._words, self._lock = _Words(), threading.Lock()
-        self._longest_match: LongestMatch | None = None
         self._n_looked_up = self._n_new = 0
 
     @staticmethod
@@ -85,9 +85,8 @@ class KnownWords:
         numbers[split.short] = self._numbers_of_short(words, split)
         numbers[split.long] = self._numbers_of_long(words, split.long_words())
         self._n_looked_up += len(numbers)
-        with self._lock:
-            if words is self._words and (words.n_characters > _MOST_CHARACTERS or len(words.short) > _MOST_SHORT):
-                self._words = _Words()
+        if words is self._words and (words.n_characters > _MOST_CHARACTERS or len(words.short) > _MOST_SHORT):
+            self._words = _Words()
         values, splits = words.pieces
         lengths = splits[numbers + 1] - splits[numbers]
         ends = row_splits(lengths)
@@ -124,14 +123,17 @@ class KnownWords:
 
     def _pieces(self, split: _Split, starts: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The ids of short words one after the other, and how many each has."""
-        if self._longest_match is None and len(starts) >= _MANY:
-            model = self._backend.model
-            vocab = self._backend.get_vocab(with_added_tokens=False)
-            if model.max_input_chars_per_word >= LONGEST and model.unk_token in vocab:
-                self._longest_match = LongestMatch(vocab, model.continuing_subword_prefix, vocab[model.unk_token])
-        if self._longest_match is not None and len(starts) >= _MANY:
+        if len(starts) >= _MANY and self._longest_match is not None:
             return self._longest_match(split.windows, starts, lengths)
         return _flat(self._by_library(split.words(starts, lengths)))
+
+    @cached_property
+    def _longest_match(self) -> LongestMatch | None:
+        """None where the library does something else with some short word."""
+        model, vocab = self._backend.model, self._backend.get_vocab(with_added_tokens=False)
+        if model.max_input_chars_per_word < LONGEST or model.unk_token not in vocab:
+            return None
+        return LongestMatch(vocab, model.continuing_subword_prefix, vocab[model.unk_token])
 
     def _numbers_of_long(self, words: _Words, found: list[str]) -> np.ndarray:
         numbers = [words.long.get(word, -1) for word in found]

@@ -45,38 +45,29 @@ class WordTable:
         firsts, seconds, numbers = self._slots
         slot = self._slot(mixed(first, second), len(firsts))
         found = np.full(len(first), -1, np.int64)
-        left = None  # at first all of them
-        while True:
+        left = np.arange(len(first))
+        while len(left):
             # An empty slot has the first key 0, which no word has: none begins with the byte 0.
             there = firsts[slot]
             same = (there == first) & (seconds[slot] == second)
-            if left is None:
-                found[same] = numbers[slot[same]]
-                left = np.flatnonzero(~same & (there != 0))
-            else:
-                found[left[same]] = numbers[slot[same]]
-                left = left[~same & (there != 0)]
-            if not len(left):
-                return found
-            going_on = ~same & (there != 0)
-            slot = (slot[going_on] + 1) % len(firsts)
-            first, second = first[going_on], second[going_on]
+            found[left[same]] = numbers[slot[same]]
+            go_on = ~same & (there != 0)
+            left, first, second = left[go_on], first[go_on], second[go_on]
+            slot = (slot[go_on] + 1) % len(firsts)
+        return found
 
     def add(self, first: np.ndarray, second: np.ndarray, numbers: np.ndarray) -> None:
         """Take in words, each once, that are not here."""
         self._n += len(first)
-        n_slots = len(self._slots[0])
-        if 2 * self._n > n_slots:
-            old = self._slots
-            taken = old[0] != 0
-            while 2 * self._n > n_slots:
-                n_slots *= 2
+        slots, n_slots = self._slots, len(self._slots[0])
+        while 2 * self._n > n_slots:
+            n_slots *= 2
+        if n_slots > len(slots[0]):
+            taken = slots[0] != 0
             slots = self._empty(n_slots)
-            self._put(slots, *(array[taken] for array in old))
-            self._put(slots, first, second, numbers)
-            self._slots = slots  # at once, for threads that look up
-        else:
-            self._put(self._slots, first, second, numbers)
+            self._put(slots, *(array[taken] for array in self._slots))
+        self._put(slots, first, second, numbers)
+        self._slots = slots  # at once, for threads that look up
 
     @staticmethod
     def _empty(n_slots: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -34,26 +34,24 @@ class ModelParts(NamedTuple):
     key: str
 
 
-def parts_of(model: keras.Model) -> ModelParts:
+def model_parts(model: keras.Model) -> ModelParts:
     """The parts of a model as they are now, in one walk through its layers: each takes a while beside a short text."""
     variables = model.variables
-    trainable = [variable for variable in variables if variable.trainable]
-    return ModelParts(trainable, [variable for variable in variables if not variable.trainable], _key(model, variables))
-
-
-def model_key(model: keras.Model) -> str:
-    """What a model's compiled code depends on: its class, architecture, dtypes and which variables are trained."""
-    return _key(model, model.variables)
-
-
-def _key(model: keras.Model, variables: list) -> str:
     # Not the model's ``get_config``: to write down a dtype policy, Keras imports TensorFlow wherever that is installed,
     # which takes seconds, and half a gigabyte, under the other backends.
     kinds = [(tuple(variable.shape), variable.dtype, variable.trainable) for variable in variables]
     choices = getattr(model, "choices", {})
-    return json.dumps(
-        [type(model).__name__, model.config.to_dict(), choices, model.dtype_policy.name, kinds], sort_keys=True
+    facts = [type(model).__name__, model.config.to_dict(), choices, model.dtype_policy.name, kinds]
+    return ModelParts(
+        [variable for variable in variables if variable.trainable],
+        [variable for variable in variables if not variable.trainable],
+        json.dumps(facts, sort_keys=True),
     )
+
+
+def model_key(model: keras.Model) -> str:
+    """What a model's compiled code depends on: its class, architecture, dtypes and which variables are trained."""
+    return model_parts(model).key
 
 
 def shapes_key(arrays: dict) -> tuple:

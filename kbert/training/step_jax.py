@@ -5,7 +5,7 @@ import keras
 import numpy as np
 from jax import numpy as jnp
 
-from kbert.training.compiled import compiled, model_key, parts_of, shapes_key
+from kbert.training.compiled import compiled, model_key, model_parts, shapes_key
 from kbert.training.functional import state_values, updated
 
 
@@ -146,7 +146,7 @@ def predictor(model: keras.Model):
 
     It is for one call of an estimator: the weights are those that the model has now. Any number of threads may call it.
     """
-    parts = parts_of(model)
+    parts = model_parts(model)
     weights = ([v.value for v in parts.trainable], [v.value for v in parts.others])
     key = ("jax", parts.key, "predict")
 

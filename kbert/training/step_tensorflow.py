@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from kbert.training.compiled import compiled, model_key, parts_of, shapes_key
+from kbert.training.compiled import compiled, model_key, model_parts, shapes_key
 from kbert.training.functional import state_values, updated
 
 
@@ -104,7 +104,7 @@ def predictor(model: keras.Model):
 
     It is for one call of an estimator. Any number of threads may call it.
     """
-    parts = parts_of(model)
+    parts = model_parts(model)
     variables = [[variable.value for variable in part] for part in (parts.trainable, parts.others)]
     key = ("tensorflow", parts.key, "predict")
 

@@ -85,7 +85,7 @@ def convert(source: str | Path, target: str | Path, to: str) -> list[Row]:
     tokenizer, tokenizer_row = _tokenizer(source, to)
     if tokenizer is not None:
         check_vocabulary(tokenizer.vocab_size, BertConfig.from_dict(values).vocab_size, source)
-    config, names_row = _config(values, arrays, source)
+    config = _config(values, arrays, source)
 
     # An empty folder is filled, not replaced: something may be mounted there, or a shell stand in it.
     there = target.is_dir()
@@ -113,7 +113,7 @@ def convert(source: str | Path, target: str | Path, to: str) -> list[Row]:
             with suppress(OSError):
                 parent.rmdir()
         raise
-    return _rows(read, skipped, written) + [tokenizer_row, *names_row, *_label_rows(config, written, source, to)]
+    return _rows(read, skipped, written) + [tokenizer_row, *_label_rows(values, config, written, source, to)]
 
 
 def _resolved(place: str | Path) -> Path:
@@ -183,8 +183,8 @@ _HEADS_OF = {
 }
 
 
-def _config(values: dict, arrays: dict[str, np.ndarray], source: Path) -> tuple[dict, list[Row]]:
-    """The config.json of the same model with these arrays in float32, and what has to be said of label names."""
+def _config(values: dict, arrays: dict[str, np.ndarray], source: Path) -> dict:
+    """The config.json of the same model with these arrays in float32."""
     has = {prefix for prefix in HEADS if any(name.startswith(prefix) for name in arrays)}
     named = next(iter(values.get("architectures") or ()), None)
     # What is named is believed where its head is there; a head alone does not tell sentences, tokens and options apart.
@@ -198,29 +198,31 @@ def _config(values: dict, arrays: dict[str, np.ndarray], source: Path) -> tuple[
         stale.add("problem_type")
     others = {key: value for key, value in values.items() if key not in stale}
     known = BertConfig.from_dict(values).to_dict()
-    labels, rows = {}, []
+    labels = {}
     if has_labels:
         n = len(arrays["classifier.bias"])
-        names = output_names(values, n)
-        if names is None and values.get("id2label"):
-            why = f"{len(values['id2label'])} names that are not those of {n} outputs"
+        if why := _misfit(values, n):
             warnings.warn(
                 f"id2label in the config of {source} has {why}: they become LABEL_0 to LABEL_{n - 1}. Correct id2label "
                 "for names.",
                 LabelNamesWarning,
                 stacklevel=3,
             )
-            rows.append(Row("id2label", "", None, f"skipped: {why}"))
         # transformers knows the number of outputs from the names alone.
-        numbered = dict(enumerate(names or [f"LABEL_{i}" for i in range(n)]))
+        numbered = dict(enumerate(output_names(values, n) or [f"LABEL_{i}" for i in range(n)]))
         labels = {
             "id2label": {str(i): name for i, name in numbered.items()},
             "label2id": {str(name): i for i, name in numbered.items()},
         }
-        if source.is_file():
-            rows.append(Row("", "", None, "a Keras file tells neither label names nor problem_type: see config.json"))
     fixed = {"model_type": "bert", "architectures": [architecture], "dtype": "float32"}
-    return {**others, **known, **labels, **fixed}, rows
+    return {**others, **known, **labels, **fixed}
+
+
+def _misfit(values: dict, n_outputs: int) -> str:
+    """Why the label names of a config are not those of a head; nothing if they are, or there are none."""
+    if not values.get("id2label") or output_names(values, n_outputs):
+        return ""
+    return f"{len(values['id2label'])} names that are not those of {n_outputs} outputs"
 
 
 def _rows(read: list[Array], skipped: dict[str, str], written: list[Array]) -> list[Row]:
@@ -287,9 +289,13 @@ def _not_elsewhere(tokenizer: WordPieceTokenizer) -> str:
     return ""
 
 
-def _label_rows(config: dict, written: list[Array], source: Path, to: str) -> list[Row]:
+def _label_rows(values: dict, config: dict, written: list[Array], source: Path, to: str) -> list[Row]:
     rows = []
     names = config.get("id2label")
+    if names and (why := _misfit(values, len(names))):
+        rows.append(Row("id2label", "", None, f"skipped: {why}"))
+    if names and source.is_file():
+        rows.append(Row("", "", None, "a Keras file tells neither label names nor problem_type: see config.json"))
     if names and not any(array.name == "classifier.bias" and array.source for array in written):
         rows.append(Row("id2label", "", None, "skipped: names of the outputs of a classifier that is skipped"))
     elif names:

@@ -15,6 +15,14 @@ EXPORT_FILE = "export.json"
 _READERS = {SAFETENSORS: read_safetensors, PICKLED: read_pickled}
 
 
+def refuse_exported(folder: str | Path) -> None:
+    """Say of the folder of an exported model that it is no weights folder."""
+    if (Path(folder) / EXPORT_FILE).is_file():
+        raise WeightsNotFoundError(
+            f"{folder} holds an exported model, which other programs run. Load the folder that `save` wrote."
+        )
+
+
 def read_folder(folder: str | Path) -> dict[str, np.ndarray]:
     """All arrays of a folder in the Hugging Face layout by the names in the file.
 
@@ -31,10 +39,7 @@ def read_folder(folder: str | Path) -> dict[str, np.ndarray]:
         When a file is damaged, or shards do not hold what their index says.
     """
     folder = Path(folder)
-    if (folder / EXPORT_FILE).is_file():
-        raise WeightsNotFoundError(
-            f"{folder} holds an exported model, which other programs run. Take the folder that `save` wrote."
-        )
+    refuse_exported(folder)
     for path in hugging_face_weights(folder):
         read = _READERS[path.name.removesuffix(INDEX_ENDING)]
         return _read_shards(path, read) if path.name.endswith(INDEX_ENDING) else read(path)

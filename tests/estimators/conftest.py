@@ -46,7 +46,7 @@ def pairs():
     return pd.DataFrame({"left": texts[:, 0], "right": texts[:, 1], "both": label})
 
 
-def write_toy_folder(folder, layers, initializer_range=0.02):
+def write_toy_folder(folder, layers, **config):
     """A weights folder with a random start, whose vocabulary has all the words above."""
     words = [*FILLERS, *KINDS, *(word for signs in SIGNS.values() for word in signs)]
     tokenizer = WordPieceTokenizer.train([" ".join(words)] * 20, vocab_size=200)
@@ -57,7 +57,7 @@ def write_toy_folder(folder, layers, initializer_range=0.02):
         num_attention_heads=2,
         intermediate_size=64,
         max_position_embeddings=64,
-        initializer_range=initializer_range,
+        **config,
     )
     BertEncoder(config, dtype="float32", seed=7).save_pretrained(folder)
     tokenizer.save(folder)
@@ -80,6 +80,12 @@ def quick_folder(tmp_path_factory):
 def two_layer_folder(tmp_path_factory):
     """Weights with two layers."""
     return write_toy_folder(tmp_path_factory.mktemp("toy") / "two", layers=2)
+
+
+@pytest.fixture(scope="session")
+def one_segment_folder(tmp_path_factory):
+    """Weights that know no second text."""
+    return write_toy_folder(tmp_path_factory.mktemp("toy") / "segment", layers=1, type_vocab_size=1)
 
 
 @pytest.fixture(scope="session")

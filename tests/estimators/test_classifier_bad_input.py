@@ -36,16 +36,8 @@ def test_lengths_that_differ_are_named(toy):
         toy().fit(TEXTS, LABELS[:15])
 
 
-def test_pairs_are_refused_by_a_model_of_one_segment(tmp_path):
-    config = BertConfig(
-        vocab_size=60,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-        type_vocab_size=1,
-    )
-    classifier = BertClassifier(config, weights=None, epochs=1, max_length=16)
+def test_pairs_are_refused_by_a_model_of_one_segment(toy, one_segment_folder, tmp_path):
+    classifier = toy(weights=one_segment_folder)
     pairs = [(text, text) for text in TEXTS]
     with pytest.raises(ValueError, match="texts are pairs.*type_vocab_size 1 in its config.json"):
         classifier.fit(pairs, LABELS)
