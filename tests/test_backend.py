@@ -134,3 +134,17 @@ def test_workers_share_the_memory_of_an_accelerator_and_the_main_process_is_left
     assert memory_settings()[1] == [None, "false"]
     (found,) = joblib.Parallel(n_jobs=2)([joblib.delayed(memory_settings)()])
     assert found[1][0] == "false"
+
+
+@pytest.mark.parametrize("first", ["", "import jax, keras"])
+def test_jax_computes_in_the_thread_that_calls_it(first):
+    pytest.importorskip("jax")
+    code = f"""{first}
+import kbert.model, jax
+from jax import numpy as jnp
+value = jax.jit(lambda x: [x := x @ x / 1000 for _ in range(30)][-1])(jnp.ones((1000, 1000)))
+print(value.is_ready())
+"""
+    environment = {**os.environ, "KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.strip() == "True"

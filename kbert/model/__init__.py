@@ -1,8 +1,9 @@
 """Batches to vectors and logits: the encoder and its heads, as functional Keras models."""
 
-from kbert.backend import require_backend
+from kbert.backend import compute_jax_at_once, require_backend
 
 require_backend()
+compute_jax_at_once()
 
 from kbert.model.encoder import INPUT_NAMES, BertEncoder  # noqa: E402
 from kbert.model.heads import (  # noqa: E402

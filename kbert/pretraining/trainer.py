@@ -28,6 +28,7 @@ from kbert.pretraining.progress import PretrainingProgress
 from kbert.text import WordPieceTokenizer
 from kbert.training.distribution import all_devices, checked, n_devices, process_number, same_everywhere, trainer_on
 from kbert.training.loop import backend_step, check_segments
+from kbert.training.memory import memory_kept
 from kbert.training.optimizer import BETA_1, BETA_2, Hyper, decays_of
 from kbert.training.prefetch import prefetched
 
@@ -124,6 +125,7 @@ class Pretraining:
         if self.process > 0:
             options = replace(options, verbose=0, tensorboard=None)
         with (
+            memory_kept(),
             PretrainingProgress(options, self.model, n_devices(self.distribution), self.step, self.seconds) as progress,
             TensorBoard(options.tensorboard, self.history) as board,
             # Alone: a process that stops at another step than the others would leave them waiting for it.

@@ -13,6 +13,7 @@ import numpy as np
 from kbert.data.batches import TrainingBatches
 from kbert.errors import DivergedError
 from kbert.training.compact import compact
+from kbert.training.memory import memory_kept
 from kbert.training.optimizer import BETA_1, BETA_2, Hyper, Schedule, decays_of
 from kbert.training.prefetch import prefetched
 from kbert.training.progress import Progress
@@ -132,7 +133,7 @@ def train(
     model.stop_training = False
     callbacks.on_train_begin()
     names = [tensor.name for tensor in model.inputs]
-    with Progress(len(batches.sequences) * options.epochs, options.verbose) as progress:
+    with memory_kept(), Progress(len(batches.sequences) * options.epochs, options.verbose) as progress:
         for epoch in range(options.epochs):
             callbacks.on_epoch_begin(epoch)
             examples = _with_targets(batches.epoch(epoch), names, targets, weights, level, copy)

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import keras
@@ -12,6 +13,7 @@ from kbert.data.spans import SpanReader
 from kbert.text import TokenSequences
 from kbert.text.words import WordSequences
 from kbert.training.loop import backend_step, check_segments
+from kbert.training.memory import memory_kept
 from kbert.training.prefetch import prefetched
 
 # Batches whose results may be under way at once.
@@ -112,10 +114,13 @@ def _outputs(model: keras.Model, batches: Iterable[tuple[Any, dict[str, np.ndarr
         what, outputs = under_way.popleft()
         return what, keras.ops.convert_to_numpy(outputs)
 
-    for what, inputs in prefetched(batches):
-        check_segments(model, inputs["segment_ids"])
-        under_way.append((what, predict({name: inputs[name] for name in names})))
-        if len(under_way) >= _UNDER_WAY:
+    with ExitStack() as stack:
+        for i, (what, inputs) in enumerate(prefetched(batches)):
+            if i == 1:  # one batch, perhaps of one text, is done before this would pay
+                stack.enter_context(memory_kept())
+            check_segments(model, inputs["segment_ids"])
+            under_way.append((what, predict({name: inputs[name] for name in names})))
+            if len(under_way) >= _UNDER_WAY:
+                yield collect()
+        while under_way:
             yield collect()
-    while under_way:
-        yield collect()

@@ -1,0 +1,57 @@
+"""Memory that one step frees is kept for the next, where the C library would give it back to the system at once."""
+
+import contextlib
+import ctypes
+import os
+import platform
+import threading
+from collections.abc import Iterator
+
+# mallopt(3) of glibc: M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4
+_NEVER = 2**31 - 1
+# Where glibc's own thresholds end up when a process has freed large blocks: its DEFAULT_MMAP_THRESHOLD_MAX on 64 bits,
+# and twice that; DEFAULT_MMAP_MAX.
+_LARGEST_THRESHOLD, _MOST_MAPPED = 32 * 2**20, 65536
+
+_lock = threading.Lock()
+_users = 0
+
+
+@contextlib.contextmanager
+def memory_kept() -> Iterator[None]:
+    """While this lasts, freed memory stays with the process; at the end what is free goes back to the system.
+
+    A training step on a CPU allocates the same hundreds of megabytes as the one before. glibc maps blocks of more than
+    32 MB anew each time, and the system clears every page of them when it is first touched: a quarter of a step on JAX,
+    half of one on PyTorch at length 384 (docs/performance.md). Elsewhere than under glibc nothing is done, nor where
+    the user has set its allocator (``GLIBC_TUNABLES``, ``MALLOC_...``). Any number of threads may be inside.
+    """
+    global _users
+    libc = _adjustable()
+    if libc is None:
+        yield
+        return
+    with _lock:
+        _users += 1
+        if _users == 1:
+            libc.mallopt(_MMAP_MAX, 0)
+            libc.mallopt(_TRIM_THRESHOLD, _NEVER)
+    try:
+        yield
+    finally:
+        with _lock:
+            _users -= 1
+            if not _users:
+                libc.mallopt(_MMAP_MAX, _MOST_MAPPED)
+                libc.mallopt(_MMAP_THRESHOLD, _LARGEST_THRESHOLD)
+                libc.mallopt(_TRIM_THRESHOLD, 2 * _LARGEST_THRESHOLD)
+                libc.malloc_trim(0)
+
+
+def _adjustable() -> ctypes.CDLL | None:
+    """The C library, if it is glibc, and nobody has adjusted its allocator."""
+    chosen = "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", "") or any(
+        name.startswith("MALLOC_") for name in os.environ
+    )
+    return None if chosen or platform.libc_ver()[0] != "glibc" else ctypes.CDLL(None)
