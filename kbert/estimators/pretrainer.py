@@ -89,7 +89,7 @@ class BertPretrainer(BertEstimator):
         Batches whose gradients are averaged into one update.
     warm_start : bool, default=False
         Whether a further ``fit`` goes on from the weights it finds, with the same tokenizer.
-    dtype : {"auto", "float32", "bfloat16"}, default="auto"
+    dtype : {"auto", "float32", "bfloat16", "float16"}, default="auto"
         Of the computation; weights are float32. "auto" is float32 on a CPU, bfloat16 on a GPU or TPU.
     random_state : int, RandomState or None, default=None
         Seed of the start, the pairs, the masks and the dropout.

@@ -96,7 +96,7 @@ def add_pretrain_options(parser: ArgumentParser) -> None:
     text = "in hidden states and attention (default: that of the architecture)"
     add("--dropout", type=dropout, metavar="RATE", help=text)
     text = "of the computation (default: auto, float32 on a CPU, bfloat16 on a GPU or TPU)"
-    add("--dtype", choices=("auto", "float32", "bfloat16"), default="auto", help=text)
+    add("--dtype", choices=("auto", "float32", "bfloat16", "float16"), default="auto", help=text)
     text = "of the random start, pairs, masks and dropout (default: 0)"
     add("--seed", type=_whole(0, _MOST_SEEDS), default=0, metavar="N", help=text)
 

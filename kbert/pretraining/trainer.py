@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -14,7 +13,6 @@ import keras
 import numpy as np
 
 from kbert.data.frames import data_frame
-from kbert.errors import DivergedError
 from kbert.model import BertForPreTraining
 from kbert.pretraining.batches import PretrainingBatch, batches_of
 from kbert.pretraining.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
@@ -26,16 +24,13 @@ from kbert.pretraining.objective import REPORTED, TASKS, mean_scores, pretrainin
 from kbert.pretraining.options import PretrainingOptions
 from kbert.pretraining.progress import PretrainingProgress
 from kbert.text import WordPieceTokenizer
+from kbert.training.bad_steps import BadSteps
 from kbert.training.distribution import all_devices, checked, n_devices, process_number, same_everywhere, trainer_on
 from kbert.training.loop import backend_step, check_segments
 from kbert.training.memory import memory_kept
 from kbert.training.optimizer import BETA_1, BETA_2, Hyper, decays_of
 from kbert.training.prefetch import prefetched
 
-# Steps in a row whose loss or gradients may be NaN or infinite before training is given up.
-_MOST_BAD_STEPS = 5
-# Losses that may be under way on the device before they are looked at.
-_DELAY = 8
 # Numbers that tell the seeds of held-out rows from those of training.
 _HELD_OUT = 10**6
 
@@ -85,15 +80,16 @@ class Pretraining:
             raise ValueError(
                 f"A phase has {longest} tokens, and the model has {model.config.max_position_embeddings} positions."
             )
-        if model.compute_dtype == "float16":
-            raise ValueError("Pre-train under dtype='bfloat16' or 'float32': float16 would need its loss scaled.")
         if isinstance(distribution, str) and distribution == "auto":
             distribution = all_devices()
         self.distribution = checked(distribution, options.batch_size)
         self.process, self.n_processes = process_number()
         if self.n_processes > 1 and options.max_seconds is not None:
             raise ValueError("Give max_steps where there are several processes: their clocks differ.")
-        self.step, self.seconds, self.tokens, self.bad_steps = 0, 0.0, 0, 0
+        self.step, self.seconds, self.tokens = 0, 0.0, 0
+        self.bad_steps = BadSteps(
+            model.compute_dtype == "float16", "a lower learning_rate, a longer warmup, or dtype='float32'"
+        )
         self.place = (0, 0, 0, 0)  # phase, epoch, how many of its elements, how many batches of the next one
         self.history = History()
         self._history_file = None if self.folder is None else HistoryFile(self.folder)
@@ -156,7 +152,7 @@ class Pretraining:
                 newest = self.history.record(-1) if len(self.history) else None
                 record |= progress.advance(phase, self.step, self.seconds, self.tokens, newest)
                 waiting.append((record, losses))
-                if len(waiting) > _DELAY:
+                if len(waiting) > self.bad_steps.delay:
                     self._take_in(waiting.pop(0))
                 last = self._share() >= 1
                 evaluate = self.held_out is not None and (last or self.step % options.evaluate_every == 0)
@@ -272,7 +268,7 @@ class Pretraining:
             np.full(len(self.decays), rate, "float32"),
             self.decays,
             *map(np.float32, correction),
-            np.float32(divisor),
+            np.float32(self.bad_steps.loss_scale * divisor),
             np.random.SeedSequence([self.options.seed, n_batches]).generate_state(2, "uint32"),
         )
 
@@ -282,20 +278,7 @@ class Pretraining:
         values = np.asarray(keras.ops.convert_to_numpy(losses), "float64")
         record |= dict(zip(REPORTED, values.tolist(), strict=True))
         self.history.append(record)
-        if np.isfinite(values[0]):
-            self.bad_steps = 0
-            return
-        self.bad_steps += 1
-        if self.bad_steps == 1:
-            warnings.warn(
-                f"The loss of step {record['step']} or its gradients were not finite; the step was skipped.",
-                stacklevel=4,
-            )
-        if self.bad_steps >= _MOST_BAD_STEPS:
-            raise DivergedError(
-                f"The loss or its gradients were not finite in {self.bad_steps} steps in a row. Try a lower "
-                "learning_rate, a longer warmup, or dtype='float32'."
-            )
+        self.bad_steps.look_at(record["step"], values[0], stacklevel=4)
 
     # --- Held-out text -------------------------------------------------------------------------------------------
 
@@ -326,7 +309,7 @@ class Pretraining:
             return
         facts = {
             "settings": self._settings(), "step": self.step, "seconds": self.seconds, "tokens": self.tokens,
-            "bad_steps": self.bad_steps, "place": self.place,
+            "bad_steps": self.bad_steps.state(), "place": self.place,
         }  # fmt: skip
         write_checkpoint(self.folder, self.step, Checkpoint(trainer.state(), self.history.columns(), facts))
         self._history_file.write(self.history)
@@ -350,7 +333,8 @@ class Pretraining:
         trainer.restore(found.arrays)
         self.history = History(found.history)
         self.step, self.seconds, self.tokens = facts["step"], facts["seconds"], facts["tokens"]
-        self.bad_steps, self.place = facts["bad_steps"], tuple(facts["place"])
+        self.bad_steps.restore(facts["bad_steps"])
+        self.place = tuple(facts["place"])
 
 
 def held_out_scores(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,18 +10,12 @@ import keras
 import numpy as np
 
 from kbert.data.batches import TrainingBatches
-from kbert.errors import DivergedError
+from kbert.training.bad_steps import BadSteps
 from kbert.training.compact import compact
 from kbert.training.memory import memory_kept
 from kbert.training.optimizer import BETA_1, BETA_2, Hyper, Schedule, decays_of
 from kbert.training.prefetch import prefetched
 from kbert.training.progress import Progress
-
-# Steps in a row whose loss or gradients may be NaN or infinite before training is given up.
-_MOST_BAD_STEPS = 5
-
-# The loss scale that float16 starts at; halved at each step that overflows.
-_FLOAT16_LOSS_SCALE = 2.0**12
 
 
 @dataclass
@@ -165,9 +158,7 @@ class _Plan:
         self.rates = np.asarray(rates, "float32")
         self.seed = options.seed
         self.update = 0
-        self.bad_steps = 0  # in a row, over the ends of epochs
-        self.float16 = model.compute_dtype == "float16"
-        self.loss_scale = _FLOAT16_LOSS_SCALE if self.float16 else 1.0
+        self.bad_steps = BadSteps(model.compute_dtype == "float16", "a lower learning_rate, or dtype='float32'")
         # Of a variable some rows of which have no gradient: what each update of this epoch multiplies them by, and the
         # loss, which tells whether it was skipped.
         self.watched: int | None = None
@@ -194,7 +185,7 @@ class _Plan:
             np.float32(self.schedule(self.update)) * self.rates,
             self.decays,
             *map(np.float32, correction),
-            np.float32(self.loss_scale),
+            np.float32(self.bad_steps.loss_scale),
             np.random.SeedSequence([self.seed, step]).generate_state(2, "uint32"),
         )
 
@@ -202,7 +193,7 @@ class _Plan:
 def _run_epoch(trainer, plan, epoch, steps, examples, callbacks, progress) -> float:
     """One epoch; returns its mean loss over what has a weight."""
     losses, counts = [], []
-    watch = _Watch(plan)
+    watch = _Watch(plan.bad_steps)
     gradients, pending = None, 0
     for i, ((n_texts, count), inputs, *arrays) in enumerate(prefetched(examples)):
         callbacks.on_train_batch_begin(i)
@@ -216,7 +207,7 @@ def _run_epoch(trainer, plan, epoch, steps, examples, callbacks, progress) -> fl
             if pending == plan.every or i == steps - 1:
                 # The mean over the batches: the scale is divided out in the update.
                 loss = loss + trainer.update(
-                    gradients, hyper._replace(loss_scale=np.float32(plan.loss_scale * pending))
+                    gradients, hyper._replace(loss_scale=hyper.loss_scale * np.float32(pending))
                 )
                 gradients, pending = None, 0
                 plan.updated(hyper, loss)
@@ -250,29 +241,15 @@ def _with_targets(batches, names, targets, weights, level, copy):
 
 
 class _Watch:
-    """Looks at the losses a few steps late, so that the device is never waited for."""
+    """Looks at the losses of an epoch, some steps late, so that the device need not be waited for."""
 
-    def __init__(self, plan: _Plan, delay: int = 8):
-        self.plan, self.delay, self.seen = plan, delay, 0
+    def __init__(self, bad_steps: BadSteps):
+        self.bad_steps, self.seen = bad_steps, 0
 
     def __call__(self, losses, all_of_them=False):
-        while self.seen < len(losses) - (0 if all_of_them else self.delay):
-            finite = np.isfinite(float(losses[self.seen]))
+        while self.seen < len(losses) - (0 if all_of_them else self.bad_steps.delay):
             self.seen += 1
-            self.plan.bad_steps = 0 if finite else self.plan.bad_steps + 1
-            if not finite and self.plan.float16:
-                self.plan.loss_scale = max(1.0, self.plan.loss_scale / 2)
-            if self.plan.bad_steps == 1 and not self.plan.float16:
-                warnings.warn(
-                    f"The loss of step {self.seen} or its gradients were not finite; the step was skipped.",
-                    stacklevel=5,
-                )
-            # Under float16 a smaller scale is tried first.
-            if self.plan.bad_steps >= _MOST_BAD_STEPS and self.plan.loss_scale <= 1:
-                raise DivergedError(
-                    f"The loss or its gradients were not finite in {self.plan.bad_steps} steps in a row. "
-                    "Try a lower learning_rate, or dtype='float32'."
-                )
+            self.bad_steps.look_at(self.seen, float(losses[self.seen - 1]), stacklevel=5)
 
 
 def layer_rates(model: Any, layer_decay: float) -> list[float]:

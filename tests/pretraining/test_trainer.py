@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import keras
@@ -17,6 +18,7 @@ from kbert.errors import DivergedError, WeightsMismatchError
 from kbert.model import BertForPreTraining
 from kbert.pretraining.instances import documents_of
 from kbert.pretraining.trainer import Pretraining, PretrainingOptions
+from kbert.training.bad_steps import BadSteps
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")
 
@@ -44,7 +46,7 @@ def made(nsp=True, n_elements=2, **options):
         max_position_embeddings=32,
         initializer_range=0.1,
     ).with_dropout(options.pop("dropout", None))
-    model = BertForPreTraining(config, nsp=nsp, dtype="float32", seed=1)
+    model = BertForPreTraining(config, nsp=nsp, dtype=options.pop("dtype", "float32"), seed=1)
     source = [documents_of(made_documents(40, seed), tokenizer) for seed in range(n_elements)]
     held_out = documents_of(made_documents(10, 99), tokenizer)
     values = dict(max_steps=12, phases=((32, 1.0),), batch_size=4, learning_rate=3e-3, seed=5, evaluate_every=5)
@@ -304,6 +306,35 @@ def test_five_bad_steps_in_a_row_end_the_run():
     with pytest.raises(DivergedError, match="5 steps in a row"):
         poisoned(made(max_steps=30), {4, 5, 6, 7, 8}).run()
     assert len(poisoned(made(max_steps=12), {2, 3, 4, 5, 7, 8, 9, 10}).run()) == 12
+
+
+# --- float16
+
+
+@pytest.mark.slow
+def test_float16_learns_and_goes_on_under_the_scale_that_was_found(tmp_path):
+    def run(max_steps, folder):
+        return poisoned(made(dtype="mixed_float16", max_steps=60, folder=folder, on_step_end=stop(max_steps)), {3, 20})
+
+    def stop(max_steps):
+        def after(step):
+            if step == max_steps:
+                raise InterruptedError
+
+        return after
+
+    whole = run(None, None)
+    history = whole.run()
+    assert np.isnan(history.loss[[2, 19]]).all() and history.loss[-5:].mean() < history.loss[:2].mean() - 0.5
+    with pytest.raises(InterruptedError):
+        made_in_parts = run(30, tmp_path)
+        made_in_parts.options = replace(made_in_parts.options, checkpoint_every=7)
+        made_in_parts.run()
+    again = run(None, tmp_path)
+    again.run()
+    assert again.bad_steps.loss_scale == whole.bad_steps.loss_scale == BadSteps(True, "").loss_scale / 4
+    for one, other in zip(weights_of(again), weights_of(whole), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 # --- Bad input

@@ -12,7 +12,8 @@ from keras import ops
 
 from kbert.data.batches import make_batch
 from kbert.data.packing import Layout
-from kbert.training.loop import DivergedError, backend_step
+from kbert.errors import DivergedError
+from kbert.training.loop import backend_step
 from kbert.training.losses import softmax_cross_entropy
 from kbert.training.optimizer import Hyper
 from kbert.training.predict import predict_logits
