@@ -227,17 +227,28 @@ class _Words:
 
     def __init__(self):
         self.short, self.long = WordTable(), {}
+        # With room at the end: the pieces of the number i are values[splits[i]:splits[i + 1]].
         self.pieces = np.zeros(0, np.int32), np.zeros(1, np.int64)
-        self.n_characters = 0
+        self._n = self.n_characters = 0
 
     def add_pieces(self, ids: np.ndarray, lengths: np.ndarray) -> int:
         """Give numbers to so many pieces, before there are words that lead to them; the first number."""
-        values, splits = self.pieces
-        self.pieces = (
-            np.concatenate([values, ids.astype(np.int32)]),
-            np.concatenate([splits, splits[-1] + np.cumsum(lengths)]),
-        )
-        return len(splits) - 1
+        first, n = self._n, self._n + len(lengths)
+        ends = self.pieces[1][first] + np.cumsum(lengths)
+        values, splits = _with_room(self.pieces[0], int(ends[-1])), _with_room(self.pieces[1], n + 1)
+        values[ends[-1] - len(ids) : ends[-1]] = ids
+        splits[first + 1 : n + 1] = ends
+        self.pieces, self._n = (values, splits), n
+        return first
+
+
+def _with_room(array: np.ndarray, n: int) -> np.ndarray:
+    """The same array where it has n places, otherwise one that has these and begins with its values."""
+    if n <= len(array):
+        return array
+    larger = np.zeros(max(n, 2 * len(array)), array.dtype)
+    larger[: len(array)] = array
+    return larger
 
 
 def _flat(rows: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
