@@ -1,8 +1,8 @@
 """Milliseconds of a training step and of fits, of this kbert and of another checkout, in turns.
 
-    KERAS_BACKEND=jax python benchmarks/training_step.py [--against FOLDER] [--rows 2000] [--rounds 3]
+    KERAS_BACKEND=jax python benchmarks/training_step.py [--against FOLDER] [--rows 2000] [--rounds 3] [--long]
 
-One epoch of minilm-l6 on so many rows of SST-2, batch 32: each run in a process of its own, the two checkouts in turns.
+One epoch of minilm-l6 on so many rows of SST-2, or with --long of IMDB cut at 384 tokens, batch 32: each run in a process of its own, the two checkouts in turns.
 "first fit" has the compilation in it, "second fit" of the same rows has none, and "a step" is the second divided by its
 steps. Needs KBERT_DATA and the weights of tests/weights.txt.
 """
@@ -19,7 +19,7 @@ import pandas as pd
 HERE = Path(__file__).resolve().parents[1]
 
 
-def measure(n_rows: int) -> None:
+def measure(n_rows: int, long: bool) -> None:
     """Fit twice, and print the times as JSON."""
     import resource
     import time
@@ -28,10 +28,16 @@ def measure(n_rows: int) -> None:
     from kbert import BertClassifier, datasets
 
     warnings.simplefilter("ignore")
-    train, dev = datasets.load("sst2", "train").iloc[:n_rows], datasets.load("sst2", "dev")
+    if long:
+        reviews = pd.read_csv(Path(os.environ["KBERT_DATA"]) / "imdb" / "train.csv.gz").sample(frac=1, random_state=0)
+        train, dev = reviews[:n_rows], reviews[n_rows : n_rows + 200]
+    else:
+        train, dev = datasets.load("sst2", "train").iloc[:n_rows], datasets.load("sst2", "dev")
     seconds = []
     for _ in range(2):
-        classifier = BertClassifier(size="minilm-l6", epochs=1, dtype="float32", random_state=0)
+        classifier = BertClassifier(
+            size="minilm-l6", epochs=1, dtype="float32", random_state=0, max_length=384 if long else 128
+        )
         start = time.perf_counter()
         classifier.fit(train.text, train.label)
         seconds.append(time.perf_counter() - start)
@@ -49,16 +55,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--against", type=Path)
     parser.add_argument("--rows", type=int, default=2000)
+    parser.add_argument("--long", action="store_true")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.measure:
-        return measure(arguments.rows)
+        return measure(arguments.rows, arguments.long)
     checkouts = {"this": HERE} | ({"other": arguments.against.resolve()} if arguments.against else {})
     found = []
     for turn in range(arguments.rounds):
         for name, folder in checkouts.items():
-            command = [sys.executable, __file__, "--measure", "--rows", str(arguments.rows)]
+            command = [sys.executable, __file__, "--measure", "--rows", str(arguments.rows)] + ["--long"] * arguments.long
             done = subprocess.run(
                 command, env={**os.environ, "PYTHONPATH": str(folder)}, capture_output=True, text=True
             )
@@ -67,7 +74,7 @@ def main() -> None:
             found.append({"checkout": name, "round": turn, **json.loads(done.stdout.splitlines()[-1])})
             print(pd.DataFrame(found[-1:]).to_string(index=False, header=len(found) == 1), flush=True)
     table = pd.DataFrame(found).groupby("checkout", sort=False).median().drop(columns="round")
-    print(f"\nmedians, {os.environ['KERAS_BACKEND']}, {arguments.rows} rows\n{table.round(3).to_string()}")
+    print(f"\nmedians, {os.environ['KERAS_BACKEND']}, {arguments.rows} rows{' of 384 tokens' * arguments.long}\n{table.round(3).to_string()}")
 
 
 if __name__ == "__main__":
