@@ -65,7 +65,9 @@ def main() -> None:
     found = []
     for turn in range(arguments.rounds):
         for name, folder in checkouts.items():
-            command = [sys.executable, __file__, "--measure", "--rows", str(arguments.rows)] + ["--long"] * arguments.long
+            command = [sys.executable, __file__, "--measure", "--rows", str(arguments.rows)] + [
+                "--long"
+            ] * arguments.long
             done = subprocess.run(
                 command, env={**os.environ, "PYTHONPATH": str(folder)}, capture_output=True, text=True
             )
@@ -74,7 +76,9 @@ def main() -> None:
             found.append({"checkout": name, "round": turn, **json.loads(done.stdout.splitlines()[-1])})
             print(pd.DataFrame(found[-1:]).to_string(index=False, header=len(found) == 1), flush=True)
     table = pd.DataFrame(found).groupby("checkout", sort=False).median().drop(columns="round")
-    print(f"\nmedians, {os.environ['KERAS_BACKEND']}, {arguments.rows} rows{' of 384 tokens' * arguments.long}\n{table.round(3).to_string()}")
+    print(
+        f"\nmedians, {os.environ['KERAS_BACKEND']}, {arguments.rows} rows{' of 384 tokens' * arguments.long}\n{table.round(3).to_string()}"
+    )
 
 
 if __name__ == "__main__":

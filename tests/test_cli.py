@@ -16,7 +16,7 @@ from kbert.cli import COMMANDS, main, read_options
 from kbert.pretraining import Corpus, PretrainingOptions, Shards, trainer, write_shards
 from kbert.weights.folder import read_folder
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")]
+pytestmark = pytest.mark.slow
 
 SUBJECTS = {"ada": ("wrote", "a", "program"), "grace": ("found", "the", "bug"), "alan": ("broke", "that", "code")}
 CONFIG = dict(

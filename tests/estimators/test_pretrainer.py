@@ -23,7 +23,7 @@ SIZE = BertConfig(
     max_position_embeddings=32,
     initializer_range=0.1,
 )
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")]
+pytestmark = pytest.mark.slow
 
 
 def made_texts(n, seed=0):

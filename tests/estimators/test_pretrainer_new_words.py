@@ -14,7 +14,7 @@ from kbert.model import BertForPreTraining
 from kbert.pretraining import Corpus
 from kbert.weights import save_pretraining
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")]
+pytestmark = pytest.mark.slow
 TEXTS = Corpus(
     ["the remdesivir test\nwas remdesivir here", "a test was the dexa\nthe dexa and remdesivir"] * 4, split="lines"
 )

@@ -10,7 +10,7 @@ from kbert.model import BertForPreTraining
 from kbert.pretraining.new_words import add_new_words, frequent_split_words, start_new_words
 from kbert.text.files import bert_spec
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")]
+pytestmark = pytest.mark.slow
 
 
 PLACES, SPECIALS = [f"[unused{i}]" for i in range(3)], ["[UNK]", "[CLS]", "[SEP]", "[MASK]"]

@@ -12,8 +12,6 @@ from kbert.pretraining import PretrainingOptions, progress
 from kbert.pretraining.progress import PretrainingProgress
 from kbert.pretraining.rates import flops_per_token, matrix_peak
 
-pytestmark = pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")
-
 # Wide enough that little of its arithmetic is outside of matrix products.
 WIDE = BertConfig(1000, 768, 1, 12, 3072, max_position_embeddings=128)
 TOY = BertConfig(50, 32, 1, 2, 64, max_position_embeddings=128)

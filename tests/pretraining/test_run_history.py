@@ -9,7 +9,7 @@ from test_trainer import made
 
 from kbert.pretraining.history import History, HistoryFile, TensorBoard
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")]
+pytestmark = pytest.mark.slow
 
 
 class Stop(Exception):

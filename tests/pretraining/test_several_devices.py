@@ -21,7 +21,6 @@ DROPOUT = {"jax": 0.1, "tensorflow": 0.0}.get(keras.backend.backend(), 0.0)
 
 pytestmark = [
     pytest.mark.backend,
-    pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning"),
     pytest.mark.skipif(keras.backend.backend() == "torch", reason="on PyTorch kbert trains on one device"),
 ]
 

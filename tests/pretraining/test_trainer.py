@@ -20,8 +20,6 @@ from kbert.pretraining.instances import documents_of
 from kbert.pretraining.trainer import Pretraining, PretrainingOptions
 from kbert.training.bad_steps import BadSteps
 
-pytestmark = pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")
-
 SUBJECTS = {"ada": ("wrote", "a", "program"), "grace": ("found", "the", "bug"), "alan": ("broke", "that", "code")}
 
 

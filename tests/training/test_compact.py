@@ -10,7 +10,7 @@ from kbert.training.compact import compact
 from kbert.training.loop import TrainingOptions, train
 from kbert.training.losses import softmax_cross_entropy
 
-pytestmark = [pytest.mark.backend, pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")]
+pytestmark = pytest.mark.backend
 
 N, LENGTH = 32, 8
 ROWS = np.arange(N * LENGTH)
