@@ -2,9 +2,9 @@
 
     KERAS_BACKEND=jax python benchmarks/training_step.py [--against FOLDER] [--rows 2000] [--rounds 3] [--long]
 
-One epoch of minilm-l6 on so many rows of SST-2, or with --long of IMDB cut at 384 tokens, batch 32: each run in a process of its own, the two checkouts in turns.
-"first fit" has the compilation in it, "second fit" of the same rows has none, and "a step" is the second divided by its
-steps. Needs KBERT_DATA and the weights of tests/weights.txt.
+One epoch of minilm-l6 on so many rows of SST-2, or with --long of IMDB cut at 384 tokens, batch 32: each run in a
+process of its own, the two checkouts in turns. "first fit" has the compilation in it, "second fit" of the same rows has
+none, and "a step" is the second divided by its steps. Needs KBERT_DATA and the weights of tests/weights.txt.
 """
 
 import argparse
@@ -65,9 +65,8 @@ def main() -> None:
     found = []
     for turn in range(arguments.rounds):
         for name, folder in checkouts.items():
-            command = [sys.executable, __file__, "--measure", "--rows", str(arguments.rows)] + [
-                "--long"
-            ] * arguments.long
+            command = [sys.executable, __file__, "--measure", "--rows", str(arguments.rows)]
+            command += ["--long"] * arguments.long
             done = subprocess.run(
                 command, env={**os.environ, "PYTHONPATH": str(folder)}, capture_output=True, text=True
             )
@@ -76,9 +75,8 @@ def main() -> None:
             found.append({"checkout": name, "round": turn, **json.loads(done.stdout.splitlines()[-1])})
             print(pd.DataFrame(found[-1:]).to_string(index=False, header=len(found) == 1), flush=True)
     table = pd.DataFrame(found).groupby("checkout", sort=False).median().drop(columns="round")
-    print(
-        f"\nmedians, {os.environ['KERAS_BACKEND']}, {arguments.rows} rows{' of 384 tokens' * arguments.long}\n{table.round(3).to_string()}"
-    )
+    rows = f"{arguments.rows} rows{' of 384 tokens' * arguments.long}"
+    print(f"\nmedians, {os.environ['KERAS_BACKEND']}, {rows}\n{table.round(3).to_string()}")
 
 
 if __name__ == "__main__":
