@@ -234,10 +234,11 @@ class _Words:
     def add_pieces(self, ids: np.ndarray, lengths: np.ndarray) -> int:
         """Give numbers to so many pieces, before there are words that lead to them; the first number."""
         first, n = self._n, self._n + len(lengths)
-        ends = self.pieces[1][first] + np.cumsum(lengths)
-        values, splits = _with_room(self.pieces[0], int(ends[-1])), _with_room(self.pieces[1], n + 1)
-        values[ends[-1] - len(ids) : ends[-1]] = ids
-        splits[first + 1 : n + 1] = ends
+        start = int(self.pieces[1][first])
+        end = start + len(ids)
+        values, splits = _with_room(self.pieces[0], end), _with_room(self.pieces[1], n + 1)
+        values[start:end] = ids
+        splits[first + 1 : n + 1] = start + np.cumsum(lengths)
         self.pieces, self._n = (values, splits), n
         return first
 

@@ -67,10 +67,12 @@ class BadSteps:
                 stacklevel=stacklevel + 1,
             )
 
-    def state(self) -> list[float]:
+    def state(self) -> list[float | None]:
         """For a checkpoint."""
-        return [self._in_a_row, self._good_in_a_row, self.loss_scale]
+        return [self._in_a_row, self._good_in_a_row, self.loss_scale if self.float16 else None]
 
-    def restore(self, state: list[float]) -> None:
-        """Take back what `state` gave."""
-        self._in_a_row, self._good_in_a_row, self.loss_scale = state
+    def restore(self, state: list[float | None]) -> None:
+        """Take back what `state` gave; the scale, where both runs have one."""
+        self._in_a_row, self._good_in_a_row, scale = state
+        if self.float16 and scale is not None:
+            self.loss_scale = scale

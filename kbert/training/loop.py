@@ -192,7 +192,7 @@ class _Plan:
 
 def _run_epoch(trainer, plan, epoch, steps, examples, callbacks, progress) -> float:
     """One epoch; returns its mean loss over what has a weight."""
-    losses, counts = [], []
+    losses, counts, of_updates = [], [], []
     watch = _Watch(plan.bad_steps)
     gradients, pending = None, 0
     for i, ((n_texts, count), inputs, *arrays) in enumerate(prefetched(examples)):
@@ -214,11 +214,11 @@ def _run_epoch(trainer, plan, epoch, steps, examples, callbacks, progress) -> fl
         losses.append(loss)
         counts.append(count)
         if not pending:
-            # Not between the batches of one update, whose gradients are under one loss scale.
-            watch(losses)
+            of_updates.append(loss)
+            watch(of_updates)
         progress.update(n_texts, losses)
         callbacks.on_train_batch_end(i, {"loss": loss})
-    watch(losses, all_of_them=True)
+    watch(of_updates, all_of_them=True)
     values = np.array([float(loss) for loss in losses])
     finite = np.isfinite(values)
     return float(np.average(values[finite], weights=np.array(counts)[finite])) if finite.any() else float("nan")
@@ -241,7 +241,7 @@ def _with_targets(batches, names, targets, weights, level, copy):
 
 
 class _Watch:
-    """Looks at the losses of an epoch, some steps late, so that the device need not be waited for."""
+    """Looks at the losses of an epoch's updates, some steps late, so that the device need not be waited for."""
 
     def __init__(self, bad_steps: BadSteps):
         self.bad_steps, self.seen = bad_steps, 0

@@ -7,9 +7,9 @@ import platform
 import threading
 from collections.abc import Iterator
 
-# mallopt(3) of glibc: M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX.
+# mallopt(3) of glibc: M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX; a threshold of -1 is never reached.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4
-_NEVER = 2**31 - 1
+_NEVER = -1
 # Where glibc's own thresholds end up when a process has freed large blocks: its DEFAULT_MMAP_THRESHOLD_MAX on 64 bits,
 # and twice that; DEFAULT_MMAP_MAX.
 _LARGEST_THRESHOLD, _MOST_MAPPED = 32 * 2**20, 65536
@@ -19,13 +19,19 @@ _users = 0
 
 
 @contextlib.contextmanager
-def memory_kept() -> Iterator[None]:
-    """While this lasts, freed memory stays with the process; at the end what is free goes back to the system.
+def memory_kept(trim: bool = True) -> Iterator[None]:
+    """While this lasts, memory that the main thread frees stays with the process.
 
     A training step on a CPU allocates the same hundreds of megabytes as the one before. glibc maps blocks of more than
-    32 MB anew each time, and the system clears every page of them when it is first touched: a quarter of a step on JAX,
-    half of one on PyTorch at length 384 (docs/performance.md). Elsewhere than under glibc nothing is done, nor where
-    the user has set its allocator (``GLIBC_TUNABLES``, ``MALLOC_...``). Any number of threads may be inside.
+    32 MB anew each time, and the system clears every page of them when it is first touched (docs/performance.md has
+    what that costs). Other threads have heaps of 64 MB at most, and gain less. Elsewhere than under glibc nothing is
+    done, nor where the user has set its allocator (``GLIBC_TUNABLES``, ``MALLOC_...``). Any number of threads may be
+    inside.
+
+    Parameters
+    ----------
+    trim : bool
+        Whether what is free at the end goes back to the system at once, rather than with the next large block.
     """
     global _users
     libc = _adjustable()
@@ -43,10 +49,28 @@ def memory_kept() -> Iterator[None]:
         with _lock:
             _users -= 1
             if not _users:
-                libc.mallopt(_MMAP_MAX, _MOST_MAPPED)
-                libc.mallopt(_MMAP_THRESHOLD, _LARGEST_THRESHOLD)
-                libc.mallopt(_TRIM_THRESHOLD, 2 * _LARGEST_THRESHOLD)
-                libc.malloc_trim(0)
+                _restore(libc)
+                if trim:
+                    libc.malloc_trim(0)
+
+
+def _restore(libc: ctypes.CDLL) -> None:
+    libc.mallopt(_MMAP_MAX, _MOST_MAPPED)
+    libc.mallopt(_MMAP_THRESHOLD, _LARGEST_THRESHOLD)
+    libc.mallopt(_TRIM_THRESHOLD, 2 * _LARGEST_THRESHOLD)
+
+
+def _in_child() -> None:
+    """A forked process has none of the threads that were inside, and may have got the lock while one held it."""
+    global _lock, _users
+    _lock = threading.Lock()
+    if _users:
+        _users = 0
+        _restore(ctypes.CDLL(None))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
 
 
 def _adjustable() -> ctypes.CDLL | None:

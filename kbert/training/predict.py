@@ -117,7 +117,7 @@ def _outputs(model: keras.Model, batches: Iterable[tuple[Any, dict[str, np.ndarr
     with ExitStack() as stack:
         for i, (what, inputs) in enumerate(prefetched(batches)):
             if i == 1:  # one batch, perhaps of one text, is done before this would pay
-                stack.enter_context(memory_kept())
+                stack.enter_context(memory_kept(trim=False))
             check_segments(model, inputs["segment_ids"])
             under_way.append((what, predict({name: inputs[name] for name in names})))
             if len(under_way) >= _UNDER_WAY:

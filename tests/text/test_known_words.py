@@ -2,6 +2,8 @@
 
 import json
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -99,11 +101,12 @@ def test_ever_new_long_words_are_left_to_the_library(tokenizer):
     assert [ids.row(i).tolist() for i in (0, 59)] == by_the_library(fresh, [numbers[0], numbers[59]])
 
 
-def test_many_threads_share_it(tokenizer, monkeypatch):
+@pytest.mark.parametrize("word", ["w{}", "wörd{}"])
+def test_many_threads_share_it(tokenizer, monkeypatch, word):
     monkeypatch.setattr(known_words, "_MOST_SHORT", 300)
     fresh = copy_of(tokenizer)
     rng = np.random.default_rng(0)
-    columns = [[" ".join(f"w{n}" for n in rng.integers(0, 500, 8)) for _ in range(200)] for _ in range(8)]
+    columns = [[" ".join(word.format(n) for n in rng.integers(0, 500, 8)) for _ in range(200)] for _ in range(8)]
     wanted = [by_the_library(fresh, texts) for texts in columns]
     found = [None] * 8
 
@@ -116,6 +119,15 @@ def test_many_threads_share_it(tokenizer, monkeypatch):
     for thread in threads:
         thread.join()
     assert found == wanted
+
+
+def test_another_thread_may_have_learned_the_words_meanwhile(tokenizer):
+    fresh = copy_of(tokenizer)
+    with ThreadPoolExecutor(2) as threads:
+        with fresh._known_words._lock:
+            found = [threads.submit(looked_up, fresh, ["wörd w"]) for _ in range(2)]
+            time.sleep(0.3)  # both have found the words unknown, and wait to learn them
+        assert [one.result() for one in found] == 2 * [by_the_library(fresh, ["wörd w"])]
 
 
 def test_other_rules_and_added_tokens_are_the_librarys(tokenizer):

@@ -58,3 +58,10 @@ def test_the_state_goes_on():
         for step in range(10):
             bad_steps.look_at(step, 1.0, stacklevel=1)
     assert one.state() == other.state() and other.loss_scale == 2.0**12
+
+
+def test_another_type_goes_on_with_its_own_scale():
+    float32, float16 = BadSteps(False, ""), BadSteps(True, "")
+    float32.restore(looked_at([NAN, NAN], float16=True).state())
+    float16.restore(looked_at([1.0]).state())
+    assert float32.loss_scale == 1 and float16.loss_scale == 2.0**12

@@ -13,6 +13,7 @@ from keras import ops
 from kbert.data.batches import make_batch
 from kbert.data.packing import Layout
 from kbert.errors import DivergedError
+from kbert.training import memory
 from kbert.training.loop import backend_step
 from kbert.training.losses import softmax_cross_entropy
 from kbert.training.optimizer import Hyper
@@ -265,6 +266,14 @@ def test_float16_alone_trains_under_a_loss_scale_and_halves_it_after_a_bad_step(
 
 
 # === What is left alone ===
+
+
+@pytest.mark.skipif(memory._adjustable() is None, reason="another allocator than glibc's, or one that was adjusted")
+def test_memory_is_kept_while_it_trains(model_of, trained):
+    kept = []
+    note = keras.callbacks.LambdaCallback(on_train_batch_end=lambda *_, **__: kept.append(memory._users))
+    trained(model_of(), n_texts=16, callbacks=[note])
+    assert kept and set(kept) == {1} and memory._users == 0
 
 
 def test_building_training_and_predicting_leave_the_global_random_states_alone(model_of, trained, sequences):

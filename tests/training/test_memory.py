@@ -1,5 +1,6 @@
 """Memory between steps: kept while it is wanted, given back afterwards, and left alone where the user has chosen."""
 
+import os
 import platform
 import subprocess
 import sys
@@ -9,7 +10,9 @@ import pytest
 
 from kbert.training import memory
 
-glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the allocator of glibc is what is adjusted")
+glibc = pytest.mark.skipif(
+    memory._adjustable() is None, reason="another allocator than glibc's, or one that was adjusted"
+)
 
 # Blocks by malloc itself: NumPy asks for huge pages, of which there are few to touch.
 BLOCKS = """
@@ -76,6 +79,18 @@ def test_several_threads_may_be_inside_and_an_error_leaves():
         errors = [threads.submit(inside, i).exception() for i in range(100)]
     assert sum(isinstance(error, ValueError) for error in errors) == 50
     assert memory._users == 0
+
+
+@glibc
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_forked_process_begins_outside():
+    with memory.memory_kept(), memory._lock:
+        child = os.fork()
+        if not child:
+            with memory.memory_kept():
+                inside = memory._users
+            os._exit(10 * inside + memory._users)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 10
 
 
 def test_where_the_library_is_another_nothing_is_done(monkeypatch):

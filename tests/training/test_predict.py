@@ -7,7 +7,9 @@ import keras
 import numpy as np
 import pytest
 
+from kbert.data.batches import prediction_batches
 from kbert.text import Ragged, TokenSequences
+from kbert.training import memory, predict
 from kbert.training.predict import predict_logits
 
 pytestmark = pytest.mark.backend
@@ -57,3 +59,21 @@ def test_threads_may_predict_with_one_model(model, column, expected):
     with ThreadPoolExecutor(4) as pool:
         for logits in pool.map(lambda _: predict_logits(model, [column], 50, pad_id=0), range(8)):
             np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.skipif(memory._adjustable() is None, reason="another allocator than glibc's, or one that was adjusted")
+def test_memory_is_kept_from_the_second_batch_on_and_no_longer_than_the_call(model, column, monkeypatch):
+    monkeypatch.setattr("kbert.data.batches._PREDICT_TOKENS", 64)
+    run, kept = predict.predictor(model), []
+
+    def recorded(inputs):
+        kept.append(memory._users)
+        return run(inputs)
+
+    monkeypatch.setattr(predict, "predictor", lambda model: recorded)
+    predict_logits(model, [column], 50, pad_id=0)
+    assert kept[0] == 0 and set(kept[1:]) == {1} and memory._users == 0
+    with pytest.raises(ZeroDivisionError):
+        for _ in predict._outputs(model, ((None, batch.inputs) for batch in prediction_batches(column, 0))):
+            raise ZeroDivisionError
+    assert kept[-1] == 1 and memory._users == 0
