@@ -7,6 +7,7 @@ which gives labels; one of features has ``transform(texts)``. All train for one 
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from functools import partial
@@ -70,6 +71,7 @@ class Trainer:
     def fit(self, texts, labels):
         import transformers
 
+        transformers.set_seed(0)  # for the head
         self.tokenizer = transformers.AutoTokenizer.from_pretrained(self.folder)
         model = transformers.AutoModelForSequenceClassification.from_pretrained(self.folder, num_labels=LABELS)
         grouped = {} if self.padded else {"train_sampling_strategy": "group_by_length"}
@@ -207,7 +209,23 @@ class SentenceTransformer:
         return self.model.encode(list(texts))
 
 
+def no_attention_dropout(make):
+    """A contestant on the same weights, whose config says that no attention probabilities are dropped."""
+
+    def made(folder: Path):
+        copy = Path(tempfile.mkdtemp())
+        for file in folder.iterdir():
+            if file.name != "config.json":
+                (copy / file.name).symlink_to(file.resolve())
+        config = json.loads((folder / "config.json").read_text()) | {"attention_probs_dropout_prob": 0.0}
+        (copy / "config.json").write_text(json.dumps(config))
+        return make(copy)
+
+    return made
+
+
 KBERT_ROWS = {"fit_rows": 2000, "predict_rows": 10_000}
+FIT_ROWS = {"fit_rows": 2000, "predict_rows": 872}
 CONTESTANTS = {
     "kbert, jax": Contestant(Kbert, "jax", **KBERT_ROWS),
     "kbert, tensorflow": Contestant(Kbert, "tensorflow", **KBERT_ROWS),
@@ -221,6 +239,10 @@ CONTESTANTS = {
     "KerasHub, jax": Contestant(partial(KerasHub, length=None), "jax", 32, 64, needs="keras_hub"),
     "KerasHub, tensorflow": Contestant(partial(KerasHub, length=None), "tensorflow", 32, 64, needs="keras_hub"),
     "simpletransformers": Contestant(SimpleTransformers, "torch", 512, 872, needs="simpletransformers"),
+    "attention dropout 0: kbert, jax": Contestant(no_attention_dropout(Kbert), "jax", **FIT_ROWS),
+    "attention dropout 0: kbert, tensorflow": Contestant(no_attention_dropout(Kbert), "tensorflow", **FIT_ROWS),
+    "attention dropout 0: kbert, torch": Contestant(no_attention_dropout(Kbert), "torch", **FIT_ROWS),
+    "attention dropout 0: Trainer": Contestant(no_attention_dropout(Trainer), "torch", **FIT_ROWS, needs="accelerate"),
     "features: kbert, jax": Contestant(KbertVectorizer, "jax", transform_rows=5000),
     "features: kbert, tensorflow": Contestant(KbertVectorizer, "tensorflow", transform_rows=5000),
     "features: kbert, torch": Contestant(KbertVectorizer, "torch", transform_rows=5000),

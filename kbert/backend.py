@@ -1,4 +1,4 @@
-"""Which of Keras's backends to use, decided before Keras is imported, and how it is set up. Keras is imported last."""
+"""Which of Keras's backends to use, decided before Keras is imported. No Keras here."""
 
 import json
 import multiprocessing
@@ -65,21 +65,6 @@ def require_backend() -> None:
         raise BackendNotInstalledError(
             f"The Keras backend {wanted!r} is not installed. Run: pip install 'kbert[{wanted}]' {remedy}."
         )
-
-
-def compute_jax_at_once() -> None:
-    """Where Keras uses JAX, let JAX compute on a CPU in the thread that calls it.
-
-    In JAX's own thread each step's memory is mapped anew, whatever `memory_kept` asks for (docs/performance.md). It
-    holds for what is computed on one device of the CPU, if nothing was before. Who wants it otherwise sets
-    ``jax_cpu_enable_async_dispatch`` of ``jax.config`` after importing an estimator or a model.
-    """
-    import keras
-
-    if keras.backend.backend() == "jax":
-        import jax
-
-        jax.config.update("jax_cpu_enable_async_dispatch", False)
 
 
 def _backend_of_keras_json() -> str | None:

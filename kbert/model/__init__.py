@@ -1,10 +1,10 @@
 """Batches to vectors and logits: the encoder and its heads, as functional Keras models."""
 
-from kbert.backend import compute_jax_at_once, require_backend
+from kbert.backend import require_backend
 
 require_backend()
-compute_jax_at_once()
 
+from kbert.model.dispatch import compute_jax_at_once  # noqa: E402
 from kbert.model.encoder import INPUT_NAMES, BertEncoder  # noqa: E402
 from kbert.model.heads import (  # noqa: E402
     LAYER_CHOICES,
@@ -15,6 +15,8 @@ from kbert.model.heads import (  # noqa: E402
     BertForTokenClassification,
 )
 from kbert.model.pretraining import BertForPreTraining  # noqa: E402
+
+compute_jax_at_once()
 
 __all__ = [
     "INPUT_NAMES",

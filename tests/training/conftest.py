@@ -1,3 +1,6 @@
+import os
+import platform
+
 import keras
 import numpy as np
 import pytest
@@ -17,6 +20,16 @@ TOY = BertConfig(
     intermediate_size=64,
     max_position_embeddings=64,
 )
+
+
+@pytest.fixture
+def own_allocator(monkeypatch):
+    """glibc's, which nobody has adjusted. (A cluster of Dask's leaves MALLOC_TRIM_THRESHOLD_ in the environment.)"""
+    for name in list(os.environ):
+        if name.startswith("MALLOC_") or name == "GLIBC_TUNABLES":
+            monkeypatch.delenv(name)
+    if platform.libc_ver()[0] != "glibc":
+        pytest.skip("the allocator of glibc is what is adjusted")
 
 
 @pytest.fixture(scope="session")

@@ -268,7 +268,7 @@ def test_float16_alone_trains_under_a_loss_scale_and_halves_it_after_a_bad_step(
 # === What is left alone ===
 
 
-@pytest.mark.skipif(memory._adjustable() is None, reason="another allocator than glibc's, or one that was adjusted")
+@pytest.mark.usefixtures("own_allocator")
 def test_memory_is_kept_while_it_trains(model_of, trained):
     kept = []
     note = keras.callbacks.LambdaCallback(on_train_batch_end=lambda *_, **__: kept.append(memory._users))

@@ -61,7 +61,7 @@ def test_threads_may_predict_with_one_model(model, column, expected):
             np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-5)
 
 
-@pytest.mark.skipif(memory._adjustable() is None, reason="another allocator than glibc's, or one that was adjusted")
+@pytest.mark.usefixtures("own_allocator")
 def test_memory_is_kept_from_the_second_batch_on_and_no_longer_than_the_call(model, column, monkeypatch):
     monkeypatch.setattr("kbert.data.batches._PREDICT_TOKENS", 64)
     run, kept = predict.predictor(model), []

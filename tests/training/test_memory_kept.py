@@ -10,10 +10,6 @@ import pytest
 
 from kbert.training import memory
 
-glibc = pytest.mark.skipif(
-    memory._adjustable() is None, reason="another allocator than glibc's, or one that was adjusted"
-)
-
 # Blocks by malloc itself: NumPy asks for huge pages, of which there are few to touch.
 BLOCKS = """
 import ctypes, resource
@@ -44,7 +40,7 @@ def run(code: str, **environment: str) -> list[int]:
     return [int(number) for number in done.stdout.split()]
 
 
-@glibc
+@pytest.mark.usefixtures("own_allocator")
 def test_pages_are_touched_once_and_given_back_at_the_end():
     first, second, kept, left, nested = run("""
 with memory_kept():
@@ -60,7 +56,7 @@ with memory_kept():
     assert nested < first / 10  # the inner end does not give back what the outer one keeps
 
 
-@glibc
+@pytest.mark.usefixtures("own_allocator")
 @pytest.mark.parametrize(
     "environment", [{"GLIBC_TUNABLES": "glibc.malloc.mmap_max=65536"}, {"MALLOC_TRIM_THRESHOLD_": "131072"}]
 )
@@ -81,7 +77,7 @@ def test_several_threads_may_be_inside_and_an_error_leaves():
     assert memory._users == 0
 
 
-@glibc
+@pytest.mark.usefixtures("own_allocator")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_a_forked_process_begins_outside():
     with memory.memory_kept(), memory._lock:
