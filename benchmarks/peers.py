@@ -96,7 +96,7 @@ def table(runs: pd.DataFrame) -> pd.DataFrame:
     medians = runs.groupby("contestant", sort=False)[MEASURED].median()
     lines = []
     for name, line in medians.iterrows():
-        ours = name[: name.find(": ") + 2] * (": " in name) + "kbert"  # of the same kind, such as "features: kbert"
+        ours = "".join(name.rpartition(": ")[:2]) + "kbert"  # of the same kind, such as "features: kbert"
         row = {"contestant": name, "rounds": int((runs.contestant == name).sum()), **line.round(3)}
         if not name.startswith(ours):
             for backend in ("jax", "tensorflow", "torch"):

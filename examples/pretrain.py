@@ -93,14 +93,16 @@ def pretrained(options: argparse.Namespace) -> Path:
     masking = Masking(tokenizer, MASK_RATE)
     scores = held_out_scores(model, tokenizer, watched[0], masking, options.batch_size, options.max_length)
     batches = held_out_batches(tokenizer, watched[0], masking, options.batch_size, options.max_length, options.nsp)
-    mlm, unigram, minutes = scores["mlm_loss"], unigram_loss(batches, shards), run.seconds / 60
+    facts = {"tokens": run.tokens, "minutes": round(run.seconds / 60, 1)}
+    facts |= {"unigram_loss": unigram_loss(batches, shards), **scores}
+    facts = {name: round(value, 4) for name, value in facts.items()}  # printed as it is stored
+    mlm, unigram, minutes = facts["mlm_loss"], facts["unigram_loss"], facts["minutes"]
     print(f"{run.step:,} updates, {run.tokens:,} tokens in {minutes:.1f} minutes; the curve is {out}/curve.png")
-    print(f"held-out text: masked-LM loss {mlm:.3f} nats, accuracy {scores['mlm_accuracy']:.3f}")
+    print(f"held-out text: masked-LM loss {mlm:.3f} nats, accuracy {facts['mlm_accuracy']:.3f}")
     print(f"the same tokens by their frequencies alone: {unigram:.3f} nats, {unigram - mlm:+.3f} from it")
     if options.nsp:
-        print(f"next sentence: loss {scores['nsp_loss']:.3f}, accuracy {scores['nsp_accuracy']:.3f}")
-    facts = {"tokens": run.tokens, "minutes": round(run.seconds / 60, 1), "unigram_loss": unigram, **scores}
-    pd.DataFrame([facts]).round(4).to_csv(out / "pretraining.csv", index=False)
+        print(f"next sentence: loss {facts['nsp_loss']:.3f}, accuracy {facts['nsp_accuracy']:.3f}")
+    pd.DataFrame([facts]).to_csv(out / "pretraining.csv", index=False)
     return out / "model"
 
 

@@ -1,7 +1,6 @@
 """examples/pretrain.py on made-up text: it goes from text to a comparison, and goes on where it was."""
 
 import importlib
-import re
 from pathlib import Path
 
 import numpy as np
@@ -46,9 +45,7 @@ def test_it_pretrains_fine_tunes_compares_and_goes_on(pretrain, tmp_path, capsys
     facts = pd.read_csv(folder / "pretraining.csv").iloc[0]
     # Four words in five are as frequent as the others of their kind, whatever is masked.
     assert 1.5 < facts.unigram_loss < 4 and facts.tokens > 0
-    printed = re.search(r"loss ([\d.]+) nats.*frequencies alone: ([\d.]+) nats", out, re.DOTALL)
-    losses = [float(number) for number in printed.groups()]
-    assert losses == pytest.approx([facts.mlm_loss, facts.unigram_loss], abs=1e-3)
+    assert f"{facts.unigram_loss:.3f} nats" in out and f"{facts.mlm_loss:.3f} nats" in out
     runs = pd.read_csv(folder / "results.csv")
     assert runs.start.tolist() == ["pre-trained", "random start"] and (runs.rows == 40).all()
     assert "SST-2 dev accuracy" in out and "random start" in out.split("SST-2 dev accuracy")[1]

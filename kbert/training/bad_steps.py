@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 
 from kbert.errors import DivergedError
@@ -48,7 +49,7 @@ class BadSteps:
         DivergedError
             At the fifth bad step in a row; under float16, once no smaller scale is left to try.
         """
-        if abs(loss) < float("inf"):
+        if math.isfinite(loss):
             self._in_a_row = 0
             self._good_in_a_row += 1
             if self.float16 and self._good_in_a_row % _GROWTH_INTERVAL == 0:
