@@ -1,5 +1,6 @@
 """Batches made ahead, in a thread beside the one that trains."""
 
+import itertools
 import queue
 import threading
 from collections.abc import Iterable, Iterator
@@ -8,33 +9,35 @@ _END = object()
 
 
 def prefetched(items: Iterable, ahead: int = 4) -> Iterator:
-    """The same items, made up to ``ahead`` in advance in another thread. An error in making one is raised here."""
+    """The same items, made up to ``ahead`` in advance in another thread. An error in making one is raised here.
+
+    The first two are made in the calling thread: starting another for one short text takes longer than its tokens do.
+    """
     done = threading.Event()
     ready: queue.Queue = queue.Queue(maxsize=ahead)
+    made = _made(items)
+    start = list(itertools.islice(made, 2))
 
-    def put(item):
+    def put(result):
         while not done.is_set():
             try:
-                ready.put(item, timeout=0.1)
+                ready.put(result, timeout=0.1)
                 return
             except queue.Full:
                 continue
 
     def work():
-        try:
-            for item in items:
-                put((item, None))
-                if done.is_set():
-                    return
-            put((_END, None))
-        except BaseException as error:
-            put((_END, error))
+        for result in made:
+            put(result)
+            if done.is_set():
+                return
 
     thread = threading.Thread(target=work, daemon=True)
-    thread.start()
+    more = start[-1][0] is not _END
+    if more:
+        thread.start()
     try:
-        while True:
-            item, error = ready.get()
+        for item, error in itertools.chain(start, iter(ready.get, None)):
             if error is not None:
                 raise error
             if item is _END:
@@ -42,4 +45,18 @@ def prefetched(items: Iterable, ahead: int = 4) -> Iterator:
             yield item
     finally:
         done.set()
-        thread.join()
+        if more:
+            thread.join()
+
+
+def _made(items: Iterable) -> Iterator[tuple]:
+    """Each item beside None, and at the end ``_END`` beside the error that ended them, if one did."""
+    error = None
+    try:
+        for item in items:
+            yield item, None
+    except GeneratorExit:
+        raise
+    except BaseException as raised:
+        error = raised
+    yield _END, error

@@ -23,24 +23,30 @@ def test_items_are_made_ahead_and_not_too_far():
     items = prefetched((made.append(i) or i for i in range(100)), ahead=4)
     assert next(items) == 0
     deadline = time.monotonic() + 5
-    while len(made) < 5 and time.monotonic() < deadline:
+    while len(made) < 6 and time.monotonic() < deadline:
         time.sleep(0.01)
     time.sleep(0.05)
-    assert 5 <= len(made) <= 6
+    assert 6 <= len(made) <= 7
     items.close()
 
 
-def test_an_error_is_raised_where_the_items_are_used_after_those_before_it():
+@pytest.mark.parametrize("n", [0, 1])
+def test_a_single_item_starts_no_thread(n, monkeypatch):
+    monkeypatch.setattr(threading.Thread, "start", lambda thread: pytest.fail("a thread was started"))
+    assert list(prefetched(iter(range(n)))) == list(range(n))
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3])
+def test_an_error_is_raised_where_the_items_are_used_after_those_before_it(n):
     def items():
-        yield 1
-        yield 2
-        raise KeyError("row 3")
+        yield from range(n)
+        raise KeyError(f"row {n}")
 
     before, got = _threads(), []
-    with pytest.raises(KeyError, match="row 3"):
+    with pytest.raises(KeyError, match=f"row {n}"):
         for item in prefetched(items()):
             got.append(item)
-    assert got == [1, 2] and _threads() <= before
+    assert got == list(range(n)) and _threads() <= before
 
 
 def test_leaving_early_ends_the_thread():
