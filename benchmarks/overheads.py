@@ -83,11 +83,11 @@ def tokenising(fitted: BertClassifier, texts: list[str]) -> tuple[float, float]:
     )
 
 
-def long_rows(n: int) -> list[str]:
-    """Texts that fill rows of 128 tokens."""
+def long_rows(n: int, length: int = 128) -> list[str]:
+    """Texts that fill rows of ``length`` tokens."""
     rng = np.random.default_rng(0)
     words = np.array("the a film story is was good bad very long short old new actor plot music".split())
-    return [" ".join(row) for row in rng.choice(words, (n, 140))]
+    return [" ".join(row) for row in rng.choice(words, (n, length + 12))]
 
 
 def main() -> None:

@@ -1,11 +1,12 @@
 """Batches for training and for predicting: which texts go together, and the arrays that BertEncoder takes."""
 
+import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from kbert.data.packing import Layout, choose_layout, pack, row_length, slots_of
+from kbert.data.packing import Layout, choose_layout, pack, slots_of
 from kbert.text import TokenSequences
 from kbert.text.sequences import ranges
 
@@ -117,21 +118,22 @@ def prediction_batches(sequences: TokenSequences, pad_id: int) -> Iterator[Batch
     The texts of a batch are in no particular order; `Batch.texts` says which is which.
     """
     lengths = sequences.lengths
-    length = _doubled(row_length(int(lengths.max())), 32)
+    length = prediction_row_length(int(lengths.max()))
     slots = slots_of(length)
     rows = pack(lengths, length, slots)
-    # Few texts should not pay for a whole batch.
-    size = min(_doubled(len(rows), 1), max(1, _PREDICT_TOKENS // length))
+    # Few texts should not pay for a whole batch, nor for one shape each.
+    size = min(1 << (len(rows) - 1).bit_length(), max(1, _PREDICT_TOKENS // length))
     for start in range(0, len(rows), size):
         members = [np.asarray(row) for row in rows[start : start + size]]
         yield make_batch(sequences, members, Layout(size, length, slots), pad_id)
 
 
-def _doubled(least: int, start: int) -> int:
-    """``start`` doubled until it is at least ``least``: few different values, so few shapes to compile."""
-    while start < least:
-        start *= 2
-    return start
+def prediction_row_length(longest: int) -> int:
+    """The shortest row that takes a text of ``longest`` tokens and is 16, 24, 32, 48, 64, 96, ... tokens long.
+
+    Few of them, so that XLA has few shapes to compile, and none much longer than the text (docs/performance.md).
+    """
+    return next(length for n in itertools.count(4) for length in (2**n, 3 * 2 ** (n - 1)) if length >= longest)
 
 
 def make_batch(sequences: TokenSequences, rows: list[np.ndarray], layout: Layout, pad_id: int) -> Batch:

@@ -101,6 +101,18 @@ def test_prediction_takes_each_text_once_in_one_shape(sequences_of, realistic_le
     assert sum(batch.n_tokens for batch in batches) == realistic_lengths[:n].sum()
 
 
+@pytest.mark.parametrize("longest", [2, 16, 17, 70, 128, 129, 384, 385, 512, 1000])
+def test_rows_to_predict_are_at_most_half_as_long_again_as_the_longest_text(sequences_of, longest):
+    (batch,) = prediction_batches(sequences_of([1, longest]), pad_id=0)
+    length = batch.inputs["token_ids"].shape[1]
+    assert longest <= length <= max(16, 1.5 * longest)
+
+
+def test_texts_of_any_length_are_predicted_in_few_shapes(sequences_of):
+    batches = [batch for n in range(1, 513) for batch in prediction_batches(sequences_of([n]), pad_id=0)]
+    assert len({batch.inputs["token_ids"].shape for batch in batches}) == 11
+
+
 def test_predicting_few_texts_does_not_cost_a_whole_batch(sequences_of):
     (batch,) = prediction_batches(sequences_of([5, 6, 7]), pad_id=0)
-    assert batch.inputs["token_ids"].size <= 64
+    assert batch.inputs["token_ids"].size <= 32
