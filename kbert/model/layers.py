@@ -127,6 +127,8 @@ class SelfAttention(keras.layers.Layer):
         return self.output_dense(ops.reshape(context, (B, T, D)))  # (B, T, N, H) -> (B, T, D)
 
     def _explicit_attention(self, query, key, value, mask, training):
+        if keras.backend.backend() == "torch" and query.device.type == "cuda":
+            return _torch_attention(query, key, value, mask, self.dropout.rate if training else 0.0)
         scores = ops.einsum("btnh,bsnh->bnts", query * self.config.head_size**-0.5, key)
         scores = ops.where(mask, ops.cast(scores, "float32"), _MASKED)
         probabilities = ops.cast(ops.softmax(scores, axis=-1), value.dtype)
@@ -134,6 +136,14 @@ class SelfAttention(keras.layers.Layer):
 
     def compute_output_spec(self, x, *_, **__):
         return keras.KerasTensor(x.shape, self.compute_dtype)
+
+
+def _torch_attention(query, key, value, mask, rate: float):
+    """PyTorch's own attention with dropout, which on a GPU keeps no matrix of probabilities; arrays (B, T, N, H)."""
+    from torch.nn.functional import scaled_dot_product_attention
+
+    heads_first = (array.transpose(1, 2) for array in (query, key, value))
+    return scaled_dot_product_attention(*heads_first, attn_mask=mask, dropout_p=rate).transpose(1, 2)
 
 
 class TransformerLayer(keras.layers.Layer):
