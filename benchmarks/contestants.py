@@ -61,12 +61,12 @@ class Kbert:
 class Trainer:
     """transformers' Trainer.
 
-    Dynamic padding and, in training, grouping by length, as its documentation says for speed; or all rows padded to
-    128, as its example run_glue.py does.
+    Dynamic padding and, in training, grouping by length, as its documentation says for speed; without the grouping, as
+    it comes; or all rows padded to 128, as its example run_glue.py does.
     """
 
-    def __init__(self, folder: Path, padded: bool = False):
-        self.folder, self.padded = folder, padded
+    def __init__(self, folder: Path, padded: bool = False, grouped: bool = True):
+        self.folder, self.padded, self.grouped = folder, padded, grouped and not padded
 
     def fit(self, texts, labels):
         import transformers
@@ -74,7 +74,7 @@ class Trainer:
         transformers.set_seed(0)  # for the head
         self.tokenizer = transformers.AutoTokenizer.from_pretrained(self.folder)
         model = transformers.AutoModelForSequenceClassification.from_pretrained(self.folder, num_labels=LABELS)
-        grouped = {} if self.padded else {"train_sampling_strategy": "group_by_length"}
+        grouped = {"train_sampling_strategy": "group_by_length"} if self.grouped else {}
         arguments = transformers.TrainingArguments(
             output_dir=tempfile.mkdtemp(),
             num_train_epochs=1,
@@ -160,10 +160,10 @@ class KerasHub:
 
 
 class SimpleTransformers:
-    """simpletransformers' ClassificationModel."""
+    """simpletransformers' ClassificationModel, in one process or, as it comes, in several that make its features."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder
+    def __init__(self, folder: Path, processes: bool = False):
+        self.folder, self.processes = folder, processes
 
     def fit(self, texts, labels):
         import pandas as pd
@@ -174,8 +174,8 @@ class SimpleTransformers:
             "num_train_epochs": 1, "train_batch_size": BATCH_SIZE, "eval_batch_size": BATCH_SIZE,
             "max_seq_length": LENGTH, "learning_rate": RATE, "output_dir": out, "cache_dir": out,
             "overwrite_output_dir": True, "silent": True, "save_model_every_epoch": False, "no_save": True,
-            "save_eval_checkpoints": False, "fp16": False, "use_multiprocessing": False,
-            "use_multiprocessing_for_evaluation": False, "manual_seed": 0,
+            "save_eval_checkpoints": False, "fp16": False, "use_multiprocessing": self.processes,
+            "use_multiprocessing_for_evaluation": self.processes, "manual_seed": 0,
         }  # fmt: skip
         self.model = ClassificationModel("bert", str(self.folder), num_labels=LABELS, args=arguments, use_cuda=False)
         self.model.train_model(pd.DataFrame({"text": list(texts), "labels": list(labels)}))
@@ -231,6 +231,7 @@ CONTESTANTS = {
     "kbert, tensorflow": Contestant(Kbert, "tensorflow", **KBERT_ROWS),
     "kbert, torch": Contestant(Kbert, "torch", **KBERT_ROWS),
     "Trainer": Contestant(Trainer, "torch", **KBERT_ROWS, needs="accelerate"),
+    "Trainer, not grouped": Contestant(partial(Trainer, grouped=False), "torch", 512, 512, needs="accelerate"),
     "Trainer, padded to 128": Contestant(partial(Trainer, padded=True), "torch", 256, 512, needs="accelerate"),
     "pipeline": Contestant(Pipeline, "torch", 0, 1000, needs="transformers"),
     "pipeline, batches of 64": Contestant(partial(Pipeline, batch_size=64), "torch", 0, 1000, needs="transformers"),
@@ -239,6 +240,9 @@ CONTESTANTS = {
     "KerasHub, jax": Contestant(partial(KerasHub, length=None), "jax", 32, 64, needs="keras_hub"),
     "KerasHub, tensorflow": Contestant(partial(KerasHub, length=None), "tensorflow", 32, 64, needs="keras_hub"),
     "simpletransformers": Contestant(SimpleTransformers, "torch", 512, 872, needs="simpletransformers"),
+    "simpletransformers, several processes": Contestant(
+        partial(SimpleTransformers, processes=True), "torch", 512, 872, needs="simpletransformers"
+    ),
     "attention dropout 0: kbert, jax": Contestant(no_attention_dropout(Kbert), "jax", **FIT_ROWS),
     "attention dropout 0: kbert, tensorflow": Contestant(no_attention_dropout(Kbert), "tensorflow", **FIT_ROWS),
     "attention dropout 0: kbert, torch": Contestant(no_attention_dropout(Kbert), "torch", **FIT_ROWS),

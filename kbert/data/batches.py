@@ -131,7 +131,8 @@ def prediction_batches(sequences: TokenSequences, pad_id: int) -> Iterator[Batch
 def prediction_row_length(longest: int) -> int:
     """The shortest row that takes a text of ``longest`` tokens and is 16, 24, 32, 48, 64, 96, ... tokens long.
 
-    Few of them, so that XLA has few shapes to compile, and none much longer than the text (docs/performance.md).
+    Few of them, so that XLA has few shapes to compile, and beyond 16 none more than half as long again as the text
+    (docs/performance.md).
     """
     return next(length for n in itertools.count(4) for length in (2**n, 3 * 2 ** (n - 1)) if length >= longest)
 

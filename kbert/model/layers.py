@@ -119,16 +119,16 @@ class SelfAttention(keras.layers.Layer):
         query, key, value = (ops.reshape(layer(x), (B, T, N, H)) for layer in (self.query, self.key, self.value))
         # ops.dot_product_attention drops nothing, and BERT drops attention probabilities when training. On JAX its
         # float16 form asks for a product that a CPU does not have.
-        jax_float16 = self.compute_dtype == "float16" and keras.backend.backend() == "jax"
-        if (training and self.dropout.rate) or jax_float16:
+        backend = keras.backend.backend()
+        if training and self.dropout.rate and backend == "torch" and query.device.type == "cuda":
+            context = _torch_attention(query, key, value, mask, self.dropout.rate)
+        elif (training and self.dropout.rate) or (self.compute_dtype == "float16" and backend == "jax"):
             context = self._explicit_attention(query, key, value, mask, training)
         else:
             context = ops.dot_product_attention(query, key, value, mask=mask)
         return self.output_dense(ops.reshape(context, (B, T, D)))  # (B, T, N, H) -> (B, T, D)
 
     def _explicit_attention(self, query, key, value, mask, training):
-        if keras.backend.backend() == "torch" and query.device.type == "cuda":
-            return _torch_attention(query, key, value, mask, self.dropout.rate if training else 0.0)
         scores = ops.einsum("btnh,bsnh->bnts", query * self.config.head_size**-0.5, key)
         scores = ops.where(mask, ops.cast(scores, "float32"), _MASKED)
         probabilities = ops.cast(ops.softmax(scores, axis=-1), value.dtype)

@@ -1,6 +1,5 @@
 """Batches made ahead, in a thread beside the one that trains."""
 
-import itertools
 import queue
 import threading
 from collections.abc import Iterable, Iterator
@@ -13,10 +12,9 @@ def prefetched(items: Iterable, ahead: int = 4) -> Iterator:
 
     The first two are made in the calling thread: starting another for one short text takes longer than its tokens do.
     """
+    items = iter(items)
     done = threading.Event()
-    ready: queue.Queue = queue.Queue(maxsize=ahead)
-    made = _made(items)
-    start = list(itertools.islice(made, 2))
+    ready: queue.Queue = queue.Queue(maxsize=max(ahead, 2))
 
     def put(result):
         while not done.is_set():
@@ -27,17 +25,23 @@ def prefetched(items: Iterable, ahead: int = 4) -> Iterator:
                 continue
 
     def work():
-        for result in made:
+        result = None, None
+        while result[0] is not _END and not done.is_set():
+            result = _next(items, BaseException)
             put(result)
-            if done.is_set():
-                return
 
     thread = threading.Thread(target=work, daemon=True)
-    more = start[-1][0] is not _END
-    if more:
-        thread.start()
     try:
-        for item, error in itertools.chain(start, iter(ready.get, None)):
+        for _ in range(2):
+            result = _next(items, Exception)  # Ctrl-C, which comes to this thread alone, ends it at once
+            ready.put(result)
+            if result[0] is _END:
+                break
+        else:
+            thread.start()
+        del result  # only the queue holds an item until it is used
+        while True:
+            item, error = ready.get()
             if error is not None:
                 raise error
             if item is _END:
@@ -45,18 +49,15 @@ def prefetched(items: Iterable, ahead: int = 4) -> Iterator:
             yield item
     finally:
         done.set()
-        if more:
+        if thread.ident is not None:
             thread.join()
 
 
-def _made(items: Iterable) -> Iterator[tuple]:
-    """Each item beside None, and at the end ``_END`` beside the error that ended them, if one did."""
-    error = None
+def _next(items: Iterator, errors: type[BaseException]) -> tuple:
+    """The next item beside None; after the last one ``_END``, beside the error that ended them, if one did."""
     try:
-        for item in items:
-            yield item, None
-    except GeneratorExit:
-        raise
-    except BaseException as raised:
-        error = raised
-    yield _END, error
+        return next(items), None
+    except StopIteration:
+        return _END, None
+    except errors as error:
+        return _END, error

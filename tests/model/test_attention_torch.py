@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from kbert import BertConfig
-from kbert.model.layers import SelfAttention, _torch_attention
+from kbert.model.layers import SameText, SelfAttention, _torch_attention
 
 pytestmark = [
     pytest.mark.backend,
@@ -18,12 +18,9 @@ RATE = 0.3
 @pytest.fixture
 def arrays():
     """Query, key and value of two rows of 12 tokens, each of two texts and some padding, and their mask."""
-    import torch
-
-    torch.manual_seed(0)
-    text_ids = torch.tensor([[1] * 5 + [2] * 4 + [0] * 3, [1] * 10 + [0] * 2])
-    mask = (text_ids[:, None, :, None] == text_ids[:, None, None, :]).to("cpu")
-    return *(torch.randn(2, 12, 4, 8, requires_grad=True) for _ in range(3)), mask
+    keras.utils.set_random_seed(0)
+    text_ids = keras.ops.convert_to_tensor([[1] * 5 + [2] * 4 + [0] * 3, [1] * 10 + [0] * 2])
+    return *(keras.random.normal((2, 12, 4, 8)).requires_grad_() for _ in range(3)), SameText()(text_ids)
 
 
 @pytest.fixture
@@ -50,8 +47,8 @@ def test_with_dropout_both_have_the_same_mean_and_spread(arrays, layer):
     import torch
 
     with torch.no_grad():
-        ours = torch.stack([layer._explicit_attention(*arrays, training=True) for _ in range(4000)]).numpy()
-        theirs = torch.stack([_torch_attention(*arrays, RATE) for _ in range(4000)]).numpy()
+        ours = torch.stack([layer._explicit_attention(*arrays, training=True) for _ in range(4000)]).cpu().numpy()
+        theirs = torch.stack([_torch_attention(*arrays, RATE) for _ in range(4000)]).cpu().numpy()
     error = ((ours.var(0) + theirs.var(0)) / 4000) ** 0.5
     assert (np.abs(ours.mean(0) - theirs.mean(0)) < 5 * error + 1e-6).all()
     np.testing.assert_allclose(ours.std(0), theirs.std(0), rtol=0.1, atol=1e-6)
