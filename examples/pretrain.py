@@ -1,8 +1,8 @@
 """Pre-train a BERT from nothing but text, fine-tune it, and see what the pre-training was worth.
 
     python examples/pretrain.py                                       # a small slice, to see it run
-    python examples/pretrain.py --documents 0 --minutes 35 --mask-rate 0.4 --no-nsp --max-length 64 --batch-size 64 \\
-        --learning-rate 3e-3 --rows 10000 --seeds 0 1 2 --out bert-tiny     # an hour on two CPU cores
+    python examples/pretrain.py --documents 0 --minutes 50 --mask-rate 0.4 --no-nsp --max-length 64 --batch-size 64 \\
+        --learning-rate 3e-3 --rows 10000 --epochs 8 --fine-tuning-rate 3e-4 --seeds 0 1 2 --out bert-tiny   # an hour
 
 Wikipedia -> vocabulary -> token shards -> masked LM and next sentence -> a weights folder -> a classifier on SST-2, and
 beside it the same network from a random start. The environment variable KBERT_DATA names the folder that holds both
