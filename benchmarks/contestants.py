@@ -160,10 +160,13 @@ class KerasHub:
 
 
 class SimpleTransformers:
-    """simpletransformers' ClassificationModel, in one process or, as it comes, in several that make its features."""
+    """simpletransformers' ClassificationModel; in one process, since its default of several never ended here.
 
-    def __init__(self, folder: Path, processes: bool = False):
-        self.folder, self.processes = folder, processes
+    It forks them from a process in which PyTorch's threads have been at work (0.70, PyTorch 2.13).
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
 
     def fit(self, texts, labels):
         import pandas as pd
@@ -174,8 +177,8 @@ class SimpleTransformers:
             "num_train_epochs": 1, "train_batch_size": BATCH_SIZE, "eval_batch_size": BATCH_SIZE,
             "max_seq_length": LENGTH, "learning_rate": RATE, "output_dir": out, "cache_dir": out,
             "overwrite_output_dir": True, "silent": True, "save_model_every_epoch": False, "no_save": True,
-            "save_eval_checkpoints": False, "fp16": False, "use_multiprocessing": self.processes,
-            "use_multiprocessing_for_evaluation": self.processes, "manual_seed": 0,
+            "save_eval_checkpoints": False, "fp16": False, "use_multiprocessing": False,
+            "use_multiprocessing_for_evaluation": False, "manual_seed": 0,
         }  # fmt: skip
         self.model = ClassificationModel("bert", str(self.folder), num_labels=LABELS, args=arguments, use_cuda=False)
         self.model.train_model(pd.DataFrame({"text": list(texts), "labels": list(labels)}))
@@ -240,9 +243,6 @@ CONTESTANTS = {
     "KerasHub, jax": Contestant(partial(KerasHub, length=None), "jax", 32, 64, needs="keras_hub"),
     "KerasHub, tensorflow": Contestant(partial(KerasHub, length=None), "tensorflow", 32, 64, needs="keras_hub"),
     "simpletransformers": Contestant(SimpleTransformers, "torch", 512, 872, needs="simpletransformers"),
-    "simpletransformers, several processes": Contestant(
-        partial(SimpleTransformers, processes=True), "torch", 512, 872, needs="simpletransformers"
-    ),
     "attention dropout 0: kbert, jax": Contestant(no_attention_dropout(Kbert), "jax", **FIT_ROWS),
     "attention dropout 0: kbert, tensorflow": Contestant(no_attention_dropout(Kbert), "tensorflow", **FIT_ROWS),
     "attention dropout 0: kbert, torch": Contestant(no_attention_dropout(Kbert), "torch", **FIT_ROWS),

@@ -1,7 +1,9 @@
 """Compiled functions, kept from one fit to the next, so that a grid search compiles once."""
 
 import json
+import operator
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import NamedTuple
@@ -38,16 +40,40 @@ class ModelParts(NamedTuple):
 def model_parts(model: keras.Model) -> ModelParts:
     """The parts of a model as they are now, in one walk through its layers: each takes a while beside a short text."""
     variables = model.variables
+    trainable = [variable.trainable for variable in variables]
+    facts = (model.dtype_policy.name, trainable)
+    known = _known_keys.get(model)
+    if known is None or known.facts != facts or not _same(known.variables, variables):
+        known = _known_keys[model] = _KnownKey(variables, facts, _key(model, variables, trainable))
+    return ModelParts(
+        [variable for variable, is_trained in zip(variables, trainable, strict=True) if is_trained],
+        [variable for variable, is_trained in zip(variables, trainable, strict=True) if not is_trained],
+        known.key,
+    )
+
+
+class _KnownKey(NamedTuple):
+    """A model's key, and what it was made from that may change; a variable keeps its shape and type."""
+
+    variables: list
+    facts: tuple
+    key: str
+
+
+_known_keys: weakref.WeakKeyDictionary[keras.Model, _KnownKey] = weakref.WeakKeyDictionary()
+
+
+def _same(ones: list, others: list) -> bool:
+    return len(ones) == len(others) and all(map(operator.is_, ones, others))
+
+
+def _key(model: keras.Model, variables: list, trainable: list[bool]) -> str:
     # Not the model's ``get_config``: to write down a dtype policy, Keras imports TensorFlow wherever that is installed,
     # which takes seconds, and half a gigabyte, under the other backends.
-    kinds = [(tuple(variable.shape), variable.dtype, variable.trainable) for variable in variables]
+    kinds = [(tuple(v.shape), v.dtype, is_trained) for v, is_trained in zip(variables, trainable, strict=True)]
     choices = getattr(model, "choices", {})
     facts = [type(model).__name__, model.config.to_dict(), choices, model.dtype_policy.name, kinds]
-    return ModelParts(
-        [variable for variable in variables if variable.trainable],
-        [variable for variable in variables if not variable.trainable],
-        json.dumps(facts, sort_keys=True),
-    )
+    return json.dumps(facts, sort_keys=True)
 
 
 def model_key(model: keras.Model) -> str:
