@@ -37,6 +37,17 @@ class ModelParts(NamedTuple):
     key: str
 
 
+class _KnownKey(NamedTuple):
+    """A model's key, and what it was made from that may change; a variable keeps its shape and type."""
+
+    variables: list
+    facts: tuple
+    key: str
+
+
+_known_keys: weakref.WeakKeyDictionary[keras.Model, _KnownKey] = weakref.WeakKeyDictionary()
+
+
 def model_parts(model: keras.Model) -> ModelParts:
     """The parts of a model as they are now, in one walk through its layers: each takes a while beside a short text."""
     variables = model.variables
@@ -50,17 +61,6 @@ def model_parts(model: keras.Model) -> ModelParts:
         [variable for variable, is_trained in zip(variables, trainable, strict=True) if not is_trained],
         known.key,
     )
-
-
-class _KnownKey(NamedTuple):
-    """A model's key, and what it was made from that may change; a variable keeps its shape and type."""
-
-    variables: list
-    facts: tuple
-    key: str
-
-
-_known_keys: weakref.WeakKeyDictionary[keras.Model, _KnownKey] = weakref.WeakKeyDictionary()
 
 
 def _same(ones: list, others: list) -> bool:

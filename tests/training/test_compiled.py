@@ -1,5 +1,8 @@
 """The parts of a model that compiled code takes are the model's own, also after something was frozen."""
 
+import gc
+import weakref
+
 import keras
 import numpy as np
 import pytest
@@ -42,3 +45,13 @@ def test_variables_that_are_added_to_a_frozen_layer_are_seen(model):
     after = model_parts(model)
     assert len(after.trainable + after.others) == len(before.trainable + before.others) + 2
     assert after.key != before.key
+
+
+def test_the_key_that_is_kept_does_not_keep_the_model(model_of):
+    model = model_of()
+    key = model_parts(model).key
+    assert model_parts(model).key == key
+    gone = weakref.ref(model)
+    del model
+    gc.collect()
+    assert gone() is None
