@@ -8,15 +8,12 @@ milliseconds are medians of ten, in turns; a line for each is appended to
 benchmarks/results/optimizer_share.csv.
 """
 
-import datetime
-from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
-import keras
 import numpy as np
 import pandas as pd
-from overheads import seconds
+from overheads import seconds, store
 
 from kbert import BertConfig
 from kbert.hub import resolve_folder
@@ -71,16 +68,8 @@ def main() -> None:
         for name, (_, _, numbers) in made.items():
             step_ms, update_ms = (median(column) for column in zip(*found[name][2:], strict=True))
             lines.append((batch_size, name, numbers, step_ms, update_ms, update_ms / step_ms))
-    backend = keras.backend.backend()
     columns = ["batch", "table", "numbers trained", "a step, ms", "AdamW, ms", "share"]
-    frame = pd.DataFrame(lines, columns=columns).assign(
-        backend=backend,
-        date=datetime.date.today().isoformat(),
-        **{package: version(package) for package in ("kbert", "keras")},
-        backend_version=version(backend),
-    )
-    frame.round(3).to_csv(RESULTS, mode="a", header=not RESULTS.exists(), index=False)
-    print(frame.round(3).to_string())
+    store(pd.DataFrame(lines, columns=columns), RESULTS)
 
 
 if __name__ == "__main__":

@@ -90,6 +90,19 @@ def long_rows(n: int, length: int = 128) -> list[str]:
     return [" ".join(row) for row in rng.choice(words, (n, length + 12))]
 
 
+def store(frame: pd.DataFrame, path: Path) -> None:
+    """Append results to a file, and print them, with the backend, the date and the versions."""
+    backend = keras.backend.backend()
+    frame = frame.assign(
+        backend=backend,
+        date=datetime.date.today().isoformat(),
+        **{name: version(name) for name in ("kbert", "keras")},
+        backend_version=version(backend),
+    ).round(4)
+    frame.to_csv(path, mode="a", header=not path.exists(), index=False)
+    print(frame.to_string())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", default=["one text", "tokenising", "predicting", "training"])
@@ -114,16 +127,8 @@ def main() -> None:
         fresh.fit(texts, np.arange(len(texts)) % 2)
         taken = seconds(lambda: fresh.fit(texts, np.arange(len(texts)) % 2))
         lines.append(("training", "GFLOP/s", 1e-9 * training * 128 * len(texts) / taken, 1e-9 * peak))
-    backend = keras.backend.backend()
-    frame = pd.DataFrame(lines, columns=["what", "unit", "with kbert", "bare"]).assign(
-        ratio=lambda f: f["with kbert"] / f.bare,
-        backend=backend,
-        date=datetime.date.today().isoformat(),
-        **{name: version(name) for name in ("kbert", "keras")},
-        backend_version=version(backend),
-    )
-    frame.round(4).to_csv(RESULTS, mode="a", header=not RESULTS.exists(), index=False)
-    print(frame.round(4).to_string())
+    frame = pd.DataFrame(lines, columns=["what", "unit", "with kbert", "bare"])
+    store(frame.assign(ratio=frame["with kbert"] / frame.bare), RESULTS)
 
 
 if __name__ == "__main__":

@@ -7,14 +7,11 @@ long as their limit; medians, in one process. The first prediction of each shape
 for each is appended to benchmarks/results/prediction_rows.csv.
 """
 
-import datetime
-from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
-import keras
 import pandas as pd
-from overheads import TEXT, classifier, long_rows, seconds
+from overheads import TEXT, classifier, long_rows, seconds, store
 
 from kbert import datasets
 from kbert.data import batches
@@ -44,16 +41,8 @@ def main() -> None:
             for rule, batches.prediction_row_length in rules.items():
                 taken[rule].append(seconds(lambda texts=texts: fitted.predict(texts)))
         lines.append({"texts": name, **{rule: median(found[1:]) for rule, found in taken.items()}})
-    backend = keras.backend.backend()
-    frame = pd.DataFrame(lines).assign(
-        ratio=lambda f: f["in powers of two"] / f.seconds,
-        backend=backend,
-        date=datetime.date.today().isoformat(),
-        **{package: version(package) for package in ("kbert", "keras")},
-        backend_version=version(backend),
-    )
-    frame.round(4).to_csv(RESULTS, mode="a", header=not RESULTS.exists(), index=False)
-    print(frame.round(4).to_string())
+    frame = pd.DataFrame(lines)
+    store(frame.assign(ratio=frame["in powers of two"] / frame.seconds), RESULTS)
 
 
 if __name__ == "__main__":
