@@ -1,0 +1,29 @@
+"""Warnings that point at the user's own line."""
+
+import sys
+import warnings
+
+# Packages whose frames lie between the user's line and the place where kbert notices something. joblib runs the fits of
+# scikit-learn's searches.
+_BETWEEN = frozenset({"kbert", "keras", "sklearn", "joblib"})
+
+
+def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
+    """Issue a warning at the innermost line outside of kbert, Keras, scikit-learn and joblib.
+
+    Parameters
+    ----------
+    message : str
+        What happened, and what to do about it.
+    category : type of Warning, default=UserWarning
+        One of `kbert.errors`, as a rule.
+
+    Notes
+    -----
+    pandas does the same (``pandas.util._exceptions.find_stack_level``). Where no such line is left, as in a thread of
+    joblib's, the warning points at the outermost frame.
+    """
+    stacklevel, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN:
+        stacklevel, frame = stacklevel + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=stacklevel)
