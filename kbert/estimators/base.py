@@ -22,7 +22,7 @@ from kbert.estimators.fitting import fine_tune, with_restarts
 from kbert.estimators.parameters import check_parameters, draw_seed, dtype_policy
 from kbert.estimators.saving import SavingMixin
 from kbert.hub import resolve_folder
-from kbert.model.encoder import weights_come_later
+from kbert.model.encoder import skip_initialisation
 from kbert.text import TokenSequences, WordPieceTokenizer, build_sequences, build_windows
 from kbert.text.files import check_vocabulary
 from kbert.training.loop import TrainingOptions, layer_rates
@@ -297,7 +297,7 @@ class BertEstimator(SavingMixin, ExportMixin, BaseEstimator):
 
         def attempt(seed: int) -> tuple[keras.Model, dict[str, list[float]]]:
             arrays = start.arrays()
-            with weights_come_later(start.has_weights):
+            with skip_initialisation(start.has_weights):
                 model = make(seed=seed)
             self._load_weights(model, start, arrays)
             if start.model is not None:
@@ -357,7 +357,7 @@ class BertEstimator(SavingMixin, ExportMixin, BaseEstimator):
     def __setstate__(self, state):
         if "model_" in state:
             model_class, config, weights = state["model_"]
-            with weights_come_later():
+            with skip_initialisation():
                 model = model_class.from_config(config)
             for variable, array in zip(model.weights, weights, strict=True):
                 variable.assign(array)

@@ -21,7 +21,7 @@ from kbert.estimators.parameters import has_accelerator
 from kbert.estimators.saving import GOLDEN_TEXTS
 from kbert.hub import SAFETENSORS
 from kbert.model import BertForFeatures
-from kbert.model.encoder import weights_come_later
+from kbert.model.encoder import skip_initialisation
 from kbert.weights.exported import DATA, MODEL, ExportedModel, onnx_runner, quantize_onnx, write_onnx
 from kbert.weights.folder import EXPORT_FILE
 from kbert.weights.onnx_graph import INPUTS
@@ -176,7 +176,7 @@ class ExportMixin:
         model = self.model_
         if model.dtype_policy.name == "float32":
             return self._with_model(model)
-        with weights_come_later():
+        with skip_initialisation():
             copy = type(model).from_config({**model.get_config(), "dtype": "float32"})
         for variable, original in zip(copy.weights, model.weights, strict=True):
             variable.assign(original.value)

@@ -17,7 +17,7 @@ from kbert.estimators.base import BertEstimator
 from kbert.estimators.saving import GOLDEN_TEXTS
 from kbert.hub import resolve_folder
 from kbert.model import BertForPreTraining
-from kbert.model.encoder import weights_come_later
+from kbert.model.encoder import skip_initialisation
 from kbert.pretraining.corpus import Corpus
 from kbert.pretraining.fill_mask import fill_mask
 from kbert.pretraining.instances import Documents, draw_pairs, draw_runs
@@ -208,7 +208,7 @@ class BertPretrainer(BertEstimator):
         held_out = None if eval_set is None else _whole(tokenised(_corpus(eval_set, "eval_set"), tokenizer))
 
         arrays = read_checkpoint(self._folder())[1] if self.weights is not None and not self._goes_on() else None
-        with weights_come_later(arrays is not None or self._goes_on()):
+        with skip_initialisation(arrays is not None or self._goes_on()):
             model = BertForPreTraining(config, bool(self.nsp), dtype=policy, seed=seed)
         new_words: list[str] = []
         if self._goes_on():

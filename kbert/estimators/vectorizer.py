@@ -16,7 +16,7 @@ from kbert.data.tags import WordColumn, word_column
 from kbert.estimators.base import BertEstimator
 from kbert.estimators.word_rows import ReadsWords
 from kbert.model import BertForFeatures
-from kbert.model.encoder import weights_come_later
+from kbert.model.encoder import skip_initialisation
 from kbert.text.words import build_word_windows
 from kbert.training.predict import predict_words
 from kbert.weights import load_encoder_weights, read_checkpoint, save_encoder
@@ -137,7 +137,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadsWor
         start = self._start(texts)
         self._check_max_length(start.config)
         arrays = start.arrays()
-        with weights_come_later(start.has_weights):
+        with skip_initialisation(start.has_weights):
             model = self._new_model(start.config, dtype=policy, seed=seed)
         self._load_weights(model, start, arrays)
         self._forget()
@@ -220,7 +220,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadsWor
 
     def _load_model(self, folder: Path, policy: str) -> BertForFeatures:
         config, arrays = read_checkpoint(folder)
-        with weights_come_later():
+        with skip_initialisation():
             model = self._new_model(config, dtype=policy)
         load_encoder_weights(model.encoder, folder, arrays)
         return model

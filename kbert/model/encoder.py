@@ -17,21 +17,21 @@ INPUT_NAMES = ("token_ids", "segment_ids", "position_ids", "text_ids")
 # Seeds that one layer's weights and dropouts may use up; each layer starts its own range.
 _SEEDS_PER_LAYER = 16
 
-_weights_come_later: ContextVar[bool] = ContextVar("weights_come_later", default=False)
+_skip_initialisation: ContextVar[bool] = ContextVar("skip_initialisation", default=False)
 
 
 @contextmanager
-def weights_come_later(they_come: bool = True) -> Iterator[None]:
+def skip_initialisation(skip: bool = True) -> Iterator[None]:
     """Encoders that are made in here start at zeros, but for the pooler: their weights are assigned afterwards.
 
-    With ``they_come=False`` they start at random, as anywhere else. Drawing the random start of minilm-l6 takes about a
+    With ``skip=False`` they start at random, as anywhere else. Drawing the random start of minilm-l6 takes about a
     second, and for a while twice the memory.
     """
-    token = _weights_come_later.set(they_come)
+    token = _skip_initialisation.set(skip)
     try:
         yield
     finally:
-        _weights_come_later.reset(token)
+        _skip_initialisation.reset(token)
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -70,7 +70,7 @@ class BertEncoder(keras.Model):
 
         # === Layers ===
         seeds = range(seed, seed + _SEEDS_PER_LAYER * (config.num_hidden_layers + 2), _SEEDS_PER_LAYER)
-        start = dataclasses.replace(config, initializer_range=0.0) if _weights_come_later.get() else config
+        start = dataclasses.replace(config, initializer_range=0.0) if _skip_initialisation.get() else config
         embeddings = BertEmbeddings(start, seeds[0], dtype=policy, name="embeddings")
         transformer_layers = [
             TransformerLayer(start, seeds[i + 1], dtype=policy, name=f"layer_{i}")

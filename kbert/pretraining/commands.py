@@ -223,7 +223,7 @@ def _prepared(options: Namespace, shards: Shards) -> Pretraining:
     """The run, before its first step."""
     from kbert.estimators.parameters import dtype_policy
     from kbert.model import BertForPreTraining
-    from kbert.model.encoder import weights_come_later
+    from kbert.model.encoder import skip_initialisation
     from kbert.pretraining.new_words import start_new_words
     from kbert.pretraining.trainer import Pretraining
     from kbert.weights import load_pretraining_weights, read_checkpoint
@@ -233,7 +233,7 @@ def _prepared(options: Namespace, shards: Shards) -> Pretraining:
     config = _architecture(options, weights, of_weights, shards.tokenizer).with_dropout(options.dropout)
     held_out = None if options.held_out is None else _held_out(options, shards.tokenizer)
     arrays = None if weights is None else read_checkpoint(weights)[1]
-    with weights_come_later(weights is not None):
+    with skip_initialisation(weights is not None):
         model = BertForPreTraining(config, options.nsp, dtype=dtype_policy(options.dtype), seed=options.seed)
     if weights is not None:
         load_pretraining_weights(model, weights, arrays)

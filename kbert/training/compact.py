@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from kbert.model.encoder import weights_come_later
+from kbert.model.encoder import skip_initialisation
 
 # A table has so many sixteenths of its rows, so that similar texts (the folds of a grid search) get the same shape.
 _PARTS = 16
@@ -38,7 +38,7 @@ class CompactModel:
     def __init__(self, model: keras.Model, rows: np.ndarray):
         self._whole, self._rows = model, rows
         config = model.get_config()
-        with weights_come_later():
+        with skip_initialisation():
             self.model = type(model).from_config({**config, "config": {**config["config"], "vocab_size": len(rows)}})
         for copy, variable in zip(self.model.weights, model.weights, strict=True):
             same = tuple(copy.shape) == tuple(variable.shape)

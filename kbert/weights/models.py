@@ -15,7 +15,7 @@ from kbert.model import (
     BertForSequenceClassification,
     BertForTokenClassification,
 )
-from kbert.model.encoder import weights_come_later
+from kbert.model.encoder import skip_initialisation
 from kbert.weights.formats import read_arrays
 from kbert.weights.huggingface import (
     check_sizes,
@@ -58,7 +58,7 @@ def load_encoder(name_or_folder: str | Path, *, dtype=None, revision: str | None
     """See `BertEncoder.from_pretrained`."""
     folder = resolve_folder(name_or_folder, revision)
     config, arrays = read_checkpoint(folder)
-    with weights_come_later():
+    with skip_initialisation():
         encoder = BertEncoder(config, dtype=dtype, seed=seed)
     load_encoder_weights(encoder, folder, arrays)
     return encoder
@@ -87,7 +87,7 @@ def load_pretraining(
     """A `BertForPreTraining` with the weights of a folder, a size or a hub name; see `load_pretraining_weights`."""
     folder = resolve_folder(name_or_folder, revision)
     config, arrays = read_checkpoint(folder)
-    with weights_come_later():
+    with skip_initialisation():
         model = BertForPreTraining(config, nsp, dtype=dtype, seed=seed)
     load_pretraining_weights(model, folder, arrays)
     return model
@@ -146,7 +146,7 @@ def _classifier_slots(model: BertForSequenceClassification):
     return encoder_slots(model.encoder) + dense_slots("classifier", model.classifier)
 
 
-@weights_come_later()
+@skip_initialisation()
 def load_sequence_classifier(folder: str | Path, *, dtype=None, seed: int = 0) -> BertForSequenceClassification:
     """A `BertForSequenceClassification` with all of its weights, head included, from a folder."""
     config, arrays = read_checkpoint(folder)
@@ -169,7 +169,7 @@ def save_sequence_classifier(
     save_slots(folder, model.config, _classifier_slots(model), prefix="bert.", extra=extra)
 
 
-@weights_come_later()
+@skip_initialisation()
 def load_multiple_choice(folder: str | Path, *, dtype=None, seed: int = 0) -> BertForSequenceClassification:
     """A `BertForSequenceClassification` with one output, an option's score, and all of its weights from a folder.
 
@@ -193,7 +193,7 @@ def save_multiple_choice(model: BertForSequenceClassification, folder: str | Pat
     save_slots(folder, model.config, _classifier_slots(model), prefix="bert.", extra=extra)
 
 
-@weights_come_later()
+@skip_initialisation()
 def load_token_classifier(folder: str | Path, *, dtype=None) -> BertForTokenClassification:
     """A `BertForTokenClassification` with all of its weights, head included, from a folder."""
     config, arrays = read_checkpoint(folder)
@@ -215,7 +215,7 @@ def save_token_classifier(model: BertForTokenClassification, folder: str | Path,
     save_slots(folder, model.config, slots, prefix="bert.", extra=extra)
 
 
-@weights_come_later()
+@skip_initialisation()
 def load_question_answerer(folder: str | Path, *, dtype=None) -> BertForQuestionAnswering:
     """A `BertForQuestionAnswering` with all of its weights, head included, from a folder."""
     config, arrays = read_checkpoint(folder)
