@@ -41,7 +41,7 @@ class ChoiceColumns:
     names : list of str or None
         The names of the columns that were read, in the order of `NAMES`, if X is a DataFrame that names them all.
     n_missing : int
-        How many contexts and questions were missing or empty.
+        How many contexts and questions were missing or empty; 0 in `rows`.
     """
 
     contexts: list[str]
@@ -86,8 +86,9 @@ class ChoiceColumns:
         return chain(self.contexts, self.questions or [], *self.options)
 
     def rows(self, rows: slice) -> ChoiceColumns:
-        """Some of the rows."""
-        return ChoiceColumns.of([column[rows] for column in self.columns])
+        """Some neighbouring rows."""
+        questions = None if self.questions is None else self.questions[rows]
+        return ChoiceColumns(self.contexts[rows], questions, self.options[rows], self.names)
 
 
 def choice_columns(X: Any, name: str = "X") -> ChoiceColumns:

@@ -3,7 +3,8 @@
 Whatever the caller hands over is read and never changed; every result is new.
 """
 
-import warnings
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from itertools import chain
@@ -15,6 +16,7 @@ import pandas as pd
 from kbert.data.arrow_texts import ArrowTexts
 from kbert.errors import MissingTextWarning
 from kbert.text.vocabulary import require_no_surrogates
+from kbert.warn import warn_user
 
 NO_SAMPLES = "Found array with 0 sample(s) (shape={}) while a minimum of 1 is required."
 
@@ -30,12 +32,12 @@ class TextColumns:
     names : list of str or None
         The column names of a DataFrame, if all of them are strings; what scikit-learn calls ``feature_names_in_``.
     n_missing : int
-        How many texts, over all columns, were missing or empty.
+        How many texts, over all columns, were missing or empty; 0 in `rows`.
     """
 
     columns: tuple[list[str] | ArrowTexts, ...]
-    names: list[str] | None
-    n_missing: int
+    names: list[str] | None = None
+    n_missing: int = 0
 
     @property
     def n_rows(self) -> int:
@@ -48,8 +50,12 @@ class TextColumns:
         return sum(np.fromiter(map(len, column), np.int64, self.n_rows) for column in self.columns)
 
     def texts(self) -> Iterator[str]:
-        """All texts."""
+        """All texts, column by column."""
         return chain(*self.columns)
+
+    def rows(self, rows: slice) -> TextColumns:
+        """Some neighbouring rows."""
+        return TextColumns(tuple(column[rows] for column in self.columns), self.names, 0)
 
 
 class Column(NamedTuple):
@@ -133,17 +139,13 @@ def text_columns(X: Any, *, columns: tuple[int, ...] = (1, 2), name: str = "X") 
     return TextColumns(tuple(texts), table.names, n_missing)
 
 
-def warn_missing(n_missing: int, n_rows: int, stacklevel: int = 3) -> None:
-    """Tell about missing texts in one MissingTextWarning; nothing where none is missing.
-
-    The default ``stacklevel`` points at the caller of the caller: the line that calls ``fit`` or ``predict``.
-    """
+def warn_missing(n_missing: int, n_rows: int) -> None:
+    """Issue one MissingTextWarning that counts the missing texts, if there are any."""
     if n_missing:
-        warnings.warn(
+        warn_user(
             f"{n_missing} of the texts in {n_rows} rows {'are' if n_missing > 1 else 'is'} missing (None, NaN, pd.NA "
             "or '') and read as empty. Every row still gets a result; drop or fill such rows if that is not wanted.",
             MissingTextWarning,
-            stacklevel=stacklevel,
         )
 
 

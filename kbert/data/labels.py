@@ -1,15 +1,15 @@
 """Labels and weights of the rows, from any container to NumPy arrays. No Keras here."""
 
-import warnings
 from typing import Any
 
 import numpy as np
 
 from kbert.data.frames import NO_SAMPLES, Column, is_missing, listed_rows, read_table, refuse_what_has_no_rows, shown
 from kbert.text.vocabulary import require_no_surrogates
+from kbert.warn import warn_user
 
 
-def label_column(y: Any, n_rows: int, name: str = "y", stacklevel: int = 3) -> np.ndarray:
+def label_column(y: Any, n_rows: int, name: str = "y") -> np.ndarray:
     """Read one label for each row, in a NumPy dtype that keeps their type.
 
     Parameters
@@ -21,8 +21,6 @@ def label_column(y: Any, n_rows: int, name: str = "y", stacklevel: int = 3) -> n
         How many labels there must be.
     name : str
         What the caller calls y, for messages.
-    stacklevel : int
-        Whose line a warning points at; the default is the caller's caller.
 
     Returns
     -------
@@ -52,11 +50,10 @@ def label_column(y: Any, n_rows: int, name: str = "y", stacklevel: int = 3) -> n
     if len(table.shape) == 2:
         from sklearn.exceptions import DataConversionWarning
 
-        warnings.warn(
+        warn_user(
             f"A column-vector {name} was passed when a 1d array was expected. Please change the shape of {name} to "
             '(n_samples, ), for example using ravel(), or choose the column of a DataFrame: df["label"].',
             DataConversionWarning,
-            stacklevel=stacklevel,
         )
     check_n_labels(table.shape, n_rows, name)
     return typed_labels(table.columns[0], name)

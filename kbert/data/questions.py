@@ -45,7 +45,7 @@ class QuestionColumns:
     names : list of str or None
         The names of the columns that were read, questions first, if X is a DataFrame that names them.
     n_missing : int
-        How many questions and contexts were missing or empty.
+        How many questions and contexts were missing or empty; 0 in `rows` and `take`.
     """
 
     questions: list[str] | ArrowTexts
@@ -73,17 +73,16 @@ class QuestionColumns:
         return chain(self.questions, self.contexts)
 
     def rows(self, rows: slice) -> QuestionColumns:
-        """Some of the rows."""
-        return QuestionColumns(self.questions[rows], self.contexts[rows])
+        """Some neighbouring rows."""
+        return QuestionColumns(self.questions[rows], self.contexts[rows], self.names)
 
     def take(self, rows: np.ndarray) -> QuestionColumns:
         """Some of the rows, by number."""
-        return QuestionColumns(
-            *(
-                column.take(rows) if isinstance(column, ArrowTexts) else [column[i] for i in rows.tolist()]
-                for column in self.columns
-            )
+        questions, contexts = (
+            column.take(rows) if isinstance(column, ArrowTexts) else [column[i] for i in rows.tolist()]
+            for column in self.columns
         )
+        return QuestionColumns(questions, contexts, self.names)
 
 
 @dataclass(frozen=True)

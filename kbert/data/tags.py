@@ -1,74 +1,93 @@
 """Rows of words and of tags, or texts and the spans that are marked in them, from any container. No Keras here."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kbert.data.frames import NO_SAMPLES, Column, is_missing, read_column, shown
 from kbert.data.labels import check_n_labels
+from kbert.text.chunks import chunks
 from kbert.text.vocabulary import require_no_surrogates
 
 _LISTS = (list, tuple, np.ndarray)
+# `WordPieceTokenizer.split_words`.
+WordsOfTexts = Callable[[list[str]], tuple[list[list[str]], list[list[tuple[int, int]]]]]
 
 # What is tokenised, and when predicting computed, at a time.
-_PART_ROWS = 8192
-_PART_WORDS = 200_000
-_PART_CHARACTERS = 1_000_000
+_CHUNK_ROWS = 8192
+_CHUNK_WORDS = 200_000
+_CHUNK_CHARACTERS = 1_000_000
 
 
-class WordColumn(NamedTuple):
+@dataclass(frozen=True)
+class WordColumn:
     """Rows of words, or texts to be split into words.
 
     Attributes
     ----------
-    rows : list of list of str, or None
-        None as long as texts are not split.
-    texts : list of str or None
-        What the words were cut from, if X held texts.
+    words : list of list of str, or None
+        The words of each row; None as long as texts are not split.
+    raw_texts : list of str or None
+        The texts of X, if X holds texts instead of lists of words.
     offsets : list of list of (int, int), or None
-        Where in its text each word begins and ends.
-    n_empty : int
-        Words or texts that are empty or missing.
-    column : Column
-        For messages.
+        Where in its text each word begins and ends, in characters, the end exclusive; None if there are no texts, or
+        they are not split.
+    names : list of str or None
+        The name of a DataFrame's column, if it is a str, in a list.
+    n_missing : int
+        How many words, or texts that are not split, were missing or empty; 0 in `rows`.
     """
 
-    rows: list[list[str]] | None
-    texts: list[str] | None
-    offsets: list[list[tuple[int, int]]] | None
-    n_empty: int
-    column: Column
+    words: list[list[str]] | None
+    raw_texts: list[str] | None = None
+    offsets: list[list[tuple[int, int]]] | None = None
+    names: list[str] | None = None
+    n_missing: int = 0
 
     @property
     def n_rows(self) -> int:
-        """How many rows."""
-        return len(self.column.values)
+        """Number of rows."""
+        return len(self.words if self.raw_texts is None else self.raw_texts)
 
     @property
-    def names(self) -> list[str] | None:
-        """The column's name in a list, if it has one: that of a DataFrame's."""
-        return None if self.column.label is None else [self.column.label]
+    def n_characters(self) -> NDArray[np.int64]:
+        """Characters of each row: of its text, or of its words together; shape (n_rows,)."""
+        if self.raw_texts is not None:
+            return np.fromiter(map(len, self.raw_texts), np.int64, self.n_rows)
+        return np.fromiter((sum(map(len, row)) for row in self.words), np.int64, self.n_rows)
 
-    def split(self, words_of_texts: Callable) -> "WordColumn":
-        """With texts split into words by a function that gives the words and offsets of a list of texts."""
-        if self.texts is None:
+    def texts(self) -> Iterator[str]:
+        """The text of each row: its words, with spaces in between, where X holds lists of words."""
+        return iter(self.raw_texts) if self.raw_texts is not None else map(" ".join, self.words)
+
+    def rows(self, rows: slice) -> WordColumn:
+        """Some neighbouring rows."""
+        words, raw_texts, offsets = (values and values[rows] for values in (self.words, self.raw_texts, self.offsets))
+        return WordColumn(words, raw_texts, offsets, self.names)
+
+    def split(self, words_of_texts: WordsOfTexts) -> WordColumn:
+        """With texts split into words by a function that gives the words and offsets of a list of texts.
+
+        What has words already stays as it is.
+        """
+        if self.words is not None:
             return self
-        rows, offsets = words_of_texts(self.texts)
-        return self._replace(rows=rows, offsets=offsets)
+        words, offsets = words_of_texts(self.raw_texts)
+        return replace(self, words=words, offsets=offsets)
 
-    def parts(self, words_of_texts: Callable) -> Iterator["WordColumn"]:
-        """Some rows at a time, split: of bounded size, since rows may be long and texts take more room when split."""
-        sizes = map(len, self.rows if self.texts is None else self.texts)
-        ends = np.cumsum(np.fromiter(sizes, np.int64, self.n_rows))
-        most = _PART_WORDS if self.texts is None else _PART_CHARACTERS
-        start = 0
-        while start < self.n_rows:
-            limit = (ends[start - 1] if start else 0) + most
-            stop = min(max(int(np.searchsorted(ends, limit, "right")), start + 1), start + _PART_ROWS)
-            rows, texts = (values and values[start:stop] for values in (self.rows, self.texts))
-            yield WordColumn(rows, texts, None, 0, self.column).split(words_of_texts)
-            start = stop
+    def chunks(self, words_of_texts: WordsOfTexts) -> Iterator[WordColumn]:
+        """All rows, some at a time and split: rows may be long, and texts take more room when they are split."""
+        if self.words is None:
+            sizes, most = self.n_characters, _CHUNK_CHARACTERS
+        else:
+            sizes, most = np.fromiter(map(len, self.words), np.int64, self.n_rows), _CHUNK_WORDS
+        for rows in chunks(sizes, _CHUNK_ROWS, most):
+            yield self.rows(rows).split(words_of_texts)
 
 
 def word_column(X: Any, name: str = "X") -> WordColumn:
@@ -114,7 +133,7 @@ def word_column(X: Any, name: str = "X") -> WordColumn:
                 require_no_surrogates(word, f"{name}: word {j} of {column.row(i)}")
         n_empty += sum(not word or word.isspace() for word in value)
         rows.append(value)
-    return WordColumn(rows, None, None, n_empty, column)
+    return WordColumn(rows, names=_names(column), n_missing=n_empty)
 
 
 def _word(word: Any, where: str) -> str:
@@ -136,7 +155,11 @@ def _texts(column: Column, name: str) -> WordColumn:
         texts.append(value if isinstance(value, str) else "")
         if not texts[-1].isascii():
             require_no_surrogates(texts[-1], f"{name}: {column.row(i)}")
-    return WordColumn(None, texts, None, sum(not text for text in texts), column)
+    return WordColumn(None, texts, names=_names(column), n_missing=sum(not text for text in texts))
+
+
+def _names(column: Column) -> list[str] | None:
+    return None if column.label is None else [column.label]
 
 
 def tag_lists(y: Any, words: WordColumn, name: str = "y") -> list[list[str]]:
@@ -166,12 +189,12 @@ def tag_lists(y: Any, words: WordColumn, name: str = "y") -> list[list[str]]:
     if y is None:
         raise ValueError("This estimator requires y to be passed, but the target y is None. Give a list of tags a row.")
     column = read_column(y, name)
-    check_n_labels((len(column.values),), len(words.rows), name)
+    check_n_labels((len(column.values),), words.n_rows, name)
     rows = []
-    for i, (value, row) in enumerate(zip(column.values, words.rows, strict=True)):
+    for i, (value, row) in enumerate(zip(column.values, words.words, strict=True)):
         if not isinstance(value, _LISTS):
             raise ValueError(f"{name}: {column.row(i)} is {shown(value)}. Give a list for each row; [] for none.")
-        if words.texts is not None:
+        if words.raw_texts is not None:
             rows.append(_tags_of_spans(value, words, i, f"{name}: {column.row(i)}"))
             continue
         if len(value) != len(row):
@@ -229,15 +252,17 @@ def _tags_of_spans(value: Any, words: WordColumn, i: int, where: str) -> list[st
     tags = ["O"] * len(offsets)
     starts = np.array([start for start, _ in offsets], np.int64)
     ends = np.array([end for _, end in offsets], np.int64)
-    for start, end, label in spans_of(value, len(words.texts[i]), where):
+    for start, end, label in spans_of(value, len(words.raw_texts[i]), where):
         # The words that end after its start and begin before its end.
         first, last = int(np.searchsorted(ends, start, "right")), int(np.searchsorted(starts, end, "left"))
         if first >= last:
-            raise ValueError(f"{where}: the span {(start, end, label)} holds no word ({words.texts[i][start:end]!r}).")
+            raise ValueError(
+                f"{where}: the span {(start, end, label)} holds no word ({words.raw_texts[i][start:end]!r})."
+            )
         for word in range(first, last):
             if tags[word] != "O":
                 raise ValueError(
-                    f"{where}: the span {(start, end, label)} shares the word {words.rows[i][word]!r} with another. A "
+                    f"{where}: the span {(start, end, label)} shares the word {words.words[i][word]!r} with another. A "
                     "word has one tag: choose one of them."
                 )
             tags[word] = f"{'B' if word == first else 'I'}-{label}"

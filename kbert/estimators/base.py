@@ -24,6 +24,7 @@ from kbert.estimators.saving import SavingMixin
 from kbert.hub import resolve_folder
 from kbert.model.encoder import skip_initialisation
 from kbert.text import TokenSequences, WordPieceTokenizer, build_sequences, build_windows
+from kbert.text.chunks import chunks
 from kbert.text.files import check_vocabulary
 from kbert.training.loop import TrainingOptions, layer_rates
 from kbert.training.predict import predict_logits
@@ -57,13 +58,7 @@ class Start(NamedTuple):
 
 def parts_of(n_characters: np.ndarray) -> Iterator[slice]:
     """The rows of each part, by the characters of each row."""
-    ends, n_rows = np.cumsum(n_characters), len(n_characters)
-    start = 0
-    while start < n_rows:
-        limit = (ends[start - 1] if start else 0) + _PART_CHARACTERS
-        stop = min(max(int(np.searchsorted(ends, limit, "right")), start + 1), start + _PART_ROWS)
-        yield slice(start, min(stop, n_rows))
-        start = stop
+    return chunks(n_characters, _PART_ROWS, _PART_CHARACTERS)
 
 
 def check_names(names: list[str] | None, fitted: list[str] | None, name: str = "X") -> None:
@@ -111,7 +106,7 @@ class BertEstimator(SavingMixin, ExportMixin, BaseEstimator):
     def _read_texts(self, X: Any, stacklevel: int = 5, name: str = "X") -> TextColumns:
         """Plain columns from X, with one warning about missing texts, at the user's line: two calls away, or so."""
         texts = text_columns(X, name=name)
-        warn_missing(texts.n_missing, texts.n_rows, stacklevel=stacklevel)
+        warn_missing(texts.n_missing, texts.n_rows)
         return texts
 
     def _forget(self) -> None:

@@ -24,7 +24,7 @@ def read_labels(y: Any, n_rows: int) -> tuple[SingleLabel | MultiLabel, np.ndarr
     """What the labels of a first fit are, and the class number of each row, or the indicator matrix."""
     kind = "labels" if y is None else kind_of_labels(y)
     if kind == "labels":
-        classes, numbers = np.unique(label_column(y, n_rows, stacklevel=5), return_inverse=True)
+        classes, numbers = np.unique(label_column(y, n_rows), return_inverse=True)
         if len(classes) < 2:
             raise ValueError(
                 f"BertClassifier needs at least two classes to tell apart, and y holds one class only: {classes[0]!r}. "
@@ -78,7 +78,7 @@ class SingleLabel(LabelTask):
 
     def encode(self, y: Any, n_rows: int, name: str) -> np.ndarray:
         """The class number of each row; labels that are no classes raise."""
-        labels = label_column(y, n_rows, name, stacklevel=4)
+        labels = label_column(y, n_rows, name)
         unknown = sorted(set(labels.tolist()) - set(self.classes.tolist()), key=str)
         if unknown:
             raise ValueError(f"{name} holds labels that y of fit did not: {unknown[:5]}.")
@@ -88,7 +88,7 @@ class SingleLabel(LabelTask):
 
     def equal_rows(self, y: Any, answers: np.ndarray) -> np.ndarray:
         """Which rows of y have the label that ``answers`` of `labels` gives them."""
-        labels = label_column(y, len(answers), stacklevel=4)
+        labels = label_column(y, len(answers))
         if isinstance(labels[0], str) != isinstance(self.classes[0], str):
             raise TypeError(f"y holds {shown(labels[0])}, and y of fit held {shown(self.classes[0])}: give one type.")
         # A label that is no class of this classifier can not be found.

@@ -243,7 +243,7 @@ class BertMultipleChoice(BertEstimator):
 
     def _read_texts(self, X: Any, stacklevel: int = 5, name: str = "X") -> ChoiceColumns:
         columns = choice_columns(X, name)
-        warn_missing(columns.n_missing, columns.n_rows, stacklevel=stacklevel)
+        warn_missing(columns.n_missing, columns.n_rows)
         return columns
 
     def _parts(

@@ -277,7 +277,7 @@ class BertQA(BertEstimator):
 
     def _read_texts(self, X: Any, stacklevel: int = 5, name: str = "X") -> QuestionColumns:
         columns = question_columns(X, name)
-        warn_missing(columns.n_missing, columns.n_rows, stacklevel=stacklevel)
+        warn_missing(columns.n_missing, columns.n_rows)
         return columns
 
     def _warn_truncated(self, n_truncated: int, n_rows: int, stacklevel: int = 4) -> None:

@@ -215,12 +215,12 @@ class BertTagger(ReadsWords, BertEstimator):
         words = self._read_words(X, stacklevel=3)
         if self._goes_on():
             self._check_words(words)
-        if words.texts is None and not any(len(row) for row in words.rows):
+        if words.raw_texts is None and not any(len(row) for row in words.words):
             raise ValueError(
                 f"Found array with 0 feature(s) (shape={(words.n_rows, 0)}) while a minimum of 1 is required: no row "
                 "of X has a word. Is it the right column?"
             )
-        texts = [" ".join(row) for row in words.rows] if words.texts is None else words.texts
+        texts = [" ".join(row) for row in words.words] if words.raw_texts is None else words.raw_texts
         start = self._start(TextColumns((texts,), None, 0))
         self._check_max_length(start.config)
         words = words.split(start.tokenizer.split_words)
@@ -249,7 +249,7 @@ class BertTagger(ReadsWords, BertEstimator):
             held_out = self._word_rows(start.tokenizer, watched, tags, task, ones, "eval_set's ")
         elif self._rows_aside():
             # Rows without words could not be scored.
-            kept, aside = self._split(None, np.where([len(row) > 0 for row in words.rows], weights, 0), seed)
+            kept, aside = self._split(None, np.where([len(row) > 0 for row in words.words], weights, 0), seed)
             rows, held_out = rows.take(kept), rows.take(aside)
 
         config = start.config.with_dropout(self.dropout)
@@ -273,9 +273,9 @@ class BertTagger(ReadsWords, BertEstimator):
         unknown = sorted({tag for row in tags for tag in row} - set(place))
         if unknown:
             raise ValueError(f"{of}y holds tags that y of fit did not: {unknown[:5]}.")
-        parts = words._replace(texts=None).parts(tokenizer.split_words)
+        parts = words.chunks(tokenizer.split_words)
         built = WordSequences.concatenate(
-            [build_word_windows(tokenizer, part.rows, self.max_length, self.stride) for part in parts]
+            [build_word_windows(tokenizer, part.words, self.max_length, self.stride) for part in parts]
         )
         if not built.n_words:
             raise ValueError(f"No row of {of}X has a word. Is it the right column?")
@@ -293,8 +293,8 @@ class BertTagger(ReadsWords, BertEstimator):
         return self._parts_predicted(words)
 
     def _parts_predicted(self, words: WordColumn) -> Iterator[tuple[WordColumn, list[np.ndarray]]]:
-        for part in words.parts(self.tokenizer_.split_words):
-            built = build_word_windows(self.tokenizer_, part.rows, self.max_length, self.stride)
+        for part in words.chunks(self.tokenizer_.split_words):
+            built = build_word_windows(self.tokenizer_, part.words, self.max_length, self.stride)
             logits = predict_words(self.model_, built, self.tokenizer_.pad_id).astype("float64")
             yield part, np.split(logits, built.splits[1:-1])
 
@@ -327,7 +327,7 @@ class BertTagger(ReadsWords, BertEstimator):
         answers = []
         for part, rows in self._predictions(X):
             tags = [self.classes_[self._tags(logits)].tolist() for logits in rows]
-            if part.texts is not None:
+            if part.raw_texts is not None:
                 tags = [
                     [(offsets[start][0], offsets[end - 1][1], label) for start, end, label in self._spans(row)]
                     for row, offsets in zip(tags, part.offsets, strict=True)
@@ -385,13 +385,13 @@ class BertTagger(ReadsWords, BertEstimator):
             )
         lines, row = [], 0
         for part, rows in self._predictions(X):
-            for i, (words, logits) in enumerate(zip(part.rows, rows, strict=True)):
+            for i, (words, logits) in enumerate(zip(part.words, rows, strict=True)):
                 tags = self._tags(logits)
                 probabilities = softmax(logits, axis=1)[np.arange(len(tags)), tags]
-                if part.texts is None:
+                if part.raw_texts is None:
                     text, offsets = " ".join(words), _joined_offsets(words)
                 else:
-                    text, offsets = part.texts[i], part.offsets[i]
+                    text, offsets = part.raw_texts[i], part.offsets[i]
                 for first, end, label in bio_spans(self.classes_[tags].tolist()):
                     start, stop = offsets[first][0], offsets[end - 1][1]
                     score = float(probabilities[first:end].mean())

@@ -192,8 +192,8 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadsWor
     def _word_vectors(self, words: WordColumn) -> list[np.ndarray]:
         """Those of each row, computed some rows at a time."""
         vectors: list[np.ndarray] = []
-        for part in words.parts(self.tokenizer_.split_words):
-            built = build_word_windows(self.tokenizer_, part.rows, self.max_length, self.stride)
+        for part in words.chunks(self.tokenizer_.split_words):
+            built = build_word_windows(self.tokenizer_, part.words, self.max_length, self.stride)
             of_part = predict_words(self.model_, built, self.tokenizer_.pad_id)
             vectors += np.split(of_part, built.splits[1:-1])
         return vectors
@@ -243,5 +243,5 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadsWor
 
 def _joined(words: WordColumn) -> TextColumns:
     """Rows of words as the texts that they make, from which a vocabulary can be learned."""
-    texts = [" ".join(row) for row in words.rows] if words.texts is None else words.texts
-    return TextColumns((texts,), words.names, words.n_empty)
+    texts = [" ".join(row) for row in words.words] if words.raw_texts is None else words.raw_texts
+    return TextColumns((texts,), words.names, words.n_missing)

@@ -22,10 +22,10 @@ class ReadsWords:
     def _read_words(self, X: Any, stacklevel: int = 4, name: str = "X") -> WordColumn:
         """The words of X, with one warning that counts the empty ones, at the user's line."""
         words = word_column(X, name)
-        if words.n_empty:
-            what = "texts" if words.texts is not None else "words"
+        if words.n_missing:
+            what = "texts" if words.raw_texts is not None else "words"
             warnings.warn(
-                f"{words.n_empty} of the {what} in {words.n_rows} rows {'are' if words.n_empty > 1 else 'is'} "
+                f"{words.n_missing} of the {what} in {words.n_rows} rows {'are' if words.n_missing > 1 else 'is'} "
                 "empty. Every row and every word still gets a result.",
                 MissingTextWarning,
                 stacklevel=stacklevel,

@@ -12,6 +12,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, processors
 
 from kbert import hub
 from kbert.errors import WeightsMismatchError
+from kbert.text.chunks import chunks
 from kbert.text.files import SPECIAL_TOKENS, bert_spec, read_tokenizer, write_tokenizer
 from kbert.text.known_words import KnownWords
 from kbert.text.new_words import unused_tokens, with_words, words_to_add
@@ -371,7 +372,7 @@ class WordPieceTokenizer:
             return encode(rows[chunk], add_special_tokens=False)
         except TypeError:
             # Looked for only now, because it is rare and looking takes time.
-            for row in range(chunk.start, min(chunk.stop, len(rows))):
+            for row in range(chunk.start, chunk.stop):
                 require_no_surrogates(rows[row], f"{name}: row {first_row + row}")
             raise
 
@@ -485,13 +486,7 @@ def _ragged(rows: list[list[int]]) -> Ragged:
 
 def _chunks(rows: list[str]) -> Iterator[slice]:
     """What is tokenised at a time."""
-    ends = np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows)))
-    start = 0
-    while start < len(rows):
-        limit = (ends[start - 1] if start else 0) + _CHUNK_CHARACTERS
-        stop = min(max(int(np.searchsorted(ends, limit, "right")), start + 1), start + _CHUNK_ROWS)
-        yield slice(start, stop)
-        start = stop
+    return chunks(np.fromiter(map(len, rows), np.int64, len(rows)), _CHUNK_ROWS, _CHUNK_CHARACTERS)
 
 
 def _text_is_data(backend: Tokenizer, names: list[str]) -> Tokenizer:

@@ -205,7 +205,7 @@ def test_spans_that_cannot_be_used_are_named(make, spans, message):
 
 def test_spans_are_widened_to_words(fitted):
     words = word_column(["a red-hot table"]).split(fitted.tokenizer_.split_words)
-    assert words.rows == [["a", "red", "-", "hot", "table"]]
+    assert words.words == [["a", "red", "-", "hot", "table"]]
     assert tag_lists([[(3, 5, "X"), (6, 8, "Y")]], words) == [["O", "B-X", "O", "B-Y", "O"]]
 
 

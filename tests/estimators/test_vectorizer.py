@@ -158,7 +158,7 @@ def test_words_get_the_same_in_any_order_of_the_rows(of_words, reviews, monkeypa
     order = np.random.default_rng(0).permutation(len(rows))
     for i, array in zip(order, of_words.transform([rows[i] for i in order]), strict=True):
         np.testing.assert_allclose(array, vectors[i], atol=1e-5)
-    monkeypatch.setattr(tags, "_PART_WORDS", 7)  # some rows at a time
+    monkeypatch.setattr(tags, "_CHUNK_WORDS", 7)  # some rows at a time
     for array, expected in zip(of_words.transform(rows), vectors, strict=True):
         np.testing.assert_allclose(array, expected, atol=1e-5)
 
