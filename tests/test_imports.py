@@ -15,7 +15,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # A part may import those of its own rank and below. The parts not named here are leaves, which nothing else imports.
 RANKS = {
     **dict.fromkeys(("config", "hub", "presets", "errors", "backend", "metrics", "warn"), 0),
-    **{"text": 1, "data": 2, "model": 3, "weights": 4, "training": 5, "pretraining": 6, "estimators": 6},
+    **{"text": 1, "data": 2, "model": 3, "weights": 4, "training": 5, "pretraining": 6, "estimators": 7},
 }
 LEAVES = {"__init__", "__main__", "cli", "datasets", "plots"}
 # BertEncoder.from_pretrained and .save_pretrained belong to the class, and reach up when they are called.

@@ -19,7 +19,7 @@ from kbert.data.frames import TextColumns, text_columns, warn_missing
 from kbert.errors import TruncationWarning
 from kbert.estimators.export import ExportMixin
 from kbert.estimators.fitting import fine_tune, with_restarts
-from kbert.estimators.parameters import check_parameters, draw_seed, dtype_policy
+from kbert.estimators.parameters import check_parameters, draw_seed
 from kbert.estimators.saving import SavingMixin
 from kbert.hub import resolve_folder
 from kbert.model.encoder import skip_initialisation
@@ -27,6 +27,7 @@ from kbert.text import TokenSequences, WordPieceTokenizer, build_sequences, buil
 from kbert.text.chunks import chunks
 from kbert.text.files import check_vocabulary
 from kbert.training.loop import TrainingOptions, layer_rates
+from kbert.training.precision import dtype_policy
 from kbert.training.predict import predict_logits
 from kbert.weights import load_encoder_weights, read_checkpoint
 

@@ -17,11 +17,11 @@ import kbert
 from kbert.config import read_config_json
 from kbert.errors import KbertWarning, WeightsMismatchError
 from kbert.estimators import persistence
-from kbert.estimators.parameters import has_accelerator
 from kbert.estimators.saving import GOLDEN_TEXTS
 from kbert.hub import SAFETENSORS
 from kbert.model import BertForFeatures
 from kbert.model.encoder import skip_initialisation
+from kbert.training.precision import has_accelerator
 from kbert.weights.exported import DATA, MODEL, ExportedModel, onnx_runner, quantize_onnx, write_onnx
 from kbert.weights.folder import EXPORT_FILE
 from kbert.weights.onnx_graph import INPUTS

@@ -12,11 +12,8 @@ from sklearn.utils import check_random_state
 
 from kbert.config import BertConfig, named_size
 from kbert.model import LAYER_CHOICES, POOLINGS
-
-# Keras keeps seeds as int32 on PyTorch, and the layers of a model count on from the first.
-_MOST_SEEDS = 2**31 - 2**16
-
-DTYPES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
+from kbert.training.precision import DTYPES
+from kbert.training.seeds import LARGEST_SEED
 
 
 def _is_int(value: Any, least: int) -> bool:
@@ -136,29 +133,4 @@ def draw_seed(random_state) -> int:
         seed = int(random_state)
     else:
         seed = int(check_random_state(random_state).randint(2**31 - 1))
-    return seed % _MOST_SEEDS
-
-
-def dtype_policy(dtype: str) -> str:
-    """The Keras dtype policy of a ``dtype`` parameter: "auto" is float32 on a CPU and bfloat16 on a GPU or TPU."""
-    if dtype == "auto":
-        dtype = "bfloat16" if has_accelerator() else "float32"
-    return DTYPES[dtype]
-
-
-def has_accelerator() -> bool:
-    """Whether the backend computes on a GPU or TPU by default."""
-    import keras
-
-    backend = keras.backend.backend()
-    if backend == "jax":
-        import jax
-
-        return jax.default_backend() != "cpu"
-    if backend == "torch":
-        import torch
-
-        return torch.cuda.is_available()
-    import tensorflow as tf
-
-    return any(device.device_type in ("GPU", "TPU") for device in tf.config.list_logical_devices())
+    return seed % LARGEST_SEED

@@ -11,10 +11,10 @@ import numpy as np
 import kbert
 from kbert.errors import WeightsMismatchError
 from kbert.estimators import persistence
-from kbert.estimators.parameters import dtype_policy
 from kbert.hub import resolve_folder
 from kbert.text import WordPieceTokenizer
 from kbert.text.files import check_vocabulary
+from kbert.training.precision import dtype_policy
 
 # Texts whose logits are stored with a saved estimator, for `load(..., verify=True)`, and how far off they may be.
 GOLDEN_TEXTS = ("The quick brown fox jumps over the lazy dog.", "Is this the same model?", "No.", "")

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from kbert.config import SIZES
+from kbert.training.seeds import LARGEST_SEED
 
 # What `kbert.pretraining.Corpus` takes besides the source.
 CORPUS_DEFAULTS = {"split": "sentences", "language": "en", "column": "text", "errors": "strict"}
-# Keras keeps seeds as int32 on PyTorch, and the layers of a model count on from the first.
-_MOST_SEEDS = 2**31 - 2**16
 
 
 def add_vocab_options(parser: ArgumentParser) -> None:
@@ -98,7 +97,7 @@ def add_pretrain_options(parser: ArgumentParser) -> None:
     text = "of the computation (default: auto, float32 on a CPU, bfloat16 on a GPU or TPU)"
     add("--dtype", choices=("auto", "float32", "bfloat16", "float16"), default="auto", help=text)
     text = "of the random start, pairs, masks and dropout (default: 0)"
-    add("--seed", type=_whole(0, _MOST_SEEDS), default=0, metavar="N", help=text)
+    add("--seed", type=_whole(0, LARGEST_SEED), default=0, metavar="N", help=text)
 
     watching = parser.add_argument_group("watching")
     text = "shards or text to evaluate on, now and then and at the end; lines of text are split into sentences"

@@ -221,11 +221,11 @@ def _folder_or_name(name: str) -> str | Path:
 
 def _prepared(options: Namespace, shards: Shards) -> Pretraining:
     """The run, before its first step."""
-    from kbert.estimators.parameters import dtype_policy
     from kbert.model import BertForPreTraining
     from kbert.model.encoder import skip_initialisation
     from kbert.pretraining.new_words import start_new_words
     from kbert.pretraining.trainer import Pretraining
+    from kbert.training.precision import dtype_policy
     from kbert.weights import load_pretraining_weights, read_checkpoint
 
     weights = None if options.weights is None else resolve_folder(_folder_or_name(options.weights))
