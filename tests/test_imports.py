@@ -14,7 +14,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # A part may import those of its own rank and below. The parts not named here are leaves, which nothing else imports.
 RANKS = {
-    **dict.fromkeys(("config", "hub", "presets", "errors", "backend", "metrics", "warn"), 0),
+    **dict.fromkeys(("atomic_folder", "config", "hub", "presets", "errors", "backend", "metrics", "warn"), 0),
     **{"text": 1, "data": 2, "model": 3, "weights": 4, "training": 5, "pretraining": 6, "estimators": 6},
 }
 LEAVES = {"__init__", "__main__", "cli", "datasets", "plots"}
