@@ -14,6 +14,7 @@ import keras
 import numpy as np
 
 import kbert
+from kbert.atomic_folder import FolderKind, replace_folder
 from kbert.config import read_config_json
 from kbert.errors import KbertWarning, WeightsMismatchError
 from kbert.estimators import persistence
@@ -120,8 +121,8 @@ class ExportMixin:
         reports = []
         # Folders called variables or assets are somebody else's where there is no SavedModel.
         others = SAVED_MODEL_FILES if (folder / SAVED_MODEL_FILES[0]).is_file() else ()
-        kind = persistence.Kind(EXPORT_FILE, _FILES.union(others), "exported model")
-        persistence.replace_folder(folder, partial(self._export, reports, folder, format, X, quantize), kind)
+        kind = FolderKind(EXPORT_FILE, _FILES.union(others), "exported model")
+        replace_folder(folder, partial(self._export, reports, folder, format, X, quantize), kind)
         if self.verbose:
             print(reports[-1])
         return reports[-1]

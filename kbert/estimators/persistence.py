@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import shutil
-import time
-import uuid
 import warnings
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from kbert.atomic_folder import FolderKind
 from kbert.config import BertConfig, output_names, read_config_json
 from kbert.data.frames import shown
 from kbert.errors import LabelNamesWarning, WeightsMismatchError
@@ -26,23 +21,12 @@ FORMAT = 1
 TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 
 
-class Kind(NamedTuple):
-    """A kind of folder: the file that it is known by, all that it may consist of, and what it is called."""
-
-    marker: str
-    files: frozenset[str]
-    name: str
-
-
-# What a saved estimator consists of, or did when another version or library saved it.
-SAVED = Kind(
+# A saved estimator: all files that kbert writes into its folder, or that another version or library wrote into it.
+SAVED_ESTIMATOR = FolderKind(
     FILE,
     frozenset({FILE, "config.json", "model.safetensors", "pytorch_model.bin", *TOKENIZER_FILES}),
     "saved estimator",
 )
-# What a save has aside, and the seconds after which it is taken for that of a killed process.
-_ASIDE = ("new", "old")
-_LEFTOVER_AGE = 3600
 _KEYS = ("parameters", "learned", "n_features_in", "feature_names_in", "history", "golden")
 
 
@@ -141,150 +125,6 @@ def read_kbert_json(folder: str | Path, estimator: str) -> dict | None:
     if missing:
         raise WeightsMismatchError(f"{path} is damaged (it lacks {', '.join(missing)}). Save the estimator again.")
     return values
-
-
-def replace_folder(folder: Path, write, kind: Kind = SAVED) -> None:
-    """Let ``write(path)`` fill a new folder aside, and put it in the place of ``folder`` when it is complete.
-
-    Other files in a folder that is replaced, such as a README.md, are kept. If something fails, the old folder stays.
-    Where the process is killed, the old folder or the new one is there: the new one is made in ``.name.xxxxxxxx/new``,
-    and when it is complete, ``folder`` is moved to ``.name.xxxxxxxx/old``, and ``new`` to ``folder``.
-    `complete_interrupted_save` makes up for a kill between these two.
-
-    Raises
-    ------
-    FileExistsError
-        Where ``folder`` holds something else than that kind of folder, which is left as it is.
-    """
-    folder = Path(folder).resolve()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with _one_at_a_time(folder.parent):
-        _complete(folder)
-        if folder.exists() and not folder.is_dir():
-            raise FileExistsError(f"{folder} is a file. Give the name of a folder, existing or not.")
-        if folder.is_dir() and any(folder.iterdir()) and not (folder / kind.marker).is_file():
-            raise FileExistsError(
-                f"{folder} exists and holds no {kind.name}: nothing was written. Choose another folder."
-            )
-    aside = folder.parent / f".{folder.name}.{uuid.uuid4().hex[:8]}"
-    new, old = (aside / name for name in _ASIDE)
-    here = _working_folder()
-    try:
-        write(new)
-        with _one_at_a_time(folder.parent):
-            _complete(folder)
-            if folder.is_dir():
-                _keep_other_files(folder, new, kind)
-                # From here on the new one counts as complete.
-                folder.rename(old)
-            _put_in_place(aside, folder)
-    except BaseException:
-        if old.is_dir() and not folder.exists():
-            old.rename(folder)
-        shutil.rmtree(aside, ignore_errors=True)
-        raise
-    if here is not None and here.is_relative_to(folder):
-        with suppress(OSError):
-            os.chdir(here)  # the folder of that name now, no longer the removed one
-    _remove_leftovers(folder)
-
-
-def complete_interrupted_save(folder: str | os.PathLike) -> None:
-    """Finish the swap where a killed save left no folder, but the complete new one beside it.
-
-    Nothing happens where there is a folder, nor for a name that is no folder's.
-    """
-    try:
-        folder = Path(os.path.expanduser(folder)).resolve()
-        interrupted = not folder.exists() and _asides(folder)
-    except (OSError, ValueError, RuntimeError, TypeError):
-        return
-    if interrupted:
-        with _one_at_a_time(folder.parent):
-            _complete(folder)
-
-
-def _complete(folder: Path) -> None:
-    """Where there is no folder, put in its place what an interrupted swap left."""
-    for aside in _asides(folder):
-        # Without an old one beside it, a new one may be half a folder.
-        if not folder.exists() and (aside / "new").is_dir() and (aside / "old").is_dir():
-            _put_in_place(aside, folder)
-
-
-def _put_in_place(aside: Path, folder: Path) -> None:
-    """The last step of a swap, and the clean-up. Without locks, another process may take it first: that is as good."""
-    try:
-        (aside / "new").rename(folder)
-    except OSError:
-        if not folder.is_dir():
-            raise
-    shutil.rmtree(aside, ignore_errors=True)
-
-
-def _working_folder() -> Path | None:
-    """The folder that the process is in; None where it has been removed."""
-    try:
-        return Path.cwd()
-    except FileNotFoundError:
-        return None
-
-
-@contextmanager
-def _one_at_a_time(parent: Path) -> Iterator[None]:
-    """Wait until no other process swaps folders in here. A lock ends with its process; some systems have none."""
-    with ExitStack() as stack:
-        with suppress(ImportError, OSError):
-            import fcntl
-
-            handle = os.open(parent, os.O_RDONLY)
-            stack.callback(os.close, handle)
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            # Closing is not enough where the process has been forked meanwhile.
-            stack.callback(fcntl.flock, handle, fcntl.LOCK_UN)
-        yield
-
-
-def _keep_other_files(folder: Path, new: Path, kind: Kind) -> None:
-    """Have everything in ``folder`` that kbert did not write in ``new`` too."""
-    try:
-        for path in folder.iterdir():
-            if path.name in kind.files or os.path.lexists(new / path.name):
-                continue
-            if path.is_dir() and not path.is_symlink():
-                shutil.copytree(path, new / path.name, symlinks=True, copy_function=_link_or_copy)
-            else:
-                _link_or_copy(path, new / path.name)
-    except OSError as error:
-        raise OSError(
-            f"{folder} was left as it is, because other files in it could not be taken over ({error}). Save again, "
-            "or into another folder."
-        ) from error
-
-
-def _link_or_copy(source: str | Path, target: str | Path) -> None:
-    """The same file under a second name, so that not even one that is being written to loses anything."""
-    try:
-        os.link(source, target, follow_symlinks=False)
-    except (OSError, NotImplementedError):
-        shutil.copy2(source, target, follow_symlinks=False)
-
-
-def _asides(folder: Path) -> list[Path]:
-    """The folders beside ``folder`` in which it is being saved, or was when a process was killed."""
-    pattern = re.compile(re.escape(f".{folder.name}.") + "[0-9a-f]{8}")
-    try:
-        return [folder.parent / name for name in os.listdir(folder.parent) if pattern.fullmatch(name)]
-    except OSError:  # there is no parent, or one that may not be listed
-        return []
-
-
-def _remove_leftovers(folder: Path) -> None:
-    """Remove what killed saves of the same folder left; younger ones may be those of processes that still run."""
-    for aside in _asides(folder):
-        with suppress(OSError):
-            if set(os.listdir(aside)) <= set(_ASIDE) and time.time() - aside.stat().st_mtime > _LEFTOVER_AGE:
-                shutil.rmtree(aside, ignore_errors=True)
 
 
 def write_kbert_json(folder: Path, values: dict) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 import kbert
+from kbert.atomic_folder import complete_interrupted_replacement, replace_folder
 from kbert.errors import WeightsMismatchError
 from kbert.estimators import persistence
 from kbert.hub import resolve_folder
@@ -48,7 +49,7 @@ class SavingMixin:
             Where the folder holds something else, which is left as it is.
         """
         self._check_fitted()
-        persistence.replace_folder(Path(os.path.expanduser(folder)), self._write)
+        replace_folder(Path(os.path.expanduser(folder)), self._write, persistence.SAVED_ESTIMATOR)
 
     def _write(self, folder: Path) -> None:
         self._save_model(folder)
@@ -89,7 +90,7 @@ class SavingMixin:
         WeightsNotFoundError, WeightsMismatchError
             When the folder is not there, not complete, damaged, or (with ``verify``) predicts something else.
         """
-        persistence.complete_interrupted_save(folder)
+        complete_interrupted_replacement(folder)
         folder = resolve_folder(folder)
         saved = persistence.read_kbert_json(folder, cls.__name__)
         if saved is None and cls._transformers_model is not None:

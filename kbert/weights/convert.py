@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import uuid
 import warnings
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from kbert.atomic_folder import check_new_or_empty, fill_folder
 from kbert.config import BertConfig, output_names
 from kbert.errors import InexactWarning, LabelNamesWarning, WeightsMismatchError, WeightsNotFoundError
 from kbert.hub import is_licence, resolve_folder
@@ -76,8 +75,7 @@ def convert(source: str | Path, target: str | Path, to: str) -> list[Row]:
     if to not in TARGETS:
         raise ValueError(f"to must be one of {', '.join(TARGETS)}, got {to!r}.")
     source, target = _resolved(source), Path(os.path.expanduser(target)).resolve()
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise FileExistsError(f"{target} exists already, and is left as it is. Give a new folder.")
+    check_new_or_empty(target)
     form, new_form = format_of(source), FORMATS[to]
     values = _values(form, source)
     read = form.read(source)
@@ -87,32 +85,16 @@ def convert(source: str | Path, target: str | Path, to: str) -> list[Row]:
         check_vocabulary(tokenizer.vocab_size, BertConfig.from_dict(values).vocab_size, source)
     config = _config(values, arrays, source)
 
-    # An empty folder is filled, not replaced: something may be mounted there, or a shell stand in it.
-    there = target.is_dir()
-    aside = (target if there else target.parent) / f".kbert-{uuid.uuid4().hex[:8]}"
-    moved: list[Path] = []
-    new_parents = [parent for parent in target.parents if not parent.exists()]
-    try:
-        aside.mkdir(parents=True)
-        written = new_form.write(aside, config, arrays, tokenizer)
+    written: list[Array] = []
+
+    def write(folder: Path) -> None:
+        written.extend(new_form.write(folder, config, arrays, tokenizer))
         if tokenizer is not None and not new_form.writes_tokenizer:
-            tokenizer.save(aside)
+            tokenizer.save(folder)
         for licence in licence_files(source):
-            shutil.copy2(licence, aside)
-        if there:
-            for path in sorted(aside.iterdir(), key=lambda path: path.name == "config.json"):  # last
-                moved.append(path.rename(target / path.name))
-            aside.rmdir()
-        else:
-            aside.rename(target)
-    except BaseException:
-        for path in moved:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-        shutil.rmtree(aside, ignore_errors=True)
-        for parent in new_parents:
-            with suppress(OSError):
-                parent.rmdir()
-        raise
+            shutil.copy2(licence, folder)
+
+    fill_folder(target, write, last="config.json")
     return _rows(read, skipped, written) + [tokenizer_row, *_label_rows(values, config, written, source, to)]
 
 

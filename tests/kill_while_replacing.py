@@ -1,11 +1,10 @@
 """Kills saves at every step, and runs several at once. A script, because it forks, which Keras's backends do not bear.
 
-    python kill_while_saving.py kill|first|fail|complete|save <an empty folder> <name of the saved folder> [no-links]
+    python kill_while_replacing.py kill|first|fail|complete|save <an empty folder> <name of the saved folder> [no-links]
 
 It checks what it finds each time, and prints how often it found what.
 """
 
-import importlib.util
 import itertools
 import json
 import os
@@ -14,12 +13,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-import kbert
-
-# By its path: the package around it imports Keras.
-_spec = importlib.util.spec_from_file_location("persistence", Path(kbert.__file__).parent / "estimators/persistence.py")
-persistence = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(persistence)
+from kbert import atomic_folder
 
 CHANGES = {
     *("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink", "os.chmod", "os.utime", "os.truncate"),
@@ -27,6 +21,8 @@ CHANGES = {
 }
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 DISK_FULL = OSError("no space left, says the test")
+FILES = frozenset({"config.json", "model.safetensors", "kbert.json", "special_tokens_map.json"})
+KIND = atomic_folder.FolderKind("kbert.json", FILES, "saved estimator")
 # Exit codes: finished before it was to be stopped, ended by the failure, went on after it, was killed.
 DONE, FAILED, IN_SPITE_OF_IT, KILLED = 0, 3, 4, 9
 
@@ -55,7 +51,6 @@ def save(folder, version):
     """As an estimator does it: kbert.json comes last."""
 
     def write(path):
-        path.mkdir(parents=True)
         for name, text in sorted(files(version).items(), key=lambda item: item[0] == "kbert.json"):
             with open(path / name, "w") as file:
                 file.write(text[: len(text) // 2])
@@ -63,7 +58,7 @@ def save(folder, version):
                 sys.audit("test.half_written")
                 file.write(text[len(text) // 2 :])
 
-    persistence.replace_folder(folder, write)
+    atomic_folder.replace_folder(folder, write, KIND)
 
 
 def add_others(folder):
@@ -147,7 +142,7 @@ def kill_everywhere(folder, replaces):
             assert code in (DONE, KILLED), code
             between = not folder.exists()
             if afterwards == "load":
-                persistence.complete_interrupted_save(folder)
+                atomic_folder.complete_interrupted_replacement(folder)
                 there = folder.exists()
                 assert there or not replaces
                 version = version_in(folder, others) if there else "nothing"
@@ -204,15 +199,15 @@ def complete_at_once(folder, rounds=60):
     """Three processes that load at once after a kill between the two renames."""
 
     def load():
-        persistence.complete_interrupted_save(folder)
+        atomic_folder.complete_interrupted_replacement(folder)
         assert version_in(folder, OTHERS) == "new"
 
-    last_step = persistence._put_in_place
+    last_step = atomic_folder._put_in_place
     for _ in range(rounds):
         fresh(folder, replaces=True)
-        persistence._put_in_place = lambda *_: None
+        atomic_folder._put_in_place = lambda *_: None
         save(folder, "new")
-        persistence._put_in_place = last_step
+        atomic_folder._put_in_place = last_step
         assert not folder.exists()
         assert at_once(load, load, load) == [0, 0, 0]
         assert os.listdir(folder.parent) == [folder.name]
