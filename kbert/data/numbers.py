@@ -1,5 +1,6 @@
 """Numbers of the rows, from any container to a NumPy array. No Keras here."""
 
+import numbers
 from typing import Any
 
 import numpy as np
@@ -82,3 +83,8 @@ def _as_float(value: Any) -> float:
         return float(value)
     except OverflowError:  # an int of more than 308 digits
         return np.inf
+
+
+def is_real(value: Any) -> bool:
+    """Whether a value is a finite number, and no boolean."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_) and bool(np.isfinite(value))

@@ -1,91 +1,23 @@
-"""What all estimators share: where the weights come from, tokenising, fitting, saving and loading."""
+"""What all estimators share: scikit-learn's conventions, where the weights come from, saving and exporting."""
 
 from __future__ import annotations
 
-import numbers
-import warnings
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import train_test_split
 
-from kbert.config import SIZES, BertConfig, default_learning_rate, named_size
-from kbert.data.frames import TextColumns, text_columns, warn_missing
-from kbert.errors import TruncationWarning
+from kbert.config import BertConfig
+from kbert.data.columns import Columns
 from kbert.estimators.export import ExportMixin
-from kbert.estimators.fitting import fine_tune, with_restarts
-from kbert.estimators.parameters import check_parameters, draw_seed
+from kbert.estimators.parameters import Parameters, checked_parameters, draw_seed
 from kbert.estimators.saving import SavingMixin
-from kbert.hub import resolve_folder
 from kbert.model.encoder import skip_initialisation
-from kbert.text import TokenSequences, WordPieceTokenizer, build_sequences, build_windows
-from kbert.text.chunks import chunks
-from kbert.text.files import check_vocabulary
-from kbert.training.loop import TrainingOptions, layer_rates
+from kbert.text import WordPieceTokenizer
 from kbert.training.precision import dtype_policy
-from kbert.training.predict import predict_logits
-from kbert.weights import load_encoder_weights, read_checkpoint
-
-# What is tokenised, and when predicting computed, at a time: bounded, since texts may be long.
-_PART_ROWS = 8192
-_PART_CHARACTERS = 4_000_000
-
-
-class Start(NamedTuple):
-    """Where a fit starts: an architecture, a tokenizer, and weights.
-
-    These are in a folder, or a fitted model of the same architecture and head; without either the start is random.
-    """
-
-    config: BertConfig
-    tokenizer: WordPieceTokenizer
-    folder: Path | None = None
-    model: keras.Model | None = None
-
-    @property
-    def has_weights(self) -> bool:
-        """Whether there are weights to replace a random start."""
-        return self.folder is not None or self.model is not None
-
-    def arrays(self) -> dict[str, np.ndarray] | None:
-        """Those of the folder; to be read before a model of its size is made."""
-        return None if self.folder is None else read_checkpoint(self.folder)[1]
-
-
-def parts_of(n_characters: np.ndarray) -> Iterator[slice]:
-    """The rows of each part, by the characters of each row."""
-    return chunks(n_characters, _PART_ROWS, _PART_CHARACTERS)
-
-
-def check_names(names: list[str] | None, fitted: list[str] | None, name: str = "X") -> None:
-    """Refuse other column names than those of fit, in scikit-learn's words; where either has none, all is well."""
-    if names is not None and fitted is not None and names != fitted:
-        raise ValueError(
-            "The feature names should match those that were passed during fit.\n"
-            f"Feature names must be in the same order as they were in fit: {fitted}; {name} has {names}. "
-            f"Select X[{fitted}]."
-        )
-
-
-def eval_pair(eval_set: Any) -> tuple[Any, Any]:
-    """X and y of an eval_set."""
-    if isinstance(eval_set, list) and eval_set and all(_is_pair_of_columns(pair) for pair in eval_set):
-        raise ValueError(
-            f"eval_set must be a pair (X, y), got a list with {len(eval_set)} such. Give the one to be watched: "
-            "eval_set=(X, y)."
-        )
-    if not isinstance(eval_set, (tuple, list)) or len(eval_set) != 2:
-        raise ValueError("eval_set must be a pair (X, y).")
-    return eval_set[0], eval_set[1]
-
-
-def _is_pair_of_columns(value: Any) -> bool:
-    return isinstance(value, tuple) and len(value) == 2 and not any(map(np.isscalar, value))
+from kbert.weights.start import Start, pretrained_start, random_start
 
 
 class BertEstimator(SavingMixin, ExportMixin, BaseEstimator):
@@ -99,212 +31,28 @@ class BertEstimator(SavingMixin, ExportMixin, BaseEstimator):
     n_features_in_: int
     feature_names_in_: np.ndarray
 
-    # For messages.
-    _columns_are = "one column for single texts, two for pairs"
+    # What X's columns are, for the message about another number of them than in fit. None where that is fixed, and
+    # n_features_in_ is not set.
+    _columns_are: str | None = "one column for single texts, two for pairs"
 
-    # --- Input -------------------------------------------------------------------------------------------------
+    # --- Where a fit starts ----------------------------------------------------------------------------------------
 
-    def _read_texts(self, X: Any, stacklevel: int = 5, name: str = "X") -> TextColumns:
-        """Plain columns from X, with one warning about missing texts, at the user's line: two calls away, or so."""
-        texts = text_columns(X, name=name)
-        warn_missing(texts.n_missing, texts.n_rows)
-        return texts
-
-    def _forget(self) -> None:
-        """Drop what an earlier fit learned, once a new one has succeeded."""
-        for name in [name for name in vars(self) if name.endswith("_")]:
-            delattr(self, name)
-
-    def _remember_columns(self, texts: TextColumns) -> None:
-        """What predict is to expect; kept at the end of a fit, so that one that fails changes nothing."""
-        self.n_features_in_ = len(texts.columns)
-        if texts.names is not None:
-            self.feature_names_in_ = np.array(texts.names, dtype=object)
-
-    def _check_columns(
-        self, texts: TextColumns, n_columns: int | None = None, names: list[str] | None = None, name: str = "X"
-    ) -> None:
-        """Refuse other columns than those of fit."""
-        if n_columns is None:
-            # A classifier that transformers saved does not say whether it was made for pairs.
-            n_columns = getattr(self, "n_features_in_", len(texts.columns))
-            names = getattr(self, "feature_names_in_", None)
-            names = None if names is None else list(names)
-        if len(texts.columns) != n_columns:
-            raise ValueError(
-                f"{name} has {len(texts.columns)} features, but {type(self).__name__} is expecting {n_columns} "
-                f"features as input: {self._columns_are}, as in fit."
-            )
-        check_names(texts.names, names, name)
-
-    def _sequences(self, tokenizer: WordPieceTokenizer, texts: TextColumns, stacklevel: int = 4) -> TokenSequences:
-        """All rows as tokens, with one warning that says how many were cut, at the user's line."""
-        truncated: list[int] = []
-        sequences = TokenSequences.concatenate(self._parts(tokenizer, texts, truncated))
-        self._warn_truncated(sum(truncated), texts.n_rows, stacklevel)
-        return sequences
-
-    def _parts(
-        self, tokenizer: WordPieceTokenizer, texts: TextColumns, truncated: list[int]
-    ) -> Iterator[TokenSequences]:
-        """All rows as tokens, some at a time; how many were cut is appended to ``truncated``."""
-        for rows in parts_of(texts.n_characters):
-            columns = [column[rows] for column in texts.columns]
-            if self.long_text == "window":
-                part = build_windows(
-                    tokenizer, *columns, max_length=self.max_length, stride=self.stride, first_row=rows.start
-                )
-            else:
-                part = build_sequences(tokenizer, *columns, max_length=self.max_length, first_row=rows.start)
-            truncated.append(part.n_truncated)
-            yield part
-
-    def _warn_truncated(self, n_truncated: int, n_rows: int, stacklevel: int = 4) -> None:
-        if n_truncated:
-            remedy = "A larger max_length reads more of them, and costs time."
-            if hasattr(self, "long_text"):
-                remedy = "long_text='window' reads all of them, a larger max_length more of them; both cost time."
-            warnings.warn(
-                f"{n_truncated} of {n_rows} rows have more than max_length={self.max_length} tokens and were cut. "
-                f"{remedy}",
-                TruncationWarning,
-                stacklevel=stacklevel,
-            )
-
-    def _predict_logits(self, X: Any) -> np.ndarray:
-        """The head's outputs for each row of X, shape (n_rows, n_outputs)."""
-        self._check_fitted()
-        self._check_max_length(self.config_)
-        texts = self._read_texts(X)
-        self._check_columns(texts)
-        truncated: list[int] = []
-        logits = self._logits(texts, truncated)
-        self._warn_truncated(sum(truncated), texts.n_rows)
-        return logits
-
-    def _logits_of_texts(self, texts: list[str]) -> np.ndarray:
-        """For a saved estimator's stored logits: of single texts, or of pairs of each with itself."""
-        return self._logits(TextColumns((texts,) * getattr(self, "n_features_in_", 1), None, 0), [])
-
-    def _logits(self, texts: TextColumns, truncated: list[int]) -> np.ndarray:
-        parts = self._parts(self.tokenizer_, texts, truncated)
-        return predict_logits(self.model_, parts, texts.n_rows, self.tokenizer_.pad_id)
-
-    # --- Start of a fit ----------------------------------------------------------------------------------------
-
-    def _goes_on(self) -> bool:
-        """Whether a fit continues an earlier one."""
+    def _is_warm_start(self) -> bool:
+        """Whether a fit goes on from an earlier one."""
         return bool(getattr(self, "warm_start", False)) and self.__sklearn_is_fitted__()
 
-    def _start(self, texts: TextColumns) -> Start:
+    def _start(self, parameters: Parameters, columns: Columns) -> Start:
         """The earlier fit, or ``size`` and ``weights``; a random start learns its vocabulary from the texts."""
-        if self._goes_on():
-            return Start(self.config_, self.tokenizer_, model=self.model_)
-        if self.weights is None:
-            return self._random_start(texts)
-        name = self.weights
-        if name == "auto":
-            if isinstance(self.size, BertConfig):
-                raise ValueError(
-                    f"{type(self).__name__}: size is a BertConfig, for which there are no released weights. "
-                    "Give weights=<a folder or a hub name>, or weights=None for a random start."
-                )
-            name = named_size(self.size).hub_name
-        folder = resolve_folder(name, self.revision)
-        config, tokenizer = BertConfig.from_folder(folder), WordPieceTokenizer.from_pretrained(folder)
-        check_vocabulary(tokenizer.vocab_size, config.vocab_size, folder)
-        return Start(config, tokenizer, folder)
-
-    def _random_start(self, texts: TextColumns) -> Start:
-        config = self.size if isinstance(self.size, BertConfig) else named_size(self.size).config
-        lowercase = not (isinstance(self.size, str) and self.size.endswith("-cased"))
-        tokenizer = WordPieceTokenizer.train(texts.texts(), vocab_size=config.vocab_size, lowercase=lowercase)
-        values = {**config.to_dict(), "vocab_size": tokenizer.vocab_size}
-        return Start(BertConfig.from_dict(values), tokenizer)
-
-    def _load_weights(self, model: keras.Model, start: Start, arrays: dict[str, np.ndarray] | None) -> None:
-        if start.model is not None:
-            for variable, earlier in zip(model.weights, start.model.weights, strict=True):
-                variable.assign(earlier.value)
-        elif start.folder is not None:
-            load_encoder_weights(model.encoder, start.folder, arrays)
-
-    def _freeze(self, encoder) -> None:
-        """Take the embeddings and the first layers out of the training."""
-        if not self.freeze:
-            return
-        depth = len(encoder.transformer_layers)
-        if self.freeze > depth:
-            raise ValueError(
-                f"{type(self).__name__}: freeze must be at most {depth}, the layers of this model, got {self.freeze}."
+        if self._is_warm_start():
+            start = Start(self.config_, self.tokenizer_, model=self.model_)
+        elif parameters.weights is None:
+            start = random_start(parameters.size, columns.texts())
+        else:
+            start = pretrained_start(
+                parameters.size, parameters.weights, parameters.revision, caller=type(self).__name__
             )
-        for layer in (encoder.embeddings, *encoder.transformer_layers[: self.freeze]):
-            layer.trainable = False
-
-    def _training_options(self, config: BertConfig, encoder_model, seed: int, callbacks):
-        callbacks = list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks] * (callbacks is not None)
-        for callback in callbacks:
-            if not isinstance(callback, keras.callbacks.Callback):
-                raise TypeError(
-                    f"callbacks must be a keras.callbacks.Callback or a list of them, got {callback!r} of type "
-                    f"{type(callback).__name__}. keras.callbacks.LambdaCallback makes one of a function."
-                )
-        rate = self.learning_rate
-        if rate == "auto":
-            named = SIZES.get(self.size) if isinstance(self.size, str) and self.weights in ("auto", None) else None
-            rate = named.learning_rate if named else default_learning_rate(config)
-        return TrainingOptions(
-            epochs=int(self.epochs),
-            learning_rate=float(rate),
-            warmup=int(self.warmup) if isinstance(self.warmup, numbers.Integral) else float(self.warmup),
-            weight_decay=float(self.weight_decay),
-            bias_correction=bool(self.bias_correction),
-            gradient_accumulation=int(self.gradient_accumulation),
-            layer_rates=layer_rates(encoder_model, float(self.layer_decay)),
-            seed=seed,
-            verbose=int(self.verbose),
-            callbacks=callbacks,
-        )
-
-    def _rows_aside(self) -> list[str]:
-        """The parameters that ask for rows that are not trained on."""
-        return [name for name in ("early_stopping", "calibrate", "tune_thresholds") if getattr(self, name, False)]
-
-    def _split(self, strata: np.ndarray | None, weights: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Rows to train on, and rows to set aside, with the same shares of the strata. The latter have a weight."""
-        rows = np.flatnonzero(weights > 0)
-        try:
-            _, aside = train_test_split(
-                rows,
-                test_size=self.validation_fraction,
-                stratify=None if strata is None else strata[rows],
-                random_state=seed % 2**32,
-            )
-        except ValueError as error:
-            raise ValueError(
-                f"{self._rows_aside()[0]} sets validation_fraction={self.validation_fraction} of {len(rows)} rows "
-                f"aside, with rows of every class on both sides, and that cannot be done here ({error}). Give an "
-                "eval_set, a larger validation_fraction, or more rows."
-            ) from None
-        return np.setdiff1d(np.arange(len(weights)), aside), np.sort(aside)
-
-    def _fine_tune(self, make, task, rows, held_out, start: Start, seed: int, callbacks):
-        """A model of ``make(seed=...)``, trained, and its history."""
-
-        def attempt(seed: int) -> tuple[keras.Model, dict[str, list[float]]]:
-            arrays = start.arrays()
-            with skip_initialisation(start.has_weights):
-                model = make(seed=seed)
-            self._load_weights(model, start, arrays)
-            if start.model is not None:
-                task.unfold(model)
-            self._freeze(model.encoder)
-            options = self._training_options(model.config, model, seed, callbacks)
-            patience = self.n_iter_no_change if self.early_stopping else None
-            batches = (int(self.batch_size), start.tokenizer.pad_id)
-            return model, fine_tune(model, task, rows, held_out, batches, options, patience)
-
-        return with_restarts(attempt, task, rows, start.tokenizer.pad_id, seed, int(self.n_restarts))
+        self._check_max_length(start.config)
+        return start
 
     def _check_max_length(self, config: BertConfig) -> None:
         """A position beyond the table would be looked up in silence on an accelerator."""
@@ -315,12 +63,50 @@ class BertEstimator(SavingMixin, ExportMixin, BaseEstimator):
                 f"got {self.max_length}."
             )
 
-    def _validated(self) -> tuple[int, str]:
-        """Check the parameters; the seed of this fit and the dtype policy."""
-        check_parameters(self)
-        return draw_seed(self.random_state), dtype_policy(self.dtype)
+    def _goes_on(self) -> bool:
+        return self._is_warm_start()
 
-    # --- scikit-learn ------------------------------------------------------------------------------------------
+    def _validated(self) -> tuple[int, str]:
+        parameters = checked_parameters(self)
+        return draw_seed(parameters.random_state), dtype_policy(parameters.dtype)
+
+    # --- The columns of X ------------------------------------------------------------------------------------------
+
+    def _remember_columns(self, columns: Columns) -> None:
+        """Keep the number and the names of the columns, which predict expects."""
+        if self._columns_are is not None:
+            self.n_features_in_ = _n_features(columns)
+        if columns.names is not None:
+            self.feature_names_in_ = np.array(columns.names, dtype=object)
+
+    def _check_columns(self, columns: Columns, like: Columns | None = None, name: str = "X") -> None:
+        """Refuse other columns than those of fit, or than those that they are to be ``like``."""
+        if like is None:
+            # A classifier that transformers saved does not say whether it was made for pairs.
+            n_features = getattr(self, "n_features_in_", None)
+            names = getattr(self, "feature_names_in_", None)
+            names = None if names is None else list(names)
+        else:
+            n_features, names = _n_features(like) if self._columns_are is not None else None, like.names
+        if n_features is not None and _n_features(columns) != n_features:
+            raise ValueError(
+                f"{name} has {_n_features(columns)} features, but {type(self).__name__} is expecting {n_features} "
+                f"features as input: {self._columns_are}, as in fit."
+            )
+        # In scikit-learn's words. Where either has no names, all is well.
+        if columns.names is not None and names is not None and columns.names != names:
+            raise ValueError(
+                "The feature names should match those that were passed during fit.\n"
+                f"Feature names must be in the same order as they were in fit: {names}; {name} has {columns.names}. "
+                f"Select X[{names}]."
+            )
+
+    # --- scikit-learn ----------------------------------------------------------------------------------------------
+
+    def _forget(self) -> None:
+        """Drop what an earlier fit learned, once a new one has succeeded."""
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
@@ -341,7 +127,7 @@ class BertEstimator(SavingMixin, ExportMixin, BaseEstimator):
         tags.non_deterministic = self.random_state is None
         return tags
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict[str, Any]:
         """The model travels as plain arrays, so that a pickle opens under another backend too."""
         state = super().__getstate__()
         if "model_" in state:
@@ -350,7 +136,7 @@ class BertEstimator(SavingMixin, ExportMixin, BaseEstimator):
             state = {**state, "model_": (type(model), model.get_config(), weights)}
         return state
 
-    def __setstate__(self, state):
+    def __setstate__(self, state: dict[str, Any]) -> None:
         if "model_" in state:
             model_class, config, weights = state["model_"]
             with skip_initialisation():
@@ -359,3 +145,8 @@ class BertEstimator(SavingMixin, ExportMixin, BaseEstimator):
                 variable.assign(array)
             state = {**state, "model_": model}
         super().__setstate__(state)
+
+
+def _n_features(columns: Columns) -> int:
+    """How many columns there are; rows of words are one."""
+    return len(getattr(columns, "columns", [columns]))

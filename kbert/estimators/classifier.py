@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin
 
 from kbert.config import BertConfig, read_config_json
+from kbert.data.label_sets import kind_of_labels
 from kbert.data.labels import sample_weights
-from kbert.errors import WeightsMismatchError
-from kbert.estimators import persistence
-from kbert.estimators.fitting import Rows, divide_by_temperature
-from kbert.estimators.label_tasks import MultiLabel, SingleLabel, label_task, read_labels
-from kbert.estimators.sequence import SequenceEstimator
+from kbert.estimators.fine_tuned import FineTunedEstimator
+from kbert.estimators.fitting import fit
+from kbert.estimators.parameters import Parameters
 from kbert.model import BertForSequenceClassification
+from kbert.tasks import SeveralLabels, SingleLabel, task_of
 
 
-class BertClassifier(ClassifierMixin, SequenceEstimator):
+class BertClassifier(ClassifierMixin, FineTunedEstimator):
     """Fine-tuned BERT that classifies texts or pairs of texts.
 
     Parameters
@@ -192,33 +192,64 @@ class BertClassifier(ClassifierMixin, SequenceEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    # --- Fitting -----------------------------------------------------------------------------------------------
+    # --- Its task --------------------------------------------------------------------------------------------------
 
-    def _read_task(self, y: Any, n_rows: int) -> tuple[SingleLabel | MultiLabel, np.ndarray]:
-        return read_labels(y, n_rows)
+    @property
+    def _task_type(self) -> type[SingleLabel] | type[SeveralLabels]:
+        return SingleLabel if getattr(self, "y_type_", "labels") == "labels" else SeveralLabels
 
-    def _check_task(self, task: SingleLabel | MultiLabel) -> None:
-        if self.tune_thresholds and task.y_type == "labels":
-            raise ValueError(
-                "tune_thresholds is for several labels a row, and y holds one. For two classes, see scikit-learn's "
-                "TunedThresholdClassifierCV."
-            )
+    def _new_task(self, parameters: Parameters, y: Any) -> SingleLabel | SeveralLabels:
+        single = y is None or kind_of_labels(y) == "labels"
+        return task_of(SingleLabel if single else SeveralLabels, vars(parameters))
 
-    def _task(self) -> SingleLabel | MultiLabel:
-        return label_task(self.y_type_, self.classes_, getattr(self, "thresholds_", None))
+    def _learned_from_json(self, values: dict[str, Any], folder: Path) -> None:
+        self.y_type_ = values["y_type"]  # by which the task is chosen
+        super()._learned_from_json(values, folder)
 
-    def _finish(self, model: BertForSequenceClassification, task, held_out: Rows | None, pad_id: int) -> dict[str, Any]:
-        learned = {"y_type_": task.y_type, "classes_": task.classes, "temperature_": 1.0}
-        if self.calibrate:
-            learned["temperature_"] = divide_by_temperature(model, task, held_out, pad_id)
-        if task.y_type != "labels":
-            learned["thresholds_"] = task.thresholds
-            if self.tune_thresholds:
-                logits = held_out.logits(model, pad_id)
-                learned["thresholds_"] = task.best_thresholds(logits, held_out.targets, held_out.weights)
-        return learned
+    def _learned_from_config(self, folder: Path) -> None:
+        several = read_config_json(folder).get("problem_type") == SeveralLabels.problem_type
+        self.y_type_ = "indicator" if several else "labels"
+        super()._learned_from_config(folder)
 
-    # --- Predicting --------------------------------------------------------------------------------------------
+    # --- Fitting ---------------------------------------------------------------------------------------------------
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, eval_set: tuple | None = None, callbacks: Any = None
+    ) -> Self:
+        """Fine-tune on texts and their labels.
+
+        Parameters
+        ----------
+        X : array-like of str, shape (n_rows,) or (n_rows, 2)
+            Texts: a Series, list or array; or pairs: a DataFrame of two columns, or a list of pairs.
+        y : array-like
+            One label for each row: strings, whole numbers or booleans, categorical and nullable dtypes included. Or
+            several labels a row: an indicator matrix, whose columns are the labels, or lists of labels.
+        sample_weight : array-like of shape (n_rows,), optional
+            Weight of each row in the loss, and in the score of the validation set. Only the ratios count.
+        eval_set : tuple (X, y), optional
+            The validation set: loss and score are taken on it after each epoch. ``early_stopping``, ``calibrate`` and
+            ``tune_thresholds`` use it instead of rows that are split off.
+        callbacks : keras.callbacks.Callback or list of them, optional
+            ``on_epoch_end`` sees the trained weights in the model.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError
+            For rows, labels or parameters that cannot be used; the message names them. A text, label or column name
+            with a lone surrogate, half of a character, is one.
+        WeightsNotFoundError, WeightsMismatchError
+            When there are no weights under that name, or damaged ones.
+        DivergedError
+            When several updates in a row gave a loss or gradients that are not finite.
+        """
+        return fit(self, X, y, sample_weight, eval_set, callbacks)
+
+    # --- Predicting ------------------------------------------------------------------------------------------------
 
     def decision_function(self, X: Any) -> np.ndarray:
         """The logits.
@@ -232,7 +263,7 @@ class BertClassifier(ClassifierMixin, SequenceEstimator):
         ndarray of float32, shape (n_rows, n_classes), or (n_rows,) for two classes
             With two classes, how much the second one's logit is over the first one's.
         """
-        logits = self._predict_logits(X)
+        logits = self._outputs(X)
         return logits[:, 1] - logits[:, 0] if self.y_type_ == "labels" and len(self.classes_) == 2 else logits
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -247,12 +278,12 @@ class BertClassifier(ClassifierMixin, SequenceEstimator):
         ndarray of float64, shape (n_rows, n_classes)
             Columns in the order of ``classes_``. With one label a row they add up to 1.
         """
-        logits = self._predict_logits(X).astype("float64")
+        logits = self._outputs(X).astype("float64")
         return self._task().probabilities(logits)
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Natural logarithm of `predict_proba`."""
-        logits = self._predict_logits(X).astype("float64")
+        logits = self._outputs(X).astype("float64")
         return self._task().log_probabilities(logits)
 
     def predict(self, X: Any) -> np.ndarray | list[list]:
@@ -274,8 +305,8 @@ class BertClassifier(ClassifierMixin, SequenceEstimator):
             For rows that cannot be used; the message names them. A text with a lone surrogate, half of a character, is
             one.
         """
-        logits = self._predict_logits(X).astype("float64")
-        return self._task().labels(logits)
+        logits = self._outputs(X).astype("float64")
+        return self._task().decode(logits)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy: the share of rows whose label, or whose labels all, are right.
@@ -287,50 +318,9 @@ class BertClassifier(ClassifierMixin, SequenceEstimator):
             As in ``fit``. Labels that ``fit`` did not see are never right.
         sample_weight : array-like of shape (n_rows,), optional
         """
-        logits = self._predict_logits(X).astype("float64")
-        right = self._task().equal_rows(y, self._task().labels(logits))
+        answers = self.predict(X)
+        right = self._task().right_rows(y, answers)
         return float(np.average(right, weights=sample_weights(sample_weight, len(right))))
-
-    # --- Saving ------------------------------------------------------------------------------------------------
-
-    _transformers_model = "BertForSequenceClassification"
-
-    def _learned_to_json(self) -> dict:
-        return {
-            "classes": persistence.encode_labels(self.classes_),
-            "y_type": self.y_type_,
-            "thresholds": None if self.y_type_ == "labels" else self.thresholds_.tolist(),
-            "temperature": self.temperature_,
-        }
-
-    def _learned_from_json(self, values: dict, folder: Path) -> None:
-        classes = persistence.decode_labels(values["classes"])
-        if len(classes) != self.model_.num_labels:
-            raise WeightsMismatchError(
-                f"{folder} holds {len(classes)} labels and a head of {self.model_.num_labels} outputs."
-            )
-        self.y_type_, self.classes_, self.temperature_ = values["y_type"], classes, values["temperature"]
-        if values["thresholds"] is not None:
-            self.thresholds_ = np.array(values["thresholds"], "float64")
-
-    def _learned_from_config(self, folder: Path) -> None:
-        problem_type = read_config_json(folder).get("problem_type")
-        if problem_type == "single_label_classification" and self.model_.num_labels == 1:
-            raise WeightsMismatchError(
-                f"{folder} holds a model with one output and problem_type={problem_type!r}, which can give but one "
-                'label. Write "regression" into its config.json where the output is a number, or '
-                '"multi_label_classification" where it says whether a text has the label.'
-            )
-        if problem_type == "regression" or (problem_type != MultiLabel.problem_type and self.model_.num_labels == 1):
-            raise WeightsMismatchError(
-                f"{folder} holds a model with {self.model_.num_labels} outputs and problem_type={problem_type!r}, "
-                "which gives numbers, not one of several labels; load it with kbert.BertRegressor.load."
-            )
-        classes = persistence.labels_of_config(folder, self.model_.num_labels)
-        self.classes_, self.temperature_ = classes, 1.0
-        self.y_type_ = "labels"
-        if problem_type == MultiLabel.problem_type:
-            self.y_type_, self.thresholds_ = "indicator", np.full(len(classes), 0.5)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -1,196 +1,184 @@
-"""What a fit does once texts are tokens and y is targets: train, watch held-out rows, start again, calibrate."""
+"""The fit of every estimator that is fine-tuned."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
-from scipy.optimize import minimize_scalar
 
+from kbert.config import SIZES, BertConfig, default_learning_rate
 from kbert.data.batches import TrainingBatches
+from kbert.data.labels import sample_weights
 from kbert.errors import CollapsedWarning
-from kbert.estimators.parameters import draw_seed
-from kbert.text import TokenSequences
+from kbert.estimators.fine_tuned import FineTunedEstimator
+from kbert.estimators.parameters import Parameters, checked_callbacks, checked_parameters, draw_seed
+from kbert.estimators.validation import read_eval_set, split
+from kbert.tasks.task import Examples, Task, TrainingData
 from kbert.training.early_stopping import Evaluation
-from kbert.training.loop import TrainingOptions, train
-from kbert.training.predict import predict_logits
+from kbert.training.loop import TrainingOptions, layer_rates, train
+from kbert.training.precision import dtype_policy
+from kbert.warn import warn_user
+from kbert.weights import load_encoder_weights
+from kbert.weights.start import Start
 
-# A run whose loss is at least this share of that of the best constant answer has learned nothing,
-_NOTHING_LEARNED = 0.98
-# unless labels are so uneven (97 to 3 or more, of two) that the best answer may well be a constant one.
-_LEAST_PRIOR_LOSS = 0.13
-# Training rows on which is looked whether all get the same label.
-_LOOKED_AT = 256
+# A run has failed if its loss is at least this share of the loss of the best constant outputs,
+_FAILED_SHARE = 0.98
+# unless that loss is so low (two labels, 97 rows in 100 of one of them) that constant outputs may well be the best,
+_LEAST_CONSTANT_LOSS = 0.13
+# and its outputs for so many training rows are all the same.
+_ROWS_LOOKED_AT = 256
 
 
-class Rows(NamedTuple):
-    """Rows to train on or to watch.
+def fit(
+    estimator: FineTunedEstimator, X: Any, y: Any, sample_weight: Any, eval_set: Any, callbacks: Any
+) -> FineTunedEstimator:
+    """Fine-tune an estimator; its own ``fit`` documents the arguments. A fit that fails leaves it as it was."""
+    # Check the parameters.
+    parameters = checked_parameters(estimator)
+    callbacks = checked_callbacks(callbacks)
+    seed = draw_seed(parameters.random_state)
 
-    Attributes
-    ----------
-    sequences : TokenSequences
-        One or several for each row.
-    targets : ndarray, shape (n_rows, ...)
-    weights : ndarray of float32, shape (n_rows,)
-        Only the ratios count.
-    """
+    # Read X and y.
+    goes_on = estimator._is_warm_start()
+    task = estimator._task() if goes_on else estimator._new_task(parameters, y)
+    columns = task.read(X)
+    if goes_on:
+        estimator._check_columns(columns)
+    labels = task.read_labels(y, columns)
+    weights = sample_weights(sample_weight, columns.n_rows)
+    weights = np.ones(columns.n_rows, "float32") if weights is None else weights
 
-    sequences: TokenSequences
-    targets: np.ndarray
-    weights: np.ndarray
+    # Find the start: architecture, tokenizer and weights. Then rows become tokens.
+    start = estimator._start(parameters, columns)
+    _check_freeze(estimator, start.config)
+    config, pad_id = start.config.with_dropout(parameters.dropout), start.tokenizer.pad_id
+    examples = task.examples(columns, labels, weights, start.tokenizer)
 
-    # Whether the sequences of a row are to stay in one step, which then has ``batch_size`` rows.
-    whole_rows = False
+    # Split off a validation set, if none is given and a parameter asks for one.
+    asking = ["early_stopping"] * parameters.early_stopping + task.needs_validation(examples)
+    validation = None
+    if eval_set is not None:
+        validation = read_eval_set(eval_set, estimator, task, columns, start.tokenizer)
+    elif asking:
+        examples, validation = split(task, examples, parameters.validation_fraction, seed, asking[0])
 
-    def take(self, rows: np.ndarray) -> Rows:
-        """Some rows, given in ascending order."""
-        return self._replace(
-            sequences=self.sequences.of_rows(rows), targets=self.targets[rows], weights=self.weights[rows]
+    # Train, again with another seed where a run fails, and learn what the validation set tells.
+    model, history = _train_with_restarts(task, start, config, examples, validation, parameters, seed, callbacks)
+    task.after_training(model, validation, pad_id)
+
+    estimator._remember(task, columns, model, start.tokenizer, config, history)
+    return estimator
+
+
+def _check_freeze(estimator: FineTunedEstimator, config: BertConfig) -> None:
+    if estimator.freeze > config.num_hidden_layers:
+        raise ValueError(
+            f"{type(estimator).__name__}: freeze must be at most {config.num_hidden_layers}, the layers of this model, "
+            f"got {estimator.freeze}."
         )
 
-    @property
-    def n_rows(self) -> int:
-        """How many."""
-        return len(self.targets)
 
-    def logits(self, model: keras.Model, pad_id: int) -> np.ndarray:
-        """The model's present output for each row, in float64."""
-        return predict_logits(model, [self.sequences], self.n_rows, pad_id).astype("float64")
-
-    def examples(self) -> dict[str, np.ndarray | str]:
-        """What `train` is to know of them."""
-        # A row counts as much in several windows as it would in one.
-        of_row = self.sequences.rows
-        weights = (self.weights / np.bincount(of_row))[of_row]
-        return {"targets": self.targets[of_row], "weights": mean_one(weights), "level": "text"}
-
-    def score(self, task, logits: np.ndarray) -> float:
-        """The task's score of these logits."""
-        return task.score(logits, self.targets, self.weights)
-
-
-def mean_one(weights: np.ndarray) -> np.ndarray:
-    """Weights whose mean is 1, those of 0 aside."""
-    return (weights / weights[weights > 0].mean()).astype("float32")
-
-
-def fine_tune(
-    model: keras.Model,
-    task,
-    rows: Rows,
-    held_out: Rows | None,
-    batches: tuple[int, int],
-    options: TrainingOptions,
-    patience: int | None,
-) -> dict[str, list[float]]:
-    """Train a model in place; with ``patience``, stop early and restore the best weights.
-
-    Parameters
-    ----------
-    model : keras.Model
-    task : SingleLabel or MultiLabel
-        Gives the loss and the score.
-    rows, held_out : Rows
-    batches : tuple of int
-        Texts a step, and the token id of the padding.
-    options : TrainingOptions
-    patience : int or None
-        Epochs without a better score on ``held_out`` after which training stops; None runs all.
-
-    Returns
-    -------
-    dict of list of float
-        The history.
-    """
-    batch_size, pad_id = batches
-    evaluation = None
-    if held_out is not None:
-
-        def evaluate() -> dict[str, float]:
-            logits = held_out.logits(model, pad_id)
-            return {
-                "val_loss": float(np.average(task.losses(logits, held_out.targets), weights=held_out.weights)),
-                "val_score": held_out.score(task, logits),
-            }
-
-        evaluation = Evaluation(model, evaluate, patience)
-    steps = TrainingBatches(rows.sequences, batch_size, options.seed, pad_id, rows.whole_rows)
-    history = train(model, task.loss, steps, options=options, on_epoch_end=evaluation, **rows.examples())
-    if evaluation:
-        evaluation.restore_best()
-    return history
-
-
-def with_restarts(
-    attempt: Callable[[int], tuple[keras.Model, dict[str, list[float]]]],
-    task,
-    rows: Rows,
-    pad_id: int,
+def _train_with_restarts(
+    task: Task[Any, Any, Any, Any],
+    start: Start,
+    config: BertConfig,
+    examples: Examples,
+    validation: Examples | None,
+    parameters: Parameters,
     seed: int,
-    n_restarts: int,
+    callbacks: list[Any],
 ) -> tuple[keras.Model, dict[str, list[float]]]:
-    """The first of up to ``n_restarts + 1`` runs that did not collapse, or the last one; each collapse is warned of.
-
-    Parameters
-    ----------
-    attempt : callable
-        Trains under a seed and gives the model and its history.
-    task : SingleLabel or MultiLabel
-    rows : Rows
-        Those that were trained on.
-    pad_id, seed, n_restarts : int
-
-    Returns
-    -------
-    model, history
-    """
-    for restart in range(n_restarts + 1):
-        model, history = attempt(seed if restart == 0 else draw_seed(np.random.RandomState([seed, restart])))
-        loss, prior = history["loss"][-1], task.prior_loss(rows.targets, rows.weights)
-        if not _collapsed(model, task, rows, pad_id, loss, prior):
+    """The model and the history of the first of up to ``n_restarts + 1`` runs that does not fail, or of the last."""
+    data, pad_id = task.training_data(examples), start.tokenizer.pad_id
+    policy, constant_loss = dtype_policy(parameters.dtype), task.constant_loss(data)
+    for restart in range(parameters.n_restarts + 1):
+        run_seed = seed if restart == 0 else draw_seed(np.random.RandomState([seed, restart]))
+        model = start.new_model(partial(task.new_model, config, dtype=policy, seed=run_seed), _load_encoder)
+        if start.model is not None:
+            task.before_training(model)
+        history = _train(task, model, data, validation, parameters, run_seed, callbacks, pad_id)
+        loss = history["loss"][-1]
+        if not _has_failed(task, model, examples, loss, constant_loss, pad_id):
             break
         what_now = (
-            f"It is started again with another seed ({restart + 1} of n_restarts={n_restarts})."
-            if restart < n_restarts
+            f"It is started again with another seed ({restart + 1} of n_restarts={parameters.n_restarts})."
+            if restart < parameters.n_restarts
             else "Try n_restarts=3, more epochs, or another learning_rate; or the texts may not tell y."
         )
-        warnings.warn(
+        warn_user(
             f"The run collapsed: at its end, after epoch {len(history['loss'])}, the training loss is {loss:.3f}, and "
-            f"{task.prior_knowledge} alone gives {prior:.3f}. Nothing was learned. {what_now}",
+            f"{task.constant_knows} alone gives {constant_loss:.3f}. Nothing was learned. {what_now}",
             CollapsedWarning,
-            stacklevel=4,
         )
     return model, history
 
 
-def _collapsed(model, task, rows: Rows, pad_id: int, loss: float, prior: float) -> bool:
-    if prior < _LEAST_PRIOR_LOSS or not loss >= _NOTHING_LEARNED * prior:
+def _load_encoder(model: keras.Model, folder: Path, arrays: dict[str, np.ndarray]) -> None:
+    load_encoder_weights(model.encoder, folder, arrays)
+
+
+def _train(
+    task: Task[Any, Any, Any, Any],
+    model: keras.Model,
+    data: TrainingData,
+    validation: Examples | None,
+    parameters: Parameters,
+    seed: int,
+    callbacks: list[Any],
+    pad_id: int,
+) -> dict[str, list[float]]:
+    """Train a model in place, with early stopping if it was asked for; gives the history."""
+    if parameters.freeze:
+        for layer in (model.encoder.embeddings, *model.encoder.transformer_layers[: parameters.freeze]):
+            layer.trainable = False
+    options = TrainingOptions(
+        epochs=parameters.epochs,
+        learning_rate=_learning_rate(parameters, model.config),
+        warmup=parameters.warmup,
+        weight_decay=parameters.weight_decay,
+        bias_correction=parameters.bias_correction,
+        gradient_accumulation=parameters.gradient_accumulation,
+        layer_rates=layer_rates(model, parameters.layer_decay),
+        seed=seed,
+        verbose=int(parameters.verbose),
+        callbacks=callbacks,
+    )
+
+    def evaluate() -> dict[str, float]:
+        outputs = task.outputs(model, validation, pad_id)
+        return {"val_loss": task.mean_loss(outputs, validation), "val_score": task.score(outputs, validation)}
+
+    patience = parameters.n_iter_no_change if parameters.early_stopping else None
+    evaluation = None if validation is None else Evaluation(model, evaluate, patience)
+    batches = TrainingBatches(data.sequences, parameters.batch_size, seed, pad_id, data.whole_rows)
+    history = train(model, task.loss, batches, data.targets, data.weights, options, evaluation, data.level)
+    if evaluation is not None:
+        evaluation.restore_best()
+    return history
+
+
+def _learning_rate(parameters: Parameters, config: BertConfig) -> float:
+    """The peak of the schedule; "auto" goes by the named size, or by the width of the model."""
+    if parameters.learning_rate != "auto":
+        return parameters.learning_rate
+    if isinstance(parameters.size, str) and parameters.weights in ("auto", None):
+        return SIZES[parameters.size].learning_rate
+    return default_learning_rate(config)
+
+
+def _has_failed(
+    task: Task[Any, Any, Any, Any],
+    model: keras.Model,
+    examples: Examples,
+    loss: float,
+    constant_loss: float,
+    pad_id: int,
+) -> bool:
+    """Whether a run has learned nothing: what Mosbach et al. (2021) call a degenerate run."""
+    if constant_loss < _LEAST_CONSTANT_LOSS or not loss >= _FAILED_SHARE * constant_loss:
         return False
-    some = np.linspace(0, rows.n_rows - 1, min(rows.n_rows, _LOOKED_AT)).astype(int)
-    return task.decides_alike(rows.take(some).logits(model, pad_id))
-
-
-def divide_by_temperature(model: keras.Model, task, held_out: Rows, pad_id: int) -> float:
-    """Divide the logits of a model, by way of its head's weights, by the number that is best for held-out rows.
-
-    Temperature scaling (Guo et al., 2017, "On Calibration of Modern Neural Networks"): one number for all classes, by
-    the lowest loss on rows that were not trained on.
-
-    Returns
-    -------
-    float
-        The temperature, between 0.05 and 20.
-    """
-    logits = held_out.logits(model, pad_id)
-
-    def loss(log_temperature: float) -> float:
-        losses = task.losses(logits / np.exp(log_temperature), held_out.targets)
-        return float(np.average(losses, weights=held_out.weights))
-
-    temperature = float(np.exp(minimize_scalar(loss, bounds=np.log([0.05, 20]), method="bounded").x))
-    for variable in model.classifier.weights:
-        variable.assign(variable.value / temperature)
-    return temperature
+    some = np.linspace(0, examples.n_rows - 1, min(examples.n_rows, _ROWS_LOOKED_AT)).astype(int)
+    return task.is_constant(task.outputs(model, examples.take(some), pad_id))

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from functools import partial
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from scipy.special import softmax
 
 from kbert.config import BertConfig
-from kbert.data.choices import ChoiceColumns, choice_columns, option_indices
-from kbert.data.frames import warn_missing
+from kbert.data.choices import ChoiceColumns, option_indices
 from kbert.data.labels import sample_weights
-from kbert.estimators.base import BertEstimator, Start, eval_pair, parts_of
-from kbert.estimators.choice_task import ChoiceRows, ChoiceTask, by_row, option_scores
+from kbert.estimators.fine_tuned import FineTunedEstimator
+from kbert.estimators.fitting import fit
 from kbert.model import BertForSequenceClassification
-from kbert.text import TokenSequences, WordPieceTokenizer, build_choices
-from kbert.weights import load_multiple_choice, save_multiple_choice
+from kbert.tasks import Choice
 
 
 # No ClassifierMixin: the labels of a classifier mean the same in every row, and an index means whatever stands there in
 # that row. scikit-learn would stratify folds by the index, and ask for the `classes_` that columns of predict_proba
 # stand for. Without it, folds are plain ones, and scorers that take predictions ("accuracy") work.
-class BertMultipleChoice(BertEstimator):
+class BertMultipleChoice(FineTunedEstimator):
     """Fine-tuned BERT that chooses one of several options, as for SWAG: any number of them, which may vary by row.
 
     Each option is read together with its row's context and question, as "[CLS] context [SEP] question option [SEP]",
@@ -119,6 +114,7 @@ class BertMultipleChoice(BertEstimator):
 
     model_: BertForSequenceClassification
 
+    _task_type = Choice
     _columns_are = "context and options, or context, question and options"
 
     def __init__(
@@ -170,7 +166,7 @@ class BertMultipleChoice(BertEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    # --- Fitting -----------------------------------------------------------------------------------------------
+    # --- Fitting ---------------------------------------------------------------------------------------------------
 
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, eval_set: tuple | None = None, callbacks: Any = None
@@ -188,8 +184,8 @@ class BertMultipleChoice(BertEstimator):
         sample_weight : array-like of shape (n_rows,), optional
             Weight of each row in the loss. Only the ratios count.
         eval_set : tuple (X, y), optional
-            Rows on which loss and accuracy are taken after each epoch; ``early_stopping`` uses these instead of setting
-            rows aside.
+            The validation set: loss and accuracy are taken on it after each epoch. ``early_stopping`` uses it instead
+            of rows that are split off.
         callbacks : keras.callbacks.Callback or list of them, optional
             ``on_epoch_end`` sees the trained weights in the model.
 
@@ -200,69 +196,16 @@ class BertMultipleChoice(BertEstimator):
         Raises
         ------
         ValueError, TypeError
-            For rows, indices or parameters that cannot be used; the message names them. A text with a lone surrogate,
-            half of a character, is one.
+            For rows, indices or parameters that cannot be used; the message names them. A text with a lone
+            surrogate, half of a character, is one.
         WeightsNotFoundError, WeightsMismatchError
             When there are no weights under that name, or damaged ones.
+        DivergedError
+            When several updates in a row gave a loss or gradients that are not finite.
         """
-        seed, policy = self._validated()
-        columns = self._read_texts(X, stacklevel=4)
-        if self._goes_on():
-            self._check_columns(columns)
-        targets = _targets(y, columns, "y")
-        row_weights = sample_weights(sample_weight, columns.n_rows)
-        row_weights = np.ones(columns.n_rows, "float32") if row_weights is None else row_weights
-        start = self._start(columns)
-        self._check_max_length(start.config)
-        rows = ChoiceRows(self._sequences(start.tokenizer, columns), targets, row_weights)
+        return fit(self, X, y, sample_weight, eval_set, callbacks)
 
-        held_out = None
-        if eval_set is not None:
-            held_out = self._eval_rows(eval_set, columns, start)
-        elif self._rows_aside():
-            kept, aside = self._split(None, row_weights, seed)
-            rows, held_out = rows.take(kept), rows.take(aside)
-
-        config = start.config.with_dropout(self.dropout)
-        make = partial(BertForSequenceClassification, config, 1, dtype=policy)
-        model, history = self._fine_tune(make, ChoiceTask(), rows, held_out, start, seed, callbacks)
-
-        self._forget()
-        self._remember_columns(columns)
-        self.model_, self.tokenizer_, self.config_ = model, start.tokenizer, config
-        self.history_, self.n_iter_ = history, len(history["loss"])
-        return self
-
-    def _eval_rows(self, eval_set: Any, train: ChoiceColumns, start: Start) -> ChoiceRows:
-        X, y = eval_pair(eval_set)
-        columns = self._read_texts(X, name="eval_set's X")
-        self._check_columns(columns, len(train.columns), train.names, "eval_set's X")
-        targets = _targets(y, columns, "eval_set's y")
-        weights = np.ones(columns.n_rows, "float32")
-        return ChoiceRows(self._sequences(start.tokenizer, columns, stacklevel=5), targets, weights)
-
-    def _read_texts(self, X: Any, stacklevel: int = 5, name: str = "X") -> ChoiceColumns:
-        columns = choice_columns(X, name)
-        warn_missing(columns.n_missing, columns.n_rows)
-        return columns
-
-    def _parts(
-        self, tokenizer: WordPieceTokenizer, texts: ChoiceColumns, truncated: list[int]
-    ) -> Iterator[TokenSequences]:
-        for rows in parts_of(texts.n_characters):
-            some = texts.rows(rows)
-            part = build_choices(
-                tokenizer, some.contexts, some.questions, some.options, self.max_length, first_row=rows.start
-            )
-            truncated.append(len(np.unique(part.rows[part.truncated])))
-            yield part
-
-    # --- Predicting --------------------------------------------------------------------------------------------
-
-    def _logits(self, texts: ChoiceColumns, truncated: list[int]) -> np.ndarray:
-        n_options = texts.n_options
-        parts = self._parts(self.tokenizer_, texts, truncated)
-        return by_row(option_scores(self.model_, parts, int(n_options.sum()), self.tokenizer_.pad_id), n_options)
+    # --- Predicting ------------------------------------------------------------------------------------------------
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of each option to be the right one.
@@ -277,7 +220,7 @@ class BertMultipleChoice(BertEstimator):
         ndarray of float64, shape (n_rows, most options)
             Those of a row's own options add up to 1; past these, where another row has more, there is NaN.
         """
-        logits = self._predict_logits(X).astype("float64")
+        logits = self._outputs(X).astype("float64")
         return np.where(logits == -np.inf, np.nan, softmax(logits, axis=1))
 
     def predict(self, X: Any) -> np.ndarray:
@@ -298,7 +241,7 @@ class BertMultipleChoice(BertEstimator):
             For rows that cannot be used; the message names them. A text with a lone surrogate, half of a character, is
             one.
         """
-        return self._predict_logits(X).argmax(axis=1).astype("int64")
+        return self._outputs(X).argmax(axis=1).astype("int64")
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy: the share of rows whose right option is the most probable one.
@@ -311,36 +254,14 @@ class BertMultipleChoice(BertEstimator):
             The index of the right option, from 0.
         sample_weight : array-like of shape (n_rows,), optional
         """
-        logits = self._predict_logits(X)
+        logits = self._outputs(X)
         right = logits.argmax(axis=1) == option_indices(y, (logits > -np.inf).sum(axis=1))
         return float(np.average(right, weights=sample_weights(sample_weight, len(right))))
 
-    # --- Saving ------------------------------------------------------------------------------------------------
-
-    _transformers_model = "BertForMultipleChoice"
+    # --- Saving ----------------------------------------------------------------------------------------------------
 
     def _logits_of_texts(self, texts: list[str]) -> np.ndarray:
         options = [[text, other] for text, other in zip(texts, reversed(texts), strict=True)]
         questions = texts if getattr(self, "n_features_in_", 2) == 3 else None
-        return self._logits(ChoiceColumns(texts, questions, options), [])
-
-    def _save_model(self, folder: Path) -> None:
-        save_multiple_choice(self.model_, folder)
-
-    def _load_model(self, folder: Path, policy: str) -> BertForSequenceClassification:
-        return load_multiple_choice(folder, dtype=policy)
-
-    def _learned_to_json(self) -> dict:
-        return {}
-
-    def _learned_from_json(self, values: dict, folder: Path) -> None:
-        pass
-
-    def _learned_from_config(self, folder: Path) -> None:
-        pass
-
-
-def _targets(y: Any, columns: ChoiceColumns, name: str) -> np.ndarray:
-    """The targets of `ChoiceRows`."""
-    n_options = columns.n_options
-    return np.stack([option_indices(y, n_options, name), n_options], axis=1)
+        columns = ChoiceColumns(texts, questions, options)
+        return self._task().predict(self.model_, self.tokenizer_, columns, warn=False)

@@ -5,24 +5,23 @@ from __future__ import annotations
 import numbers
 import os
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
+import keras
 import numpy as np
 from sklearn.utils import check_random_state
 
 from kbert.config import BertConfig, named_size
+from kbert.data.numbers import is_real
 from kbert.model import LAYER_CHOICES, POOLINGS
+from kbert.tasks.task import plain
 from kbert.training.precision import DTYPES
 from kbert.training.seeds import LARGEST_SEED
 
 
 def _is_int(value: Any, least: int) -> bool:
     return isinstance(value, numbers.Integral) and not isinstance(value, (bool, np.bool_)) and value >= least
-
-
-def is_real(value: Any) -> bool:
-    """Whether a value is a finite number, and no boolean."""
-    return isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_)) and np.isfinite(value)
 
 
 def _whole(least: int) -> tuple[Callable, str]:
@@ -97,7 +96,11 @@ RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
 }
 
 
-def check_parameters(estimator) -> None:
+class Parameters(SimpleNamespace):
+    """An estimator's parameters by name, found to be usable, NumPy's scalars as plain Python numbers."""
+
+
+def checked_parameters(estimator: Any) -> Parameters:
     """Check all parameters of an estimator.
 
     Raises
@@ -107,7 +110,8 @@ def check_parameters(estimator) -> None:
         ValueError where its range is.
     """
     name = type(estimator).__name__
-    for parameter, value in estimator.get_params(deep=False).items():
+    values = estimator.get_params(deep=False)
+    for parameter, value in values.items():
         if parameter == "random_state":
             try:
                 check_random_state(value)
@@ -123,9 +127,28 @@ def check_parameters(estimator) -> None:
             raise kind(f"{name}: {parameter} must be {wanted}, got {value!r}.")
     if isinstance(estimator.size, str) and estimator.weights in ("auto", None):
         named_size(estimator.size)
+    return Parameters(**{parameter: plain(value) for parameter, value in values.items()})
 
 
-def draw_seed(random_state) -> int:
+def checked_callbacks(callbacks: Any) -> list[keras.callbacks.Callback]:
+    """The callbacks of a fit as a list.
+
+    Raises
+    ------
+    TypeError
+        For what is no callback of Keras.
+    """
+    listed = list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks] * (callbacks is not None)
+    for callback in listed:
+        if not isinstance(callback, keras.callbacks.Callback):
+            raise TypeError(
+                f"callbacks must be a keras.callbacks.Callback or a list of them, got {callback!r} of type "
+                f"{type(callback).__name__}. keras.callbacks.LambdaCallback makes one of a function."
+            )
+    return listed
+
+
+def draw_seed(random_state: Any) -> int:
     """A seed from a `random_state`; the global random state is left alone where it is None."""
     if random_state is None:
         seed = int(np.random.SeedSequence().generate_state(1)[0])

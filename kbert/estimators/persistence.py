@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from kbert.atomic_folder import FolderKind
-from kbert.config import BertConfig, output_names, read_config_json
-from kbert.data.frames import shown
-from kbert.errors import LabelNamesWarning, WeightsMismatchError
+from kbert.config import BertConfig, read_config_json
+from kbert.errors import WeightsMismatchError
 from kbert.weights.folder import refuse_exported
 
 FILE = "kbert.json"
@@ -53,40 +51,6 @@ def decode_value(value: Any) -> Any:
     if isinstance(value, dict) and "dict" in value:
         return {decode_value(key): decode_value(item) for key, item in value["dict"]}
     return value
-
-
-def encode_labels(classes: np.ndarray) -> dict:
-    """Labels with their type, so that 1, 1.0, True and "1" stay what they are."""
-    return {"dtype": "object" if classes.dtype.kind in "OUT" else str(classes.dtype), "values": classes.tolist()}
-
-
-def decode_labels(encoded: dict) -> np.ndarray:
-    """The labels that `encode_labels` wrote."""
-    return np.array(encoded["values"], dtype=encoded["dtype"])
-
-
-def labels_of_config(folder: str | Path, n_labels: int) -> np.ndarray:
-    """Labels from the id2label of a config.json; whole numbers where it has no names of its own.
-
-    Warns
-    -----
-    LabelNamesWarning
-        When there are names, but not one for each of the head's outputs: labels are then whole numbers too.
-    """
-    values = read_config_json(folder)
-    id2label = values.get("id2label")
-    if not id2label or id2label == {str(i): f"LABEL_{i}" for i in range(len(id2label))}:
-        return np.arange(n_labels)
-    names = output_names(values, n_labels) or []
-    if {type(name) for name in names} not in ({str}, {int}) or len(set(names)) < n_labels:
-        warnings.warn(
-            f"id2label in {Path(folder) / 'config.json'} does not name the head's {n_labels} outputs "
-            f"({shown(id2label)}): the labels are the numbers 0 to {n_labels - 1}. Correct id2label for names.",
-            LabelNamesWarning,
-            stacklevel=4,
-        )
-        return np.arange(n_labels)
-    return np.array(names, dtype=object)
 
 
 def check_architecture(folder: str | Path, architecture: str, estimator: str) -> None:

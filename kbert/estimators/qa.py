@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterator
-from functools import partial
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -14,22 +11,22 @@ import pandas as pd
 from scipy.special import softmax
 
 from kbert.config import BertConfig
-from kbert.data.frames import warn_missing
 from kbert.data.labels import sample_weights
-from kbert.data.questions import QuestionColumns, answer_columns, answer_texts, question_columns
-from kbert.errors import TruncationWarning
-from kbert.estimators.base import BertEstimator, check_names, eval_pair
-from kbert.estimators.span_task import Found, Reading, SpanRows, SpanTask, find_spans
+from kbert.data.questions import QuestionColumns, answer_texts
+from kbert.data.spans import Spans
+from kbert.estimators.fine_tuned import FineTunedEstimator
+from kbert.estimators.fitting import fit
 from kbert.metrics import answer_scores
 from kbert.model import BertForQuestionAnswering
-from kbert.weights import load_question_answerer, save_question_answerer
+from kbert.tasks import Questions
+from kbert.tasks.questions import FoundSpans
 
 _ANSWER_COLUMNS = ["row", "rank", "answer", "start", "end", "score", "probability"]
 # A score so high or low that its softmax is 1 or 0.
 _CERTAIN = 1e6
 
 
-class BertQA(BertEstimator):
+class BertQA(FineTunedEstimator):
     """Fine-tuned BERT that answers questions by a span of a context, as for SQuAD 1.1 and 2.0.
 
     Question and context are read together, "[CLS] question [SEP] context [SEP]", long contexts in overlapping windows.
@@ -127,7 +124,8 @@ class BertQA(BertEstimator):
     model_: BertForQuestionAnswering
     null_threshold_: float
 
-    _columns_are = "question and context"
+    _task_type = Questions
+    _columns_are = None
 
     def __init__(
         self,
@@ -186,7 +184,7 @@ class BertQA(BertEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    # --- Fitting -----------------------------------------------------------------------------------------------
+    # --- Fitting ---------------------------------------------------------------------------------------------------
 
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, eval_set: tuple | None = None, callbacks: Any = None
@@ -205,8 +203,8 @@ class BertQA(BertEstimator):
         sample_weight : array-like of shape (n_rows,), optional
             Weight of each row in the loss. Only the ratios count.
         eval_set : tuple (X, y), optional
-            Rows on which loss and score are taken after each epoch; ``early_stopping`` and ``null_threshold="tune"``
-            use these instead of setting rows aside.
+            The validation set: loss and score are taken on it after each epoch. ``early_stopping`` and
+            ``null_threshold="tune"`` use it instead of rows that are split off.
         callbacks : keras.callbacks.Callback or list of them, optional
             ``on_epoch_end`` sees the trained weights in the model.
 
@@ -217,103 +215,22 @@ class BertQA(BertEstimator):
         Raises
         ------
         ValueError, TypeError
-            For rows, answers or parameters that cannot be used; the message names them. An answer that does not stand
-            where answer_start says is one.
+            For rows, answers or parameters that cannot be used; the message names them. An answer that does not
+            stand where answer_start says is one.
         WeightsNotFoundError, WeightsMismatchError
             When there are no weights under that name, or damaged ones.
+        DivergedError
+            When several updates in a row gave a loss or gradients that are not finite.
         """
-        seed, policy = self._validated()
-        columns = self._read_texts(X, stacklevel=4)
-        answers = answer_columns(y, columns)
-        if not answers.answerable.any():
-            raise ValueError("No question of y has an answer, so there is nothing to learn. Is it the right column?")
-        weights = sample_weights(sample_weight, columns.n_rows)
-        weights = np.ones(columns.n_rows, "float32") if weights is None else weights
-        start = self._start(columns)
-        self._check_max_length(start.config)
-        reading = self._reading(start.tokenizer)
-        given = None if self.null_threshold == "tune" else float(self.null_threshold)
-        held_out = None if eval_set is None else self._eval_rows(eval_set, columns.names, reading, given)
-        rows = SpanRows.to_train_on(columns, answers, weights, reading, given)
-        self._warn_truncated(int(rows.sequences.truncated_rows.sum()), columns.n_rows, stacklevel=3)
-        self._warn_lost(rows)
+        return fit(self, X, y, sample_weight, eval_set, callbacks)
 
-        tune = given is None and not answers.answerable.all()
-        if held_out is None and (self.early_stopping or tune):
-            kept, aside = self._split(answers.answerable if tune else None, weights, seed)
-            rows, held_out = rows.take(kept), rows.take(aside).only_watched()
+    # --- Predicting ------------------------------------------------------------------------------------------------
 
-        config = start.config.with_dropout(self.dropout)
-        make = partial(BertForQuestionAnswering, config, dtype=policy)
-        task = SpanTask(rows.window_weights())
-        model, history = self._fine_tune(make, task, rows, held_out, start, seed, callbacks)
-        if given is not None:
-            threshold = given
-        elif held_out is not None and not held_out.answers.answerable.all():
-            threshold = held_out.best_threshold(held_out.logits(model, start.tokenizer.pad_id)).threshold
-        else:
-            threshold = self.null_threshold_ if self._goes_on() else np.inf
-
-        self._forget()
-        if columns.names is not None:
-            self.feature_names_in_ = np.array(columns.names, dtype=object)
-        self.model_, self.tokenizer_, self.config_ = model, start.tokenizer, config
-        self.null_threshold_ = threshold
-        self.history_, self.n_iter_ = history, len(history["loss"])
-        return self
-
-    def _rows_aside(self) -> list[str]:
-        return [*super()._rows_aside(), "null_threshold='tune' (a number, such as 0.0, needs none)"]
-
-    def _reading(self, tokenizer) -> Reading:
-        return Reading(tokenizer, self.max_length, self.stride, self.n_best, self.max_answer_length)
-
-    def _eval_rows(self, eval_set: Any, names: list[str] | None, reading: Reading, threshold: float | None) -> SpanRows:
-        X, y = eval_pair(eval_set)
-        columns = self._read_texts(X, name="eval_set's X")
-        check_names(columns.names, names, "eval_set's X")
-        answers = answer_columns(y, columns, "eval_set's y")
-        return SpanRows(columns, answers, np.ones(columns.n_rows, "float32"), reading, threshold)
-
-    def _read_texts(self, X: Any, stacklevel: int = 5, name: str = "X") -> QuestionColumns:
-        columns = question_columns(X, name)
-        warn_missing(columns.n_missing, columns.n_rows)
-        return columns
-
-    def _warn_truncated(self, n_truncated: int, n_rows: int, stacklevel: int = 4) -> None:
-        if n_truncated:
-            warnings.warn(
-                f"{n_truncated} of {n_rows} questions have more than 64 word pieces, or take more than half of "
-                f"max_length={self.max_length}, and lost their ends. Contexts are read whole, so put long texts there.",
-                TruncationWarning,
-                stacklevel=stacklevel,
-            )
-
-    def _warn_lost(self, rows: SpanRows) -> None:
-        n_lost = rows.n_answers_lost()
-        if n_lost:
-            warnings.warn(
-                f"{n_lost} of {rows.n_rows} answers are longer than what two neighbouring windows share, and are whole "
-                f"in none: they are learned as no answer. A larger max_length than {self.max_length} would take them "
-                "in.",
-                TruncationWarning,
-                stacklevel=3,
-            )
-
-    # --- Predicting --------------------------------------------------------------------------------------------
-
-    def _found(self, X: Any, n_best: int, stacklevel: int = 4) -> Iterator[tuple[Found, np.ndarray]]:
-        """Some rows at a time: the best spans, and the score of no answer, higher than theirs where that is chosen."""
-        self._check_fitted()
-        self._check_max_length(self.config_)
-        columns = self._read_texts(X, stacklevel + 1)
-        fitted = getattr(self, "feature_names_in_", None)
-        check_names(columns.names, None if fitted is None else list(fitted))
-        truncated = 0
-        for found in find_spans(self.model_, columns, self._reading(self.tokenizer_)._replace(n_best=n_best)):
-            truncated += found.truncated
+    def _found(self, X: Any, n_best: int) -> Iterator[tuple[FoundSpans, np.ndarray]]:
+        """Some rows at a time: the best spans, and each row's score of no answer, less the threshold."""
+        task, columns = self._read(X)
+        for found in task.predict(self.model_, self.tokenizer_, columns, n_best):
             yield found, found.spans.null - self.null_threshold_
-        self._warn_truncated(truncated, columns.n_rows, stacklevel)
 
     def predict(self, X: Any) -> np.ndarray:
         """The best answer to each question.
@@ -328,15 +245,7 @@ class BertQA(BertEstimator):
         ndarray of str, shape (n_rows,)
             Each a slice of its context, or "" for no answer. The array is of dtype object.
         """
-        return self._predicted(self._found(X, 1, stacklevel=5))
-
-    @staticmethod
-    def _predicted(parts: Iterator[tuple[Found, np.ndarray]]) -> np.ndarray:
-        answers: list[str] = []
-        for found, null in parts:
-            silent = ~(found.spans.scores[:, 0] >= null)
-            answers += ["" if no or not texts else texts[0] for no, texts in zip(silent, found.texts, strict=True)]
-        return np.array(answers, dtype=object)
+        return _best_answers(self._found(X, 1))
 
     def answers(self, X: Any, n_best: int | None = None) -> pd.DataFrame:
         """The best answers to each question, with probabilities.
@@ -361,9 +270,9 @@ class BertQA(BertEstimator):
         if isinstance(n_best, bool) or not isinstance(n_best, (int, np.integer)) or n_best < 1:
             raise ValueError(f"n_best must be a whole number of at least 1, got {n_best!r}.")
         lines: list[tuple] = []
-        for found, null in self._found(X, n_best):
+        for found, null_scores in self._found(X, n_best):
             for i, texts in enumerate(found.texts):
-                lines += _ranked(found.rows.start + i, texts, found.spans, i, null[i], n_best)
+                lines += _ranked(found.first_row + i, texts, found.spans, i, null_scores[i], n_best)
         return pd.DataFrame(lines, columns=_ANSWER_COLUMNS)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -377,44 +286,23 @@ class BertQA(BertEstimator):
             As in `fit`, or the right answers alone: a text, or a list of texts, for each row.
         sample_weight : array-like of shape (n_rows,), optional
         """
-        predicted = self._predicted(self._found(X, 1, stacklevel=5))
+        predicted = _best_answers(self._found(X, 1))
         _, f1 = answer_scores(answer_texts(y, len(predicted)), predicted)
         return float(np.average(f1, weights=sample_weights(sample_weight, len(f1))))
 
-    # --- Exporting ---------------------------------------------------------------------------------------------
+    # --- Exporting -------------------------------------------------------------------------------------------------
 
     def _results(self, X: Any) -> tuple[np.ndarray, np.ndarray, int]:
-        parts = list(self._found(X, 1))
-        answers = self._predicted(iter(parts))
-        return _scores([found.spans for found, _ in parts]), answers, len(answers)
+        chunks = list(self._found(X, 1))
+        answers = _best_answers(iter(chunks))
+        return _scores([found.spans for found, _ in chunks]), answers, len(answers)
 
-    # --- Saving ------------------------------------------------------------------------------------------------
-
-    _transformers_model = "BertForQuestionAnswering"
+    # --- Saving ----------------------------------------------------------------------------------------------------
 
     def _logits_of_texts(self, texts: list[str]) -> np.ndarray:
         columns = QuestionColumns(texts, texts)
-        spans = [found.spans for found in find_spans(self.model_, columns, self._reading(self.tokenizer_))]
-        return _scores(spans)
-
-    def _save_model(self, folder: Path) -> None:
-        save_question_answerer(self.model_, folder)
-
-    def _load_model(self, folder: Path, policy: str) -> BertForQuestionAnswering:
-        return load_question_answerer(folder, dtype=policy)
-
-    def _learned_to_json(self) -> dict:
-        threshold = float(self.null_threshold_)
-        if np.isnan(threshold):
-            raise ValueError('null_threshold_ is NaN. Set it to a number, or to infinity for never answering "".')
-        # JSON has no infinity.
-        return {"null_threshold": threshold if np.isfinite(threshold) else str(threshold)}
-
-    def _learned_from_json(self, values: dict, folder: Path) -> None:
-        self.null_threshold_ = float(values["null_threshold"])
-
-    def _learned_from_config(self, folder: Path) -> None:
-        self.null_threshold_ = np.inf
+        chunks = self._task().predict(self.model_, self.tokenizer_, columns, self.n_best, warn=False)
+        return _scores([found.spans for found in chunks])
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -424,13 +312,23 @@ class BertQA(BertEstimator):
         return tags
 
 
-def _scores(parts: list) -> np.ndarray:
+def _best_answers(chunks: Iterator[tuple[FoundSpans, np.ndarray]]) -> np.ndarray:
+    """The best answer to each question: its best span, or "" where the score of no answer is higher."""
+    answers: list[str] = []
+    for found, null_scores in chunks:
+        silent = ~(found.spans.scores[:, 0] >= null_scores)
+        answers += ["" if no or not texts else texts[0] for no, texts in zip(silent, found.texts, strict=True)]
+    return np.array(answers, dtype=object)
+
+
+def _scores(chunks: list[Spans]) -> np.ndarray:
     """Of each question the score of no answer and that of the best span, or 0 in an empty context, which has none."""
-    scores = np.concatenate([np.zeros((0, 2)), *(np.stack([part.null, part.scores[:, 0]], axis=1) for part in parts)])
+    of_chunks = [np.stack([spans.null, spans.scores[:, 0]], axis=1) for spans in chunks]
+    scores = np.concatenate([np.zeros((0, 2)), *of_chunks])
     return np.where(np.isfinite(scores), scores, 0)
 
 
-def _ranked(row: int, texts: list[str], spans, i: int, null: float, n_best: int) -> list[tuple]:
+def _ranked(row: int, texts: list[str], spans: Spans, i: int, null: float, n_best: int) -> list[tuple]:
     """The lines of one question."""
     n = len(texts)
     candidates = list(zip(texts, spans.starts[i, :n].tolist(), spans.ends[i, :n].tolist(), strict=True))

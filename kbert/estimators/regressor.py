@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
-from kbert.config import BertConfig, read_config_json
+from kbert.config import BertConfig
 from kbert.data.labels import sample_weights
-from kbert.errors import WeightsMismatchError
-from kbert.estimators.fitting import Rows
-from kbert.estimators.regression_task import RegressionTask
-from kbert.estimators.sequence import SequenceEstimator
+from kbert.estimators.fine_tuned import FineTunedEstimator
+from kbert.estimators.fitting import fit
 from kbert.model import BertForSequenceClassification
+from kbert.tasks import Regression
 
 
-class BertRegressor(RegressorMixin, SequenceEstimator):
+class BertRegressor(RegressorMixin, FineTunedEstimator):
     """Fine-tuned BERT that gives one number, or several, for each text or pair of texts.
 
     y is learned with mean 0 and variance 1, so that its unit does not matter, and predicted in its own unit.
@@ -115,10 +113,13 @@ class BertRegressor(RegressorMixin, SequenceEstimator):
     array([3.9])
     """
 
+    model_: BertForSequenceClassification
     y_mean_: np.ndarray
     y_scale_: np.ndarray
     y_columns_: list[str | int] | None
     y_ndim_: int
+
+    _task_type = Regression
 
     def __init__(
         self,
@@ -173,23 +174,44 @@ class BertRegressor(RegressorMixin, SequenceEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    # --- Fitting -----------------------------------------------------------------------------------------------
+    # --- Fitting ---------------------------------------------------------------------------------------------------
 
-    def _read_task(self, y: Any, n_rows: int) -> tuple[RegressionTask, np.ndarray]:
-        return RegressionTask.read(y, n_rows)
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, eval_set: tuple | None = None, callbacks: Any = None
+    ) -> Self:
+        """Fine-tune on texts and their numbers.
 
-    def _task(self) -> RegressionTask:
-        return RegressionTask(len(self.y_mean_), self.y_ndim_ == 1, self.y_columns_, self.y_mean_, self.y_scale_)
+        Parameters
+        ----------
+        X : array-like of str, shape (n_rows,) or (n_rows, 2)
+            Texts: a Series, list or array; or pairs: a DataFrame of two columns, or a list of pairs.
+        y : array-like of float, shape (n_rows,) or (n_rows, n_columns)
+            One number for each row, or several, in any unit.
+        sample_weight : array-like of shape (n_rows,), optional
+            Weight of each row in the loss, and in the score of the validation set. Only the ratios count.
+        eval_set : tuple (X, y), optional
+            The validation set: loss and score are taken on it after each epoch. ``early_stopping`` uses it instead of
+            rows that are split off.
+        callbacks : keras.callbacks.Callback or list of them, optional
+            ``on_epoch_end`` sees the trained weights in the model.
 
-    def _finish(self, model: BertForSequenceClassification, task, held_out: Rows | None, pad_id: int) -> dict[str, Any]:
-        return {
-            "y_mean_": task.mean,
-            "y_scale_": task.scale,
-            "y_columns_": task.column_names,
-            "y_ndim_": 1 if task.flat else 2,
-        }
+        Returns
+        -------
+        self
 
-    # --- Predicting --------------------------------------------------------------------------------------------
+        Raises
+        ------
+        ValueError, TypeError
+            For rows, numbers or parameters that cannot be used; the message names them. A text or column name with a
+            lone surrogate, half of a character, is one.
+        WeightsNotFoundError, WeightsMismatchError
+            When there are no weights under that name, or damaged ones.
+        DivergedError
+            When several updates in a row gave a loss or gradients that are not finite.
+        """
+        return fit(self, X, y, sample_weight, eval_set, callbacks)
+
+    # --- Predicting ------------------------------------------------------------------------------------------------
 
     def predict(self, X: Any) -> np.ndarray:
         """The number, or the numbers, of each row.
@@ -209,8 +231,8 @@ class BertRegressor(RegressorMixin, SequenceEstimator):
             For rows that cannot be used; the message names them. A text with a lone surrogate, half of a character, is
             one.
         """
-        outputs = self._predict_logits(X).astype("float64")
-        return outputs[:, 0] if self.y_ndim_ == 1 else outputs
+        outputs = self._outputs(X).astype("float64")
+        return self._task().decode(outputs)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R², the mean over the columns.
@@ -222,46 +244,16 @@ class BertRegressor(RegressorMixin, SequenceEstimator):
             As in ``fit``; the columns of a DataFrame are found by their names.
         sample_weight : array-like of shape (n_rows,), optional
         """
-        outputs = self._predict_logits(X).astype("float64")
-        numbers = self._task().encode(y, len(outputs), "y")
+        task, columns = self._read(X)
+        outputs = task.predict(self.model_, self.tokenizer_, columns).astype("float64")
+        numbers = task.read_labels(y, columns)
         return float(r2_score(numbers, outputs, sample_weight=sample_weights(sample_weight, len(outputs))))
 
-    # --- Exporting ---------------------------------------------------------------------------------------------
+    # --- Exporting -------------------------------------------------------------------------------------------------
 
     def _results(self, X: Any) -> tuple[np.ndarray, None, int]:
         numbers = self.predict(X)
         return numbers, None, len(numbers)
-
-    # --- Saving ------------------------------------------------------------------------------------------------
-
-    _transformers_model = "BertForSequenceClassification"
-
-    def _learned_to_json(self) -> dict:
-        return {
-            "mean": self.y_mean_.tolist(),
-            "scale": self.y_scale_.tolist(),
-            "columns": self.y_columns_,
-            "ndim": self.y_ndim_,
-        }
-
-    def _learned_from_json(self, values: dict, folder: Path) -> None:
-        self.y_mean_, self.y_scale_ = np.array(values["mean"]), np.array(values["scale"])
-        self.y_columns_, self.y_ndim_ = values["columns"], values["ndim"]
-        if len(self.y_mean_) != self.model_.num_labels:
-            raise WeightsMismatchError(
-                f"{folder} holds {len(self.y_mean_)} columns of numbers and a head of {self.model_.num_labels} outputs."
-            )
-
-    def _learned_from_config(self, folder: Path) -> None:
-        problem_type = read_config_json(folder).get("problem_type")
-        n_outputs = self.model_.num_labels
-        if problem_type not in (None, "regression") or (problem_type is None and n_outputs > 1):
-            raise WeightsMismatchError(
-                f"{folder} holds a model with {n_outputs} outputs and problem_type={problem_type!r}, which is no "
-                "regression; load it with kbert.BertClassifier.load."
-            )
-        self.y_mean_, self.y_scale_ = np.zeros(n_outputs), np.ones(n_outputs)
-        self.y_columns_, self.y_ndim_ = None, 1 if n_outputs == 1 else 2
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

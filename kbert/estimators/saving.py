@@ -27,12 +27,12 @@ class SavingMixin:
 
     ``_save_model(folder)`` and ``_load_model(folder, policy)`` write and read the Keras model; ``_learned_to_json()``
     and ``_learned_from_json(values, folder)`` turn what it learned besides into JSON and back;
-    ``_learned_from_config(folder)`` makes do without, for a folder that transformers saved under the name
-    ``_transformers_model``.
+    ``_learned_from_config(folder)`` learns it from the config.json of a folder that transformers saved.
     """
 
-    # None where any BERT will do.
-    _transformers_model: str | None = None
+    def _architecture(self) -> str | None:
+        """The class of transformers whose folders `load` opens; None where those of any BERT will do."""
+        return None
 
     def save(self, folder: str | os.PathLike) -> None:
         """Write the fitted estimator into a folder, which `load` and transformers open.
@@ -93,8 +93,8 @@ class SavingMixin:
         complete_interrupted_replacement(folder)
         folder = resolve_folder(folder)
         saved = persistence.read_kbert_json(folder, cls.__name__)
-        if saved is None and cls._transformers_model is not None:
-            persistence.check_architecture(folder, cls._transformers_model, cls.__name__)
+        if saved is None and (architecture := cls()._architecture()) is not None:
+            persistence.check_architecture(folder, architecture, cls.__name__)
         parameters = saved["parameters"] if saved else {"weights": str(folder)}
         parameters_of_class = cls._get_param_names()
         unknown = sorted(set(parameters) - set(parameters_of_class))

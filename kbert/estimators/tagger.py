@@ -1,36 +1,26 @@
-"""BertTagger: a tag for every word, and the entities that tags mark."""
+"""BertTagger: a tag for each word."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from functools import partial
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
-from scipy.special import softmax
 
 from kbert.config import BertConfig
-from kbert.data.frames import TextColumns
 from kbert.data.labels import sample_weights
-from kbert.data.tags import WordColumn, tag_lists, word_column
-from kbert.errors import WeightsMismatchError
-from kbert.estimators import persistence
-from kbert.estimators.base import BertEstimator, check_names, eval_pair
-from kbert.estimators.bio import legal_tags
-from kbert.estimators.label_tasks import SingleLabel
-from kbert.estimators.word_rows import ReadsWords, WordRows
+from kbert.data.tags import WordColumn, tag_lists
+from kbert.estimators.fine_tuned import FineTunedEstimator
+from kbert.estimators.fitting import fit
 from kbert.metrics import bio_spans, entity_scores, is_bio
 from kbert.model import BertForTokenClassification
-from kbert.text import WordPieceTokenizer
-from kbert.text.words import WordSequences, build_word_windows
+from kbert.tasks import Tagging
 from kbert.training.predict import predict_words
-from kbert.weights import load_token_classifier, save_token_classifier
 
 
-class BertTagger(ReadsWords, BertEstimator):
+class BertTagger(FineTunedEstimator):
     """Fine-tuned BERT that gives every word a tag: names, parts of speech, anything that is marked in texts.
 
     X holds lists of words and y lists of tags, as many: words in, tags out, at any length. Or X holds texts and y the
@@ -126,6 +116,9 @@ class BertTagger(ReadsWords, BertEstimator):
     classes_: np.ndarray
     model_: BertForTokenClassification
 
+    _task_type = Tagging
+    _columns_are = None
+
     def __init__(
         self,
         size: str | BertConfig = "base",
@@ -179,7 +172,7 @@ class BertTagger(ReadsWords, BertEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    # --- Fitting -----------------------------------------------------------------------------------------------
+    # --- Fitting ---------------------------------------------------------------------------------------------------
 
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, eval_set: tuple | None = None, callbacks: Any = None
@@ -194,10 +187,12 @@ class BertTagger(ReadsWords, BertEstimator):
             A list of tags for each row, as many as it has words; for texts a list of spans, ``(start, end, label)`` or
             dicts with these keys, which are widened to whole words.
         sample_weight : array-like of shape (n_rows,), optional
-            Weight of each row in the loss, and in the score of rows set aside. Only the ratios count.
+            Weight of each row in the loss, and in the score of the validation set. Only the ratios count.
         eval_set : tuple (X, y), optional
-            Rows on which loss and score are taken after each epoch; early stopping watches these.
+            The validation set: loss and score are taken on it after each epoch. ``early_stopping`` uses it instead of
+            rows that are split off.
         callbacks : keras.callbacks.Callback or list of them, optional
+            ``on_epoch_end`` sees the trained weights in the model.
 
         Returns
         -------
@@ -210,99 +205,17 @@ class BertTagger(ReadsWords, BertEstimator):
             surrogate, half of a character, is one.
         WeightsNotFoundError, WeightsMismatchError
             When there are no weights under that name, or damaged ones.
+        DivergedError
+            When several updates in a row gave a loss or gradients that are not finite.
         """
-        seed, policy = self._validated()
-        words = self._read_words(X, stacklevel=3)
-        if self._goes_on():
-            self._check_words(words)
-        if words.raw_texts is None and not any(len(row) for row in words.words):
-            raise ValueError(
-                f"Found array with 0 feature(s) (shape={(words.n_rows, 0)}) while a minimum of 1 is required: no row "
-                "of X has a word. Is it the right column?"
-            )
-        texts = [" ".join(row) for row in words.words] if words.raw_texts is None else words.raw_texts
-        start = self._start(TextColumns((texts,), None, 0))
-        self._check_max_length(start.config)
-        words = words.split(start.tokenizer.split_words)
-        tags = tag_lists(y, words)
-        if self._goes_on():
-            task = self._task()
-        else:
-            classes = np.array(sorted({tag for row in tags for tag in row}), dtype=object)
-            if len(classes) < 2:
-                raise ValueError(
-                    f"BertTagger needs at least two tags to tell apart, and y holds {classes.tolist()}. Is it the "
-                    "right column?"
-                )
-            task = SingleLabel(classes)
-        weights = sample_weights(sample_weight, words.n_rows)
-        weights = np.ones(words.n_rows, "float32") if weights is None else weights
-        rows = self._word_rows(start.tokenizer, words, tags, task, weights)
+        return fit(self, X, y, sample_weight, eval_set, callbacks)
 
-        held_out = None
-        if eval_set is not None:
-            X, y = eval_pair(eval_set)
-            watched = self._read_words(X, stacklevel=3, name="eval_set's X").split(start.tokenizer.split_words)
-            check_names(watched.names, words.names, "eval_set's X")
-            tags = tag_lists(y, watched, "eval_set's y")
-            ones = np.ones(watched.n_rows, "float32")
-            held_out = self._word_rows(start.tokenizer, watched, tags, task, ones, "eval_set's ")
-        elif self._rows_aside():
-            # Rows without words could not be scored.
-            kept, aside = self._split(None, np.where([len(row) > 0 for row in words.words], weights, 0), seed)
-            rows, held_out = rows.take(kept), rows.take(aside)
+    # --- Predicting ------------------------------------------------------------------------------------------------
 
-        config = start.config.with_dropout(self.dropout)
-        make = partial(BertForTokenClassification, config, len(task.classes), dtype=policy)
-        model, history = self._fine_tune(make, task, rows, held_out, start, seed, callbacks)
-
-        self._forget()
-        if words.names is not None:
-            self.feature_names_in_ = np.array(words.names, dtype=object)
-        self.classes_, self.model_, self.tokenizer_, self.config_ = task.classes, model, start.tokenizer, config
-        self.history_, self.n_iter_ = history, len(history["loss"])
-        return self
-
-    def _task(self) -> SingleLabel:
-        return SingleLabel(self.classes_)
-
-    def _word_rows(
-        self, tokenizer: WordPieceTokenizer, words: WordColumn, tags: list[list[str]], task, weights, of: str = ""
-    ) -> WordRows:
-        place = {tag: i for i, tag in enumerate(task.classes.tolist())}
-        unknown = sorted({tag for row in tags for tag in row} - set(place))
-        if unknown:
-            raise ValueError(f"{of}y holds tags that y of fit did not: {unknown[:5]}.")
-        parts = words.chunks(tokenizer.split_words)
-        built = WordSequences.concatenate(
-            [build_word_windows(tokenizer, part.words, self.max_length, self.stride) for part in parts]
-        )
-        if not built.n_words:
-            raise ValueError(f"No row of {of}X has a word. Is it the right column?")
-        targets = np.fromiter((place[tag] for row in tags for tag in row), np.int32, built.n_words)
-        return WordRows(built, targets, weights, task.classes)
-
-    # --- Predicting --------------------------------------------------------------------------------------------
-
-    def _predictions(self, X: Any) -> Iterator[tuple[WordColumn, list[np.ndarray]]]:
-        """Some rows at a time: their words, and the logits of each row's words."""
-        self._check_fitted()
-        self._check_max_length(self.config_)
-        words = self._read_words(X)
-        self._check_words(words)
-        return self._parts_predicted(words)
-
-    def _parts_predicted(self, words: WordColumn) -> Iterator[tuple[WordColumn, list[np.ndarray]]]:
-        for part in words.chunks(self.tokenizer_.split_words):
-            built = build_word_windows(self.tokenizer_, part.words, self.max_length, self.stride)
-            logits = predict_words(self.model_, built, self.tokenizer_.pad_id).astype("float64")
-            yield part, np.split(logits, built.splits[1:-1])
-
-    def _tags(self, logits: np.ndarray) -> np.ndarray:
-        """The number of each word's tag in one row."""
-        if self.decoding == "bio":
-            return legal_tags(self._task().log_probabilities(logits), self.classes_)
-        return logits.argmax(axis=1)
+    def _predictions(self, X: Any) -> tuple[Tagging, Iterator[tuple[WordColumn, list[np.ndarray]]]]:
+        """The task and, some rows at a time, their words and the logits of each row's words."""
+        task, columns = self._read(X)
+        return task, task.predict(self.model_, self.tokenizer_, columns)
 
     def predict(self, X: Any) -> list[list]:
         """The tags of each row's words, or for texts the spans that are marked.
@@ -324,24 +237,16 @@ class BertTagger(ReadsWords, BertEstimator):
             For rows that cannot be used; the message names them. A word or text with a lone surrogate, half of a
             character, is one.
         """
-        answers = []
-        for part, rows in self._predictions(X):
-            tags = [self.classes_[self._tags(logits)].tolist() for logits in rows]
-            if part.raw_texts is not None:
+        (task, chunks), answers = self._predictions(X), []
+        for chunk, rows in chunks:
+            tags = [task.tags(logits) for logits in rows]
+            if chunk.raw_texts is not None:
                 tags = [
-                    [(offsets[start][0], offsets[end - 1][1], label) for start, end, label in self._spans(row)]
-                    for row, offsets in zip(tags, part.offsets, strict=True)
+                    [(offsets[start][0], offsets[end - 1][1], label) for start, end, label in task.spans(row)]
+                    for row, offsets in zip(tags, chunk.offsets, strict=True)
                 ]
             answers += tags
         return answers
-
-    def _spans(self, tags: list[str]) -> list[tuple[int, int, str]]:
-        if self._is_bio():
-            return bio_spans(tags)
-        return [(i, i + 1, tag) for i, tag in enumerate(tags)]
-
-    def _is_bio(self) -> bool:
-        return is_bio([self.classes_])
 
     def predict_proba(self, X: Any) -> list[np.ndarray]:
         """Probability of each tag for each word, by itself (not under ``decoding="bio"``).
@@ -355,7 +260,8 @@ class BertTagger(ReadsWords, BertEstimator):
         list of ndarray of float64, shape (n_words, n_classes)
             One for each row; columns in the order of ``classes_``.
         """
-        return [softmax(logits, axis=1) for _, rows in self._predictions(X) for logits in rows]
+        task, chunks = self._predictions(X)
+        return [task.probabilities(logits) for _, rows in chunks for logits in rows]
 
     def entities(self, X: Any) -> pd.DataFrame:
         """The entities that BIO tags mark.
@@ -378,21 +284,21 @@ class BertTagger(ReadsWords, BertEstimator):
             If the tags are not BIO tags.
         """
         self._check_fitted()
-        if not self._is_bio():
+        if not self._task().is_bio:
             raise ValueError(
                 f"entities needs BIO tags (O, B-..., I-...), and this tagger has {self.classes_.tolist()[:8]}. Use "
                 "predict, which gives every word its tag."
             )
-        lines, row = [], 0
-        for part, rows in self._predictions(X):
-            for i, (words, logits) in enumerate(zip(part.words, rows, strict=True)):
-                tags = self._tags(logits)
-                probabilities = softmax(logits, axis=1)[np.arange(len(tags)), tags]
-                if part.raw_texts is None:
+        (task, chunks), lines, row = self._predictions(X), [], 0
+        for chunk, rows in chunks:
+            for i, (words, logits) in enumerate(zip(chunk.words, rows, strict=True)):
+                numbers = task.tag_numbers(logits)
+                probabilities = task.probabilities(logits)[np.arange(len(numbers)), numbers]
+                if chunk.raw_texts is None:
                     text, offsets = " ".join(words), _joined_offsets(words)
                 else:
-                    text, offsets = part.raw_texts[i], part.offsets[i]
-                for first, end, label in bio_spans(self.classes_[tags].tolist()):
+                    text, offsets = chunk.raw_texts[i], chunk.offsets[i]
+                for first, end, label in bio_spans(self.classes_[numbers].tolist()):
                     start, stop = offsets[first][0], offsets[end - 1][1]
                     score = float(probabilities[first:end].mean())
                     lines.append((row, start, stop, first, end, text[start:stop], label, score))
@@ -409,46 +315,23 @@ class BertTagger(ReadsWords, BertEstimator):
             As in ``fit``; y may hold tags that ``fit`` did not see, which are never found.
         sample_weight : array-like of shape (n_rows,), optional
         """
-        self._check_fitted()
-        words = word_column(X).split(self.tokenizer_.split_words)
-        truth = tag_lists(y, words)
-        found = [self.classes_[self._tags(logits)].tolist() for _, rows in self._predictions(X) for logits in rows]
+        task, columns = self._read(X)
+        truth = tag_lists(y, columns.split(self.tokenizer_.split_words))
+        chunks = task.predict(self.model_, self.tokenizer_, columns)
+        found = [task.tags(logits) for _, rows in chunks for logits in rows]
         weights = sample_weights(sample_weight, len(truth))
-        if self._is_bio() and is_bio(truth):
+        if task.is_bio and is_bio(truth):
             return entity_scores(truth, found, sample_weight=weights).f1
         right = np.concatenate([np.equal(a, b, dtype=object) for a, b in zip(truth, found, strict=True)])
         of_words = None if weights is None else np.repeat(weights, [len(row) for row in truth])
         return float(np.average(right.astype("float64"), weights=of_words))
 
-    # --- Saving ------------------------------------------------------------------------------------------------
-
-    _transformers_model = "BertForTokenClassification"
+    # --- Saving ----------------------------------------------------------------------------------------------------
 
     def _logits_of_texts(self, texts: list[str]) -> np.ndarray:
-        words = self.tokenizer_.split_words(texts)[0]
-        # A row of zeros for what has no words at all.
-        built = build_word_windows(self.tokenizer_, words, self.max_length, self.stride)
-        return predict_words(self.model_, built, self.tokenizer_.pad_id)
-
-    def _save_model(self, folder: Path) -> None:
-        save_token_classifier(self.model_, folder, self._task().names)
-
-    def _load_model(self, folder: Path, policy: str) -> BertForTokenClassification:
-        return load_token_classifier(folder, dtype=policy)
-
-    def _learned_to_json(self) -> dict:
-        return {"classes": persistence.encode_labels(self.classes_)}
-
-    def _learned_from_json(self, values: dict, folder: Path) -> None:
-        self.classes_ = persistence.decode_labels(values["classes"])
-        if len(self.classes_) != self.model_.num_labels:
-            raise WeightsMismatchError(
-                f"{folder} holds {len(self.classes_)} tags and a head of {self.model_.num_labels} outputs."
-            )
-
-    def _learned_from_config(self, folder: Path) -> None:
-        names = persistence.labels_of_config(folder, self.model_.num_labels)
-        self.classes_ = np.array([str(name) for name in names], dtype=object)
+        words, _ = self.tokenizer_.split_words(texts)
+        windows = self._task().windows(words, self.tokenizer_)
+        return predict_words(self.model_, windows, self.tokenizer_.pad_id)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -458,6 +341,6 @@ class BertTagger(ReadsWords, BertEstimator):
 
 
 def _joined_offsets(words: list[str]) -> list[tuple[int, int]]:
-    """Where each word stands when they are joined by spaces."""
+    """Where each word begins and ends when the words are joined by spaces."""
     ends = np.cumsum([len(word) + 1 for word in words]) - 1
     return [(int(end) - len(word), int(end)) for word, end in zip(words, ends, strict=True)]

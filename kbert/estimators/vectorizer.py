@@ -14,15 +14,18 @@ from kbert.config import BertConfig
 from kbert.data.frames import TextColumns
 from kbert.data.tags import WordColumn, word_column
 from kbert.estimators.base import BertEstimator
-from kbert.estimators.word_rows import ReadsWords
+from kbert.estimators.parameters import checked_parameters, draw_seed
 from kbert.model import BertForFeatures
-from kbert.model.encoder import skip_initialisation
-from kbert.text.words import build_word_windows
-from kbert.training.predict import predict_words
-from kbert.weights import load_encoder_weights, read_checkpoint, save_encoder
+from kbert.tasks.task import task_of
+from kbert.tasks.texts import TextReader
+from kbert.tasks.words import WordReader
+from kbert.text import WordPieceTokenizer
+from kbert.training.precision import dtype_policy
+from kbert.weights import load_encoder_weights, save_encoder
+from kbert.weights.start import Start
 
 
-class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadsWords, BertEstimator):
+class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEstimator):
     """Vectors of a BERT that is not trained: the feature-based approach of the paper (its section 5.3 and Table 7).
 
     A row's vector stands for its text. With ``level="word"`` there is one for each of its words, as the paper's
@@ -129,25 +132,26 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadsWor
         -------
         self
         """
-        seed, policy = self._validated()
-        if self.level == "word":
-            texts = _joined(self._read_words(X, stacklevel=3))
-        else:
-            texts = self._read_texts(X, stacklevel=4)
-        start = self._start(texts)
-        self._check_max_length(start.config)
-        arrays = start.arrays()
-        with skip_initialisation(start.has_weights):
-            model = self._new_model(start.config, dtype=policy, seed=seed)
-        self._load_weights(model, start, arrays)
+        parameters = checked_parameters(self)
+        columns = self._reader(of_words=self.level == "word").read(X)
+        start = self._start(parameters, columns)
+        seed, policy = draw_seed(parameters.random_state), dtype_policy(parameters.dtype)
+        model = self._new_model(start, dtype=policy, seed=seed)
         self._forget()
-        self._remember_columns(texts)
+        self._remember_columns(columns)
         self.model_, self.tokenizer_, self.config_ = model, start.tokenizer, start.config
         return self
 
-    def _new_model(self, config: BertConfig, **options: Any) -> BertForFeatures:
+    def _new_model(self, start: Start, **options: Any) -> BertForFeatures:
         pooling = None if self.level == "word" else self.pooling
-        return BertForFeatures(config, self.layers, pooling, **options)
+        return start.new_model(
+            lambda: BertForFeatures(start.config, self.layers, pooling, **options),
+            lambda model, folder, arrays: load_encoder_weights(model.encoder, folder, arrays),
+        )
+
+    def _reader(self, of_words: bool) -> TextReader | WordReader:
+        """What reads X, with the present parameters."""
+        return task_of(WordReader if of_words else TextReader, vars(self))
 
     def transform(self, X: Any) -> np.ndarray | list[np.ndarray]:
         """The vector of each row, or those of its words.
@@ -171,32 +175,28 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadsWor
             For a table, which ``set_output`` asks for, of vectors of words: these are a list of arrays.
         """
         self._check_fitted()
-        if not self._is_of_words:
-            return self._predict_logits(X)
         output = getattr(self, "_sklearn_output_config", {}).get("transform", get_config()["transform_output"])
-        if output != "default":
+        if self._is_of_words and output != "default":
             raise ValueError(
                 'BertVectorizer: level="word" gives a list of arrays, one a row, and set_output asks for a table '
                 f'({output!r}). Call set_output(transform="default"); np.concatenate joins the arrays of all rows.'
             )
         self._check_max_length(self.config_)
-        words = self._read_words(X, stacklevel=4)
-        self._check_words(words)
-        return self._word_vectors(words)
+        columns = self._reader(self._is_of_words).read(X)
+        self._check_columns(columns)
+        return self._vectors(columns)
 
     @property
     def _is_of_words(self) -> bool:
         """Whether the fitted model gives the vectors of words, whatever ``level`` was set to since."""
         return self.model_.choices["pooling"] is None
 
-    def _word_vectors(self, words: WordColumn) -> list[np.ndarray]:
-        """Those of each row, computed some rows at a time."""
-        vectors: list[np.ndarray] = []
-        for part in words.chunks(self.tokenizer_.split_words):
-            built = build_word_windows(self.tokenizer_, part.words, self.max_length, self.stride)
-            of_part = predict_words(self.model_, built, self.tokenizer_.pad_id)
-            vectors += np.split(of_part, built.splits[1:-1])
-        return vectors
+    def _vectors(self, columns: TextColumns | WordColumn) -> np.ndarray | list[np.ndarray]:
+        """The vector of each row, or those of its words."""
+        reader = self._reader(self._is_of_words)
+        if isinstance(reader, TextReader):
+            return reader.predict(self.model_, self.tokenizer_, columns)
+        return [vectors for _, rows in reader.predict(self.model_, self.tokenizer_, columns) for vectors in rows]
 
     @property
     def _n_features_out(self) -> int:
@@ -212,36 +212,28 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadsWor
 
     def _logits_of_texts(self, texts: list[str]) -> np.ndarray:
         if self._is_of_words:
-            return np.concatenate(self._word_vectors(word_column(texts)))
-        return super()._logits_of_texts(texts)
+            return np.concatenate(self._vectors(word_column(texts)))
+        columns = TextColumns((texts,) * getattr(self, "n_features_in_", 1), None, 0)
+        return self._reader(of_words=False).predict(self.model_, self.tokenizer_, columns, warn=False)
 
     def _save_model(self, folder: Path) -> None:
         save_encoder(self.model_.encoder, folder)
 
     def _load_model(self, folder: Path, policy: str) -> BertForFeatures:
-        config, arrays = read_checkpoint(folder)
-        with skip_initialisation():
-            model = self._new_model(config, dtype=policy)
-        load_encoder_weights(model.encoder, folder, arrays)
-        return model
+        tokenizer = WordPieceTokenizer.from_pretrained(folder)
+        return self._new_model(Start(BertConfig.from_folder(folder), tokenizer, folder), dtype=policy)
 
-    def _learned_to_json(self) -> dict:
+    def _learned_to_json(self) -> dict[str, Any]:
         return {}
 
-    def _learned_from_json(self, values: dict, folder: Path) -> None:
-        pass
+    def _learned_from_json(self, values: dict[str, Any], folder: Path) -> None:
+        """Nothing is learned."""
 
     def _learned_from_config(self, folder: Path) -> None:
-        pass
+        """Nothing is learned."""
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = False
         tags.transformer_tags.preserves_dtype = []
         return tags
-
-
-def _joined(words: WordColumn) -> TextColumns:
-    """Rows of words as the texts that they make, from which a vocabulary can be learned."""
-    texts = [" ".join(row) for row in words.words] if words.raw_texts is None else words.raw_texts
-    return TextColumns((texts,), words.names, words.n_missing)

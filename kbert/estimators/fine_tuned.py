@@ -1,0 +1,101 @@
+"""What the estimators share that are fine-tuned: their task, and how its learned state becomes theirs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+
+from kbert.config import BertConfig, read_config_json
+from kbert.data.columns import Columns
+from kbert.data.frames import TextColumns
+from kbert.estimators.base import BertEstimator
+from kbert.estimators.parameters import Parameters
+from kbert.tasks import Task, task_of
+from kbert.tasks.task import learned_attributes
+from kbert.text import WordPieceTokenizer
+
+
+class FineTunedEstimator(BertEstimator):
+    """An estimator with a task. Its ``fit`` is `kbert.estimators.fitting.fit`.
+
+    A subclass names its task as ``_task_type``, declares the task's parameters among its own, and turns outputs into
+    answers in ``predict`` and the like.
+    """
+
+    _task_type: ClassVar[type[Task[Any, Any, Any, Any]]]
+
+    def _task(self) -> Any:
+        """The task of the fitted estimator, with its present parameters."""
+        return task_of(self._task_type, vars(self))
+
+    def _new_task(self, parameters: Parameters, y: Any) -> Any:
+        """The task of a first fit, which has learned nothing."""
+        return task_of(self._task_type, vars(parameters))
+
+    def _remember(
+        self,
+        task: Task[Any, Any, Any, Any],
+        columns: Columns,
+        model: keras.Model,
+        tokenizer: WordPieceTokenizer,
+        config: BertConfig,
+        history: dict[str, list[float]],
+    ) -> None:
+        """Become the fitted estimator: only once training has succeeded, so that a fit that fails changes nothing."""
+        self._forget()
+        self._remember_columns(columns)
+        self.model_, self.tokenizer_, self.config_ = model, tokenizer, config
+        self.history_, self.n_iter_ = history, len(history["loss"])
+        self._take_over(task)
+
+    def _take_over(self, task: Task[Any, Any, Any, Any]) -> None:
+        """Have what the task has learned as fitted attributes."""
+        for name, value in learned_attributes(task).items():
+            setattr(self, name, value)
+
+    # --- Predicting ------------------------------------------------------------------------------------------------
+
+    def _read(self, X: Any) -> tuple[Any, Any]:
+        """The task, and X as plain columns, which are those of fit."""
+        self._check_fitted()
+        self._check_max_length(self.config_)
+        task = self._task()
+        columns = task.read(X)
+        self._check_columns(columns)
+        return task, columns
+
+    def _outputs(self, X: Any) -> np.ndarray:
+        """The model's outputs for each row of X, float32, shape (n_rows, n_outputs)."""
+        task, columns = self._read(X)
+        return task.predict(self.model_, self.tokenizer_, columns)
+
+    # --- Saving: what `SavingMixin` asks for -----------------------------------------------------------------------
+
+    def _logits_of_texts(self, texts: list[str]) -> np.ndarray:
+        columns = TextColumns((texts,) * getattr(self, "n_features_in_", 1), None, 0)
+        return self._task().predict(self.model_, self.tokenizer_, columns, warn=False)
+
+    def _architecture(self) -> str:
+        return self._task_type.architecture
+
+    def _save_model(self, folder: Path) -> None:
+        self._task().save_model(self.model_, folder)
+
+    def _load_model(self, folder: Path, policy: str) -> keras.Model:
+        return self._task_type.load_model(folder, policy)
+
+    def _learned_to_json(self) -> dict[str, Any]:
+        return self._task().learned_to_json()
+
+    def _learned_from_json(self, values: dict[str, Any], folder: Path) -> None:
+        task = self._task()
+        task.learn_from_json(values, self.model_, folder)
+        self._take_over(task)
+
+    def _learned_from_config(self, folder: Path) -> None:
+        task = self._task()
+        task.learn_from_config(read_config_json(folder), self.model_, folder)
+        self._take_over(task)

@@ -1,0 +1,79 @@
+"""The validation set of a fit: given as ``eval_set``, or split off."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import numpy as np
+from sklearn.model_selection import train_test_split
+
+from kbert.data.columns import Columns
+from kbert.estimators.base import BertEstimator
+from kbert.tasks.task import Examples, Task
+from kbert.text import WordPieceTokenizer
+
+E = TypeVar("E", bound=Examples)
+
+
+def read_eval_set(
+    eval_set: Any,
+    estimator: BertEstimator,
+    task: Task[Any, Any, Any, Any],
+    training: Columns,
+    tokenizer: WordPieceTokenizer,
+) -> Any:
+    """The examples of an ``eval_set``, whose columns are to be those of the training rows. All weigh the same."""
+    X, y = _pair(eval_set)
+    columns = task.read(X, "eval_set's X")
+    estimator._check_columns(columns, training, "eval_set's X")
+    labels = task.read_labels(y, columns, "eval_set's y")
+    return task.examples(columns, labels, np.ones(columns.n_rows, "float32"), tokenizer)
+
+
+def _pair(eval_set: Any) -> tuple[Any, Any]:
+    """X and y of an eval_set."""
+    if isinstance(eval_set, list) and eval_set and all(map(_is_pair_of_columns, eval_set)):
+        raise ValueError(
+            f"eval_set must be a pair (X, y), got a list with {len(eval_set)} such. Give the one to be watched: "
+            "eval_set=(X, y)."
+        )
+    if not isinstance(eval_set, (tuple, list)) or len(eval_set) != 2:
+        raise ValueError("eval_set must be a pair (X, y).")
+    return eval_set[0], eval_set[1]
+
+
+def _is_pair_of_columns(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 2 and not any(map(np.isscalar, value))
+
+
+def split(task: Task[Any, Any, Any, Any], examples: E, fraction: float, seed: int, asking: str) -> tuple[E, E]:
+    """Training examples and validation examples, with the same shares of the task's strata.
+
+    Only rows that have a weight are split off.
+
+    Parameters
+    ----------
+    task : Task
+    examples : Examples
+    fraction : float
+        Share of the rows to split off.
+    seed : int
+    asking : str
+        The parameter that asks for a validation set, for the message.
+    """
+    strata, rows = task.strata(examples), np.flatnonzero(examples.weights > 0)
+    try:
+        _, validation = train_test_split(
+            rows,
+            test_size=fraction,
+            stratify=None if strata is None else strata[rows],
+            random_state=seed % 2**32,
+        )
+    except ValueError as error:
+        raise ValueError(
+            f"{asking} sets validation_fraction={fraction} of {len(rows)} rows "
+            f"aside, with rows of every class on both sides, and that cannot be done here ({error}). Give an "
+            "eval_set, a larger validation_fraction, or more rows."
+        ) from None
+    training = np.setdiff1d(np.arange(examples.n_rows), validation)
+    return examples.take(training), examples.take(np.sort(validation))

@@ -1,0 +1,32 @@
+"""Temperature scaling."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from kbert.tasks.texts import TextExamples, TextTask
+
+
+def divide_by_temperature(task: TextTask, model: keras.Model, validation: TextExamples | None, pad_id: int) -> float:
+    """Divide a model's logits by the number that gives the validation set the lowest loss.
+
+    One number for all classes (Guo et al., 2017, "On Calibration of Modern Neural Networks"). The head's weights are
+    divided by it, so that saved and exported models have it too.
+
+    Returns
+    -------
+    float
+        The temperature, between 0.05 and 20.
+    """
+    assert validation is not None  # since `needs_validation` of the task names the parameter
+    logits = task.outputs(model, validation, pad_id)
+
+    def loss(log_temperature: float) -> float:
+        return task.mean_loss(logits / np.exp(log_temperature), validation)
+
+    temperature = float(np.exp(minimize_scalar(loss, bounds=np.log([0.05, 20]), method="bounded").x))
+    for variable in model.classifier.weights:
+        variable.assign(variable.value / temperature)
+    return temperature

@@ -1,0 +1,223 @@
+"""Multiple choice: one right option for each row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+from scipy.special import log_softmax
+
+from kbert.config import BertConfig
+from kbert.data.choices import ChoiceColumns, choice_columns, option_indices
+from kbert.data.frames import warn_missing
+from kbert.errors import TruncationWarning
+from kbert.model import BertForSequenceClassification
+from kbert.tasks.task import TrainingData, mean_one
+from kbert.tasks.texts import CHUNK_CHARACTERS, CHUNK_ROWS
+from kbert.text import TokenSequences, WordPieceTokenizer, build_choices
+from kbert.text.chunks import chunks
+from kbert.training.losses import choice_cross_entropy
+from kbert.training.predict import predict_logits
+from kbert.warn import warn_user
+from kbert.weights import load_multiple_choice, save_multiple_choice
+
+# Scores of a row's options that differ by less are the same.
+_SAME_SCORE = 0.05
+
+
+class ChoiceExamples(NamedTuple):
+    """Rows with one sequence for each option.
+
+    Attributes
+    ----------
+    sequences : TokenSequences
+    right : ndarray of int64, shape (n_rows,)
+        The index of each row's right option.
+    n_options : ndarray of int64, shape (n_rows,)
+    weights : ndarray of float32, shape (n_rows,)
+    """
+
+    sequences: TokenSequences
+    right: np.ndarray
+    n_options: np.ndarray
+    weights: np.ndarray
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.right)
+
+    def take(self, rows: np.ndarray) -> ChoiceExamples:
+        """Some rows, given by their numbers in ascending order."""
+        return ChoiceExamples(self.sequences.of_rows(rows), self.right[rows], self.n_options[rows], self.weights[rows])
+
+
+@dataclass(kw_only=True)
+class Choice:
+    """One right option for each row, by a softmax over the scores of its options.
+
+    The model is `BertForSequenceClassification` with one output, the score of an option. Outputs are a float64 array
+    of shape (n_rows, most options), -inf past a row's own options.
+
+    Parameters
+    ----------
+    max_length
+        As in `kbert.BertMultipleChoice`.
+    """
+
+    max_length: int = 128
+
+    loss = staticmethod(choice_cross_entropy)
+    constant_knows = "guessing"
+    architecture = "BertForMultipleChoice"
+
+    # --- X and y to examples
+
+    def read(self, X: Any, name: str = "X") -> ChoiceColumns:
+        """Contexts, questions and options, with one warning about missing texts."""
+        columns = choice_columns(X, name)
+        warn_missing(columns.n_missing, columns.n_rows)
+        return columns
+
+    def read_labels(self, y: Any, columns: ChoiceColumns, name: str = "y") -> np.ndarray:
+        """The index of each row's right option."""
+        return option_indices(y, columns.n_options, name)
+
+    def examples(
+        self, columns: ChoiceColumns, labels: np.ndarray, weights: np.ndarray, tokenizer: WordPieceTokenizer
+    ) -> ChoiceExamples:
+        """Rows as tokens, with one warning about rows that were cut."""
+        cut: list[int] = []
+        sequences = TokenSequences.concatenate(self._chunks(columns, tokenizer, cut))
+        self._warn_cut(sum(cut), columns.n_rows)
+        return ChoiceExamples(sequences, labels, columns.n_options, weights)
+
+    def _chunks(
+        self, columns: ChoiceColumns, tokenizer: WordPieceTokenizer, cut: list[int]
+    ) -> Iterator[TokenSequences]:
+        """All rows as tokens, some rows at a time; the number of rows that were cut is appended to ``cut``."""
+        for rows in chunks(columns.n_characters, CHUNK_ROWS, CHUNK_CHARACTERS):
+            some = columns.rows(rows)
+            chunk = build_choices(
+                tokenizer, some.contexts, some.questions, some.options, self.max_length, first_row=rows.start
+            )
+            cut.append(len(np.unique(chunk.rows[chunk.truncated])))
+            yield chunk
+
+    def _warn_cut(self, n_cut: int, n_rows: int) -> None:
+        if n_cut:
+            warn_user(
+                f"{n_cut} of {n_rows} rows have more than max_length={self.max_length} tokens and were cut. "
+                "A larger max_length reads more of them, and costs time.",
+                TruncationWarning,
+            )
+
+    def strata(self, examples: ChoiceExamples) -> None:
+        """None: the index of an option means something else in each row."""
+        return None
+
+    def needs_validation(self, examples: ChoiceExamples) -> list[str]:
+        """Nothing but early stopping."""
+        return []
+
+    # --- Training
+
+    def new_model(self, config: BertConfig, *, dtype: str, seed: int) -> BertForSequenceClassification:
+        """BERT with one output for each sequence."""
+        return BertForSequenceClassification(config, 1, dtype=dtype, seed=seed)
+
+    def before_training(self, model: keras.Model) -> None:
+        """Nothing: the outputs are those that the loss takes."""
+
+    def training_data(self, examples: ChoiceExamples) -> TrainingData:
+        """The targets and weights of `choice_cross_entropy`: the number of each option's row, from 1."""
+        sequences, n_options = examples.sequences, examples.n_options
+        weights = np.zeros(len(sequences), "float32")
+        weights[np.cumsum(n_options) - n_options + examples.right] = examples.weights
+        rows = (sequences.rows + 1).astype("int32")
+        return TrainingData(sequences, rows, mean_one(weights), whole_rows=True)
+
+    def after_training(self, model: keras.Model, validation: ChoiceExamples | None, pad_id: int) -> None:
+        """Nothing to learn."""
+
+    # --- Outputs
+
+    def predict(
+        self, model: keras.Model, tokenizer: WordPieceTokenizer, columns: ChoiceColumns, warn: bool = True
+    ) -> np.ndarray:
+        """The scores of each row's options, float32, shape (n_rows, most options).
+
+        With ``warn=False`` nothing is said of rows that were cut.
+        """
+        cut: list[int] = []
+        scores = _scores(model, self._chunks(columns, tokenizer, cut), int(columns.n_options.sum()), tokenizer.pad_id)
+        if warn:
+            self._warn_cut(sum(cut), columns.n_rows)
+        return _by_row(scores, columns.n_options)
+
+    def outputs(self, model: keras.Model, examples: ChoiceExamples, pad_id: int) -> np.ndarray:
+        """The scores of each row's options."""
+        scores = _scores(model, [examples.sequences], len(examples.sequences), pad_id)
+        return _by_row(scores.astype("float64"), examples.n_options)
+
+    def mean_loss(self, outputs: np.ndarray, examples: ChoiceExamples) -> float:
+        """Cross-entropy in nats."""
+        losses = -log_softmax(outputs, axis=1)[np.arange(examples.n_rows), examples.right]
+        return float(np.average(losses, weights=examples.weights))
+
+    def score(self, outputs: np.ndarray, examples: ChoiceExamples) -> float:
+        """Accuracy."""
+        return float(np.average(outputs.argmax(axis=1) == examples.right, weights=examples.weights))
+
+    def constant_loss(self, data: TrainingData) -> float:
+        """The mean loss where all options of a row have the same score."""
+        n_options = np.bincount(data.targets)[data.targets]
+        return float(np.average(np.log(n_options), weights=data.weights))
+
+    def is_constant(self, outputs: np.ndarray) -> bool:
+        """Whether the options of each row have nearly the same score."""
+        lowest = np.where(np.isfinite(outputs), outputs, np.inf).min(axis=1)
+        return bool((outputs.max(axis=1) - lowest < _SAME_SCORE).all())
+
+    # --- Folders
+
+    def save_model(self, model: BertForSequenceClassification, folder: Path) -> None:
+        """As transformers' BertForMultipleChoice."""
+        save_multiple_choice(model, folder)
+
+    @staticmethod
+    def load_model(folder: Path, dtype: str) -> BertForSequenceClassification:
+        """From a folder of transformers' BertForMultipleChoice."""
+        return load_multiple_choice(folder, dtype=dtype)
+
+    def learned_to_json(self) -> dict[str, Any]:
+        """Nothing is learned but the weights."""
+        return {}
+
+    def learn_from_json(self, values: dict[str, Any], model: keras.Model, folder: Path) -> None:
+        """Nothing is learned but the weights."""
+
+    def learn_from_config(self, values: dict[str, Any], model: keras.Model, folder: Path) -> None:
+        """Nothing is learned but the weights."""
+
+
+def _scores(model: keras.Model, sequences: Iterable[TokenSequences], n_options: int, pad_id: int) -> np.ndarray:
+    """The model's output for each option, in the order of the sequences; float32, shape (n_options,)."""
+
+    def by_option(chunk: TokenSequences) -> TokenSequences:
+        # `predict_logits` takes the mean over a row's sequences: let each option be a row.
+        return replace(chunk, rows=np.arange(len(chunk)))
+
+    return predict_logits(model, map(by_option, sequences), n_options, pad_id)[:, 0]
+
+
+def _by_row(scores: np.ndarray, n_options: np.ndarray) -> np.ndarray:
+    """Scores of all options, one row's after the other's, as (n_rows, most options); -inf past a row's own options."""
+    own = np.arange(n_options.max()) < n_options[:, None]
+    outputs = np.full(own.shape, -np.inf, scores.dtype)
+    outputs[own] = scores
+    return outputs

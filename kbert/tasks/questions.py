@@ -1,0 +1,346 @@
+"""Questions that are answered by a span of their context."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+
+from kbert.config import BertConfig
+from kbert.data.frames import warn_missing
+from kbert.data.questions import Answers, QuestionColumns, answer_columns, question_columns
+from kbert.data.spans import SpanReader, Spans, pieces_of, span_targets
+from kbert.errors import TruncationWarning
+from kbert.metrics import answer_scores, best_null_threshold
+from kbert.model import BertForQuestionAnswering
+from kbert.tasks.task import TrainingData, mean_one
+from kbert.tasks.texts import CHUNK_CHARACTERS, CHUNK_ROWS
+from kbert.text import QuestionWindows, WordPieceTokenizer, build_question_windows
+from kbert.text.chunks import chunks
+from kbert.training.losses import span_cross_entropy
+from kbert.training.predict import predict_spans
+from kbert.warn import warn_user
+from kbert.weights import load_question_answerer, save_question_answerer
+
+
+class QuestionExamples(NamedTuple):
+    """Questions and contexts as windows of tokens, with the right answers.
+
+    Attributes
+    ----------
+    columns : QuestionColumns
+    windows : QuestionWindows
+    offsets : ndarray of int32, shape (n_pieces, 2)
+        Where each piece of ``windows.contexts`` begins and ends in its context, in characters.
+    answers : Answers
+    weights : ndarray of float32, shape (n_rows,)
+    """
+
+    columns: QuestionColumns
+    windows: QuestionWindows
+    offsets: np.ndarray
+    answers: Answers
+    weights: np.ndarray
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return self.columns.n_rows
+
+    def take(self, rows: np.ndarray) -> QuestionExamples:
+        """Some rows, given by their numbers in ascending order."""
+        return QuestionExamples(
+            self.columns.take(rows),
+            self.windows.of_rows(rows),
+            self.offsets,
+            self.answers.take(rows),
+            self.weights[rows],
+        )
+
+
+class FoundSpans(NamedTuple):
+    """The best spans of some rows.
+
+    Attributes
+    ----------
+    first_row : int
+        The number of the first of these rows among all.
+    spans : Spans
+        Here ``starts`` and ``ends`` are characters of the context, the end exclusive.
+    texts : list of list of str
+        The spans' texts, best first; fewer than ``n_best`` in a short context, none in an empty one.
+    losses : ndarray of float64, shape (n_rows,)
+        The mean over the row's windows, where the answers are known; else 0.
+    """
+
+    first_row: int
+    spans: Spans
+    texts: list[list[str]]
+    losses: np.ndarray
+
+
+class BestSpans(NamedTuple):
+    """The outputs for examples: what the model finds for each row whose answers are known.
+
+    Attributes
+    ----------
+    texts : list of str
+        The best span; "" in an empty context.
+    null_scores : ndarray of float64, shape (n_rows,)
+        The score of there being no answer, less that of the best span; 0 in an empty context.
+    losses : ndarray of float64, shape (n_rows,)
+    """
+
+    texts: list[str]
+    null_scores: np.ndarray
+    losses: np.ndarray
+
+
+@dataclass(kw_only=True)
+class Questions:
+    """An answer's first and last token in a window of the context (Devlin et al., 2018, sections 4.2 and 4.3).
+
+    The model is `BertForQuestionAnswering`. A question without an answer, or whose answer is in another window, has the
+    span of [CLS].
+
+    Parameters
+    ----------
+    max_length, stride, null_threshold, n_best, max_answer_length
+        As in `kbert.BertQA`.
+    null_threshold_
+        What is learned: see there.
+    """
+
+    max_length: int = 384
+    stride: int | None = 128
+    null_threshold: str | float = "tune"
+    n_best: int = 20
+    max_answer_length: int = 30
+    null_threshold_: float = np.inf
+
+    loss = staticmethod(span_cross_entropy)
+    constant_knows = "how often a window holds no answer"
+    architecture = "BertForQuestionAnswering"
+
+    # --- X and y to examples
+
+    def read(self, X: Any, name: str = "X") -> QuestionColumns:
+        """Questions and contexts, with one warning about missing texts."""
+        columns = question_columns(X, name)
+        warn_missing(columns.n_missing, columns.n_rows)
+        return columns
+
+    def read_labels(self, y: Any, columns: QuestionColumns, name: str = "y") -> Answers:
+        """The right answers, each of which stands in its context where it should."""
+        answers = answer_columns(y, columns, name)
+        if name == "y" and not answers.answerable.any():
+            raise ValueError("No question of y has an answer, so there is nothing to learn. Is it the right column?")
+        return answers
+
+    def examples(
+        self, columns: QuestionColumns, labels: Answers, weights: np.ndarray, tokenizer: WordPieceTokenizer
+    ) -> QuestionExamples:
+        """Rows as tokens, with one warning about questions that were cut."""
+        _, windows, offsets = zip(*self._chunks(columns, tokenizer), strict=True)
+        joined = QuestionWindows.concatenate(list(windows))
+        self._warn_cut(int(joined.truncated_rows.sum()), columns.n_rows)
+        return QuestionExamples(columns, joined, np.concatenate(offsets), labels, weights)
+
+    def _chunks(
+        self, columns: QuestionColumns, tokenizer: WordPieceTokenizer
+    ) -> Iterator[tuple[slice, QuestionWindows, np.ndarray]]:
+        """Some rows at a time: which, their windows, and the offsets of the pieces of their contexts."""
+        for rows in chunks(columns.n_characters, CHUNK_ROWS, CHUNK_CHARACTERS):
+            some = columns.rows(rows)
+            windows, offsets = build_question_windows(
+                tokenizer, some.questions, some.contexts, self.max_length, self.stride, first_row=rows.start
+            )
+            yield rows, windows, offsets
+
+    def _warn_cut(self, n_cut: int, n_rows: int) -> None:
+        if n_cut:
+            warn_user(
+                f"{n_cut} of {n_rows} questions have more than 64 word pieces, or take more than half of "
+                f"max_length={self.max_length}, and lost their ends. Contexts are read whole, so put long texts there.",
+                TruncationWarning,
+            )
+
+    def strata(self, examples: QuestionExamples) -> np.ndarray | None:
+        """Whether a question has an answer, where the threshold is taken from the validation set."""
+        return examples.answers.answerable if self._tunes(examples) else None
+
+    def needs_validation(self, examples: QuestionExamples) -> list[str]:
+        """The threshold is taken from rows that were not trained on, where some questions have no answer."""
+        return ["null_threshold='tune' (a number, such as 0.0, needs none)"] if self._tunes(examples) else []
+
+    def _tunes(self, examples: QuestionExamples) -> bool:
+        return self.null_threshold == "tune" and not examples.answers.answerable.all()
+
+    # --- Training
+
+    def new_model(self, config: BertConfig, *, dtype: str, seed: int) -> BertForQuestionAnswering:
+        """BERT with two outputs for each token."""
+        return BertForQuestionAnswering(config, dtype=dtype, seed=seed)
+
+    def before_training(self, model: keras.Model) -> None:
+        """Nothing: the outputs are those that the loss takes."""
+
+    def training_data(self, examples: QuestionExamples) -> TrainingData:
+        """Each window is an example of its own, as in the paper's code; with a warning about answers in no window."""
+        targets = answer_targets(examples.windows, examples.offsets, examples.answers)
+        whole_in = np.bincount(examples.windows.rows, targets[:, 0] > 0)
+        n_lost = int((examples.answers.answerable & (whole_in == 0)).sum())
+        if n_lost:
+            warn_user(
+                f"{n_lost} of {examples.n_rows} answers are longer than what two neighbouring windows share, and are "
+                "whole in none: they are learned as no answer. A larger max_length than "
+                f"{self.max_length} would take them in.",
+                TruncationWarning,
+            )
+        weights = mean_one(examples.weights[examples.windows.rows])
+        return TrainingData(examples.windows, targets, weights, level="position")
+
+    def after_training(self, model: keras.Model, validation: QuestionExamples | None, pad_id: int) -> None:
+        """The threshold: the given one, or the best one; where nothing tells, that of the fit before."""
+        if self.null_threshold != "tune":
+            self.null_threshold_ = float(self.null_threshold)
+        elif validation is not None and not validation.answers.answerable.all():
+            self.null_threshold_ = self._best_threshold(self.outputs(model, validation, pad_id), validation)[0]
+
+    # --- Outputs
+
+    def predict(
+        self,
+        model: keras.Model,
+        tokenizer: WordPieceTokenizer,
+        columns: QuestionColumns,
+        n_best: int,
+        warn: bool = True,
+    ) -> Iterator[FoundSpans]:
+        """The best spans of each row, some rows at a time.
+
+        With ``warn=False`` nothing is said of questions that were cut.
+        """
+        n_cut = 0
+        for rows, windows, offsets in self._chunks(columns, tokenizer):
+            n_cut += int(windows.truncated_rows.sum())
+            reader = SpanReader(windows, n_best, self.max_answer_length)
+            predict_spans(model, reader, tokenizer.pad_id)
+            yield _found(reader, columns.contexts[rows], offsets, rows.start)
+        if warn:
+            self._warn_cut(n_cut, columns.n_rows)
+
+    def outputs(self, model: keras.Model, examples: QuestionExamples, pad_id: int) -> BestSpans:
+        """The best span of each row."""
+        targets = answer_targets(examples.windows, examples.offsets, examples.answers)
+        reader = SpanReader(examples.windows, 1, self.max_answer_length, targets)
+        predict_spans(model, reader, pad_id)
+        found = _found(reader, examples.columns.contexts[:], examples.offsets)
+        best = found.spans.scores[:, 0]
+        null_scores = np.where(np.isfinite(best), found.spans.null - best, 0)
+        return BestSpans([texts[0] if texts else "" for texts in found.texts], null_scores, found.losses)
+
+    def mean_loss(self, outputs: BestSpans, examples: QuestionExamples) -> float:
+        """Cross-entropy in nats, the mean over each row's windows."""
+        return float(np.average(outputs.losses, weights=examples.weights))
+
+    def score(self, outputs: BestSpans, examples: QuestionExamples) -> float:
+        """F1 of the answers' words; where some questions have no answer, at the best threshold or the given one."""
+        if self._tunes(examples):
+            return self._best_threshold(outputs, examples)[1]
+        threshold = np.inf if self.null_threshold == "tune" else float(self.null_threshold)
+        silent = outputs.null_scores > threshold
+        texts = ["" if no else text for no, text in zip(silent, outputs.texts, strict=True)]
+        _, f1 = answer_scores(examples.answers.texts, texts)
+        return float(np.average(f1, weights=examples.weights))
+
+    def _best_threshold(self, outputs: BestSpans, examples: QuestionExamples) -> tuple[float, float]:
+        """The threshold of the null score that gives the best F1, and this F1."""
+        weights = examples.weights.astype("float64")
+        best = best_null_threshold(examples.answers.texts, outputs.texts, outputs.null_scores, sample_weight=weights)
+        # Not minus infinity, so that probabilities stay finite: below all scores is enough.
+        return max(best.threshold, float(outputs.null_scores.min()) - 1), best.score
+
+    def constant_loss(self, data: TrainingData) -> float:
+        """The loss where the model knows how often a window holds no answer, and takes any token of the others."""
+        n_tokens, has_none = data.targets[:, 3] + 1, data.targets[:, 0] == 0
+        share = np.clip(np.average(has_none, weights=data.weights), 1e-6, 1 - 1e-6)
+        losses = np.where(has_none, -np.log(share), np.log(n_tokens / (1 - share)))
+        return float(np.average(losses, weights=data.weights))
+
+    def is_constant(self, outputs: BestSpans) -> bool:
+        """True: a loss as high as `constant_loss` is enough to tell that nothing was learned."""
+        return True
+
+    # --- Folders
+
+    def save_model(self, model: BertForQuestionAnswering, folder: Path) -> None:
+        """As transformers' BertForQuestionAnswering."""
+        save_question_answerer(model, folder)
+
+    @staticmethod
+    def load_model(folder: Path, dtype: str) -> BertForQuestionAnswering:
+        """From a folder of transformers' BertForQuestionAnswering."""
+        return load_question_answerer(folder, dtype=dtype)
+
+    def learned_to_json(self) -> dict[str, Any]:
+        """The threshold; JSON has no infinity, which is written as a string."""
+        threshold = float(self.null_threshold_)
+        if np.isnan(threshold):
+            raise ValueError('null_threshold_ is NaN. Set it to a number, or to infinity for never answering "".')
+        return {"null_threshold": threshold if np.isfinite(threshold) else str(threshold)}
+
+    def learn_from_json(self, values: dict[str, Any], model: keras.Model, folder: Path) -> None:
+        """The threshold."""
+        self.null_threshold_ = float(values["null_threshold"])
+
+    def learn_from_config(self, values: dict[str, Any], model: keras.Model, folder: Path) -> None:
+        """Nothing: transformers keeps no threshold, so "" is never answered."""
+
+
+def answer_targets(windows: QuestionWindows, offsets: np.ndarray, answers: Answers) -> np.ndarray:
+    """The targets of `span_cross_entropy` for the first right answer of each row, shape (n_windows, 4)."""
+    pieces = np.full((windows.n_rows, 2), -1, np.int64)
+    splits = windows.contexts.splits
+    for row, (texts, starts) in enumerate(zip(answers.texts, answers.starts, strict=True)):
+        context = windows.context_of[row]
+        of_context = offsets[splits[context] : splits[context + 1]]
+        if texts and len(of_context):
+            pieces[row] = pieces_of(starts[0], starts[0] + len(texts[0]), of_context)
+    return span_targets(windows, *pieces.T)
+
+
+def _found(reader: SpanReader, contexts: list[str], offsets: np.ndarray, first_row: int = 0) -> FoundSpans:
+    """What a reader found, as characters and texts of the rows' contexts."""
+    windows, spans = reader.windows, reader.of_rows()
+    there = np.isfinite(spans.scores)
+    first_piece = np.broadcast_to(windows.contexts.splits[windows.context_of][:, None], there.shape)
+    starts, ends = np.zeros(there.shape, np.int64), np.zeros(there.shape, np.int64)
+    starts[there] = offsets[(first_piece + spans.starts)[there], 0]
+    ends[there] = offsets[(first_piece + spans.ends)[there], 1]
+    _include_marks(contexts, ends, there)
+    texts = [
+        [context[start:end] for start, end in zip(of_row[0][:n], of_row[1][:n], strict=True)]
+        for context, n, *of_row in zip(
+            contexts, there.sum(axis=1).tolist(), starts.tolist(), ends.tolist(), strict=True
+        )
+    ]
+    losses = np.bincount(windows.rows, reader.losses) / np.bincount(windows.rows)
+    return FoundSpans(first_row, spans._replace(starts=starts, ends=ends), texts, losses)
+
+
+def _include_marks(contexts: list[str], ends: np.ndarray, there: np.ndarray) -> None:
+    """Move the ends of spans past accents: uncased models drop combining marks, which then belong to no piece."""
+    for row, context in enumerate(contexts):
+        if context.isascii():
+            continue
+        for k in np.flatnonzero(there[row]):
+            end = int(ends[row, k])
+            while end < len(context) and unicodedata.category(context[end]).startswith("M"):
+                end += 1
+            ends[row, k] = end

@@ -1,0 +1,224 @@
+"""Any number of labels for each row: a yes or no for each label by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+from scipy.special import expit, log_expit, xlogy
+from sklearn.metrics import average_precision_score, precision_recall_curve
+
+from kbert.data.frames import TextColumns, columns_by_name
+from kbert.data.label_sets import LabelSets, kind_of_labels, label_sets
+from kbert.tasks.calibration import divide_by_temperature
+from kbert.tasks.class_weight import checked_class_weight
+from kbert.tasks.saved_labels import decode_labels, encode_labels, labels_of_config
+from kbert.tasks.task import TrainingData
+from kbert.tasks.texts import TextExamples, TextTask
+from kbert.training.losses import binary_cross_entropy
+
+
+@dataclass(kw_only=True)
+class SeveralLabels(TextTask):
+    """Any number of labels for each row.
+
+    Labels of examples are an indicator matrix, bool, shape (n_rows, n_classes); outputs are logits. A row has the
+    labels whose probability reaches their threshold.
+
+    Parameters
+    ----------
+    max_length, long_text, stride, class_weight, calibrate, tune_thresholds
+        As in `kbert.BertClassifier`.
+    classes_, thresholds_, temperature_, y_type_
+        What is learned: see there. ``y_type_`` is "indicator" or "lists", as y was given and as answers are given.
+    """
+
+    class_weight: str | dict[Any, float] | None = None
+    calibrate: str | None = None
+    tune_thresholds: bool = False
+    classes_: np.ndarray | None = None
+    thresholds_: np.ndarray | None = None
+    temperature_: float = 1.0
+    y_type_: str | None = None
+
+    loss = staticmethod(binary_cross_entropy)
+    constant_knows = "how often each label occurs"
+    problem_type = "multi_label_classification"
+
+    # --- y to labels
+
+    def read_labels(self, y: Any, columns: TextColumns, name: str = "y") -> np.ndarray:
+        """The indicator matrix; labels that are no classes, or other columns, raise."""
+        if self.classes_ is not None:
+            return self._sets(y, columns.n_rows, name).under(self.classes_, name)
+        sets = label_sets(y, columns.n_rows)
+        if not len(sets.classes):
+            raise ValueError("No row of y has a label: nothing could be learned. Is it the right column?")
+        if isinstance(self.class_weight, dict):
+            checked_class_weight(self.class_weight, sets.classes, zero_allowed=False)
+        self.classes_, self.y_type_ = sets.classes, kind_of_labels(y)
+        self.thresholds_ = np.full(len(sets.classes), 0.5)
+        return sets.indicator
+
+    def _sets(self, y: Any, n_rows: int, name: str) -> LabelSets:
+        sets = label_sets(y, n_rows, name, lists=self.y_type_ == "lists")
+        if self.y_type_ == "lists" or kind_of_labels(y) != "indicator":
+            return sets
+        if len(sets.classes) != len(self.classes_):
+            raise ValueError(
+                f"{name} has {len(sets.classes)} columns, and y of fit had {len(self.classes_)}: one for each of "
+                f"{self.classes_.tolist()[:20]}."
+            )
+        if sets.columns is None:
+            return LabelSets(sets.indicator, self.classes_)
+        positions = columns_by_name(sets.columns, self.classes_.tolist(), name)
+        return LabelSets(sets.indicator[:, positions], self.classes_)
+
+    def right_rows(self, y: Any, answers: Any) -> np.ndarray:
+        """Which rows of y have exactly the labels that ``answers`` of `decode` gives them."""
+        found = answers
+        if self.y_type_ == "lists":
+            found = label_sets(answers, len(answers), lists=True).under(self.classes_)
+        sets = self._sets(y, len(answers), "y")
+        known = np.isin(sets.classes, self.classes_)
+        known_sets = LabelSets(sets.indicator[:, known], sets.classes[known])
+        # A row with a label that is no class of this classifier is wrong, whatever is found.
+        return (known_sets.under(self.classes_) == found).all(axis=1) & ~sets.indicator[:, ~known].any(axis=1)
+
+    # --- Training
+
+    @property
+    def n_outputs(self) -> int:
+        """One for each label."""
+        return len(self.classes_)
+
+    @property
+    def output_names(self) -> dict[int, str]:
+        """The labels as text."""
+        return {i: str(label) for i, label in enumerate(self.classes_)}
+
+    def strata(self, examples: TextExamples) -> np.ndarray:
+        """Each row's rarest label; -1 for rows without labels, and for labels that one row only has."""
+        positive = examples.labels
+        counts = positive.sum(axis=0)
+        rarest = np.where(positive, counts, len(positive) + 1).argmin(axis=1)
+        rarest[~positive.any(axis=1)] = -1
+        _, inverse, sizes = np.unique(rarest, return_inverse=True, return_counts=True)
+        strata = np.where(sizes[inverse] > 1, rarest, -1)
+        # A stratum of one row cannot be split: then there are no strata.
+        return np.zeros_like(strata) if (strata == -1).sum() == 1 else strata
+
+    def needs_validation(self, examples: TextExamples) -> list[str]:
+        """Temperature and thresholds are taken from rows that were not trained on."""
+        return [name for name in ("calibrate", "tune_thresholds") if getattr(self, name)]
+
+    def training_data(self, examples: TextExamples) -> TrainingData:
+        """Targets hold the weights of the labels: positive where a row has the label, negative where it has not."""
+        indicator = examples.labels
+        positive, negative = np.ones((2, len(self.classes_)))
+        if isinstance(self.class_weight, dict):
+            checked = checked_class_weight(self.class_weight, self.classes_, zero_allowed=False)
+            positive = np.array([checked.get(label, 1) for label in self.classes_.tolist()], "float64")
+        elif self.class_weight == "balanced":
+            # As for two classes: n / (2 * count). A label that all rows have, or none, stays as it is.
+            count, n = indicator.sum(axis=0), len(indicator)
+            mixed = (count > 0) & (count < n)
+            positive = np.where(mixed, n / np.maximum(2 * count, 1), 1)
+            negative = np.where(mixed, n / np.maximum(2 * (n - count), 1), 1)
+        targets = np.where(indicator, positive, -negative)
+        targets = (targets / np.abs(targets).mean()).astype("float32")
+        return self._training_data(examples, targets, examples.weights)
+
+    def after_training(self, model: keras.Model, validation: TextExamples | None, pad_id: int) -> None:
+        """Temperature and thresholds, as far as they were asked for."""
+        self.temperature_ = divide_by_temperature(self, model, validation, pad_id) if self.calibrate else 1.0
+        if self.tune_thresholds:
+            assert validation is not None  # since `needs_validation` names the parameter
+            self.thresholds_ = self.best_thresholds(self.outputs(model, validation, pad_id), validation)
+
+    def best_thresholds(self, outputs: np.ndarray, examples: TextExamples) -> np.ndarray:
+        """For each label the threshold on its probability with the highest F1 on these examples.
+
+        Of equally good ones the threshold that is nearest to 0.5; 0.5 for a label that none of the rows has.
+        """
+        best = np.full(len(self.classes_), 0.5)
+        probabilities = expit(outputs)
+        for label in np.flatnonzero(examples.labels.any(axis=0)):
+            precision, recall, steps = precision_recall_curve(
+                examples.labels[:, label], probabilities[:, label], sample_weight=examples.weights
+            )
+            # The last point of the curve has no threshold. All thresholds from just above the step below up to a step
+            # give the same labels. The middle of this interval is taken, or 0.5 where it lies inside.
+            f1 = 2 * precision[:-1] * recall[:-1] / np.maximum(precision[:-1] + recall[:-1], 1e-12)
+            below = np.concatenate([[0.0], steps[:-1]])
+            nearest = np.where(steps < 0.5, steps, np.where(below < 0.5, 0.5, (below + steps) / 2))
+            nearest = nearest[f1 >= f1.max() - 1e-12]
+            best[label] = nearest[np.abs(nearest - 0.5).argmin()]
+        return best
+
+    # --- Outputs
+
+    def mean_loss(self, outputs: np.ndarray, examples: TextExamples) -> float:
+        """Cross-entropy in nats, the mean over the labels."""
+        signs = np.where(examples.labels, 1.0, -1.0)
+        return float(np.average(-log_expit(signs * outputs).mean(axis=1), weights=examples.weights))
+
+    def score(self, outputs: np.ndarray, examples: TextExamples) -> float:
+        """Average precision over all pairs of row and label: how well the true ones are ranked, at any threshold."""
+        positive = examples.labels
+        if not positive.any():
+            return float("nan")
+        repeated = np.repeat(examples.weights, positive.shape[1])
+        return float(average_precision_score(positive.ravel(), outputs.ravel(), sample_weight=repeated))
+
+    def constant_loss(self, data: TrainingData) -> float:
+        """The mean entropy of the labels."""
+        masses = np.abs(data.targets) * data.weights[:, None]
+        total = masses.sum(axis=0)
+        share = np.where(data.targets > 0, masses, 0).sum(axis=0) / total
+        entropies = -xlogy(share, share) - xlogy(1 - share, 1 - share)
+        return float((entropies * total).mean() / data.weights.sum())
+
+    def is_constant(self, outputs: np.ndarray) -> bool:
+        """Whether all rows get the same labels."""
+        return len(np.unique(outputs > 0, axis=0)) == 1
+
+    def probabilities(self, outputs: np.ndarray) -> np.ndarray:
+        """Probability of each label by itself."""
+        return expit(outputs)
+
+    def log_probabilities(self, outputs: np.ndarray) -> np.ndarray:
+        """Natural logarithms of `probabilities`."""
+        return log_expit(outputs)
+
+    def decode(self, outputs: np.ndarray) -> np.ndarray | list[list[Any]]:
+        """The labels of each row: an indicator matrix of int64, or lists."""
+        indicator = expit(outputs) >= self.thresholds_
+        if self.y_type_ == "indicator":
+            return indicator.astype("int64")
+        return [self.classes_[row].tolist() for row in indicator]
+
+    # --- Folders
+
+    def learned_to_json(self) -> dict[str, Any]:
+        """Classes with their type, their thresholds, and the temperature."""
+        return {
+            "classes": encode_labels(self.classes_),
+            "y_type": self.y_type_,
+            "thresholds": self.thresholds_.tolist(),
+            "temperature": self.temperature_,
+        }
+
+    def learn_from_json(self, values: dict[str, Any], model: keras.Model, folder: Path) -> None:
+        """As many classes as the head has outputs."""
+        self.classes_ = decode_labels(values["classes"], model.num_labels, "labels", folder)
+        self.y_type_, self.temperature_ = values["y_type"], values["temperature"]
+        self.thresholds_ = np.array(values["thresholds"], "float64")
+
+    def learn_from_config(self, values: dict[str, Any], model: keras.Model, folder: Path) -> None:
+        """The classes of id2label, with thresholds of 0.5."""
+        self.classes_ = labels_of_config(folder, model.num_labels)
+        self.y_type_, self.thresholds_ = "indicator", np.full(len(self.classes_), 0.5)

@@ -1,0 +1,199 @@
+"""One label for each row: a softmax over the classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+from scipy.special import log_softmax, softmax, xlogy
+from sklearn.utils.class_weight import compute_class_weight
+
+from kbert.data.frames import TextColumns, shown
+from kbert.data.labels import label_column
+from kbert.errors import WeightsMismatchError
+from kbert.tasks.calibration import divide_by_temperature
+from kbert.tasks.class_weight import checked_class_weight
+from kbert.tasks.saved_labels import decode_labels, encode_labels, labels_of_config
+from kbert.tasks.task import TrainingData
+from kbert.tasks.texts import TextExamples, TextTask
+from kbert.training.losses import softmax_cross_entropy
+
+
+@dataclass(kw_only=True)
+class SingleLabel(TextTask):
+    """One label for each row.
+
+    Labels of examples are the numbers of their classes, int32; outputs are logits.
+
+    Parameters
+    ----------
+    max_length, long_text, stride, class_weight, calibrate, tune_thresholds
+        As in `kbert.BertClassifier`.
+    classes_, temperature_, y_type_
+        What is learned: see there.
+    """
+
+    class_weight: str | dict[Any, float] | None = None
+    calibrate: str | None = None
+    tune_thresholds: bool = False
+    classes_: np.ndarray | None = None
+    temperature_: float = 1.0
+    y_type_: str = "labels"
+
+    loss = staticmethod(softmax_cross_entropy)
+    constant_knows = "how often each label occurs"
+    problem_type = "single_label_classification"
+
+    # --- y to labels
+
+    def read_labels(self, y: Any, columns: TextColumns, name: str = "y") -> np.ndarray:
+        """The number of each row's class; labels that are no classes raise."""
+        labels = label_column(y, columns.n_rows, name)
+        if self.tune_thresholds:
+            raise ValueError(
+                "tune_thresholds is for several labels a row, and y holds one. For two classes, see scikit-learn's "
+                "TunedThresholdClassifierCV."
+            )
+        if self.classes_ is None:
+            return self._learn(labels)
+        unknown = sorted(set(labels.tolist()) - set(self.classes_.tolist()), key=str)
+        if unknown:
+            raise ValueError(f"{name} holds labels that y of fit did not: {unknown[:5]}.")
+        # Those of a config.json are in the order of the head, not sorted.
+        order = np.argsort(self.classes_)
+        return order[np.searchsorted(self.classes_, labels, sorter=order)].astype("int32")
+
+    def _learn(self, labels: np.ndarray) -> np.ndarray:
+        classes, numbers = np.unique(labels, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(
+                f"BertClassifier needs at least two classes to tell apart, and y holds one class only: {classes[0]!r}. "
+                "Is it the right column, or a filtered one?"
+            )
+        if isinstance(self.class_weight, dict):
+            checked_class_weight(self.class_weight, classes, zero_allowed=True)
+        self.classes_ = classes
+        return numbers.astype("int32")
+
+    def right_rows(self, y: Any, answers: np.ndarray) -> np.ndarray:
+        """Which rows of y have the label that ``answers`` of `decode` gives them. Labels that are no classes are wrong.
+
+        Raises
+        ------
+        TypeError
+            Where y holds numbers and y of fit held strings, or the other way round.
+        """
+        labels = label_column(y, len(answers))
+        if isinstance(labels[0], str) != isinstance(self.classes_[0], str):
+            raise TypeError(f"y holds {shown(labels[0])}, and y of fit held {shown(self.classes_[0])}: give one type.")
+        return np.array([label == answer for label, answer in zip(labels.tolist(), answers.tolist(), strict=True)])
+
+    # --- Training
+
+    @property
+    def n_outputs(self) -> int:
+        """One for each class."""
+        return len(self.classes_)
+
+    @property
+    def output_names(self) -> dict[int, str]:
+        """The classes as text."""
+        return {i: str(label) for i, label in enumerate(self.classes_)}
+
+    def strata(self, examples: TextExamples) -> np.ndarray:
+        """The classes."""
+        return examples.labels
+
+    def needs_validation(self, examples: TextExamples) -> list[str]:
+        """The temperature is taken from rows that were not trained on."""
+        return ["calibrate"] if self.calibrate else []
+
+    def training_data(self, examples: TextExamples) -> TrainingData:
+        """The weight of a row is multiplied by that of its class."""
+        weights = examples.weights
+        if self.class_weight is not None:
+            weights = (weights * self._weight_of_classes(examples.labels)[examples.labels]).astype("float32")
+            if not weights.sum() > 0:
+                raise ValueError("All rows have weight 0 after class_weight: nothing could be learned.")
+        return self._training_data(examples, examples.labels, weights)
+
+    def _weight_of_classes(self, numbers: np.ndarray) -> np.ndarray:
+        """The weight of each class, float64, shape (n_classes,). A class that a dict does not name counts 1."""
+        if not isinstance(self.class_weight, dict):
+            present, weights = np.unique(numbers), np.ones(len(self.classes_))
+            weights[present] = compute_class_weight(self.class_weight, classes=present, y=numbers)
+            return weights
+        # Not scikit-learn's reading of a dict, which takes the label "1" for the number 1.
+        checked = checked_class_weight(self.class_weight, self.classes_, zero_allowed=True)
+        return np.array([checked.get(label, 1) for label in self.classes_.tolist()], "float64")
+
+    def after_training(self, model: keras.Model, validation: TextExamples | None, pad_id: int) -> None:
+        """The temperature, if it was asked for."""
+        self.temperature_ = divide_by_temperature(self, model, validation, pad_id) if self.calibrate else 1.0
+
+    # --- Outputs
+
+    def mean_loss(self, outputs: np.ndarray, examples: TextExamples) -> float:
+        """Cross-entropy in nats."""
+        losses = -log_softmax(outputs, axis=1)[np.arange(examples.n_rows), examples.labels]
+        return float(np.average(losses, weights=examples.weights))
+
+    def score(self, outputs: np.ndarray, examples: TextExamples) -> float:
+        """Accuracy."""
+        return float(np.average(outputs.argmax(axis=1) == examples.labels, weights=examples.weights))
+
+    def constant_loss(self, data: TrainingData) -> float:
+        """The entropy of the labels."""
+        shares = np.bincount(data.targets, data.weights) / data.weights.sum()
+        return float(-xlogy(shares, shares).sum())
+
+    def is_constant(self, outputs: np.ndarray) -> bool:
+        """Whether all rows get one label."""
+        return len(np.unique(outputs.argmax(axis=1))) == 1
+
+    def probabilities(self, outputs: np.ndarray) -> np.ndarray:
+        """Probability of each class; they add up to 1."""
+        return softmax(outputs, axis=1)
+
+    def log_probabilities(self, outputs: np.ndarray) -> np.ndarray:
+        """Natural logarithms of `probabilities`."""
+        return log_softmax(outputs, axis=1)
+
+    def decode(self, outputs: np.ndarray) -> np.ndarray:
+        """The most probable label of each row."""
+        return self.classes_[outputs.argmax(axis=1)]
+
+    # --- Folders
+
+    def learned_to_json(self) -> dict[str, Any]:
+        """Classes with their type, and the temperature."""
+        return {
+            "classes": encode_labels(self.classes_),
+            "y_type": self.y_type_,
+            "thresholds": None,
+            "temperature": self.temperature_,
+        }
+
+    def learn_from_json(self, values: dict[str, Any], model: keras.Model, folder: Path) -> None:
+        """As many classes as the head has outputs."""
+        self.classes_ = decode_labels(values["classes"], model.num_labels, "labels", folder)
+        self.temperature_ = values["temperature"]
+
+    def learn_from_config(self, values: dict[str, Any], model: keras.Model, folder: Path) -> None:
+        """The classes of id2label."""
+        if values.get("problem_type") == self.problem_type and model.num_labels == 1:
+            raise WeightsMismatchError(
+                f"{folder} holds a model with one output and problem_type={self.problem_type!r}, which can give but "
+                'one label. Write "regression" into its config.json where the output is a number, or '
+                '"multi_label_classification" where it says whether a text has the label.'
+            )
+        if values.get("problem_type") == "regression" or model.num_labels == 1:
+            raise WeightsMismatchError(
+                f"{folder} holds a model with {model.num_labels} outputs and "
+                f"problem_type={values.get('problem_type')!r}, which gives numbers, not one of several labels; load it "
+                "with kbert.BertRegressor.load."
+            )
+        self.classes_ = labels_of_config(folder, model.num_labels)

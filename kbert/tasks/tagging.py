@@ -1,0 +1,234 @@
+"""A tag for each word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+from scipy.special import log_softmax, softmax, xlogy
+
+from kbert.config import BertConfig
+from kbert.data.tags import WordColumn, tag_lists
+from kbert.metrics import bio_spans, entity_scores, is_bio
+from kbert.model import BertForTokenClassification
+from kbert.tasks.bio import legal_tags
+from kbert.tasks.saved_labels import decode_labels, encode_labels, labels_of_config
+from kbert.tasks.task import TrainingData, mean_one
+from kbert.tasks.words import WordReader
+from kbert.text import WordPieceTokenizer
+from kbert.text.words import WordSequences
+from kbert.training.losses import softmax_cross_entropy
+from kbert.training.predict import predict_words
+from kbert.weights import load_token_classifier, save_token_classifier
+
+
+class UnreadTags(NamedTuple):
+    """y as it came, and what errors call it: the tags of a text can be read once its words are split."""
+
+    y: Any
+    name: str
+
+
+class TaggingExamples(NamedTuple):
+    """Rows of words as tokens, with the words' tags.
+
+    Attributes
+    ----------
+    words : WordSequences
+    labels : ndarray of int32, shape (n_words,)
+        The number of each word's tag.
+    weights : ndarray of float32, shape (n_rows,)
+        0 for rows without words, which could not be scored.
+    """
+
+    words: WordSequences
+    labels: np.ndarray
+    weights: np.ndarray
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return self.words.n_rows
+
+    @property
+    def word_weights(self) -> np.ndarray:
+        """Weight of each word: that of its row."""
+        return np.repeat(self.weights, np.diff(self.words.splits))
+
+    def take(self, rows: np.ndarray) -> TaggingExamples:
+        """Some rows, given by their numbers in ascending order."""
+        row_of_word = np.repeat(np.arange(self.n_rows), np.diff(self.words.splits))
+        return TaggingExamples(self.words.of_rows(rows), self.labels[np.isin(row_of_word, rows)], self.weights[rows])
+
+
+@dataclass(kw_only=True)
+class Tagging(WordReader):
+    """A tag for each word, by a softmax over the tags at the word's first piece.
+
+    The model is `BertForTokenClassification`. Outputs are a float64 array of shape (n_words, n_classes).
+
+    Parameters
+    ----------
+    max_length, stride, decoding
+        As in `kbert.BertTagger`.
+    classes_
+        What is learned: the tags, sorted.
+    """
+
+    decoding: str = "argmax"
+    classes_: np.ndarray | None = None
+
+    loss = staticmethod(softmax_cross_entropy)
+    constant_knows = "how often each label occurs"
+    architecture = "BertForTokenClassification"
+
+    # --- X and y to examples
+
+    def read_labels(self, y: Any, columns: WordColumn, name: str = "y") -> UnreadTags:
+        """y as it came, once X was found to have words."""
+        if columns.words is not None and not any(map(len, columns.words)):
+            raise ValueError(
+                f"Found array with 0 feature(s) (shape={(columns.n_rows, 0)}) while a minimum of 1 is required: no row "
+                f"of {name.removesuffix('y')}X has a word. Is it the right column?"
+            )
+        return UnreadTags(y, name)
+
+    def examples(
+        self, columns: WordColumn, labels: UnreadTags, weights: np.ndarray, tokenizer: WordPieceTokenizer
+    ) -> TaggingExamples:
+        """Rows as tokens and tags as numbers. A new task learns the tags; others are refused later."""
+        split = columns.split(tokenizer.split_words)
+        tags = tag_lists(labels.y, split, labels.name)
+        known = {tag for row in tags for tag in row}
+        if self.classes_ is None:
+            if len(known) < 2:
+                raise ValueError(
+                    f"BertTagger needs at least two tags to tell apart, and y holds {sorted(known)}. Is it the right "
+                    "column?"
+                )
+            self.classes_ = np.array(sorted(known), dtype=object)
+        number = {tag: i for i, tag in enumerate(self.classes_.tolist())}
+        unknown = sorted(known - set(number))
+        if unknown:
+            raise ValueError(f"{labels.name} holds tags that y of fit did not: {unknown[:5]}.")
+        # The words are split already.
+        chunks = replace(split, raw_texts=None).chunks(tokenizer.split_words)
+        words = WordSequences.concatenate([self.windows(chunk.words, tokenizer) for chunk in chunks])
+        if not words.n_words:
+            raise ValueError(f"No row of {labels.name.removesuffix('y')}X has a word. Is it the right column?")
+        numbers = np.fromiter((number[tag] for row in tags for tag in row), np.int32, words.n_words)
+        return TaggingExamples(words, numbers, np.where(np.diff(words.splits) > 0, weights, 0).astype("float32"))
+
+    def strata(self, examples: TaggingExamples) -> None:
+        """None: rows have many tags."""
+        return None
+
+    def needs_validation(self, examples: TaggingExamples) -> list[str]:
+        """Nothing but early stopping."""
+        return []
+
+    # --- Training
+
+    def new_model(self, config: BertConfig, *, dtype: str, seed: int) -> BertForTokenClassification:
+        """BERT with a linear layer on each token's vector."""
+        return BertForTokenClassification(config, len(self.classes_), dtype=dtype, seed=seed)
+
+    def before_training(self, model: keras.Model) -> None:
+        """Nothing: the outputs are those that the loss takes."""
+
+    def training_data(self, examples: TaggingExamples) -> TrainingData:
+        """The tag of each word at its first piece."""
+        word = examples.words.words  # of each token, -1 where no word has its first piece
+        targets = np.where(word >= 0, examples.labels[word], 0).astype("int32")
+        weights = np.where(word >= 0, examples.word_weights[word], 0)
+        return TrainingData(examples.words.sequences, targets, mean_one(weights), level="token")
+
+    def after_training(self, model: keras.Model, validation: TaggingExamples | None, pad_id: int) -> None:
+        """Nothing to learn."""
+
+    # --- Outputs
+
+    def predict(
+        self, model: keras.Model, tokenizer: WordPieceTokenizer, columns: WordColumn
+    ) -> Iterator[tuple[WordColumn, list[np.ndarray]]]:
+        """As `WordReader.predict`, in float64."""
+        for chunk, rows in super().predict(model, tokenizer, columns):
+            yield chunk, [outputs.astype("float64") for outputs in rows]
+
+    def outputs(self, model: keras.Model, examples: TaggingExamples, pad_id: int) -> np.ndarray:
+        """The model's output for each word."""
+        return predict_words(model, examples.words, pad_id).astype("float64")
+
+    def mean_loss(self, outputs: np.ndarray, examples: TaggingExamples) -> float:
+        """Cross-entropy of the words in nats."""
+        losses = -log_softmax(outputs, axis=1)[np.arange(len(outputs)), examples.labels]
+        return float(np.average(losses, weights=examples.word_weights))
+
+    def score(self, outputs: np.ndarray, examples: TaggingExamples) -> float:
+        """F1 of the entities where tags are BIO tags, else the share of words whose tag is right."""
+        borders = examples.words.splits[1:-1]
+        numbers = np.concatenate([self.tag_numbers(row) for row in np.split(outputs, borders)])
+        if not self.is_bio:
+            return float(np.average(numbers == examples.labels, weights=examples.word_weights))
+        truth, found = (np.split(self.classes_[tags], borders) for tags in (examples.labels, numbers))
+        return entity_scores(truth, found, sample_weight=examples.weights).f1
+
+    def constant_loss(self, data: TrainingData) -> float:
+        """The entropy of the tags."""
+        shares = np.bincount(data.targets, data.weights) / data.weights.sum()
+        return float(-xlogy(shares, shares).sum())
+
+    def is_constant(self, outputs: np.ndarray) -> bool:
+        """Whether all words get one tag."""
+        return len(np.unique(outputs.argmax(axis=1))) == 1
+
+    @property
+    def is_bio(self) -> bool:
+        """Whether the tags are BIO tags: O, B-... and I-..."""
+        return is_bio([self.classes_])
+
+    def tag_numbers(self, outputs: np.ndarray) -> np.ndarray:
+        """The number of each word's tag in one row, from the row's outputs: as ``decoding`` says."""
+        if self.decoding == "bio":
+            return legal_tags(log_softmax(outputs, axis=1), self.classes_)
+        return outputs.argmax(axis=1)
+
+    def tags(self, outputs: np.ndarray) -> list[str]:
+        """The tags of one row's words."""
+        return self.classes_[self.tag_numbers(outputs)].tolist()
+
+    def spans(self, tags: list[str]) -> list[tuple[int, int, str]]:
+        """Spans of words, (first, end, label): entities of BIO tags; of other tags one for each word."""
+        return bio_spans(tags) if self.is_bio else [(i, i + 1, tag) for i, tag in enumerate(tags)]
+
+    def probabilities(self, outputs: np.ndarray) -> np.ndarray:
+        """Probability of each tag for each word by itself."""
+        return softmax(outputs, axis=1)
+
+    # --- Folders
+
+    def save_model(self, model: BertForTokenClassification, folder: Path) -> None:
+        """As transformers' BertForTokenClassification."""
+        save_token_classifier(model, folder, {i: str(tag) for i, tag in enumerate(self.classes_)})
+
+    @staticmethod
+    def load_model(folder: Path, dtype: str) -> BertForTokenClassification:
+        """From a folder of transformers' BertForTokenClassification."""
+        return load_token_classifier(folder, dtype=dtype)
+
+    def learned_to_json(self) -> dict[str, Any]:
+        """The tags."""
+        return {"classes": encode_labels(self.classes_)}
+
+    def learn_from_json(self, values: dict[str, Any], model: keras.Model, folder: Path) -> None:
+        """As many tags as the head has outputs."""
+        self.classes_ = decode_labels(values["classes"], model.num_labels, "tags", folder)
+
+    def learn_from_config(self, values: dict[str, Any], model: keras.Model, folder: Path) -> None:
+        """The tags of id2label."""
+        names = labels_of_config(folder, model.num_labels)
+        self.classes_ = np.array([str(name) for name in names], dtype=object)

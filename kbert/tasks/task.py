@@ -1,0 +1,209 @@
+"""What the shared fit asks of a task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
+
+import keras
+import numpy as np
+
+from kbert.config import BertConfig
+from kbert.data.columns import Columns
+from kbert.text import TokenSequences, WordPieceTokenizer
+from kbert.text.questions import QuestionWindows
+
+
+class Examples(Protocol):
+    """Rows as tokens with their labels: to train on, or to evaluate on."""
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        ...
+
+    @property
+    def weights(self) -> np.ndarray:
+        """Weight of each row, float32, shape (n_rows,)."""
+        ...
+
+    def take(self, rows: np.ndarray) -> Self:
+        """Some rows, given by their numbers in ascending order."""
+        ...
+
+
+class TrainingData(NamedTuple):
+    """Examples as `kbert.training.loop.train` takes them.
+
+    Attributes
+    ----------
+    sequences : TokenSequences or QuestionWindows
+        One or several for each row.
+    targets : ndarray, shape (n, ...)
+        What the loss compares the model's outputs with, for each of n sequences, or each of n tokens.
+    weights : ndarray of float32, shape (n,)
+        Weight of each in the loss. The mean of those that are not 0 is 1.
+    level : {"text", "token", "position"}
+        What has a target: each sequence ("text"), each token, or each sequence with targets that are positions in it.
+    whole_rows : bool
+        Whether all sequences of a row have to be in one step, as the options of a question do. ``batch_size`` then
+        counts rows.
+    """
+
+    sequences: TokenSequences | QuestionWindows
+    targets: np.ndarray
+    weights: np.ndarray
+    level: str = "text"
+    whole_rows: bool = False
+
+
+C = TypeVar("C", bound=Columns)
+L = TypeVar("L")
+E = TypeVar("E", bound=Examples)
+O = TypeVar("O")  # noqa: E741
+
+
+class Task(Protocol[C, L, E, O]):
+    """What X and y mean: one for each kind of task, generic in its columns, labels, examples and outputs.
+
+    A task is a dataclass. Its fields are the estimator's parameters that it reads, under the same names, and what it
+    learns in ``fit``, under names that end in an underscore, None before; the estimator gets these as its fitted
+    attributes. `task_of` makes the task of an estimator.
+
+    Attributes
+    ----------
+    loss : callable
+        One of `kbert.training.losses`.
+    constant_knows : str
+        What a model knows whose outputs are the best constant ones, for the warning of a failed run: "how often each
+        label occurs".
+    architecture : str
+        The class of transformers that opens what `save_model` writes.
+    """
+
+    loss: ClassVar[Callable[..., Any]]
+    constant_knows: ClassVar[str]
+    architecture: ClassVar[str]
+
+    # --- X and y to examples
+
+    def read(self, X: Any, name: str = "X") -> C:
+        """X as plain columns, with one warning about missing texts. ``name`` is what errors call X."""
+        ...
+
+    def read_labels(self, y: Any, columns: C, name: str = "y") -> L:
+        """y as plain labels. A new task learns from the first y what labels there are; others are refused."""
+        ...
+
+    def examples(self, columns: C, labels: L, weights: np.ndarray, tokenizer: WordPieceTokenizer) -> E:
+        """Rows as tokens, with one warning about rows that were cut."""
+        ...
+
+    def strata(self, examples: E) -> np.ndarray | None:
+        """A number for each row; the shares of equal ones are kept when rows are split off for validation."""
+        ...
+
+    def needs_validation(self, examples: E) -> list[str]:
+        """The parameters that ask for a validation set, besides ``early_stopping``."""
+        ...
+
+    # --- Training
+
+    def new_model(self, config: BertConfig, *, dtype: str, seed: int) -> keras.Model:
+        """A model of this architecture with the task's head."""
+        ...
+
+    def before_training(self, model: keras.Model) -> None:
+        """Undo in a fitted model, which a warm start goes on from, what `after_training` did to its weights."""
+        ...
+
+    def training_data(self, examples: E) -> TrainingData:
+        """The targets of the loss, and the weights in it."""
+        ...
+
+    def after_training(self, model: keras.Model, validation: E | None, pad_id: int) -> None:
+        """Learn what the trained model's outputs on the validation set tell: temperature, thresholds."""
+        ...
+
+    # --- Outputs of the model
+
+    def outputs(self, model: keras.Model, examples: E, pad_id: int) -> O:
+        """The model's present outputs for the examples, in float64."""
+        ...
+
+    def mean_loss(self, outputs: O, examples: E) -> float:
+        """The weighted mean of the loss over the examples."""
+        ...
+
+    def score(self, outputs: O, examples: E) -> float:
+        """What early stopping maximises: the estimator's own score, where the labels allow it."""
+        ...
+
+    def constant_loss(self, data: TrainingData) -> float:
+        """The mean loss of the best outputs that are the same for all rows."""
+        ...
+
+    def is_constant(self, outputs: O) -> bool:
+        """Whether the outputs for all rows are, or mean, the same."""
+        ...
+
+    # --- Folders
+
+    def save_model(self, model: keras.Model, folder: Path) -> None:
+        """Write a folder that transformers opens, with the names of the outputs."""
+        ...
+
+    @staticmethod
+    def load_model(folder: Path, dtype: str) -> keras.Model:
+        """The model that `save_model` wrote."""
+        ...
+
+    def learned_to_json(self) -> dict[str, Any]:
+        """What was learned, as JSON can hold it."""
+        ...
+
+    def learn_from_json(self, values: dict[str, Any], model: keras.Model, folder: Path) -> None:
+        """Take back what `learned_to_json` gave; refuse what does not fit the model's head."""
+        ...
+
+    def learn_from_config(self, values: dict[str, Any], model: keras.Model, folder: Path) -> None:
+        """Learn it from the keys of the config.json of a folder that transformers saved."""
+        ...
+
+
+T = TypeVar("T", bound=Task[Any, Any, Any, Any])
+
+
+def task_of(task_type: type[T], values: Mapping[str, Any]) -> T:
+    """A task with an estimator's values for its fields.
+
+    Parameters
+    ----------
+    task_type : type
+    values : mapping
+        Parameters by name and, of a fitted estimator, its attributes: ``vars(estimator)``. Those that are no fields of
+        the task are passed over.
+    """
+    names = [field.name for field in fields(task_type)]  # type: ignore[arg-type]
+    return task_type(**{name: plain(values[name]) for name in names if name in values})
+
+
+def plain(value: Any) -> Any:
+    """A parameter's value, a NumPy scalar as the Python number that it stands for."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def learned_attributes(task: Task[Any, Any, Any, Any]) -> dict[str, Any]:
+    """What a task has learned, by the names of the estimator's fitted attributes."""
+    return {
+        field.name: getattr(task, field.name)
+        for field in fields(task)  # type: ignore[arg-type]
+        if field.name.endswith("_")
+    }
+
+
+def mean_one(weights: np.ndarray) -> np.ndarray:
+    """Weights whose mean is 1, those of 0 left out of the mean; float32."""
+    return (weights / weights[weights > 0].mean()).astype("float32")

@@ -1,0 +1,195 @@
+"""Tasks whose X is texts or pairs of texts: reading, tokenising, and one vector of outputs for each row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+
+from kbert.config import BertConfig
+from kbert.data.frames import TextColumns, text_columns, warn_missing
+from kbert.errors import TruncationWarning
+from kbert.model import BertForSequenceClassification
+from kbert.tasks.task import TrainingData, mean_one
+from kbert.text import TokenSequences, WordPieceTokenizer, build_sequences, build_windows
+from kbert.text.chunks import chunks
+from kbert.training.predict import predict_logits
+from kbert.warn import warn_user
+from kbert.weights import load_sequence_classifier, save_sequence_classifier
+
+# How much text is tokenised, and when predicting computed, at a time: bounded, since a column may hold any number of
+# rows of any length.
+CHUNK_ROWS = 8192
+CHUNK_CHARACTERS = 4_000_000
+
+
+@dataclass(kw_only=True)
+class TextReader:
+    """Texts or pairs of texts to tokens: for every task whose X is texts, and for `BertVectorizer`.
+
+    Parameters
+    ----------
+    max_length, long_text, stride
+        As in `kbert.BertClassifier`.
+    """
+
+    max_length: int = 128
+    long_text: str = "truncate"
+    stride: int | None = None
+
+    def read(self, X: Any, name: str = "X") -> TextColumns:
+        """Plain columns of texts, with one warning about missing texts."""
+        columns = text_columns(X, name=name)
+        warn_missing(columns.n_missing, columns.n_rows)
+        return columns
+
+    def sequences(self, columns: TextColumns, tokenizer: WordPieceTokenizer) -> TokenSequences:
+        """All rows as tokens, with one warning about rows that were cut."""
+        cut: list[int] = []
+        sequences = TokenSequences.concatenate(self.chunks(columns, tokenizer, cut))
+        self.warn_cut(sum(cut), columns.n_rows)
+        return sequences
+
+    def chunks(self, columns: TextColumns, tokenizer: WordPieceTokenizer, cut: list[int]) -> Iterator[TokenSequences]:
+        """All rows as tokens, some rows at a time; the number of rows that were cut is appended to ``cut``."""
+        for rows in chunks(columns.n_characters, CHUNK_ROWS, CHUNK_CHARACTERS):
+            texts = [column[rows] for column in columns.columns]
+            if self.long_text == "window":
+                chunk = build_windows(
+                    tokenizer, *texts, max_length=self.max_length, stride=self.stride, first_row=rows.start
+                )
+            else:
+                chunk = build_sequences(tokenizer, *texts, max_length=self.max_length, first_row=rows.start)
+            cut.append(chunk.n_truncated)
+            yield chunk
+
+    def warn_cut(self, n_cut: int, n_rows: int) -> None:
+        """Tell how many rows were cut, if any were."""
+        if n_cut:
+            warn_user(
+                f"{n_cut} of {n_rows} rows have more than max_length={self.max_length} tokens and were cut. "
+                "long_text='window' reads all of them, a larger max_length more of them; both cost time.",
+                TruncationWarning,
+            )
+
+    def predict(
+        self, model: keras.Model, tokenizer: WordPieceTokenizer, columns: TextColumns, warn: bool = True
+    ) -> np.ndarray:
+        """The model's outputs for each row, float32, shape (n_rows, n_outputs): the mean over the row's windows.
+
+        Rows are tokenised while those before them are computed, so memory does not grow with their number. With
+        ``warn=False`` nothing is said of rows that were cut.
+        """
+        cut: list[int] = []
+        outputs = predict_logits(model, self.chunks(columns, tokenizer, cut), columns.n_rows, tokenizer.pad_id)
+        if warn:
+            self.warn_cut(sum(cut), columns.n_rows)
+        return outputs
+
+
+class TextExamples(NamedTuple):
+    """Rows of texts as tokens, with their labels.
+
+    Attributes
+    ----------
+    sequences : TokenSequences
+        One for each row, or several windows of it.
+    labels : ndarray, shape (n_rows, ...)
+    weights : ndarray of float32, shape (n_rows,)
+        Only the ratios count.
+    """
+
+    sequences: TokenSequences
+    labels: np.ndarray
+    weights: np.ndarray
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.labels)
+
+    def take(self, rows: np.ndarray) -> TextExamples:
+        """Some rows, given by their numbers in ascending order."""
+        return TextExamples(self.sequences.of_rows(rows), self.labels[rows], self.weights[rows])
+
+
+@dataclass(kw_only=True)
+class TextTask(TextReader):
+    """A task that reads texts or pairs of texts and gives each row ``n_outputs`` numbers, through the pooler.
+
+    Base of single label, several labels and regression. A subclass says what y means: see `kbert.tasks.task.Task`. Its
+    model is `BertForSequenceClassification`; outputs are a float64 array of shape (n_rows, n_outputs).
+    """
+
+    architecture = "BertForSequenceClassification"
+
+    # --- What a subclass says besides the methods of the Protocol
+
+    @property
+    def n_outputs(self) -> int:
+        """Outputs of the head."""
+        raise NotImplementedError
+
+    @property
+    def output_names(self) -> dict[int, str]:
+        """The name of each output: the ``id2label`` of a config.json."""
+        return {i: f"LABEL_{i}" for i in range(self.n_outputs)}
+
+    # What the config.json says of the outputs, as transformers knows it.
+    problem_type: str | None = None
+
+    # --- What holds for all of them
+
+    def examples(
+        self, columns: TextColumns, labels: np.ndarray, weights: np.ndarray, tokenizer: WordPieceTokenizer
+    ) -> TextExamples:
+        """Rows as tokens, with one warning about rows that were cut."""
+        return TextExamples(self.sequences(columns, tokenizer), labels, weights)
+
+    def strata(self, examples: TextExamples) -> np.ndarray | None:
+        """None: rows are split at random."""
+        return None
+
+    def needs_validation(self, examples: TextExamples) -> list[str]:
+        """Nothing but early stopping."""
+        return []
+
+    def new_model(self, config: BertConfig, *, dtype: str, seed: int) -> BertForSequenceClassification:
+        """BERT with a linear layer on the pooler's vector."""
+        return BertForSequenceClassification(config, self.n_outputs, dtype=dtype, seed=seed)
+
+    def before_training(self, model: BertForSequenceClassification) -> None:
+        """Nothing: the outputs are those that the loss takes."""
+
+    def training_data(self, examples: TextExamples) -> TrainingData:
+        """Every window of a row with the row's label."""
+        return self._training_data(examples, examples.labels, examples.weights)
+
+    @staticmethod
+    def _training_data(examples: TextExamples, targets: np.ndarray, weights: np.ndarray) -> TrainingData:
+        """Targets and weights of the rows, given to their windows."""
+        row = examples.sequences.rows
+        # A row counts as much in several windows as it would in one.
+        return TrainingData(examples.sequences, targets[row], mean_one((weights / np.bincount(row))[row]))
+
+    def after_training(
+        self, model: BertForSequenceClassification, validation: TextExamples | None, pad_id: int
+    ) -> None:
+        """Nothing to learn."""
+
+    def outputs(self, model: BertForSequenceClassification, examples: TextExamples, pad_id: int) -> np.ndarray:
+        """The model's outputs for each row, the mean over its windows."""
+        return predict_logits(model, [examples.sequences], examples.n_rows, pad_id).astype("float64")
+
+    def save_model(self, model: BertForSequenceClassification, folder: Path) -> None:
+        """As transformers' BertForSequenceClassification."""
+        save_sequence_classifier(model, folder, self.output_names, self.problem_type)
+
+    @staticmethod
+    def load_model(folder: Path, dtype: str) -> BertForSequenceClassification:
+        """From a folder of transformers' BertForSequenceClassification."""
+        return load_sequence_classifier(folder, dtype=dtype)

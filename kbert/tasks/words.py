@@ -1,0 +1,64 @@
+"""Rows of words: reading them, and the model's output for each word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+
+from kbert.data.tags import WordColumn, word_column
+from kbert.errors import MissingTextWarning
+from kbert.text import WordPieceTokenizer
+from kbert.text.words import WordSequences, build_word_windows
+from kbert.training.predict import predict_words
+from kbert.warn import warn_user
+
+
+@dataclass(kw_only=True)
+class WordReader:
+    """Rows of words, or texts whose words a tokenizer splits: for tagging, and for `BertVectorizer`.
+
+    Parameters
+    ----------
+    max_length, stride
+        As in `kbert.BertTagger`.
+    """
+
+    max_length: int = 128
+    stride: int | None = None
+
+    def read(self, X: Any, name: str = "X") -> WordColumn:
+        """Rows of words, or texts that are not split yet, with one warning about empty ones."""
+        columns = word_column(X, name)
+        if columns.n_missing:
+            what = "texts" if columns.raw_texts is not None else "words"
+            warn_user(
+                f"{columns.n_missing} of the {what} in {columns.n_rows} rows "
+                f"{'are' if columns.n_missing > 1 else 'is'} empty. Every row and every word still gets a result.",
+                MissingTextWarning,
+            )
+        return columns
+
+    def windows(self, words: list[list[str]], tokenizer: WordPieceTokenizer) -> WordSequences:
+        """Rows of words as overlapping windows of tokens."""
+        return build_word_windows(tokenizer, words, self.max_length, self.stride)
+
+    def predict(
+        self, model: keras.Model, tokenizer: WordPieceTokenizer, columns: WordColumn
+    ) -> Iterator[tuple[WordColumn, list[np.ndarray]]]:
+        """The model's output for each word, some rows at a time.
+
+        Yields
+        ------
+        chunk : WordColumn
+            Some rows, split into words.
+        outputs : list of ndarray of float32, shape (n_words, n_outputs)
+            One array for each of these rows.
+        """
+        for chunk in columns.chunks(tokenizer.split_words):
+            windows = self.windows(chunk.words, tokenizer)
+            outputs = predict_words(model, windows, tokenizer.pad_id)
+            yield chunk, np.split(outputs, windows.splits[1:-1])
