@@ -8,7 +8,7 @@ import numpy as np
 
 from kbert.data.packing import Layout, choose_layout, pack, slots_of
 from kbert.text import TokenSequences
-from kbert.text.sequences import ranges
+from kbert.text.ragged import ranges
 
 # Texts among which one batch is balanced against another.
 _POOL = 64

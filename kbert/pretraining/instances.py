@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kbert.text.sequences import Ragged, TokenSequences, assemble, ranges, row_splits, truncated_lengths
+from kbert.text.ragged import Ragged, ranges, row_splits
+from kbert.text.sequences import TokenSequences, assemble, truncated_lengths
 
 if TYPE_CHECKING:
     from kbert.text import WordPieceTokenizer

@@ -16,7 +16,7 @@ from tqdm.auto import tqdm
 from kbert.errors import WeightsMismatchError
 from kbert.pretraining.instances import Documents, documents_of
 from kbert.text import WordPieceTokenizer
-from kbert.text.sequences import row_splits
+from kbert.text.ragged import row_splits
 
 if TYPE_CHECKING:
     from kbert.pretraining.corpus import Corpus

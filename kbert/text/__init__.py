@@ -2,7 +2,8 @@
 
 from kbert.text.choices import build_choices
 from kbert.text.questions import QuestionWindows, build_question_windows
-from kbert.text.sequences import Ragged, TokenSequences, build_sequences
+from kbert.text.ragged import Ragged
+from kbert.text.sequences import TokenSequences, build_sequences
 from kbert.text.windows import build_windows
 from kbert.text.wordpiece import Encoding, WordPieceTokenizer
 

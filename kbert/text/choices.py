@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 
+from kbert.text.column_tokenizer import ColumnTokenizer
 from kbert.text.sequences import TokenSequences, assemble, room_for_texts, truncated_lengths
 from kbert.text.vocabulary import require_no_surrogates
 
-if TYPE_CHECKING:
-    from kbert.text.wordpiece import WordPieceTokenizer
-
 
 def build_choices(
-    tokenizer: WordPieceTokenizer,
-    contexts: list[str],
-    questions: list[str] | None,
+    tokenizer: ColumnTokenizer,
+    contexts: Sequence[str],
+    questions: Sequence[str] | None,
     options: list[list[str]],
     max_length: int = 128,
     first_row: int = 0,
 ) -> TokenSequences:
     """Tokenise rows of multiple choice into sequences "[CLS] context [SEP] question option [SEP]".
 
-    As for SWAG in the paper, and in transformers' example ``run_swag.py``. Sequences that do not fit are cut as pairs
-    are (`build_sequences`).
+    As for SWAG in the paper, and in transformers' example ``run_swag.py``. Sequences that do not fit are truncated as
+    pairs are (`build_sequences`).
 
     Parameters
     ----------
@@ -32,13 +30,13 @@ def build_choices(
     contexts : list of str
         n_rows of them.
     questions : list of str or None
-        As many; None and "" leave the option alone.
+        As many. With None or "" the second text is the option alone.
     options : list of list of str
-        Any number for each row.
-    max_length : int
-        Greatest length of a sequence, special tokens included: at least 5.
-    first_row : int
-        What error messages call the first row.
+        n_rows lists of any length.
+    max_length : int, default=128
+        Greatest length of a sequence in tokens, special tokens included: at least 5.
+    first_row : int, default=0
+        The number of the first row in error messages, if the rows are a chunk of a column.
 
     Returns
     -------
@@ -52,7 +50,7 @@ def build_choices(
     """
     budget = room_for_texts(max_length, pairs=True)
     rows = np.repeat(np.arange(len(options)), [len(row) for row in options])
-    # A context is tokenised once, whatever the number of its options.
+    # Each context is tokenised once, however many options it has.
     first = tokenizer.tokenize_column(contexts, name="contexts", first_row=first_row)
     starts = [""] * len(options) if questions is None else [question and f"{question} " for question in questions]
     try:
@@ -69,8 +67,8 @@ def build_choices(
         tokenizer,
         rows,
         kept + kept_second < lengths + second.lengths,
-        first.parts(rows, 0, kept),
+        first.slices(rows, 0, kept),
         kept,
-        second.parts(np.arange(len(rows)), 0, kept_second),
+        second.slices(np.arange(len(rows)), 0, kept_second),
         kept_second,
     )

@@ -1,41 +1,61 @@
 """The files of a tokenizer: tokenizer.json, vocab.txt and the settings beside them."""
 
+from __future__ import annotations
+
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from kbert.config import json_object, unique_keys
 from kbert.errors import WeightsMismatchError, WeightsNotFoundError
 from kbert.presets import is_preset, tokenizer_of_preset
 
+# The content of a tokenizer.json, as `json.load` gives it.
+TokenizerSpec: TypeAlias = dict[str, Any]
+# The names of the special tokens, with the keys of SPECIAL_TOKENS. The mask alone may be None.
+SpecialTokens: TypeAlias = Mapping[str, str | None]
+
 SPECIAL_TOKENS = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
-# The Hugging Face default. Google's own code went on to 200.
+# Longer words are [UNK], in characters. This is the Hugging Face default; Google's own code has 200.
 LONGEST_WORD = 100
-# Tokenizers of transformers that a vocab.txt and three settings make up. Others with a vocab.txt, such as those of
-# Japanese, find words in their own way.
+# Tokenizer classes of transformers that a vocab.txt and three settings determine. Others with a vocab.txt, such as the
+# Japanese ones, find words in their own way.
 _BERT_CLASSES = ("BertTokenizer", "BertTokenizerFast")
 _PLAIN_CLASSES = (
     *_BERT_CLASSES,
     *("DistilBertTokenizer", "DistilBertTokenizerFast", "ElectraTokenizer", "ElectraTokenizerFast"),
     *("PreTrainedTokenizer", "PreTrainedTokenizerFast", "TokenizersBackend"),
 )
-# Keys of tokenizer_config.json, and what a tokenizer.json calls them.
+# Keys of tokenizer_config.json, and the same settings in a tokenizer.json.
 _SETTINGS = {
     "do_lower_case": "lowercase",
     "strip_accents": "strip_accents",
     "tokenize_chinese_chars": "handle_chinese_chars",
 }
-# Vocabularies of a hundred languages have about 10 MB.
+# Larger JSON files are refused. Vocabularies of a hundred languages have about 10 MB.
 _MOST_BYTES = 100_000_000
 _REMEDY = "Copy or download the folder again, or save the tokenizer anew."
 
 
 class TokenizerFiles(NamedTuple):
-    """What a folder says of its tokenizer."""
+    """The content of a tokenizer's files.
+
+    Attributes
+    ----------
+    path : Path
+        The file with the vocabulary, for messages.
+    spec : dict
+        The content of a ``tokenizer.json``.
+    special_tokens : dict of str
+        The names of the special tokens, with the keys of `SPECIAL_TOKENS`.
+    model_max_length : int or None
+        The longest sequence of the model in tokens, if it is known.
+    """
 
     path: Path
-    spec: dict  # as in tokenizer.json
-    special_tokens: dict[str, str | None]  # role -> name, with the keys of SPECIAL_TOKENS
+    spec: TokenizerSpec
+    special_tokens: SpecialTokens
     model_max_length: int | None
 
 
@@ -51,8 +71,10 @@ def read_tokenizer(folder: Path) -> TokenizerFiles:
     """
     config = _read_json(folder / "tokenizer_config.json")
     names = _read_json(folder / "special_tokens_map.json") | config
-    special_tokens = {role: _name(names.get(f"{role}_token")) or name for role, name in SPECIAL_TOKENS.items()}
-    # Hugging Face writes 1e30 where it knows no limit.
+    special_tokens: dict[str, str] = {
+        role: _name(names.get(f"{role}_token")) or name for role, name in SPECIAL_TOKENS.items()
+    }
+    # transformers writes 1e30 if there is no limit.
     limit = config.get("model_max_length")
     limit = int(limit) if isinstance(limit, int | float) and 0 < limit < 1e9 else None
 
@@ -65,7 +87,7 @@ def read_tokenizer(folder: Path) -> TokenizerFiles:
         spec = bert_spec(vocab, settings.oov_token, settings.lowercase, settings.strip_accents, settings.split_on_cjk)
     elif path.is_file():
         vocab = _wordpiece_vocab(spec, path)
-        _settle(spec, config)
+        _apply_settings(spec, config)
         special_tokens["unk"] = spec["model"].get("unk_token", "[UNK]")
     elif (path := folder / "vocab.txt").is_file():
         vocab = _read_vocab(path, special_tokens)
@@ -73,7 +95,8 @@ def read_tokenizer(folder: Path) -> TokenizerFiles:
         lowercase = config.get("do_lower_case")
         if lowercase is None:
             specials = set(special_tokens.values())
-            # Not isupper: Google's uncased vocabulary has the letter of the real numbers, which has no lower case.
+            # Not isupper: Google's uncased vocabulary has U+211D, the capital R of the real numbers, which has no lower
+            # case.
             lowercase = all(piece == piece.lower() for piece in vocab if piece not in specials)
         chinese = config.get("tokenize_chinese_chars")
         spec = bert_spec(
@@ -88,23 +111,23 @@ def read_tokenizer(folder: Path) -> TokenizerFiles:
 
 
 def write_tokenizer(
-    folder: Path, spec: dict, special_tokens: dict[str, str | None], lowercase: bool, model_max_length: int | None
+    folder: Path, spec: TokenizerSpec, special_tokens: SpecialTokens, lowercase: bool, model_max_length: int | None
 ) -> None:
-    """Write ``tokenizer.json``, ``tokenizer_config.json`` and, where it says the same, ``vocab.txt``."""
+    """Write ``tokenizer.json``, ``tokenizer_config.json`` and, if it can hold the vocabulary, ``vocab.txt``."""
     folder.mkdir(parents=True, exist_ok=True)
-    # A piece a line. Not ``indent``, with which json takes a tenth of a second for 30,000 of them.
+    # One piece in each line. Not by ``indent``, with which json takes a tenth of a second for 30,000 pieces.
     lines = json.dumps(spec, ensure_ascii=False, separators=(",\n", ": "))
     (folder / "tokenizer.json").write_text(lines + "\n", encoding="utf-8")
 
     normalizer = spec["normalizer"] or {}
     config = {
-        # transformers 5 builds its BertTokenizer anew from the vocabulary and the settings below. Only for the general
-        # class does it read the rest of tokenizer.json.
+        # transformers 5 builds its BertTokenizer from the vocabulary and the settings below. It reads the rest of
+        # tokenizer.json for the general class only.
         "tokenizer_class": "BertTokenizer" if is_plain_bert(spec) else "PreTrainedTokenizerFast",
         "do_lower_case": lowercase,
         "strip_accents": normalizer.get("strip_accents"),
         "tokenize_chinese_chars": normalizer.get("handle_chinese_chars", False),
-        # Without this the general class would give no segment ids.
+        # Without this the general class gives no segment ids.
         "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
         **{f"{role}_token": name for role, name in special_tokens.items() if name is not None},
     }
@@ -120,13 +143,13 @@ def write_tokenizer(
     if list(spec["model"]["vocab"].values()) == list(range(len(pieces))) and text.splitlines() == pieces:
         path.write_text(text, encoding="utf-8", newline="\n")
     else:
-        path.unlink(missing_ok=True)  # one from an earlier save would contradict tokenizer.json
+        path.unlink(missing_ok=True)  # a file from an earlier save would contradict tokenizer.json
 
 
 def bert_spec(
     vocab: dict[str, int], unk_token: str, lowercase: bool, strip_accents: bool | None, tokenize_chinese_chars: bool
-) -> dict:
-    """The ``tokenizer.json`` of BERT's own tokenizer around a vocabulary."""
+) -> TokenizerSpec:
+    """The ``tokenizer.json`` of BERT's own tokenizer with a given vocabulary."""
     return {
         "version": "1.0",
         "truncation": None,
@@ -152,8 +175,8 @@ def bert_spec(
     }
 
 
-def is_plain_bert(spec: dict) -> bool:
-    """Whether the vocabulary and the settings of ``tokenizer_config.json`` say all there is in ``tokenizer.json``."""
+def is_plain_bert(spec: TokenizerSpec) -> bool:
+    """Whether a ``tokenizer.json`` has nothing but a vocabulary and the settings of ``tokenizer_config.json``."""
     model, normalizer = spec["model"], spec["normalizer"] or {}
     plain = bert_spec(
         model["vocab"],
@@ -168,7 +191,17 @@ def is_plain_bert(spec: dict) -> bool:
 
 
 def check_vocabulary(n_pieces: int, n_rows: int, folder: str | Path) -> None:
-    """Refuse a tokenizer with ids beyond the embedding table, which accelerators look up in silence."""
+    """Raise WeightsMismatchError if a tokenizer has ids beyond the embedding table: accelerators give no error.
+
+    Parameters
+    ----------
+    n_pieces : int
+        The tokenizer's ``vocab_size``.
+    n_rows : int
+        Rows of the embedding table: the config's ``vocab_size``.
+    folder : str or Path
+        Where the tokenizer comes from, for the message.
+    """
     if n_pieces > n_rows:
         raise WeightsMismatchError(
             f"The vocabulary in {folder} has {n_pieces} entries, and the embedding table of its config.json has "
@@ -176,8 +209,8 @@ def check_vocabulary(n_pieces: int, n_rows: int, folder: str | Path) -> None:
         )
 
 
-def _wordpiece_vocab(spec: dict, path: Path) -> dict[str, int]:
-    """The vocabulary of a ``tokenizer.json``, once it was found to be one of WordPiece."""
+def _wordpiece_vocab(spec: TokenizerSpec, path: Path) -> dict[str, int]:
+    """The vocabulary of a ``tokenizer.json``. Raises WeightsMismatchError if this is no WordPiece tokenizer."""
     model = spec.get("model")
     if not isinstance(model, dict) or not isinstance(model.get("vocab"), dict | list):
         raise WeightsMismatchError(f"{path} holds no tokenizer: it has no model with a vocabulary. {_REMEDY}")
@@ -188,11 +221,12 @@ def _wordpiece_vocab(spec: dict, path: Path) -> dict[str, int]:
             f"{path} holds a tokenizer of type {kind}, and BERT's is WordPiece. Give the folder of a BERT model."
         )
     model["type"] = kind
-    return model["vocab"]
+    vocab: dict[str, int] = model["vocab"]
+    return vocab
 
 
-def _settle(spec: dict, config: dict) -> None:
-    """Where both files say how BERT's tokenizer treats a text, have what transformers has: the settings' word."""
+def _apply_settings(spec: TokenizerSpec, config: dict[str, Any]) -> None:
+    """Let the settings of tokenizer_config.json override those of tokenizer.json, as transformers does for BERT."""
     normalizer = spec.get("normalizer")
     if config.get("tokenizer_class") not in (None, *_BERT_CLASSES) or not isinstance(normalizer, dict):
         return
@@ -200,8 +234,8 @@ def _settle(spec: dict, config: dict) -> None:
         normalizer |= {name: config[key] for key, name in _SETTINGS.items() if isinstance(config.get(key), bool)}
 
 
-def _refuse_other_classes(config: dict, folder: Path) -> None:
-    """A vocab.txt alone says nothing of how texts come to be words."""
+def _refuse_other_classes(config: dict[str, Any], folder: Path) -> None:
+    """Raise if a vocab.txt belongs to a tokenizer that splits texts into words in another way than BERT's."""
     kind = config.get("tokenizer_class") or _read_json(folder / "config.json").get("tokenizer_class")
     words = config.get("word_tokenizer_type") or "basic"
     if (isinstance(kind, str) and kind not in _PLAIN_CLASSES) or words != "basic":
@@ -213,16 +247,17 @@ def _refuse_other_classes(config: dict, folder: Path) -> None:
 
 
 def _checked_special_tokens(
-    special_tokens: dict[str, str | None], spec: dict, vocab: dict[str, int], path: Path
-) -> dict[str, str | None]:
-    """The special tokens that the vocabulary has, each under one id. Only the mask may be missing."""
+    special_tokens: dict[str, str], spec: TokenizerSpec, vocab: dict[str, int], path: Path
+) -> SpecialTokens:
+    """The special tokens. Raises unless each of them has one id of its own; only the mask may be missing: None."""
     added = [token for token in spec.get("added_tokens") or [] if isinstance(token, dict)]
     owners: dict[int, str] = {}
+    checked: dict[str, str | None] = dict(special_tokens)
     for role, name in special_tokens.items():
-        ids = {token.get("id") for token in added if token.get("content") == name}
+        ids: set[Any] = {token.get("id") for token in added if token.get("content") == name}
         ids |= {vocab[name]} if name in vocab else set()
         if role == "mask" and not ids:
-            special_tokens = special_tokens | {"mask": None}
+            checked["mask"] = None
         elif not ids or (role == "unk" and name not in vocab):
             raise WeightsMismatchError(
                 f"{path} lacks the special token {name!r} ({role}). If the vocabulary calls it otherwise, name it as "
@@ -233,13 +268,13 @@ def _checked_special_tokens(
                 f"{path}: the special token {name!r} has no id of its own ({', '.join(map(str, sorted(ids)))}, "
                 f"{owners.get(min(ids), name)!r}). {_REMEDY}"
             )
-    return special_tokens
+    return checked
 
 
-def _read_vocab(path: Path, special_tokens: dict[str, str | None]) -> dict[str, int]:
-    """The pieces of a ``vocab.txt`` and their line numbers; of equal lines the last counts, as in the original."""
+def _read_vocab(path: Path, special_tokens: dict[str, str]) -> dict[str, int]:
+    """The pieces of a ``vocab.txt`` and their line numbers; of equal lines the last one, as in the original code."""
     try:
-        # Not splitlines, which also splits at characters that can be pieces, such as U+0085.
+        # Not by splitlines, which also splits at characters that can be pieces, such as U+0085.
         pieces = path.read_text(encoding="utf-8").rstrip("\n").split("\n")
     except ValueError as error:
         raise WeightsMismatchError(f"{path} is not UTF-8 text ({error}). {_REMEDY}") from None
@@ -249,14 +284,14 @@ def _read_vocab(path: Path, special_tokens: dict[str, str | None]) -> dict[str, 
     return {piece: i for i, piece in enumerate(pieces)}
 
 
-def _name(token) -> str | None:
+def _name(token: Any) -> str | None:
     """The name of a special token, which the files give as a str or as a dict."""
     name = token.get("content") if isinstance(token, dict) else token
     return name if isinstance(name, str) else None
 
 
-def _read_json(path: Path) -> dict:
-    """The object in a JSON file; an empty one if there is no file."""
+def _read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; an empty dict if there is no file."""
     if not path.is_file():
         return {}
     return json_object(path, WeightsMismatchError, f" {_REMEDY}", unique_keys, _MOST_BYTES)

@@ -1,17 +1,18 @@
-"""Questions and their contexts as overlapping windows, whose tokens are put together when they are asked for."""
+"""Questions and their contexts as overlapping windows, whose sequences are built only when they are taken."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from kbert.text.sequences import Ragged, TokenSequences, assemble, room_for_texts, row_splits
-
-if TYPE_CHECKING:
-    from kbert.text.wordpiece import WordPieceTokenizer
+from kbert.text.column_tokenizer import ColumnTokenizer
+from kbert.text.ragged import Ragged, Selection, row_splits
+from kbert.text.sequences import TokenSequences, assemble, room_for_texts
 
 # Most pieces of a question (Devlin et al., 2018: max_query_length of run_squad.py).
 QUESTION_PIECES = 64
@@ -21,12 +22,13 @@ QUESTION_PIECES = 64
 class QuestionWindows:
     """Windows "[CLS] question [SEP] some pieces of the context [SEP]".
 
-    Neighbouring windows share most of their pieces, and questions their contexts, so only the pieces are kept, each
-    context's once, and `take` makes the sequences. It serves where `TokenSequences` does.
+    Neighbouring windows share most of their pieces, and many questions share a context. So only the pieces are stored,
+    those of each context once, and `take` builds the sequences. Batches are made of it as of `TokenSequences`.
 
     Attributes
     ----------
     tokenizer : WordPieceTokenizer
+        Gives the special tokens.
     questions : Ragged
         Pieces of each row's question.
     contexts : Ragged
@@ -34,86 +36,95 @@ class QuestionWindows:
     context_of : ndarray of int64, shape (n_rows,)
         The number of each row's context.
     truncated_rows : ndarray of bool, shape (n_rows,)
-        Whose question was cut.
+        Whether each row's question was truncated.
     rows : ndarray of int64, shape (n_windows,)
-        The row that each window is of, ascending. Each row has at least one.
+        The row that each window belongs to, ascending. Each row has at least one window.
     starts, kept : ndarray of int64, shape (n_windows,)
-        The first piece of each window, counted from the start of its context, and how many it has.
+        The first piece of each window, counted from the start of its context, and how many pieces of the context it
+        has.
     """
 
-    tokenizer: WordPieceTokenizer
+    tokenizer: ColumnTokenizer
     questions: Ragged
     contexts: Ragged
-    context_of: np.ndarray
-    truncated_rows: np.ndarray
-    rows: np.ndarray
-    starts: np.ndarray
-    kept: np.ndarray
+    context_of: NDArray[np.int64]
+    truncated_rows: NDArray[np.bool_]
+    rows: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    kept: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.rows)
 
     @property
     def n_rows(self) -> int:
-        """How many questions."""
+        """Number of rows, which is the number of questions."""
         return len(self.context_of)
 
     @cached_property
-    def first_length(self) -> np.ndarray:
-        """How many tokens of each window have segment id 0: "[CLS] question [SEP]"."""
-        return self.questions.lengths[self.rows] + 2
+    def first_length(self) -> NDArray[np.int64]:
+        """How many tokens of each window have segment id 0: "[CLS] question [SEP]"; shape (n_windows,)."""
+        return np.asarray(self.questions.lengths[self.rows] + 2)
 
     @cached_property
-    def lengths(self) -> np.ndarray:
-        """Tokens of each window, special ones included."""
-        return self.first_length + self.kept + 1
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens of each window, special ones included, shape (n_windows,)."""
+        return np.asarray(self.first_length + self.kept + 1)
 
     @cached_property
-    def splits(self) -> np.ndarray:
-        """Where the tokens of each window would begin and end if all stood one after the other."""
+    def splits(self) -> NDArray[np.int64]:
+        """Where each window would begin and end if all of them were concatenated, shape (n_windows + 1,)."""
         return row_splits(self.lengths)
 
     @property
-    def context_lengths(self) -> np.ndarray:
-        """Pieces of each row's context."""
-        return self.contexts.lengths[self.context_of]
+    def context_lengths(self) -> NDArray[np.int64]:
+        """Pieces of each row's context, shape (n_rows,)."""
+        return np.asarray(self.contexts.lengths[self.context_of])
 
     @classmethod
-    def concatenate(cls, parts: list[QuestionWindows]) -> QuestionWindows:
-        """Those of consecutive parts of a column, each of whose rows are counted from 0."""
-        n_rows = row_splits(np.array([part.n_rows for part in parts]))
-        n_contexts = row_splits(np.array([len(part.contexts) for part in parts]))
+    def concatenate(cls, chunks: list[QuestionWindows]) -> QuestionWindows:
+        """Join consecutive chunks of a column, in each of which rows and contexts are numbered from 0."""
+        n_rows = row_splits(np.array([chunk.n_rows for chunk in chunks]))[:-1]
+        n_contexts = row_splits(np.array([len(chunk.contexts) for chunk in chunks]))[:-1]
 
         def ragged(name: str) -> Ragged:
-            columns = [getattr(part, name) for part in parts]
+            columns: list[Ragged] = [getattr(chunk, name) for chunk in chunks]
             values = np.concatenate([column.values for column in columns])
             return Ragged(values, row_splits(np.concatenate([column.lengths for column in columns])))
 
-        def flat(name: str, added=None) -> np.ndarray:
-            columns = [getattr(part, name) for part in parts]
-            return np.concatenate(columns if added is None else [a + n for a, n in zip(columns, added, strict=False)])
+        def flat(name: str) -> NDArray[Any]:
+            return np.concatenate([getattr(chunk, name) for chunk in chunks])
 
         return cls(
-            parts[0].tokenizer, ragged("questions"), ragged("contexts"), flat("context_of", n_contexts),
-            flat("truncated_rows"), flat("rows", n_rows), flat("starts"), flat("kept"),
-        )  # fmt: skip
+            chunks[0].tokenizer,
+            ragged("questions"),
+            ragged("contexts"),
+            np.concatenate([chunk.context_of + n for chunk, n in zip(chunks, n_contexts, strict=True)]),
+            flat("truncated_rows"),
+            np.concatenate([chunk.rows + n for chunk, n in zip(chunks, n_rows, strict=True)]),
+            flat("starts"),
+            flat("kept"),
+        )
 
-    def take(self, indices) -> TokenSequences:
-        """The windows that an index array, a mask or a slice selects, in its order."""
-        rows, starts, kept = self.rows[indices], self.starts[indices], self.kept[indices]
+    def take(self, selection: Selection) -> TokenSequences:
+        """The sequences of the selected windows, in the order of the selection."""
+        rows, starts, kept = self.rows[selection], self.starts[selection], self.kept[selection]
         lengths = self.questions.lengths[rows]
         return assemble(
             self.tokenizer,
             rows,
             self.truncated_rows[rows],
-            self.questions.parts(rows, 0, lengths),
+            self.questions.slices(rows, 0, lengths),
             lengths,
-            self.contexts.parts(self.context_of[rows], starts, kept),
+            self.contexts.slices(self.context_of[rows], starts, kept),
             kept,
         )
 
-    def of_rows(self, rows: np.ndarray) -> QuestionWindows:
-        """Those of some rows, given in ascending order, which are counted anew from 0. All contexts are kept."""
+    def of_rows(self, rows: NDArray[Any]) -> QuestionWindows:
+        """The windows of some rows, whose numbers are given in ascending order. These rows are numbered from 0.
+
+        All contexts are kept.
+        """
         number = np.full(self.n_rows, -1, np.int64)
         number[rows] = np.arange(len(rows))
         windows = np.flatnonzero(number[self.rows] >= 0)
@@ -129,36 +140,37 @@ class QuestionWindows:
 
 
 def build_question_windows(
-    tokenizer: WordPieceTokenizer,
-    questions: list[str],
-    contexts: list[str],
+    tokenizer: ColumnTokenizer,
+    questions: Sequence[str],
+    contexts: Sequence[str],
     max_length: int = 384,
     stride: int | None = 128,
     first_row: int = 0,
-) -> tuple[QuestionWindows, np.ndarray]:
+) -> tuple[QuestionWindows, NDArray[np.int32]]:
     """Tokenise questions and contexts into windows of at most ``max_length`` tokens.
 
-    The windows of a context start ``stride`` pieces apart, but the last is moved back to end with the context. A
-    question keeps its first 64 pieces, and never takes more than half of a window.
+    The windows of a context start ``stride`` pieces apart. Only the last one is moved back so that it ends with the
+    context. A question keeps its first 64 pieces at most, and never takes more than half of a window.
 
     Parameters
     ----------
     tokenizer : WordPieceTokenizer
     questions, contexts : list of str
         n_rows of each; contexts that are the same text are tokenised once.
-    max_length : int
-        Greatest length of a window, special tokens included: at least 5.
-    stride : int, optional
-        Pieces from the start of a window to that of the next; half of ``max_length`` by default. At most half of the
-        room that a question leaves in its windows, so that every answer of up to so many pieces is whole in one.
-    first_row : int
-        What error messages call the first row.
+    max_length : int, default=384
+        Greatest length of a window in tokens, special tokens included: at least 5.
+    stride : int, optional, default=128
+        Pieces of the context from the start of a window to the start of the next one; None is half of ``max_length``.
+        A larger number is reduced to half of the pieces that a window holds beside the question, so that every answer
+        of up to so many pieces is whole in one window.
+    first_row : int, default=0
+        The number of the first row in error messages, if the rows are a chunk of a column.
 
     Returns
     -------
     windows : QuestionWindows
     offsets : ndarray of int32, shape (n_pieces, 2)
-        Where each piece of ``windows.contexts`` begins and ends in its context, in characters.
+        Where each piece of ``windows.contexts`` begins and ends in its context, in characters, the end exclusive.
 
     Raises
     ------
@@ -168,14 +180,14 @@ def build_question_windows(
     budget = room_for_texts(max_length, pairs=True)
     whole = tokenizer.tokenize_column(questions, name="questions", first_row=first_row)
     kept_questions = np.minimum(whole.lengths, min(QUESTION_PIECES, budget // 2))
-    cut = Ragged(whole.parts(slice(None, -1), 0, kept_questions), row_splits(kept_questions))
+    truncated = Ragged(whole.slices(slice(None, -1), 0, kept_questions), row_splits(kept_questions))
 
     numbers: dict[str, int] = {}
     context_of = np.fromiter((numbers.setdefault(text, len(numbers)) for text in contexts), np.int64, len(contexts))
     try:
         pieces, offsets = tokenizer.tokenize_with_offsets(list(numbers), name="contexts", first_row=first_row)
     except ValueError:
-        # So that the message names the row, and not the place among the different contexts.
+        # Again with all rows, so that the message gives the number of the row instead of that of the different context.
         tokenizer.tokenize_column(contexts, name="contexts", first_row=first_row)
         raise
     if tokenizer.vocab_size <= 2**16:
@@ -190,6 +202,6 @@ def build_question_windows(
     number = np.arange(len(rows)) - row_splits(n_windows)[rows]
     starts = np.minimum(number * step[rows], (lengths - kept)[rows])
     windows = QuestionWindows(
-        tokenizer, cut, pieces, context_of, whole.lengths > kept_questions, rows, starts, kept[rows]
+        tokenizer, truncated, pieces, context_of, whole.lengths > kept_questions, rows, starts, kept[rows]
     )
     return windows, offsets

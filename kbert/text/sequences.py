@@ -2,153 +2,158 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from operator import index
-from typing import TYPE_CHECKING
+from typing import Any, Protocol, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from kbert.text.wordpiece import WordPieceTokenizer
+from kbert.text.column_tokenizer import ColumnTokenizer
+from kbert.text.ragged import Ragged, Selection, ranges, row_splits
 
 
-@dataclass(frozen=True, eq=False)
-class Ragged:
-    """Rows of different lengths in one flat array.
+class Sequences(Protocol):
+    """What batches are made of: `TokenSequences`, or `QuestionWindows`, which builds its sequences when they are taken.
 
-    Attributes
-    ----------
-    values : ndarray of int32 or uint16, shape (n_values,)
-        All rows, one after the other.
-    splits : ndarray of int64, shape (n_rows + 1,)
-        Row i is ``values[splits[i]:splits[i + 1]]``.
+    Each sequence belongs to a row of X; a row has several sequences if it is read in windows, or has several options.
     """
 
-    values: np.ndarray
-    splits: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.splits) - 1
+    @property
+    def rows(self) -> NDArray[Any]:
+        """The row of each sequence, ascending, shape (n_sequences,)."""
 
     @property
-    def lengths(self) -> np.ndarray:
-        """Length of each row, int64, shape (n_rows,)."""
-        return np.diff(self.splits)
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens of each sequence, special ones included, shape (n_sequences,)."""
 
-    def row(self, i: int) -> np.ndarray:
-        """One row, as a view. Negative numbers count from the end."""
-        i = range(len(self))[i]
-        return self.values[self.splits[i] : self.splits[i + 1]]
+    @property
+    def splits(self) -> NDArray[np.int64]:
+        """Where each sequence begins and ends if all of them are concatenated, shape (n_sequences + 1,)."""
 
-    def take(self, indices) -> Ragged:
-        """The rows that an index array, a mask or a slice selects, in its order."""
-        rows = np.arange(len(self))[indices]
-        lengths = self.splits[rows + 1] - self.splits[rows]
-        return Ragged(self.parts(rows, 0, lengths), row_splits(lengths))
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
 
-    def parts(self, rows, starts, lengths: np.ndarray) -> np.ndarray:
-        """Of each of ``rows`` the values from ``starts`` on, as many as ``lengths`` says; one after the other."""
-        return self.values[ranges(self.splits[rows] + starts, lengths)]
+    def __len__(self) -> int: ...
+
+    def take(self, selection: Selection) -> TokenSequences:
+        """The selected sequences, in the order of the selection."""
+
+    def of_rows(self, rows: NDArray[Any]) -> Self:
+        """The sequences of some rows, whose numbers are given in ascending order. These rows are numbered from 0."""
 
 
 @dataclass(frozen=True, eq=False)
 class TokenSequences:
     """Sequences "[CLS] a [SEP]" or "[CLS] a [SEP] b [SEP]", of a greatest length and not padded.
 
-    One for each row of a column of texts, cut where it is too long (`build_sequences`), or several windows of a row
-    (`kbert.text.windows.build_windows`).
+    There is one for each row of a column of texts, truncated if the row is too long (`build_sequences`); or there are
+    several, the windows of the row (`build_windows`) or its options (`build_choices`).
 
     Attributes
     ----------
     tokens : Ragged
-        Token ids, the special ones included.
+        Token ids of each sequence, special tokens included.
     first_length : ndarray of int64 or int32, shape (n_sequences,)
         How many tokens have segment id 0: "[CLS] a [SEP]". The others are "b [SEP]" and have segment id 1.
     truncated : ndarray of bool, shape (n_sequences,)
-        Which were cut.
+        Whether tokens of the row's texts were cut off.
     rows : ndarray of int64 or int32, shape (n_sequences,)
-        The row that each is of, ascending.
+        The row that each sequence belongs to, ascending.
     """
 
     tokens: Ragged
-    first_length: np.ndarray
-    truncated: np.ndarray
-    rows: np.ndarray
+    first_length: NDArray[Any]
+    truncated: NDArray[np.bool_]
+    rows: NDArray[Any]
 
     @classmethod
-    def concatenate(cls, parts: Iterable[TokenSequences]) -> TokenSequences:
-        """Those of consecutive parts of a column, each of whose rows are counted from 0.
+    def concatenate(cls, chunks: Iterable[TokenSequences]) -> TokenSequences:
+        """Join the sequences of consecutive chunks of a column, in each of which rows are numbered from 0.
 
-        A fit holds them all, so numbers are as small as they can be: tokens have two bytes if none is over 65535.
+        A fit holds the result, so its arrays are as small as they can be: lengths and rows have four bytes, and tokens
+        two if none is over 65535.
         """
         tokens, lengths, first_length, truncated, rows = [], [], [], [], []
         n_rows = 0
-        for part in parts:
-            values = part.tokens.values
+        for chunk in chunks:
+            values = chunk.tokens.values
             tokens.append(values.astype(np.uint16) if values.max(initial=0) < 2**16 else values)
-            lengths.append(part.lengths.astype(np.int32))
-            first_length.append(part.first_length.astype(np.int32))
-            truncated.append(part.truncated)
-            rows.append((part.rows + n_rows).astype(np.int32))
-            n_rows += part.n_rows
+            lengths.append(chunk.lengths.astype(np.int32))
+            first_length.append(chunk.first_length.astype(np.int32))
+            truncated.append(chunk.truncated)
+            rows.append((chunk.rows + n_rows).astype(np.int32))
+            n_rows += chunk.n_rows
         return cls(
             Ragged(np.concatenate(tokens), row_splits(np.concatenate(lengths))),
-            *map(np.concatenate, (first_length, truncated, rows)),
+            np.concatenate(first_length),
+            np.concatenate(truncated),
+            np.concatenate(rows),
         )
 
     def __len__(self) -> int:
         return len(self.tokens)
 
     @property
-    def lengths(self) -> np.ndarray:
-        """Length of each, special tokens included, int64, shape (n_sequences,)."""
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens of each sequence, special ones included, int64, shape (n_sequences,)."""
         return self.tokens.lengths
 
     @property
-    def splits(self) -> np.ndarray:
-        """Where the tokens of each begin and end among those of all."""
+    def splits(self) -> NDArray[np.int64]:
+        """Where each sequence begins and ends in ``tokens.values``, shape (n_sequences + 1,)."""
         return self.tokens.splits
 
     @property
     def n_rows(self) -> int:
-        """How many rows they are of."""
+        """Number of rows that the sequences belong to."""
         return int(self.rows[-1]) + 1 if len(self.rows) else 0
 
     @property
     def n_truncated(self) -> int:
-        """How many were cut."""
+        """Number of sequences that were truncated."""
         return int(self.truncated.sum())
 
-    def take(self, indices) -> TokenSequences:
-        """Those that an index array, a mask or a slice selects, in its order."""
+    def take(self, selection: Selection) -> TokenSequences:
+        """The selected sequences, in the order of the selection."""
         return TokenSequences(
-            self.tokens.take(indices), self.first_length[indices], self.truncated[indices], self.rows[indices]
+            self.tokens.take(selection), self.first_length[selection], self.truncated[selection], self.rows[selection]
         )
 
-    def of_rows(self, rows: np.ndarray) -> TokenSequences:
-        """Those of some rows, given in ascending order, which are counted anew from 0."""
+    def of_rows(self, rows: NDArray[Any]) -> TokenSequences:
+        """The sequences of some rows, whose numbers are given in ascending order. These rows are numbered from 0."""
         number = np.full(self.n_rows, -1, np.int64)
         number[rows] = np.arange(len(rows))
         chosen = self.take(number[self.rows] >= 0)
         return replace(chosen, rows=number[chosen.rows])
 
-    def padded(self, rows=slice(None), length: int | None = None, pad_id: int = 0) -> dict[str, np.ndarray]:
-        """Some rows as BertEncoder's inputs.
+    def padded(
+        self, rows: Selection = slice(None), length: int | None = None, pad_id: int = 0
+    ) -> dict[str, NDArray[np.int32]]:
+        """Some sequences as BertEncoder's inputs, each in a row of its own.
 
         Parameters
         ----------
-        rows : index array, mask or slice
-            Which rows, B of them; all of them by default.
+        rows : index array, mask or slice, default=slice(None)
+            Which sequences, B of them; all of them by default.
         length : int, optional
-            Length T to pad to; that of the longest of these rows by default.
-        pad_id : int
+            Length T to pad to, in tokens. None is the length of the longest of these sequences. Give a number to get
+            arrays of one shape for different rows.
+        pad_id : int, default=0
             Token id of the padding.
 
         Returns
         -------
         dict of ndarray of int32, each of shape (B, T)
-            ``token_ids``, ``segment_ids`` (0 on padding), ``position_ids`` (0 to T - 1), ``text_ids`` (1, or 0).
+            ``token_ids``, ``segment_ids`` (0 on padding), ``position_ids`` (0 to T - 1), and ``text_ids`` (1 on tokens,
+            0 on padding: with one sequence in each row this is an attention mask).
+
+        Raises
+        ------
+        ValueError
+            If a sequence is longer than ``length``.
         """
         chosen = self.take(rows)
         longest = int(chosen.lengths.max(initial=0))
@@ -170,16 +175,16 @@ class TokenSequences:
 
 
 def build_sequences(
-    tokenizer: WordPieceTokenizer,
+    tokenizer: ColumnTokenizer,
     texts: Iterable[str],
     pairs: Iterable[str] | None = None,
     max_length: int = 128,
     first_row: int = 0,
 ) -> TokenSequences:
-    """Tokenise a column of texts, or of pairs of texts, into rows of at most ``max_length`` tokens.
+    """Tokenise a column of texts, or of pairs of texts, into sequences of at most ``max_length`` tokens.
 
-    Pairs that do not fit lose tokens from the end of the longer text, on a tie from the second, until they fit
-    (``_truncate_seq_pair`` of the original ``run_classifier.py``).
+    A pair that does not fit loses tokens from the end of the longer text, and of the second one if both are equally
+    long, until it fits (``_truncate_seq_pair`` of the original ``run_classifier.py``).
 
     Parameters
     ----------
@@ -187,16 +192,17 @@ def build_sequences(
     texts : iterable of str
         The first texts; n_rows of them.
     pairs : iterable of str, optional
-        The second texts, as many.
-    max_length : int
-        Greatest length of a row, special tokens included: at least 3, for pairs 5.
-    first_row : int
-        What error messages call the first row.
+        The second texts, as many. None if the rows are single texts.
+    max_length : int, default=128
+        Greatest length of a sequence in tokens, special tokens included: at least 3, for pairs 5. Longer sequences keep
+        more of a text and cost more time. The model's ``max_position_embeddings`` (512 for BERT) is the limit.
+    first_row : int, default=0
+        The number of the first row in error messages, if the texts are a chunk of a column.
 
     Returns
     -------
     TokenSequences
-        n_rows rows in the given order.
+        n_rows sequences in the given order.
 
     Raises
     ------
@@ -210,18 +216,26 @@ def build_sequences(
     rows = np.arange(len(first))
     if second is None:
         kept = np.minimum(first.lengths, budget)
-        return assemble(tokenizer, rows, first.lengths > budget, first.parts(rows, 0, kept), kept)
+        return assemble(tokenizer, rows, first.lengths > budget, first.slices(rows, 0, kept), kept)
     kept, kept_second = truncated_lengths(first.lengths, second.lengths, budget)
-    cut = kept + kept_second < first.lengths + second.lengths
+    truncated = kept + kept_second < first.lengths + second.lengths
     return assemble(
-        tokenizer, rows, cut, first.parts(rows, 0, kept), kept, second.parts(rows, 0, kept_second), kept_second
+        tokenizer, rows, truncated, first.slices(rows, 0, kept), kept, second.slices(rows, 0, kept_second), kept_second
     )
 
 
 def tokenize(
-    tokenizer: WordPieceTokenizer, texts: Iterable[str], pairs: Iterable[str] | None, first_row: int
+    tokenizer: ColumnTokenizer, texts: Iterable[str], pairs: Iterable[str] | None, first_row: int
 ) -> tuple[Ragged, Ragged | None]:
-    """The pieces of the first texts, and of the second ones where there are any."""
+    """The token ids of the first texts, and of the second texts if there are any.
+
+    Raises
+    ------
+    ValueError
+        If a text cannot be tokenised, or the columns differ in length.
+    TypeError
+        If a row is not a str.
+    """
     first = tokenizer.tokenize_column(texts, name="texts", first_row=first_row)
     if pairs is None:
         return first, None
@@ -233,46 +247,27 @@ def tokenize(
     return first, second
 
 
-def truncated_lengths(first: np.ndarray, second: np.ndarray, budget: int) -> tuple[np.ndarray, np.ndarray]:
-    """How much is left of the two texts of each pair, once the longer has been cut, token by token, until both fit.
+def truncated_lengths(
+    first: NDArray[np.int64], second: NDArray[np.int64], budget: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """How many tokens the two texts of each pair keep if together they may have ``budget`` tokens.
 
-    The original pops from the longer list, on a tie from the second, until the sum is at most ``budget``. So the second
-    keeps half of the budget, rounded down, or whatever a short first text leaves to it, if that is more.
+    The original code removes one token at a time from the longer text, from the second one on a tie. So the second text
+    keeps half of the budget, rounded down, or all that a short first text leaves to it, if that is more.
     """
     fits = first + second <= budget
     kept_second = np.where(fits, second, np.minimum(second, np.maximum(budget // 2, budget - first)))
     return np.where(fits, first, budget - kept_second), kept_second
 
 
-def text_list(texts: Iterable[str], name: str = "texts") -> list[str]:
-    """A column of texts as a list, whose rows were found to be strings.
+def room_for_texts(max_length: int, pairs: bool) -> int:
+    """How many tokens of text fit beside the special tokens in a sequence of ``max_length``.
 
     Raises
     ------
     ValueError
-        If this is no column.
-    TypeError
-        If a row is not a str.
+        If ``max_length`` is not a whole number, or too small.
     """
-    if isinstance(texts, str):
-        raise ValueError(f"{name} is a single str, and a column of texts is wanted. Put it in a list: [{name}].")
-    if isinstance(texts, Mapping) or getattr(texts, "ndim", 1) != 1:
-        raise ValueError(
-            f"{name} is a {type(texts).__name__}, and one column of texts is wanted. Select one column of it."
-        )
-    rows = texts if isinstance(texts, list) else list(texts)
-    # The tokenizers library would take a tuple for a pair of texts. A set of types is quick, a look at each row is not.
-    if not all(issubclass(kind, str) for kind in set(map(type, rows))):
-        row, value = next((row, value) for row, value in enumerate(rows) if not isinstance(value, str))
-        raise TypeError(
-            f"{name}: row {row} is of type {type(value).__name__} ({value!r:.60}), and texts are str. Turn it into a "
-            'str first; a missing text is "".'
-        )
-    return rows
-
-
-def room_for_texts(max_length: int, pairs: bool) -> int:
-    """The tokens that the special ones leave of a greatest length."""
     n_specials, least, row = (3, 5, "a pair of texts") if pairs else (2, 3, "a text")
     try:
         value = -1 if isinstance(max_length, bool) else index(max_length)
@@ -287,32 +282,35 @@ def room_for_texts(max_length: int, pairs: bool) -> int:
 
 
 def assemble(
-    tokenizer: WordPieceTokenizer,
-    rows: np.ndarray,
-    truncated: np.ndarray,
-    first: np.ndarray,
-    first_lengths: np.ndarray,
-    second: np.ndarray | None = None,
-    second_lengths: np.ndarray | None = None,
+    tokenizer: ColumnTokenizer,
+    rows: NDArray[np.int64],
+    truncated: NDArray[np.bool_],
+    first: NDArray[Any],
+    first_lengths: NDArray[np.int64],
+    second: NDArray[Any] | None = None,
+    second_lengths: NDArray[np.int64] | None = None,
 ) -> TokenSequences:
-    """Put pieces of the texts, one sequence's after the other's, and the special tokens in place."""
-    splits = row_splits(first_lengths + 2 if second is None else first_lengths + second_lengths + 3)
+    """Build sequences from the tokens of their texts by adding the special tokens.
+
+    Parameters
+    ----------
+    tokenizer : WordPieceTokenizer
+    rows, truncated : ndarray, shape (n_sequences,)
+        As in `TokenSequences`.
+    first, second : ndarray of int, shape (n_tokens,)
+        The tokens of all first texts, concatenated, and those of all second texts; None for single texts.
+    first_lengths, second_lengths : ndarray of int, shape (n_sequences,)
+        How many of these belong to each sequence.
+    """
+    lengths = first_lengths + 2
+    if second_lengths is not None:
+        lengths = lengths + second_lengths + 1
+    splits = row_splits(lengths)
     starts = splits[:-1]
-    # Every place that gets no piece of a text is a [SEP], or the [CLS] at the start.
+    # What the texts do not overwrite remains [SEP], but for the [CLS] at the start.
     values = np.full(splits[-1], tokenizer.sep_id, np.int32)
     values[starts] = tokenizer.cls_id
     values[ranges(starts + 1, first_lengths)] = first
-    if second is not None:
+    if second_lengths is not None:
         values[ranges(starts + first_lengths + 2, second_lengths)] = second
     return TokenSequences(Ragged(values, splits), first_lengths + 2, truncated, rows)
-
-
-def row_splits(lengths: np.ndarray) -> np.ndarray:
-    """Where rows of these lengths begin and end in a flat array."""
-    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-
-
-def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The ranges [start, start + length), one after the other."""
-    splits = row_splits(lengths)
-    return np.repeat(starts - splits[:-1], lengths) + np.arange(splits[-1])

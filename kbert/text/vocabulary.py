@@ -1,5 +1,7 @@
 """Learn a WordPiece vocabulary from texts."""
 
+from __future__ import annotations
+
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -7,21 +9,21 @@ from operator import index
 
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-# Characters beyond the most frequent 1,000 become [UNK], as in Hugging Face's BERT vocabularies.
+# Characters beyond the most frequent 1,000 become [UNK], as in the Hugging Face BERT vocabularies.
 ALPHABET = 1000
 
 
 def learn_vocabulary(
     texts: Iterable[str], vocab_size: int, min_frequency: int, special_tokens: list[str], tokenizer: Tokenizer
 ) -> dict[str, int]:
-    """The pieces of a vocabulary and their ids: the special tokens, single characters, then pieces as they were merged.
+    """The pieces of a vocabulary and their ids: the special tokens, single characters, then pieces in order of merging.
 
     The same texts always give the same vocabulary, in any process and in any order of the texts.
 
     Parameters
     ----------
     texts : iterable of str
-        Read once, in a stream; only the counts of the different words are held.
+        Read once, in a stream; only the counts of the different words are kept in memory.
     vocab_size : int
         Greatest number of pieces. Few texts give fewer.
     min_frequency : int
@@ -29,7 +31,13 @@ def learn_vocabulary(
     special_tokens : list of str
         They get the first ids.
     tokenizer : tokenizers.Tokenizer
-        Its normaliser, pre-tokeniser and model say what a word is, how long it may be and how pieces are marked.
+        Its normaliser, pre-tokeniser and model determine what a word is, how long it may be, and how pieces that
+        continue a word are marked.
+
+    Returns
+    -------
+    dict of int
+        Piece -> id, in the order of the ids.
 
     Raises
     ------
@@ -46,8 +54,8 @@ def learn_vocabulary(
     words = count_words(texts, tokenizer)
     if not words:
         raise ValueError("There is no word in the texts. Check that they are not empty, or used up by an earlier loop.")
-    frequency = Counter()
-    inside = set()
+    frequency: Counter[str] = Counter()
+    inside: set[str] = set()
     for word, count in words.items():
         for character in word:
             frequency[character] += count
@@ -56,9 +64,9 @@ def learn_vocabulary(
     alphabet = sorted(ranked[: min(ALPHABET, room)])
     prefix = tokenizer.model.continuing_subword_prefix
 
-    # Left alone, the trainer numbers the letters inside of words in the order of a randomly seeded hash table, and its
-    # choice between equally frequent pairs follows these numbers. Letters that count as special tokens are numbered
-    # first, in the given order.
+    # By itself, the trainer numbers the letters inside of words in the order of a randomly seeded hash table, and its
+    # choice between equally frequent pairs depends on these numbers. Letters that are given as special tokens are
+    # numbered first, in the given order.
     letters = alphabet + [prefix + character for character in alphabet if character in inside]
     trainer = trainers.WordPieceTrainer(
         vocab_size=vocab_size,
@@ -73,18 +81,38 @@ def learn_vocabulary(
     learner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     learner.train_from_iterator(_repeated(words), trainer)
     pieces = learner.get_vocab()
-    return {piece: pieces[piece] for piece in sorted(pieces, key=pieces.get)}
+    return {piece: pieces[piece] for piece in sorted(pieces, key=pieces.__getitem__)}
 
 
 def count_words(texts: Iterable[str], tokenizer: Tokenizer) -> dict[str, int]:
-    """How often each word occurs, without words that are too long for the tokenizer."""
+    """How often each word occurs, without words that are too long for the tokenizer.
+
+    Parameters
+    ----------
+    texts : iterable of str
+        Read once, in a stream.
+    tokenizer : tokenizers.Tokenizer
+        Its normaliser, pre-tokeniser and model determine what a word is, and how long it may be.
+
+    Returns
+    -------
+    dict of int
+        Word -> count, in alphabetical order.
+
+    Raises
+    ------
+    ValueError
+        If a text holds a lone surrogate.
+    TypeError
+        If a text is not a str.
+    """
     counter = Tokenizer(models.WordPiece(unk_token=tokenizer.model.unk_token))
     counter.normalizer = tokenizer.normalizer
     counter.pre_tokenizer = tokenizer.pre_tokenizer
-    # A trainer counts on all cores. It gives its counts away as part of its state only.
+    # The trainer counts on all cores, but its counts can be read from its pickled state only.
     trainer = trainers.WordPieceTrainer(vocab_size=0, special_tokens=[], show_progress=False)
     counter.train_from_iterator(_checked(texts), trainer)
-    words = json.loads(trainer.__getstate__())["WordPieceTrainer"]["bpe_trainer"]["words"]
+    words: dict[str, int] = json.loads(trainer.__getstate__())["WordPieceTrainer"]["bpe_trainer"]["words"]
     longest = tokenizer.model.max_input_chars_per_word
     return {word: words[word] for word in sorted(words) if len(word) <= longest}
 
@@ -101,14 +129,21 @@ def _checked(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _repeated(words: dict[str, int]) -> Iterator[str]:
-    """Texts in which each word occurs as often as counted, for a trainer that takes nothing but texts."""
+    """Texts in which each word occurs as often as counted, because the trainer takes texts only."""
     for word, count in words.items():
         for start in range(0, count, 1000):
             yield f"{word} " * min(1000, count - start)
 
 
 def require_no_surrogates(text: str, where: str) -> None:
-    """Raise a ValueError if a text holds half of a surrogate pair, which is no character and has no UTF-8."""
+    """Raise a ValueError if a text holds half of a surrogate pair, which is no character and has no UTF-8.
+
+    Parameters
+    ----------
+    text : str
+    where : str
+        What the message calls the text; it begins the message.
+    """
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:

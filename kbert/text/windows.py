@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from kbert.text.sequences import TokenSequences, assemble, room_for_texts, row_splits, tokenize, truncated_lengths
-
-if TYPE_CHECKING:
-    from kbert.text.wordpiece import WordPieceTokenizer
+from kbert.text.column_tokenizer import ColumnTokenizer
+from kbert.text.ragged import row_splits
+from kbert.text.sequences import TokenSequences, assemble, room_for_texts, tokenize, truncated_lengths
 
 
 def build_windows(
-    tokenizer: WordPieceTokenizer,
+    tokenizer: ColumnTokenizer,
     texts: Iterable[str],
     pairs: Iterable[str] | None = None,
     max_length: int = 128,
@@ -23,10 +23,10 @@ def build_windows(
 ) -> TokenSequences:
     """Tokenise a column of texts, or of pairs of texts, into windows of at most ``max_length`` tokens.
 
-    The windows of a text start ``stride`` tokens apart, but the last is moved back to end with the text, so that each
-    window of a long text is full. Pairs that do not fit share a window as in truncation, the shorter text being whole
-    if it takes less than half of it; the first window of the one text goes with the first of the other, and so on, the
-    text with fewer windows repeating its last.
+    The windows of a text start ``stride`` tokens apart. Only the last one is moved back so that it ends with the text:
+    so every window of a long text is full. Pairs that do not fit divide a window as truncation does: the shorter text
+    is whole if it takes less than half of the window. The first window of one text goes with the first window of the
+    other, and so on; the text with fewer windows repeats its last one.
 
     Parameters
     ----------
@@ -34,14 +34,15 @@ def build_windows(
     texts : iterable of str
         The first texts; n_rows of them.
     pairs : iterable of str, optional
-        The second texts, as many.
-    max_length : int
-        Greatest length of a window, special tokens included: at least 3, for pairs 5.
+        The second texts, as many. None if the rows are single texts.
+    max_length : int, default=128
+        Greatest length of a window in tokens, special tokens included: at least 3, for pairs 5.
     stride : int, optional
-        Tokens from the start of a window to that of the next; half of ``max_length`` by default. A text that has less
-        room than that in its windows takes steps of that room.
-    first_row : int
-        What error messages call the first row.
+        Tokens from the start of a window to the start of the next one; None is half of ``max_length``. A smaller stride
+        gives each word more context on both sides, and more windows. A text of a pair that has fewer tokens than this
+        in a window moves on by as many as it has.
+    first_row : int, default=0
+        The number of the first row in error messages, if the texts are a chunk of a column.
 
     Returns
     -------
@@ -61,23 +62,32 @@ def build_windows(
     first, second = tokenize(tokenizer, texts, pairs, first_row)
     columns = [first] if second is None else [first, second]
     lengths = [column.lengths for column in columns]
-    kept = [np.minimum(lengths[0], budget)] if second is None else truncated_lengths(*lengths, budget)
-    # The room that a text has in a window is at least the step; an empty text has one window, whatever the step.
+    if second is None:
+        kept = [np.minimum(first.lengths, budget)]
+    else:
+        kept = list(truncated_lengths(first.lengths, second.lengths, budget))
+    # No step is longer than what a text has in a window; an empty text has one window, whatever the step.
     steps = [np.clip(room, 1, stride) for room in kept]
     needed = [1 - (room - length) // step for room, length, step in zip(kept, lengths, steps, strict=True)]
     n_windows = np.maximum.reduce(needed)
 
     rows = np.repeat(np.arange(len(first)), n_windows)
-    number = np.arange(len(rows)) - row_splits(n_windows)[rows]  # of a window in its row
+    number = np.arange(len(rows)) - row_splits(n_windows)[rows]  # of each window in its row
     pieces = []
     for column, length, room, step in zip(columns, lengths, kept, steps, strict=True):
         starts = np.minimum(number * step[rows], (length - room)[rows])
-        pieces += [column.parts(rows, starts, room[rows]), room[rows]]
+        pieces += [column.slices(rows, starts, room[rows]), room[rows]]
     return assemble(tokenizer, rows, np.zeros(len(rows), bool), *pieces)
 
 
 def checked_stride(stride: int | None, max_length: int, budget: int) -> int:
-    """The step between windows that hold ``budget`` tokens of text."""
+    """The step between windows that hold ``budget`` tokens of text.
+
+    Raises
+    ------
+    ValueError
+        If ``stride`` is not positive, or so large that words between the windows would be skipped.
+    """
     stride = min(max_length // 2, budget) if stride is None else stride
     if not 1 <= stride <= budget:
         raise ValueError(
@@ -87,23 +97,26 @@ def checked_stride(stride: int | None, max_length: int, budget: int) -> int:
     return stride
 
 
-def most_context(rows: np.ndarray, starts: np.ndarray, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def most_context(
+    rows: NDArray[Any], starts: NDArray[np.int64], kept: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The pieces that each window gives more context than the other windows of its row do.
 
     The context of a piece in a window is the number of tokens on the side where there are fewer; of equal windows the
-    first is taken (Devlin et al., 2018: ``_check_is_max_context`` of run_squad.py). So it is a matter of which window's
-    middle is nearest, and changes halfway between two of them.
+    first is taken (Devlin et al., 2018: ``_check_is_max_context`` of run_squad.py). So each piece belongs to the window
+    whose middle is nearest, and of two neighbouring windows the one ends, and the other begins, halfway between their
+    middles.
 
     Parameters
     ----------
     rows, starts, kept : ndarray of int, shape (n_windows,)
-        The row of each window, ascending, its first piece in the row's text, and how many it has: the same number in
-        all windows of a row.
+        The row of each window, ascending; its first piece, counted in the row's text; and how many pieces it has, the
+        same number in all windows of a row.
 
     Returns
     -------
     first, end : ndarray of int, shape (n_windows,)
-        From which piece on, and the piece after the last; counted in the row's text.
+        The first such piece of each window and the piece after the last one, counted in the row's text.
     """
     end = starts + kept
     goes_on = np.flatnonzero(rows[1:] == rows[:-1])

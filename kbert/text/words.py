@@ -1,75 +1,80 @@
-"""Rows of words to windows of tokens, for tasks that say something of every word."""
+"""Rows of words as windows of tokens, for tasks with an output for every word."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from kbert.text.sequences import Ragged, TokenSequences, assemble, ranges, room_for_texts, row_splits
+from kbert.text.column_tokenizer import ColumnTokenizer
+from kbert.text.ragged import Ragged, ranges, row_splits
+from kbert.text.sequences import TokenSequences, assemble, room_for_texts
 from kbert.text.windows import checked_stride, most_context
-
-if TYPE_CHECKING:
-    from kbert.text.wordpiece import WordPieceTokenizer
 
 
 @dataclass(frozen=True, eq=False)
 class WordSequences:
-    """Rows of words, as windows of tokens in which each word has one place.
+    """Rows of words as windows of tokens, in which one token stands for each word: the first of its pieces.
 
     Attributes
     ----------
     sequences : TokenSequences
         One or several windows for each row that has words; rows without words have none.
     words : ndarray of int64, shape (n_tokens,)
-        For each token of all sequences, the word whose place it is, counted over all rows; -1 for the others.
+        For each token of all sequences the number of the word that it stands for, counted over all rows; -1 for the
+        other tokens. Each word has one token.
     splits : ndarray of int64, shape (n_rows + 1,)
         The words of row i are ``splits[i]`` to ``splits[i + 1]``.
     """
 
     sequences: TokenSequences
-    words: np.ndarray
-    splits: np.ndarray
+    words: NDArray[np.int64]
+    splits: NDArray[np.int64]
 
     @property
     def n_rows(self) -> int:
-        """How many rows."""
+        """Number of rows."""
         return len(self.splits) - 1
 
     @property
     def n_words(self) -> int:
-        """Words of all rows."""
+        """Number of words in all rows."""
         return int(self.splits[-1])
 
     @classmethod
-    def concatenate(cls, parts: list[WordSequences]) -> WordSequences:
-        """Those of consecutive parts of a column."""
+    def concatenate(cls, chunks: list[WordSequences]) -> WordSequences:
+        """Join consecutive chunks of a column, in each of which rows and words are numbered from 0."""
         sequences, words, lengths = [], [], []
         n_rows = n_words = 0
-        for part in parts:
-            # Rows without words have no sequence that would count them.
-            rows = part.sequences.rows + n_rows
+        for chunk in chunks:
+            # Not by TokenSequences.concatenate, which takes the number of rows from the last row that has a sequence:
+            # rows without words have none.
+            rows = chunk.sequences.rows + n_rows
             sequences.append(
-                TokenSequences(part.sequences.tokens, part.sequences.first_length, part.sequences.truncated, rows)
+                TokenSequences(chunk.sequences.tokens, chunk.sequences.first_length, chunk.sequences.truncated, rows)
             )
-            words.append(np.where(part.words >= 0, part.words + n_words, -1))
-            lengths.append(np.diff(part.splits))
-            n_rows += part.n_rows
-            n_words += part.n_words
+            words.append(np.where(chunk.words >= 0, chunk.words + n_words, -1))
+            lengths.append(np.diff(chunk.splits))
+            n_rows += chunk.n_rows
+            n_words += chunk.n_words
         tokens = Ragged(
             np.concatenate([s.tokens.values for s in sequences]),
             row_splits(np.concatenate([s.lengths for s in sequences])),
         )
-        first_length, truncated, rows = (
-            np.concatenate([getattr(s, name) for s in sequences]) for name in ("first_length", "truncated", "rows")
+        joined = TokenSequences(
+            tokens,
+            np.concatenate([s.first_length for s in sequences]),
+            np.concatenate([s.truncated for s in sequences]),
+            np.concatenate([s.rows for s in sequences]),
         )
-        joined = TokenSequences(tokens, first_length, truncated, rows)
         return cls(joined, np.concatenate(words), row_splits(np.concatenate(lengths)))
 
-    def of_rows(self, rows: np.ndarray) -> WordSequences:
-        """Those of some rows, given in ascending order; rows and words are counted anew from 0."""
+    def of_rows(self, rows: NDArray[Any]) -> WordSequences:
+        """Some rows, whose numbers are given in ascending order. These rows and their words are numbered from 0."""
         lengths = np.diff(self.splits)[rows]
         row_number = np.full(self.n_rows, -1, np.int64)
         row_number[rows] = np.arange(len(rows))
@@ -83,22 +88,22 @@ class WordSequences:
 
 
 def build_word_windows(
-    tokenizer: WordPieceTokenizer, rows: list[list[str]], max_length: int = 128, stride: int | None = None
+    tokenizer: ColumnTokenizer, rows: Sequence[Sequence[str]], max_length: int = 128, stride: int | None = None
 ) -> WordSequences:
     """Tokenise rows of words into windows of at most ``max_length`` tokens.
 
-    The place of a word is its first piece (Devlin et al., 2018, section 5.3), in the window that gives this piece most
-    context (`most_context`). Windows are those of `build_windows`.
+    A word is represented by its first piece (Devlin et al., 2018, section 5.3), in the window that gives this piece
+    most context (`most_context`). The windows of a row start ``stride`` tokens apart, as those of `build_windows`.
 
     Parameters
     ----------
     tokenizer : WordPieceTokenizer
     rows : list of list of str
         A word that has no piece, such as "" or a control character, becomes the unknown token.
-    max_length : int
-        Greatest length of a window, special tokens included, at least 3.
+    max_length : int, default=128
+        Greatest length of a window in tokens, special tokens included: at least 3.
     stride : int, optional
-        Tokens from the start of a window to that of the next; half of ``max_length`` by default.
+        Tokens from the start of a window to the start of the next one; None is half of ``max_length``.
 
     Returns
     -------
@@ -107,7 +112,7 @@ def build_word_windows(
     Raises
     ------
     ValueError
-        If ``max_length`` or ``stride`` cannot be used.
+        If ``max_length`` is too small, or ``stride`` is so large that words between the windows would be skipped.
     """
     room = room_for_texts(max_length, pairs=False)
     stride = checked_stride(stride, max_length, room)
@@ -124,29 +129,29 @@ def build_word_windows(
     starts = np.minimum(number * stride, (lengths - kept)[of_row])
     kept = kept[of_row]
 
-    source = ranges(token_splits[of_row] + starts, kept)  # of every token of a text in a window, its number
+    source = ranges(token_splits[of_row] + starts, kept)  # for each token of a text in a window, its number in pieces
     values = pieces.values[source]
     sequences = assemble(tokenizer, of_row, np.zeros(len(of_row), bool), values, kept)
 
-    word_of_token = np.full(len(pieces.values), -1, np.int64)
-    word_of_token[pieces.splits[:-1]] = np.arange(len(pieces))
-    words = word_of_token[source]
+    word_of_piece = np.full(len(pieces.values), -1, np.int64)
+    word_of_piece[pieces.splits[:-1]] = np.arange(len(pieces))
+    words_of_texts = word_of_piece[source]
     first, end = (np.repeat(token_splits[of_row] + bound, kept) for bound in most_context(of_row, starts, kept))
-    words[(source < first) | (source >= end)] = -1
+    words_of_texts[(source < first) | (source >= end)] = -1
 
-    placed = np.full(len(sequences.tokens.values), -1, np.int64)
-    placed[ranges(sequences.tokens.splits[:-1] + 1, kept)] = words
-    return WordSequences(sequences, placed, word_splits)
+    words = np.full(len(sequences.tokens.values), -1, np.int64)  # -1 on the special tokens too
+    words[ranges(sequences.tokens.splits[:-1] + 1, kept)] = words_of_texts
+    return WordSequences(sequences, words, word_splits)
 
 
-def _pieces(tokenizer: WordPieceTokenizer, words: list[str]) -> Ragged:
-    """The pieces of each word, at least one. Each different word is looked up once."""
+def _pieces(tokenizer: ColumnTokenizer, words: list[str]) -> Ragged:
+    """The pieces of each word, at least one. Each different word is tokenised once."""
     numbers: dict[str, int] = {}
-    places = np.fromiter((numbers.setdefault(word, len(numbers)) for word in words), np.int64, len(words))
+    number_of_word = np.fromiter((numbers.setdefault(word, len(numbers)) for word in words), np.int64, len(words))
     different = tokenizer.tokenize_column(list(numbers), name="words")
     empty = different.lengths == 0
     lengths = np.where(empty, 1, different.lengths)
     splits = row_splits(lengths)
     values = np.full(splits[-1], tokenizer.unk_id, np.int32)
     values[ranges(splits[:-1][~empty], lengths[~empty])] = different.values
-    return Ragged(values, splits).take(places)
+    return Ragged(values, splits).take(number_of_word)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kbert import WordPieceTokenizer
 from kbert.data.batches import TrainingBatches
 from kbert.pretraining.instances import Documents, documents_of, draw_pairs, draw_runs
-from kbert.text.sequences import row_splits
+from kbert.text.ragged import row_splits
 
 
 @pytest.fixture(scope="module")

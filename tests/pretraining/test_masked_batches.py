@@ -7,7 +7,7 @@ from kbert import WordPieceTokenizer
 from kbert.pretraining.batches import batches_of, most_masked
 from kbert.pretraining.instances import Documents, draw_pairs, draw_runs
 from kbert.pretraining.masking import Masking
-from kbert.text.sequences import row_splits
+from kbert.text.ragged import row_splits
 
 
 @pytest.fixture(scope="module")

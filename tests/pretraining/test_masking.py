@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kbert import WordPieceTokenizer
 from kbert.pretraining.masking import Masking
-from kbert.text.sequences import row_splits
+from kbert.text.ragged import row_splits
 
 LENGTHS = st.lists(st.integers(2, 70), min_size=1, max_size=12)
 

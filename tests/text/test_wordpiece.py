@@ -89,8 +89,8 @@ def test_column_equals_single_texts(small, monkeypatch):
     texts = ["the cat", "", "sat on the mat " * 20, "\u4e16 the", "mat"] * 7
     expected = [small.encode(text).ids[1:-1] for text in texts]
     for chunk_rows, chunk_characters in ((1024, 1_000_000), (3, 1_000_000), (1024, 50), (1, 1)):
-        monkeypatch.setattr("kbert.text.wordpiece._CHUNK_ROWS", chunk_rows)
-        monkeypatch.setattr("kbert.text.wordpiece._CHUNK_CHARACTERS", chunk_characters)
+        monkeypatch.setattr("kbert.text.batch_encoder._CHUNK_ROWS", chunk_rows)
+        monkeypatch.setattr("kbert.text.batch_encoder._CHUNK_CHARACTERS", chunk_characters)
         column = small.tokenize_column(texts)
         assert [column.row(i).tolist() for i in range(len(column))] == expected
         assert column.values.dtype == np.int32 and column.splits.dtype == np.int64
