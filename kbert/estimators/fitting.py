@@ -15,7 +15,7 @@ from kbert.data.labels import sample_weights
 from kbert.errors import CollapsedWarning
 from kbert.estimators.fine_tuned import FineTunedEstimator
 from kbert.estimators.parameters import Parameters, checked_callbacks, checked_parameters, draw_seed
-from kbert.estimators.validation import read_eval_set, split
+from kbert.estimators.validation import read_eval_set, split_rows
 from kbert.tasks.task import Examples, Task, TrainingData
 from kbert.training.early_stopping import Evaluation
 from kbert.training.loop import TrainingOptions, layer_rates, train
@@ -63,7 +63,10 @@ def fit(
     if eval_set is not None:
         validation = read_eval_set(eval_set, estimator, task, columns, start.tokenizer)
     elif asking:
-        examples, validation = split(task, examples, parameters.validation_fraction, seed, asking[0])
+        rows, validation_rows = split_rows(
+            task.strata(examples), examples.weights, parameters.validation_fraction, seed, asking[0]
+        )
+        examples, validation = examples.take(rows), examples.take(validation_rows)
 
     # Train, again with another seed where a run fails, and learn what the validation set tells.
     model, history = _train_with_restarts(task, start, config, examples, validation, parameters, seed, callbacks)

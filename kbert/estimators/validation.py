@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from sklearn.model_selection import train_test_split
 
 from kbert.data.columns import Columns
 from kbert.estimators.base import BertEstimator
-from kbert.tasks.task import Examples, Task
+from kbert.tasks.task import Task
 from kbert.text import WordPieceTokenizer
-
-E = TypeVar("E", bound=Examples)
-
 
 def read_eval_set(
     eval_set: Any,
@@ -46,22 +43,24 @@ def _is_pair_of_columns(value: Any) -> bool:
     return isinstance(value, tuple) and len(value) == 2 and not any(map(np.isscalar, value))
 
 
-def split(task: Task[Any, Any, Any, Any], examples: E, fraction: float, seed: int, asking: str) -> tuple[E, E]:
-    """Training examples and validation examples, with the same shares of the task's strata.
-
-    Only rows that have a weight are split off.
+def split_rows(
+    strata: np.ndarray | None, weights: np.ndarray, fraction: float, seed: int, asking: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """The rows to train on and the rows of the validation set, ascending, with the same shares of the strata.
 
     Parameters
     ----------
-    task : Task
-    examples : Examples
+    strata : ndarray, shape (n_rows,), or None
+        None splits at random.
+    weights : ndarray, shape (n_rows,)
+        Rows of the validation set have a weight that is not 0.
     fraction : float
-        Share of the rows to split off.
+        Share of the rows that goes into the validation set.
     seed : int
     asking : str
         The parameter that asks for a validation set, for the message.
     """
-    strata, rows = task.strata(examples), np.flatnonzero(examples.weights > 0)
+    rows = np.flatnonzero(weights > 0)
     try:
         _, validation = train_test_split(
             rows,
@@ -75,5 +74,4 @@ def split(task: Task[Any, Any, Any, Any], examples: E, fraction: float, seed: in
             f"aside, with rows of every class on both sides, and that cannot be done here ({error}). Give an "
             "eval_set, a larger validation_fraction, or more rows."
         ) from None
-    training = np.setdiff1d(np.arange(examples.n_rows), validation)
-    return examples.take(training), examples.take(np.sort(validation))
+    return np.setdiff1d(np.arange(len(weights)), validation), np.sort(validation)

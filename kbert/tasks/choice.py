@@ -17,9 +17,8 @@ from kbert.data.frames import warn_missing
 from kbert.errors import TruncationWarning
 from kbert.model import BertForSequenceClassification
 from kbert.tasks.task import TrainingData, mean_one
-from kbert.tasks.texts import CHUNK_CHARACTERS, CHUNK_ROWS
+from kbert.tasks.texts import row_chunks
 from kbert.text import TokenSequences, WordPieceTokenizer, build_choices
-from kbert.text.chunks import chunks
 from kbert.training.losses import choice_cross_entropy
 from kbert.training.predict import predict_logits
 from kbert.warn import warn_user
@@ -100,7 +99,7 @@ class Choice:
         self, columns: ChoiceColumns, tokenizer: WordPieceTokenizer, cut: list[int]
     ) -> Iterator[TokenSequences]:
         """All rows as tokens, some rows at a time; the number of rows that were cut is appended to ``cut``."""
-        for rows in chunks(columns.n_characters, CHUNK_ROWS, CHUNK_CHARACTERS):
+        for rows in row_chunks(columns):
             some = columns.rows(rows)
             chunk = build_choices(
                 tokenizer, some.contexts, some.questions, some.options, self.max_length, first_row=rows.start

@@ -19,9 +19,8 @@ from kbert.errors import TruncationWarning
 from kbert.metrics import answer_scores, best_null_threshold
 from kbert.model import BertForQuestionAnswering
 from kbert.tasks.task import TrainingData, mean_one
-from kbert.tasks.texts import CHUNK_CHARACTERS, CHUNK_ROWS
+from kbert.tasks.texts import row_chunks
 from kbert.text import QuestionWindows, WordPieceTokenizer, build_question_windows
-from kbert.text.chunks import chunks
 from kbert.training.losses import span_cross_entropy
 from kbert.training.predict import predict_spans
 from kbert.warn import warn_user
@@ -155,7 +154,7 @@ class Questions:
         self, columns: QuestionColumns, tokenizer: WordPieceTokenizer
     ) -> Iterator[tuple[slice, QuestionWindows, np.ndarray]]:
         """Some rows at a time: which, their windows, and the offsets of the pieces of their contexts."""
-        for rows in chunks(columns.n_characters, CHUNK_ROWS, CHUNK_CHARACTERS):
+        for rows in row_chunks(columns):
             some = columns.rows(rows)
             windows, offsets = build_question_windows(
                 tokenizer, some.questions, some.contexts, self.max_length, self.stride, first_row=rows.start

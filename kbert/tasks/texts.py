@@ -11,6 +11,7 @@ import keras
 import numpy as np
 
 from kbert.config import BertConfig
+from kbert.data.columns import Columns
 from kbert.data.frames import TextColumns, text_columns, warn_missing
 from kbert.errors import TruncationWarning
 from kbert.model import BertForSequenceClassification
@@ -25,6 +26,11 @@ from kbert.weights import load_sequence_classifier, save_sequence_classifier
 # rows of any length.
 CHUNK_ROWS = 8192
 CHUNK_CHARACTERS = 4_000_000
+
+
+def row_chunks(columns: Columns) -> Iterator[slice]:
+    """The rows of each chunk of columns."""
+    return chunks(columns.n_characters, CHUNK_ROWS, CHUNK_CHARACTERS)
 
 
 @dataclass(kw_only=True)
@@ -56,7 +62,7 @@ class TextReader:
 
     def chunks(self, columns: TextColumns, tokenizer: WordPieceTokenizer, cut: list[int]) -> Iterator[TokenSequences]:
         """All rows as tokens, some rows at a time; the number of rows that were cut is appended to ``cut``."""
-        for rows in chunks(columns.n_characters, CHUNK_ROWS, CHUNK_CHARACTERS):
+        for rows in row_chunks(columns):
             texts = [column[rows] for column in columns.columns]
             if self.long_text == "window":
                 chunk = build_windows(

@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 
 from kbert.errors import CollapsedWarning, KbertWarning, MissingTextWarning, TruncationWarning
-from kbert.estimators import base
 
 MIXED = ["the happy chair", "sad", "a great room with it was this table and the lovely chair", "", "broken and awful"]
 
@@ -87,7 +86,7 @@ def test_a_row_alone_gets_what_it_gets_among_others(fitted):
 def test_the_parts_of_a_long_column_join_in_order(fitted, monkeypatch, part):
     texts = MIXED * 4
     whole = fitted.predict_proba(texts)
-    monkeypatch.setattr(base, "_PART_ROWS", part)
+    monkeypatch.setattr("kbert.tasks.texts.CHUNK_ROWS", part)
     np.testing.assert_allclose(fitted.predict_proba(texts), whole, atol=1e-5)
 
 
@@ -117,7 +116,7 @@ def test_cut_texts_are_counted_in_one_warning(toy, reviews, monkeypatch):
         classifier = toy(max_length=8).fit(texts, reviews.label[:32])
     assert places_of_ours(seen) == [__file__]
     # In several parts the count is still that of the whole.
-    monkeypatch.setattr(base, "_PART_ROWS", 5)
+    monkeypatch.setattr("kbert.tasks.texts.CHUNK_ROWS", 5)
     with pytest.warns(TruncationWarning, match="2 of 32 rows") as seen:
         assert len(classifier.predict(texts)) == 32
     assert places_of_ours(seen) == [__file__]

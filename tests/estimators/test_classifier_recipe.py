@@ -44,12 +44,12 @@ def test_a_collapsed_run_is_started_again_as_often_as_asked(collapsing):
     classifier, X, y = collapsing
     seeds = []
 
-    def note(model, *_):
+    def note(task, model, *_):
         seeds.append(model.seed)
         return True
 
     with pytest.MonkeyPatch.context() as patch, pytest.warns(CollapsedWarning) as seen:
-        patch.setattr(fitting, "_collapsed", note)
+        patch.setattr(fitting, "_has_failed", note)
         classifier.set_params(n_restarts=2).fit(X, y)
     messages = [str(warning.message) for warning in seen if warning.category is CollapsedWarning]
     assert [text.split("Nothing was learned. ")[1][:40] for text in messages] == [
@@ -64,7 +64,7 @@ def test_the_first_run_that_did_not_collapse_is_kept(toy, reviews, monkeypatch):
     X, y = reviews.text[:64], reviews.label[:64]
     plain = toy().fit(X, y).predict_proba(X)
     answers = iter([True, False])
-    monkeypatch.setattr(fitting, "_collapsed", lambda *_: next(answers))
+    monkeypatch.setattr(fitting, "_has_failed", lambda *_: next(answers))
     classifier = toy(n_restarts=5)
     with pytest.warns(CollapsedWarning, match="1 of n_restarts=5"):
         found = classifier.fit(X, y).predict_proba(X)

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from sklearn.utils.class_weight import compute_sample_weight
 
-from kbert import BertClassifier
+from kbert.estimators import fitting
 
 pytestmark = pytest.mark.slow
 
@@ -206,13 +206,13 @@ def test_without_early_stopping_the_last_weights_stay(toy, reviews):
 @pytest.fixture
 def splits(monkeypatch):
     """The rows that were kept, and those that were set aside, in each fit."""
-    seen, split = [], BertClassifier._split
+    seen, split = [], fitting.split_rows
 
-    def spy(self, *args):
-        seen.append(split(self, *args))
+    def spy(*args):
+        seen.append(split(*args))
         return seen[-1]
 
-    monkeypatch.setattr(BertClassifier, "_split", spy)
+    monkeypatch.setattr(fitting, "split_rows", spy)
     return seen
 
 

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from kbert import BertClassifier, BertConfig, BertEncoder, BertQA, WordPieceTokenizer
-from kbert.estimators import base
+from kbert.tasks import texts
 from kbert.training import compiled
 from kbert.training.loop import backend_step
 
@@ -146,7 +146,7 @@ def test_predicting_takes_no_more_memory_for_more_rows(toy_folder, reviews):
 
 def answer_few_and_many(folder, few, many):
     """The same of questions about contexts of 1,000 words each."""
-    base._PART_CHARACTERS = 200_000  # so that even few contexts are several parts
+    texts.CHUNK_CHARACTERS = 200_000  # so that even few contexts are several chunks
     rng = np.random.default_rng(0)
     words = ["the", "a", "table", "chair", "room", "with", "was", "and", "it", "this"]
     questions = pd.DataFrame(

@@ -16,7 +16,6 @@ from kbert import BertClassifier, BertConfig, BertMultipleChoice
 from kbert.data.batches import TrainingBatches, make_batch
 from kbert.data.packing import Layout
 from kbert.errors import CollapsedWarning, MissingTextWarning, TruncationWarning, WeightsMismatchError
-from kbert.estimators import base
 from kbert.model import BertForSequenceClassification
 from kbert.text import build_choices, build_sequences
 from kbert.training.loop import backend_step
@@ -238,8 +237,12 @@ def test_the_loss_of_an_epoch_is_the_mean_over_questions(make, riddles):
 
 
 def test_every_step_has_whole_rows_and_exactly_batch_size_of_them(fitted, riddles):
-    texts = fitted._sequences(fitted.tokenizer_, fitted._read_texts(riddles[:50]))
-    steps = TrainingBatches(texts, 16, seed=0, pad_id=0, whole_rows=True).deal(0)
+    task = fitted._task()
+    columns = task.read(riddles[:50])
+    examples = task.examples(columns, riddles.label[:50].to_numpy(), np.ones(50), fitted.tokenizer_)
+    data = task.training_data(examples)
+    texts = data.sequences
+    steps = TrainingBatches(texts, 16, seed=0, pad_id=0, whole_rows=data.whole_rows).deal(0)
     of_steps = [set(texts.rows[step]) for step in steps]
     assert [len(rows) for rows in of_steps] == [16, 16, 16, 2] and set.union(*of_steps) == set(range(50))
     assert [len(step) for step in steps] == [riddles.options[list(rows)].map(len).sum() for rows in of_steps]
@@ -299,7 +302,7 @@ def test_a_row_gets_the_same_alone_and_in_any_order(fitted, new):
 @pytest.mark.parametrize("part", [1, 7])
 def test_the_parts_of_a_long_column_join_in_order(fitted, new, monkeypatch, part):
     expected = fitted.predict_proba(new)
-    monkeypatch.setattr(base, "_PART_ROWS", part)
+    monkeypatch.setattr("kbert.tasks.texts.CHUNK_ROWS", part)
     np.testing.assert_allclose(fitted.predict_proba(new), expected, atol=1e-5)
 
 
@@ -471,7 +474,7 @@ def their_logits(transformers, model, folder, table):
 
 def assert_same_scores(chooser, logits, table):
     """Softmax tells logits but for a constant; the scores themselves are compared."""
-    found = chooser._predict_logits(table)
+    found = chooser._outputs(table)
     for row, theirs in zip(found, logits, strict=True):
         np.testing.assert_allclose(row[: len(theirs)], theirs, atol=2e-5)
 

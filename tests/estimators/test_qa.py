@@ -19,7 +19,6 @@ from kbert import BertClassifier, BertConfig, BertQA
 from kbert.data.batches import TrainingBatches
 from kbert.data.spans import SpanReader, pieces_of, span_targets
 from kbert.errors import CollapsedWarning, KbertWarning, MissingTextWarning, TruncationWarning, WeightsMismatchError
-from kbert.estimators import base
 from kbert.metrics import squad_scores
 from kbert.text import build_question_windows
 from kbert.training.losses import span_cross_entropy
@@ -388,7 +387,7 @@ def test_containers_row_order_and_batches_make_no_difference(fitted, new, monkey
     tuples = list(zip(new.question, new.context, strict=True))
     for same in (tuples, np.array(tuples, dtype=object), new[["context", "question"]], new.set_index(new.index + 7)):
         pd.testing.assert_frame_equal(fitted.answers(same), expected)
-    monkeypatch.setattr(base, "_PART_ROWS", 7)
+    monkeypatch.setattr("kbert.tasks.texts.CHUNK_ROWS", 7)
     in_parts = fitted.answers(new)
     assert in_parts.drop(columns=["score", "probability"]).equals(expected.drop(columns=["score", "probability"]))
     np.testing.assert_allclose(in_parts.score, expected.score, atol=1e-4)

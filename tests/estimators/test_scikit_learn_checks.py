@@ -101,20 +101,39 @@ def as_words(X):
     return tuple([f"f{feature}v{level}" for level in column] for feature, column in enumerate(levels.T))
 
 
-class NumbersAsWords:
-    """Mixin that has an estimator read rows of numbers, each as a text with one word a feature.
+class ReadsNumbers:
+    """Mixin that has a `TextReader` read rows of numbers, each as a text with one word a feature.
 
     Until it is tokenised, each feature is a column of texts of its own, so that kbert's own code counts the columns and
     keeps and compares their names.
     """
 
-    def _read_texts(self, X, stacklevel=5, name="X"):
+    def read(self, X, name="X"):
         names = list(X.columns) if isinstance(X, pd.DataFrame) and all(isinstance(n, str) for n in X.columns) else None
-        return TextColumns(as_words(check_array(X, estimator=self)), names, 0)
+        return TextColumns(as_words(check_array(X, estimator="NumbersAsWords")), names, 0)
 
-    def _parts(self, tokenizer, texts, truncated):
-        rows = [" ".join(words) for words in zip(*texts.columns, strict=True)]
-        return super()._parts(tokenizer, TextColumns((rows,), None, 0), truncated)
+    def chunks(self, columns, tokenizer, cut):
+        rows = [" ".join(words) for words in zip(*columns.columns, strict=True)]
+        return super().chunks(TextColumns((rows,), None, 0), tokenizer, cut)
+
+
+def of_numbers(reader):
+    """A reader of texts as one of numbers."""
+    reader.__class__ = type("ReaderOfNumbers", (ReadsNumbers, type(reader)), {})
+    return reader
+
+
+class NumbersAsWords:
+    """Mixin that has an estimator read rows of numbers."""
+
+    def _task(self):
+        return of_numbers(super()._task())
+
+    def _new_task(self, parameters, y):
+        return of_numbers(super()._new_task(parameters, y))
+
+    def _reader(self, of_words):
+        return of_numbers(super()._reader(of_words))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

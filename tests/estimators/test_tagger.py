@@ -13,9 +13,9 @@ from sklearn.model_selection import GridSearchCV
 from kbert import BertTagger
 from kbert.data.tags import tag_lists, word_column
 from kbert.errors import MissingTextWarning, WeightsMismatchError
-from kbert.estimators import tagger
-from kbert.estimators.bio import legal_tags
 from kbert.metrics import entity_scores
+from kbert.tasks import words as words_of_tasks
+from kbert.tasks.bio import legal_tags
 
 pytestmark = pytest.mark.slow
 
@@ -234,7 +234,7 @@ def test_legal_tags_against_all_paths():
 
 def test_decoding_bio_never_begins_inside(fitted, monkeypatch):
     rng = np.random.default_rng(0)
-    monkeypatch.setattr(tagger, "predict_words", lambda _, words, __: rng.normal(size=(words.n_words, 3)))
+    monkeypatch.setattr(words_of_tasks, "predict_words", lambda _, words, __: rng.normal(size=(words.n_words, 3)))
     words = rows_of(60, seed=3)[0]
 
     def illegal(rows):
@@ -436,3 +436,13 @@ def test_a_damaged_head_is_refused(fitted, tmp_path):
     path.write_text(path.read_text().replace('"I-THING",', ""))
     with pytest.raises(WeightsMismatchError, match="holds 2 tags and a head of 3 outputs"):
         BertTagger.load(tmp_path / "saved")
+
+
+def test_early_stopping_watches_the_score_of_the_decoding_in_use(make, things):
+    words, tags = things[0][:48], things[1][:48]
+    # A rate so low that tags stay as random as the head, and I- tags stand where none may.
+    tagger = make(decoding="bio", learning_rate=1e-9, epochs=1, early_stopping=True)
+    tagger.fit(words, tags, eval_set=(words, tags))
+    own = tagger.score(words, tags)
+    assert tagger.history_["val_score"] == pytest.approx([own])
+    assert tagger.set_params(decoding="argmax").score(words, tags) != pytest.approx(own)

@@ -1,0 +1,50 @@
+"""A new task is one file and an estimator that names it: docs/architecture.md has the whole of one."""
+
+import re
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
+
+
+@pytest.fixture(scope="module")
+def grades():
+    """The module that the page shows."""
+    text = PAGE.read_text(encoding="utf-8")
+    (code,) = (block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "class Grades" in block)
+    assert code.count("\n") < 100
+    module = types.ModuleType("grades")
+    sys.modules["grades"] = module  # where dataclasses and pickle look for it
+    exec(code, vars(module))
+    yield module
+    del sys.modules["grades"]
+
+
+@pytest.fixture
+def rated(three_classes):
+    """Texts with the grades 1 to 3."""
+    return three_classes.text, three_classes.label.map({"bad": 1, "meh": 2, "good": 3})
+
+
+def test_the_new_task_learns_saves_and_loads(grades, rated, quick_folder, tmp_path):
+    parameters = dict(weights=quick_folder, max_length=16, epochs=12, batch_size=16, learning_rate=3e-3, random_state=0)
+    texts, y = rated
+    grader = grades.BertGrader(**parameters, early_stopping=True, validation_fraction=0.25).fit(texts, y)
+    assert np.mean(np.abs(grader.predict(texts) - y)) < 0.3
+    assert grader.score(texts, y) == pytest.approx(-np.mean(np.abs(grader.predict(texts) - y)))
+    assert max(grader.history_["val_score"]) <= 0 and grader.classes_.tolist() == [1, 2, 3]
+    grader.save(tmp_path / "grader")
+    loaded = grades.BertGrader.load(tmp_path / "grader", verify=True)
+    assert np.array_equal(loaded.predict(texts), grader.predict(texts))
+    assert loaded.set_params(warm_start=True).fit(texts[:16], y[:16]).classes_.tolist() == [1, 2, 3]
+
+
+def test_the_new_task_refuses_unknown_grades(grades, rated, quick_folder):
+    texts, y = rated
+    grader = grades.BertGrader(weights=quick_folder, max_length=16, epochs=1)
+    with pytest.raises(ValueError, match=r"eval_set's y holds grades that y of fit did not: \[7\]"):
+        grader.fit(texts, y, eval_set=(texts, y * 0 + 7))
