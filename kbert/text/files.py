@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
-from kbert.config import json_object, unique_keys
 from kbert.errors import WeightsMismatchError, WeightsNotFoundError
+from kbert.json_files import json_object, unique_keys
 from kbert.presets import is_preset, tokenizer_of_preset
 
 SPECIAL_TOKENS = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}

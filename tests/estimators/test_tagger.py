@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from kbert.estimators.bio import legal_tags
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
@@ -14,7 +15,6 @@ from kbert import BertTagger
 from kbert.data.tags import tag_lists, word_column
 from kbert.errors import MissingTextWarning, WeightsMismatchError
 from kbert.estimators import tagger
-from kbert.estimators.bio import legal_tags
 from kbert.metrics import entity_scores
 
 pytestmark = pytest.mark.slow
