@@ -1,13 +1,15 @@
 """The architecture: sizes, parameter counts, and what is refused."""
 
 import json
+from dataclasses import fields
 
 import numpy as np
 import pytest
 
 from kbert import BertConfig
-from kbert.config import SIZES, default_learning_rate
 from kbert.errors import UnknownSizeError, WeightsMismatchError, WeightsNotFoundError
+from kbert.learning_rates import default_learning_rate
+from kbert.sizes import SIZES
 
 
 def _parameters(c: BertConfig) -> int:
@@ -79,6 +81,17 @@ def test_an_unknown_size_is_refused_with_the_nearest_names(asked, near):
 def test_a_size_like_none_of_them_is_refused_with_all_names():
     with pytest.raises(UnknownSizeError, match=", ".join(SIZES)):
         BertConfig.from_size("123456")
+
+
+COUNTS = [field.name for field in fields(BertConfig) if isinstance(field.default, int)]
+
+
+@pytest.mark.parametrize("name", COUNTS)
+@pytest.mark.parametrize("value", [0, 1.5, True, "12", None])
+def test_every_count_is_checked(name, value):
+    assert {"vocab_size", "max_position_embeddings", "type_vocab_size"} <= set(COUNTS)
+    with pytest.raises(ValueError, match=f"{name} must be a whole number of at least 1, got {value!r}"):
+        BertConfig(**{name: value})
 
 
 @pytest.mark.parametrize(
@@ -158,7 +171,7 @@ def test_one_dropout_rate_goes_to_hidden_states_attention_and_classifier():
 
 
 def test_wide_models_get_a_small_learning_rate():
-    assert {size: default_learning_rate(SIZES[size].config) for size in SIZES} == {
+    assert {size: default_learning_rate(BertConfig.from_size(size)) for size in SIZES} == {
         **{"tiny": 1e-4, "mini": 1e-4, "small": 5e-5, "medium": 5e-5, "minilm-l6": 5e-5},
         **{"base": 3e-5, "base-cased": 3e-5, "large": 2e-5, "large-cased": 2e-5},
     }

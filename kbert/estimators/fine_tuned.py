@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import keras
 import numpy as np
 
-from kbert.config import BertConfig, read_config_json
+from kbert.config import BertConfig
+from kbert.config_json import read_config_json
 from kbert.data.columns import Columns
 from kbert.data.frames import TextColumns
 from kbert.estimators.base import BertEstimator

@@ -9,13 +9,15 @@ from typing import Any
 import keras
 import numpy as np
 
-from kbert.config import SIZES, BertConfig, default_learning_rate
+from kbert.config import BertConfig
 from kbert.data.batches import TrainingBatches
 from kbert.data.labels import sample_weights
 from kbert.errors import CollapsedWarning
 from kbert.estimators.fine_tuned import FineTunedEstimator
 from kbert.estimators.parameters import Parameters, checked_callbacks, checked_parameters, draw_seed
 from kbert.estimators.validation import read_eval_set, split_rows
+from kbert.learning_rates import default_learning_rate
+from kbert.sizes import SIZES
 from kbert.tasks.task import Examples, Task, TrainingData
 from kbert.training.early_stopping import Evaluation
 from kbert.training.loop import TrainingOptions, layer_rates, train

@@ -12,9 +12,10 @@ import keras
 import numpy as np
 from sklearn.utils import check_random_state
 
-from kbert.config import BertConfig, named_size
+from kbert.config import BertConfig
 from kbert.data.numbers import is_real
 from kbert.model import LAYER_CHOICES, POOLINGS
+from kbert.sizes import named_size
 from kbert.tasks.task import plain
 from kbert.training.precision import DTYPES
 from kbert.training.seeds import LARGEST_SEED

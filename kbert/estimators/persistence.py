@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from kbert.atomic_folder import FolderKind
-from kbert.config import BertConfig, read_config_json
+from kbert.config import BertConfig
+from kbert.config_json import read_config_json
 from kbert.errors import WeightsMismatchError
 from kbert.weights.folder import refuse_exported
 

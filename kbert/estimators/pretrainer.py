@@ -11,11 +11,12 @@ from typing import Any, Self
 import numpy as np
 from keras import ops
 
-from kbert.config import BertConfig, default_pretraining_rate, named_size
+from kbert.config import BertConfig
 from kbert.data.frames import NO_SAMPLES, refuse_what_has_no_rows, shown, text_columns
 from kbert.estimators.base import BertEstimator
 from kbert.estimators.saving import GOLDEN_TEXTS
 from kbert.hub import resolve_folder
+from kbert.learning_rates import default_pretraining_rate
 from kbert.model import BertForPreTraining
 from kbert.model.encoder import skip_initialisation
 from kbert.pretraining.corpus import Corpus
@@ -25,6 +26,7 @@ from kbert.pretraining.masking import Masking
 from kbert.pretraining.new_words import add_new_words, start_new_words
 from kbert.pretraining.shards import tokenised
 from kbert.pretraining.trainer import Pretraining, PretrainingOptions, held_out_scores
+from kbert.sizes import named_size
 from kbert.text import WordPieceTokenizer, build_sequences
 from kbert.training.predict import predictor
 from kbert.weights import load_pretraining, load_pretraining_weights, read_checkpoint, save_pretraining
@@ -234,7 +236,7 @@ class BertPretrainer(BertEstimator):
         if self.weights is not None:
             folder = self._folder()
             return BertConfig.from_folder(folder), WordPieceTokenizer.from_pretrained(folder)
-        config = self.size if isinstance(self.size, BertConfig) else named_size(self.size).config
+        config = self.size if isinstance(self.size, BertConfig) else BertConfig.from_size(self.size)
         lowercase = not (isinstance(self.size, str) and self.size.endswith("-cased"))
         tokenizer = WordPieceTokenizer.train(_segments(corpus), vocab_size=self.vocab_size, lowercase=lowercase)
         return BertConfig.from_dict({**config.to_dict(), "vocab_size": tokenizer.vocab_size}), tokenizer

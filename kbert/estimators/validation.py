@@ -12,6 +12,7 @@ from kbert.estimators.base import BertEstimator
 from kbert.tasks.task import Task
 from kbert.text import WordPieceTokenizer
 
+
 def read_eval_set(
     eval_set: Any,
     estimator: BertEstimator,

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kbert.config import SIZES
+from kbert.sizes import SIZES
 from kbert.training.seeds import LARGEST_SEED
 
 # What `kbert.pretraining.Corpus` takes besides the source.

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm.auto import tqdm
 
-from kbert.config import BertConfig, default_pretraining_rate, json_object
+from kbert.config import BertConfig
 from kbert.hub import resolve_folder
+from kbert.json_files import json_object
+from kbert.learning_rates import default_pretraining_rate
 from kbert.pretraining.command_options import (
     CORPUS_DEFAULTS,
     add_pretrain_options,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kbert.config import output_names, read_config_json
+from kbert.config_json import output_names, read_config_json
 from kbert.data.frames import shown
 from kbert.errors import LabelNamesWarning, WeightsMismatchError
 from kbert.warn import warn_user

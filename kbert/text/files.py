@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from kbert.config import json_object, unique_keys
 from kbert.errors import WeightsMismatchError, WeightsNotFoundError
+from kbert.json_files import json_object, unique_keys
 from kbert.presets import is_preset, tokenizer_of_preset
 
 # The content of a tokenizer.json, as `json.load` gives it.

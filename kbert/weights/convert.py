@@ -12,9 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 from kbert.atomic_folder import check_new_or_empty, fill_folder
-from kbert.config import BertConfig, output_names
+from kbert.config import BertConfig
+from kbert.config_json import output_names
 from kbert.errors import InexactWarning, LabelNamesWarning, WeightsMismatchError, WeightsNotFoundError
-from kbert.hub import is_licence, resolve_folder
+from kbert.hub import resolve_folder
+from kbert.hub.weight_files import is_licence
 from kbert.text import WordPieceTokenizer
 from kbert.text.files import SPECIAL_TOKENS, check_vocabulary, is_plain_bert
 from kbert.weights.arrays import (

@@ -9,7 +9,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from kbert.config import read_config_json
+from kbert.config_json import read_config_json
 from kbert.weights.arrays import BUFFERS, as_float32
 from kbert.weights.formats import read_arrays
 from kbert.weights.onnx_graph import INPUTS, onnx_model

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from kbert.errors import WeightsMismatchError, WeightsNotFoundError
-from kbert.hub import INDEX_ENDING, PICKLED, SAFETENSORS, hugging_face_weights, shards_of_index
+from kbert.hub.weight_files import INDEX_ENDING, PICKLED, SAFETENSORS, hugging_face_weights, shards_of_index
 from kbert.weights.array_files import read_pickled, read_safetensors
 
 # What a folder is known by in which an exported model is.

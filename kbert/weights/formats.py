@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kbert.config import json_object, read_config_json
+from kbert.config_json import read_config_json
 from kbert.errors import WeightsMismatchError
-from kbert.hub import KERAS_FILES, files_of_weights, hugging_face_weights
+from kbert.hub.weight_files import KERAS_FILES, files_of_weights, hugging_face_weights
+from kbert.json_files import json_object
 from kbert.presets import is_preset
 from kbert.text import WordPieceTokenizer
 from kbert.weights.arrays import HEADS, TIED, Array, canonical_name, is_half

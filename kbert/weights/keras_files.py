@@ -7,8 +7,10 @@ from collections.abc import Container
 from io import BytesIO
 from pathlib import Path
 
-from kbert.config import MOST_BYTES, BertConfig, parsed_object, read_config_json
+from kbert.config import BertConfig
+from kbert.config_json import read_config_json
 from kbert.errors import WeightsMismatchError, WeightsNotFoundError
+from kbert.json_files import MOST_BYTES, parsed_object
 from kbert.weights.arrays import Array, array_shapes, check_layers
 from kbert.weights.h5 import Entry, dense, is_no_weight, match, norm, numbered, read_datasets
 

@@ -13,8 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from kbert.config import BertConfig, json_object, read_config_json
+from kbert.config import BertConfig
+from kbert.config_json import read_config_json
 from kbert.errors import InexactWarning, WeightsMismatchError, WeightsNotFoundError
+from kbert.json_files import json_object
 from kbert.presets import (
     CONFIG_KEYS,
     HARD_CODED,

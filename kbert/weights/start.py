@@ -11,9 +11,10 @@ from typing import TypeVar
 import keras
 import numpy as np
 
-from kbert.config import BertConfig, named_size
+from kbert.config import BertConfig
 from kbert.hub import resolve_folder
 from kbert.model.encoder import skip_initialisation
+from kbert.sizes import named_size
 from kbert.text import WordPieceTokenizer
 from kbert.text.files import check_vocabulary
 from kbert.weights.models import read_checkpoint
@@ -119,7 +120,7 @@ def random_start(size: str | BertConfig, texts: Iterable[str], vocab_size: int |
     vocab_size : int, optional
         Greatest number of word pieces; that of the architecture by default.
     """
-    config = size if isinstance(size, BertConfig) else named_size(size).config
+    config = size if isinstance(size, BertConfig) else BertConfig.from_size(size)
     lowercase = not (isinstance(size, str) and size.endswith("-cased"))
     tokenizer = WordPieceTokenizer.train(texts, vocab_size=vocab_size or config.vocab_size, lowercase=lowercase)
     return Start(BertConfig.from_dict({**config.to_dict(), "vocab_size": tokenizer.vocab_size}), tokenizer)

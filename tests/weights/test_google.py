@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kbert import BertClassifier, BertConfig, BertEncoder, BertForPreTraining, BertPretrainer, WordPieceTokenizer
-from kbert.config import read_config_json
+from kbert.config_json import read_config_json
 from kbert.errors import KbertWarning, NewWeightsWarning, WeightsMismatchError, WeightsNotFoundError
 from kbert.hub import resolve_folder
 from kbert.weights import load_pretraining, load_question_answerer, load_sequence_classifier

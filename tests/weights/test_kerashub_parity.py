@@ -20,7 +20,7 @@ TOLERANCE = 2e-5
 
 @pytest.fixture(scope="module")
 def keras_hub():
-    return pytest.importorskip("keras_hub", reason="to compare with it, run: pip install 'kbert[hub]'")
+    return pytest.importorskip("keras_hub", reason="to compare with it, run: pip install keras-hub")
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Names of KerasHub's presets, ``kerashub://``: looked up in an installed KerasHub, and downloaded from Kaggle."""
+"""Names of KerasHub's presets, ``kerashub://``, which are downloaded from Kaggle."""
 
 import shutil
 import sys
@@ -6,8 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from kbert import BertEncoder, WordPieceTokenizer, presets
+from kbert import BertEncoder, WordPieceTokenizer
 from kbert.errors import WeightsNotFoundError
+from kbert.hub import kaggle as presets_on_kaggle
 from kbert.hub import resolve_folder
 from kbert.weights.convert import convert
 
@@ -31,15 +32,9 @@ def _answer(status):
 
 
 @pytest.fixture
-def kaggle(monkeypatch, tmp_path, preset):
-    """A KerasHub that knows one preset, and a Kaggle that has it; `.asked` is what was asked for."""
-    package = tmp_path / "site" / "some_keras_hub" / "src" / "models" / "bert"
-    package.mkdir(parents=True)
-    (tmp_path / "site" / "some_keras_hub" / "__init__.py").write_text("raise RuntimeError('imported')")
-    known = {"bert_toy_en": {"kaggle_handle": "kaggle://keras/bert/keras/bert_toy_en/3"}}
-    (package / "bert_presets.py").write_text(f'"""Presets."""\n\nbackbone_presets = {known!r}\n')
-    monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    monkeypatch.setattr(presets, "PACKAGES", ("no_such_keras_hub", "some_keras_hub"))
+def kaggle(monkeypatch, preset):
+    """A Kaggle that has one preset; `.asked` is what was asked for."""
+    monkeypatch.setattr(presets_on_kaggle, "PRESETS", {"bert_toy_en": "keras/bert/keras/bert_toy_en/3"})
     fake = SimpleNamespace(asked=[], error=None, errors={})
 
     def model_download(handle, path=None):
@@ -60,6 +55,7 @@ def test_a_name_is_downloaded_without_importing_kerashub(kaggle, preset):
     assert {"config.json", "model.weights.h5", "tokenizer.json", "assets/tokenizer/vocabulary.txt"} <= files
     assert BertEncoder.from_pretrained("kerashub://owner/bert/keras/mine").config.hidden_size == 32
     assert kaggle.asked[-1][0] == "owner/bert/keras/mine"
+    assert "keras_hub" not in sys.modules
 
 
 def test_without_a_network_or_with_a_wrong_name_the_remedy_is_told(kaggle):
@@ -91,13 +87,17 @@ def test_a_file_that_did_not_arrive_is_not_taken_for_one_that_is_not_there(kaggl
         resolve_folder("kerashub://bert_toy_en")
 
 
-def test_without_kerashub_the_pip_command_is_told(kaggle, monkeypatch):
-    monkeypatch.setattr(presets, "PACKAGES", ("no_such_keras_hub",))
-    with pytest.raises(WeightsNotFoundError, match=r"pip install 'kbert\[hub\]'"):
-        resolve_folder("kerashub://bert_toy_en")
+def test_without_kagglehub_the_pip_command_is_told(kaggle, monkeypatch):
     monkeypatch.setitem(sys.modules, "kagglehub", None)
-    with pytest.raises(WeightsNotFoundError, match=r"kagglehub is not installed.*pip install"):
-        resolve_folder("kerashub://owner/bert/keras/mine")
+    for name in ("bert_toy_en", "owner/bert/keras/mine"):
+        with pytest.raises(WeightsNotFoundError, match=r"kagglehub is not installed.*pip install 'kbert\[hub\]'"):
+            resolve_folder(f"kerashub://{name}")
+
+
+def test_the_names_are_those_of_kerashub():
+    keras_hub = pytest.importorskip("keras_hub", reason="to compare with it, run: pip install keras-hub")
+    theirs = {name: known["kaggle_handle"] for name, known in keras_hub.models.BertBackbone.presets.items()}
+    assert {name: f"kaggle://{handle}" for name, handle in presets_on_kaggle.PRESETS.items()} == theirs
 
 
 def test_what_kagglehub_has_in_its_cache_needs_no_network(preset, monkeypatch, tmp_path):

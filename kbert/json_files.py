@@ -1,0 +1,86 @@
+"""Reading JSON files that somebody else wrote: bounded in size, and with errors that name the file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+# The largest JSON file of a model that is parsed. Once parsed, a file may take fifty times as much memory.
+MOST_BYTES = 4_000_000
+
+
+def json_object(
+    path: Path,
+    error_class: type[ValueError] = ValueError,
+    remedy: str = "",
+    object_pairs_hook: Callable[[list[tuple[str, Any]]], dict[str, Any]] | None = None,
+    most_bytes: int = MOST_BYTES,
+) -> dict[str, Any]:
+    """Read the object in a JSON file.
+
+    Parameters
+    ----------
+    path : Path
+    error_class : type of ValueError
+        What is raised where the file is too large, is not JSON, or holds no object.
+    remedy : str
+        What to do about it: added to the message, with a space before it.
+    object_pairs_hook : callable, optional
+        As for `json.loads`, such as `unique_keys`.
+    most_bytes : int
+        The size in bytes beyond which the file is not parsed.
+
+    Returns
+    -------
+    dict
+
+    Raises
+    ------
+    ValueError
+        Of the class ``error_class``.
+    OSError
+        Where the file cannot be read.
+    """
+    with path.open("rb") as file:
+        content = file.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        size = path.stat().st_size
+        raise error_class(f"{path} has {size:,} bytes, and at most {most_bytes:,} can belong to a model.{remedy}")
+    return parsed_object(content, path, error_class, remedy, object_pairs_hook)
+
+
+def parsed_object(
+    content: bytes,
+    name: str | Path,
+    error_class: type[ValueError] = ValueError,
+    remedy: str = "",
+    object_pairs_hook: Callable[[list[tuple[str, Any]]], dict[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """Parse the content of a JSON file, as `json_object` does. ``name`` is what errors call the file."""
+    try:
+        values = json.loads(content.decode("utf-8"), object_pairs_hook=object_pairs_hook)
+    except RecursionError:
+        raise error_class(f"{name} is nested too deeply to belong to a model.{remedy}") from None
+    except ValueError as error:
+        raise error_class(f"{name} is not valid JSON ({error}).{remedy}") from None
+    if not isinstance(values, dict):
+        raise error_class(f"{name} does not hold a JSON object.{remedy}")
+    return values
+
+
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make a dict of the pairs of a JSON object, for ``object_pairs_hook``.
+
+    Raises
+    ------
+    ValueError
+        If a key occurs twice. `json.loads` by itself keeps the last value and says nothing.
+    """
+    values: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in values:
+            raise ValueError(f"the key {key!r} occurs twice")
+        values[key] = value
+    return values

@@ -1,0 +1,28 @@
+"""The peak learning rates that ``learning_rate="auto"`` stands for, by the width of the model."""
+
+from __future__ import annotations
+
+from kbert.config import BertConfig
+from kbert.sizes import SIZES
+
+# Pre-training from scratch: the greatest hidden_size, and its rate. Wider models take 1e-4
+# (github.com/google-research/bert, "Pre-training tips and caveats").
+_PRETRAINING_RATES = ((256, 1e-3), (512, 5e-4))
+
+
+def default_learning_rate(config: BertConfig) -> float:
+    """Return the fine-tuning rate of the nearest named size. The wider the model, the lower the rate."""
+    if config.hidden_size >= 1024:
+        return SIZES["large"].learning_rate
+    if config.hidden_size >= 768:
+        return SIZES["base"].learning_rate
+    if config.hidden_size >= 384:
+        return SIZES["small"].learning_rate
+    return SIZES["tiny"].learning_rate
+
+
+def default_pretraining_rate(config: BertConfig, continued: bool = False) -> float:
+    """Return the rate of pre-training from scratch, or (``continued``) from trained weights."""
+    if continued:
+        return 2e-5
+    return next((rate for width, rate in _PRETRAINING_RATES if config.hidden_size <= width), 1e-4)

@@ -1,0 +1,76 @@
+"""The named sizes: the architecture of each, its released weights, and its fine-tuning rate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from kbert.errors import UnknownSizeError
+
+
+class NamedSize(NamedTuple):
+    """What is known of a named size.
+
+    Attributes
+    ----------
+    architecture : mapping of str to int
+        The values in which it differs from BERT-base, uncased, under the keys of `kbert.config.BertConfig`.
+        ``BertConfig.from_size`` gives the whole config.
+    hub_name : str
+        The released weights on the Hugging Face hub.
+    learning_rate : float
+        Peak rate of fine-tuning.
+    """
+
+    architecture: Mapping[str, int]
+    hub_name: str
+    learning_rate: float
+
+
+def _google(layers: int, hidden: int, learning_rate: float) -> NamedSize:
+    """One of Google's smaller models: heads of size 64, feed-forward of 4 x hidden (Turc et al., 2019)."""
+    heads = hidden // 64
+    architecture = {
+        "hidden_size": hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "intermediate_size": 4 * hidden,
+    }
+    return NamedSize(architecture, f"google/bert_uncased_L-{layers}_H-{hidden}_A-{heads}", learning_rate)
+
+
+_LARGE = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}
+_CASED = {"vocab_size": 28996}
+# MiniLM has 12 heads of size 32, where Google's models of this width have 6 of size 64.
+_MINILM = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}
+
+SIZES: dict[str, NamedSize] = {
+    "tiny": _google(2, 128, 1e-4),
+    "mini": _google(4, 256, 1e-4),
+    "small": _google(4, 512, 5e-5),
+    "medium": _google(8, 512, 5e-5),
+    "base": NamedSize({}, "google-bert/bert-base-uncased", 3e-5),
+    "large": NamedSize(_LARGE, "google-bert/bert-large-uncased", 2e-5),
+    "base-cased": NamedSize(_CASED, "google-bert/bert-base-cased", 3e-5),
+    "large-cased": NamedSize(_LARGE | _CASED, "google-bert/bert-large-cased", 2e-5),
+    "minilm-l6": NamedSize(_MINILM, "sentence-transformers/all-MiniLM-L6-v2", 5e-5),
+}
+
+
+def named_size(size: str) -> NamedSize:
+    """Look up a named size, such as "tiny" or "base".
+
+    Raises
+    ------
+    UnknownSizeError
+        If there is no such size. The message suggests the nearest names.
+    """
+    if size in SIZES:
+        return SIZES[size]
+    near = get_close_matches(str(size).lower(), SIZES, n=3, cutoff=0.4)
+    hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    raise UnknownSizeError(
+        f"Unknown size {size!r}.{hint} The sizes are {', '.join(SIZES)}; for a folder or a hub name use weights=..., "
+        "for an architecture of your own pass a BertConfig."
+    )
