@@ -204,7 +204,7 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator):
         return task_of(SingleLabel if single else SeveralLabels, vars(parameters))
 
     def _learned_from_json(self, values: dict[str, Any], folder: Path) -> None:
-        self.y_type_ = values["y_type"]  # by which the task is chosen
+        self.y_type_ = values.get("y_type", "labels")  # by which the task is chosen
         super()._learned_from_json(values, folder)
 
     def _learned_from_config(self, folder: Path) -> None:

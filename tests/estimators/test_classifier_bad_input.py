@@ -16,7 +16,7 @@ from kbert.errors import (
     WeightsMismatchError,
     WeightsNotFoundError,
 )
-from kbert.estimators.parameters import RULES, check_parameters
+from kbert.estimators.parameters import RULES, checked_parameters
 
 TEXTS = ["so good", "so bad"] * 8
 LABELS = ["pos", "neg"] * 8
@@ -271,7 +271,7 @@ def test_wrong_parameters_are_refused_in_fit_by_name(toy, name):
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_parameters_are_taken(name):
     for value in RIGHT[name]:
-        check_parameters(BertClassifier(**{name: value}))
+        checked_parameters(BertClassifier(**{name: value}))
 
 
 @pytest.mark.parametrize("weights", ["auto", None])
