@@ -21,9 +21,9 @@ from kbert.data.packing import Layout
 from kbert.hub import resolve_folder
 from kbert.model import BertForSequenceClassification
 from kbert.text import WordPieceTokenizer, build_sequences
-from kbert.training.loop import backend_step
+from kbert.training.hyperparameters import Hyperparameters, decays_of
 from kbert.training.losses import softmax_cross_entropy
-from kbert.training.optimizer import Hyper, decays_of
+from kbert.training.step import backend_step
 
 ROUNDS = 5
 
@@ -34,7 +34,7 @@ def main() -> None:
     model = BertForSequenceClassification(BertConfig.from_folder(folder), 2)
     trainer = backend_step().Trainer(model, softmax_cross_entropy)
     n_variables = len(model.trainable_variables)
-    hyper = Hyper(
+    hyper = Hyperparameters(
         np.full(n_variables, 1e-6, "float32"), np.asarray(decays_of(model, 0.01), "float32"),
         np.float32(0.1), np.float32(0.001), np.float32(1), np.array([1, 2], "uint32"),
     )  # fmt: skip

@@ -18,10 +18,10 @@ from overheads import seconds, store
 from kbert import BertConfig
 from kbert.hub import resolve_folder
 from kbert.model import BertForSequenceClassification
-from kbert.training.loop import backend_step
+from kbert.training.hyperparameters import Hyperparameters
 from kbert.training.losses import softmax_cross_entropy
 from kbert.training.memory import memory_kept
-from kbert.training.optimizer import Hyper
+from kbert.training.step import backend_step
 
 RESULTS = Path(__file__).parent / "results" / "optimizer_share.csv"
 ROWS, ROUNDS, LENGTH = {"all tokens": 30_522, "those that occur": 5_724}, 10, 16
@@ -34,7 +34,7 @@ def timed(n_rows: int, batch_size: int):
     trainer = backend_step().Trainer(model, softmax_cross_entropy)
     n = len(model.trainable_variables)
     ones = np.ones(n, "float32")
-    hyper = Hyper(ones * 1e-5, ones * 0.01, *map(np.float32, (0.1, 0.001, 1.0)), np.zeros(2, "uint32"))
+    hyper = Hyperparameters(ones * 1e-5, ones * 0.01, *map(np.float32, (0.1, 0.001, 1.0)), np.zeros(2, "uint32"))
     shape = (batch_size, LENGTH)
     inputs = {
         "token_ids": np.random.default_rng(0).integers(0, n_rows, shape, "int32"),

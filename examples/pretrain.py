@@ -57,8 +57,8 @@ def pretrained(options: argparse.Namespace) -> Path:
     from kbert import BertForPreTraining
     from kbert.plots import PretrainingDisplay
     from kbert.pretraining import Pretraining
+    from kbert.pretraining.evaluation import held_out_batches, held_out_scores
     from kbert.pretraining.masking import Masking
-    from kbert.pretraining.trainer import held_out_batches, held_out_scores
 
     out, training, held_out = options.out, *corpora(options)
     start = time.perf_counter()

@@ -15,24 +15,23 @@ from kbert.config import BertConfig
 from kbert.data.frames import NO_SAMPLES, refuse_what_has_no_rows, shown, text_columns
 from kbert.estimators.base import BertEstimator
 from kbert.estimators.saving import GOLDEN_TEXTS
-from kbert.hub import resolve_folder
 from kbert.learning_rates import default_pretraining_rate
 from kbert.model import BertForPreTraining
-from kbert.model.encoder import skip_initialisation
 from kbert.pretraining.corpus import Corpus
+from kbert.pretraining.evaluation import held_out_scores
 from kbert.pretraining.fill_mask import fill_mask
-from kbert.pretraining.instances import Documents, draw_pairs, draw_runs
+from kbert.pretraining.instances import Documents
 from kbert.pretraining.masking import Masking
 from kbert.pretraining.new_words import add_new_words, start_new_words
+from kbert.pretraining.options import PretrainingOptions
 from kbert.pretraining.shards import tokenised
-from kbert.pretraining.trainer import Pretraining, PretrainingOptions, held_out_scores
-from kbert.sizes import named_size
+from kbert.pretraining.stream import BatchStream
+from kbert.pretraining.trainer import Pretraining
 from kbert.text import WordPieceTokenizer, build_sequences
 from kbert.training.predict import predictor
-from kbert.weights import load_pretraining, load_pretraining_weights, read_checkpoint, save_pretraining
+from kbert.weights import load_pretraining, load_pretraining_weights, save_pretraining
+from kbert.weights.start import Start, pretrained_start, random_start
 
-# Share of the tokens of a batch that are no padding, to know how many batches an epoch has.
-_FILLED = 0.97
 # Rows on which an exported model is compared, each token with a number for every word of the vocabulary.
 _ROWS_OF_A_CHECK = 8
 
@@ -200,28 +199,20 @@ class BertPretrainer(BertEstimator):
                 "the whole vocabulary is learned from the texts. Leave new_words out, or give weights."
             )
         corpus = _corpus(X, "X")
-        config, tokenizer = self._architecture(corpus)
-        released = tokenizer
-        if self.new_words is not None and not self._goes_on():
+        start = self._start_of_fit(corpus)
+        self._check_max_length(start.config)
+        tokenizer = start.tokenizer
+        if self.new_words is not None and start.model is None:
             tokenizer = add_new_words(tokenizer, self.new_words, _segments(corpus))
-        self._check_max_length(config)
-        config = config.with_dropout(self.dropout)
-        elements = tokenised(corpus, tokenizer)
+        documents = tokenised(corpus, tokenizer)
         held_out = None if eval_set is None else _whole(tokenised(_corpus(eval_set, "eval_set"), tokenizer))
 
-        arrays = read_checkpoint(self._folder())[1] if self.weights is not None and not self._goes_on() else None
-        with skip_initialisation(arrays is not None or self._goes_on()):
-            model = BertForPreTraining(config, bool(self.nsp), dtype=policy, seed=seed)
-        new_words: list[str] = []
-        if self._goes_on():
-            new_words = self.new_words_
-            for variable, earlier in zip(model.weights, self.model_.weights, strict=True):
-                variable.assign(earlier.value)
-        elif arrays is not None:
-            load_pretraining_weights(model, self._folder(), arrays)
-            new_words = start_new_words(model, released, tokenizer)
-        options = self._options(config, seed, elements, tokenizer)
-        run = Pretraining(model, tokenizer, elements, options, held_out)
+        config = start.config.with_dropout(self.dropout)
+        model = start.new_model(
+            lambda: BertForPreTraining(config, bool(self.nsp), dtype=policy, seed=seed), load_pretraining_weights
+        )
+        new_words = self.new_words_ if start.model is not None else start_new_words(model, start.tokenizer, tokenizer)
+        run = Pretraining(model, tokenizer, documents, self._options(config, seed, documents, tokenizer), held_out)
         history = run.run()
 
         self._forget()
@@ -230,27 +221,19 @@ class BertPretrainer(BertEstimator):
         self.n_iter_ = len(history)
         return self
 
-    def _architecture(self, corpus: Corpus) -> tuple[BertConfig, WordPieceTokenizer]:
+    def _start_of_fit(self, corpus: Corpus) -> Start:
         if self._goes_on():
-            return self.config_, self.tokenizer_
-        if self.weights is not None:
-            folder = self._folder()
-            return BertConfig.from_folder(folder), WordPieceTokenizer.from_pretrained(folder)
-        config = self.size if isinstance(self.size, BertConfig) else BertConfig.from_size(self.size)
-        lowercase = not (isinstance(self.size, str) and self.size.endswith("-cased"))
-        tokenizer = WordPieceTokenizer.train(_segments(corpus), vocab_size=self.vocab_size, lowercase=lowercase)
-        return BertConfig.from_dict({**config.to_dict(), "vocab_size": tokenizer.vocab_size}), tokenizer
+            return Start(self.config_, self.tokenizer_, model=self.model_)
+        if self.weights is None:
+            return random_start(self.size, _segments(corpus), int(self.vocab_size))
+        return self._pretrained_start()
 
-    def _folder(self) -> Path:
-        if self.weights == "auto" and isinstance(self.size, BertConfig):
-            raise ValueError(
-                "BertPretrainer: size is a BertConfig, for which there are no released weights. Give weights=<a folder "
-                "or a hub name>, or weights=None to start from scratch."
-            )
-        name = named_size(self.size).hub_name if self.weights == "auto" else self.weights
-        return resolve_folder(name, self.revision)
+    def _pretrained_start(self) -> Start:
+        return pretrained_start(self.size, self.weights, self.revision, type(self).__name__)
 
-    def _options(self, config: BertConfig, seed: int, elements: list[Documents], tokenizer) -> PretrainingOptions:
+    def _options(
+        self, config: BertConfig, seed: int, documents: list[Documents], tokenizer: WordPieceTokenizer
+    ) -> PretrainingOptions:
         if self.max_steps is not None and self.max_seconds is not None:
             raise ValueError("BertPretrainer: give max_steps or max_seconds, not both.")
         rate = self.learning_rate
@@ -258,25 +241,38 @@ class BertPretrainer(BertEstimator):
             rate = default_pretraining_rate(config, continued=self.weights is not None or self._goes_on())
         max_steps = self.max_steps
         if max_steps is None and self.max_seconds is None:
-            draw = draw_pairs if self.nsp else draw_runs
-            n_tokens = sum(int(draw(part, tokenizer, self.max_length, seed).lengths.sum()) for part in elements)
-            n_tokens *= self.epochs / (_FILLED * self.gradient_accumulation)
-            max_steps = max(1, round(n_tokens / (self.batch_size * self.max_length)))
+            max_steps = self._steps_of_epochs(config, seed, documents, tokenizer)
         return PretrainingOptions(
             max_steps=max_steps,
-            max_seconds=None if max_steps else float(self.max_seconds),
-            phases=((int(self.max_length), 1.0),),
-            batch_size=int(self.batch_size),
-            gradient_accumulation=int(self.gradient_accumulation),
-            learning_rate=float(rate),
+            max_seconds=self.max_seconds,
+            phases=((self.max_length, 1.0),),
+            batch_size=self.batch_size,
+            gradient_accumulation=self.gradient_accumulation,
+            learning_rate=rate,
             warmup=self.warmup,
-            weight_decay=float(self.weight_decay),
-            bias_correction=bool(self.bias_correction),
-            mask_rate=float(self.mask_rate),
-            whole_word=bool(self.whole_word),
+            weight_decay=self.weight_decay,
+            bias_correction=self.bias_correction,
+            mask_rate=self.mask_rate,
+            whole_word=self.whole_word,
             seed=seed,
-            verbose=int(self.verbose),
+            verbose=self.verbose,
         )
+
+    def _steps_of_epochs(
+        self, config: BertConfig, seed: int, documents: list[Documents], tokenizer: WordPieceTokenizer
+    ) -> int:
+        """How many updates read all texts ``epochs`` times."""
+        stream = BatchStream(
+            documents,
+            tokenizer,
+            config,
+            nsp=bool(self.nsp),
+            masking=Masking(tokenizer, self.mask_rate, self.whole_word),
+            lengths=[int(self.max_length)],
+            batch_size=int(self.batch_size),
+            seed=seed,
+        )
+        return -(-stream.n_batches(int(self.epochs)) // int(self.gradient_accumulation))
 
     # --- Using it ----------------------------------------------------------------------------------------------
 
@@ -321,12 +317,12 @@ class BertPretrainer(BertEstimator):
         if self.weights is None:
             self._check_fitted()
         _, policy = self._validated()
-        folder = self._folder()
         # Kept for the next call, and left out of pickles.
-        key = (folder, policy, bool(self.nsp))
+        key = (self.size, self.weights, self.revision, policy, bool(self.nsp))
         if getattr(self, "_unfitted", (None,))[0] != key:
-            model = load_pretraining(folder, nsp=bool(self.nsp), dtype=policy)
-            self._unfitted = key, model, WordPieceTokenizer.from_pretrained(folder)
+            start = self._pretrained_start()
+            model = load_pretraining(start.folder, nsp=bool(self.nsp), dtype=policy)
+            self._unfitted = key, model, start.tokenizer
         return self._unfitted[1:]
 
     def __getstate__(self):

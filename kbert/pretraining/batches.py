@@ -8,12 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from kbert.data.batches import Batch, make_batch
-from kbert.data.packing import Layout, pack
+from kbert.data.packing import Layout
 from kbert.pretraining.instances import Instances
 from kbert.pretraining.masking import Masking
+from kbert.pretraining.rows import RowShape, choose_row_shape, packed_rows
 
 # Instances that are packed and dealt together: enough for full rows, few enough to be quick.
-_POOL = 8192
+POOL = 8192
 
 
 class PretrainingBatch(NamedTuple):
@@ -27,7 +28,7 @@ class PretrainingBatch(NamedTuple):
     targets : dict of ndarray of int32
         ``mlm`` (B, M), the tokens that were there, and ``nsp`` (B, K), 1 where b is random.
     weights : dict of ndarray of float32
-        Of the targets: each kind has the same weight throughout, and 1 in sum; 0 in empty places.
+        Of the targets: each kind has the same weight throughout, and 1 in sum; 0 in empty slots.
     """
 
     inputs: dict[str, np.ndarray]
@@ -40,21 +41,14 @@ class PretrainingBatch(NamedTuple):
         return int(np.count_nonzero(self.inputs["text_ids"]))
 
 
-def slots_of(max_length: int) -> int:
-    """Most instances in a row. Nearly all are as long as the row; a few short ones share one."""
-    return max(2, max_length // 64)
-
-
-def most_masked(max_length: int, rate: float) -> int:
-    """Most tokens to predict in a row (M): those of a full row, and what rounding adds for each of its instances.
-
-    ``max(1, round(rate * length))`` is less than 1 over ``rate * length``.
-    """
-    return int(rate * max_length) + slots_of(max_length)
-
-
 def batches_of(
-    instances: Instances, masking: Masking, batch_size: int, max_length: int, pad_id: int, seed
+    instances: Instances,
+    masking: Masking,
+    batch_size: int,
+    max_length: int,
+    pad_id: int,
+    seed,
+    shape: RowShape | None = None,
 ) -> Iterator[PretrainingBatch]:
     """Every instance once, in random order; all batches have the same shape.
 
@@ -70,39 +64,56 @@ def batches_of(
         Token id of the padding.
     seed : int or sequence of int
         The same seed gives the same batches and masks.
+    shape : RowShape, optional
+        Of the rows; by default one that suits these instances.
 
     Yields
     ------
     PretrainingBatch
     """
     rng = np.random.default_rng(seed)
-    layout = Layout(batch_size, max_length, slots_of(max_length))
-    order = rng.permutation(len(instances))
+    if shape is None:
+        shape = choose_row_shape(instances.lengths[:POOL], masking, max_length)
+    layout = Layout(batch_size, shape.length, shape.texts)
     rows: list[np.ndarray] = []
-    for start in range(0, len(order), _POOL):
-        pool = order[start : start + _POOL]
-        packed = pack(instances.lengths[pool], max_length, layout.slots)
-        rows += [pool[packed[i]] for i in rng.permutation(len(packed))]
+    for packed in _pools(instances, masking, shape, rng):
+        rows += [packed[i] for i in rng.permutation(len(packed))]
         n_full = len(rows) // batch_size * batch_size
         for first in range(0, n_full, batch_size):
-            yield _masked(
-                make_batch(instances, rows[first : first + batch_size], layout, pad_id), instances, masking, rng
-            )
+            batch = make_batch(instances, rows[first : first + batch_size], layout, pad_id)
+            yield _masked(batch, instances, masking, shape.masked, rng)
         rows = rows[n_full:]
     if rows:
-        yield _masked(make_batch(instances, rows, layout, pad_id), instances, masking, rng)
+        yield _masked(make_batch(instances, rows, layout, pad_id), instances, masking, shape.masked, rng)
 
 
-def _masked(batch: Batch, instances: Instances, masking: Masking, rng: np.random.Generator) -> PretrainingBatch:
+def n_batches_of(instances: Instances, masking: Masking, batch_size: int, seed, shape: RowShape) -> int:
+    """How many batches `batches_of` gives. The instances are packed for it; no arrays are made."""
+    n_rows = sum(len(rows) for rows in _pools(instances, masking, shape, np.random.default_rng(seed)))
+    return -(-n_rows // batch_size)
+
+
+def _pools(
+    instances: Instances, masking: Masking, shape: RowShape, rng: np.random.Generator
+) -> Iterator[list[np.ndarray]]:
+    """The instances in random order, so many at a time, packed into rows."""
+    order = rng.permutation(len(instances))
+    for start in range(0, len(order), POOL):
+        pool = order[start : start + POOL]
+        yield [pool[row] for row in packed_rows(instances.lengths[pool], masking, shape)]
+
+
+def _masked(
+    batch: Batch, instances: Instances, masking: Masking, most_masked: int, rng: np.random.Generator
+) -> PretrainingBatch:
     token_ids = batch.inputs["token_ids"].copy()
-    B, T = token_ids.shape
-    M = most_masked(T, masking.rate)
+    B, M = len(token_ids), most_masked
     # The texts' tokens stand one text after the other, row by row.
     real = batch.inputs["text_ids"] > 0
     filled = batch.texts >= 0
     lengths = instances.lengths[batch.texts[filled]]
     masked = masking.draw(token_ids[real], np.concatenate([[0], np.cumsum(lengths)]), rng)
-    row, position = (places[masked.chosen] for places in np.nonzero(real))
+    row, position = (indices[masked.chosen] for indices in np.nonzero(real))
     slot = np.arange(len(row)) - np.searchsorted(row, row)  # which of its row's
     positions, targets, weights = np.zeros((B, M), np.int32), np.zeros((B, M), np.int32), np.zeros((B, M), np.float32)
     positions[row, slot] = position

@@ -5,36 +5,27 @@ Keras is imported when ``pretrain`` runs, since the help needs none of it.
 
 from __future__ import annotations
 
-import json
 import shlex
-import shutil
 import time
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tqdm.auto import tqdm
 
-from kbert.config import BertConfig
-from kbert.hub import resolve_folder
-from kbert.json_files import json_object
-from kbert.learning_rates import default_pretraining_rate
 from kbert.pretraining.command_options import (
     CORPUS_DEFAULTS,
     add_pretrain_options,
     add_shards_options,
     add_vocab_options,
 )
+from kbert.pretraining.command_run import folder_or_name, new_run, words_not_in
 from kbert.pretraining.corpus import Corpus
 from kbert.pretraining.examples import N_SHOWN, print_batch, print_drawn, print_pieces
-from kbert.pretraining.instances import Documents
-from kbert.pretraining.options import PretrainingOptions
-from kbert.pretraining.shards import MANIFEST, Shards, tokenised, vocabulary_hash, write_shards
+from kbert.pretraining.run_folder import note_source, save_finished
+from kbert.pretraining.shards import MANIFEST, Shards, write_shards
 from kbert.text import WordPieceTokenizer
-
-if TYPE_CHECKING:
-    from kbert.pretraining.trainer import Pretraining
 
 
 class VocabCommand:
@@ -106,7 +97,7 @@ class ShardsCommand:
     def run(self, options: Namespace) -> None:
         """Write them."""
         out = options.out
-        corpus, tokenizer = _corpus(options), WordPieceTokenizer.from_pretrained(_folder_or_name(options.tokenizer))
+        corpus, tokenizer = _corpus(options), WordPieceTokenizer.from_pretrained(folder_or_name(options.tokenizer))
         was_complete = (out / MANIFEST).exists()
         was_begun = out.is_dir() and any(out.iterdir())
         began = time.perf_counter()
@@ -155,15 +146,15 @@ class PretrainCommand:
         shards = Shards(options.shards)
         if options.nsp and (too_few := _too_few_documents(shards)):
             raise ValueError(f"{too_few}. Give --no-nsp, or write shards of more documents.")
-        run = _prepared(options, shards)
-        _remember(out / "run", shards, options.weights)
+        run = new_run(options, shards)
+        note_source(out / "run", shards, None if options.weights is None else folder_or_name(options.weights))
 
         # The first of all, also where the run goes on from a later one.
         print_batch(run.first_batch(), shards.tokenizer, options.nsp)
         n_tokens = shards.manifest["tokens"]
         print(f"\n{run.model.count_params():,} parameters, {n_tokens:,} tokens of text", flush=True)
         history = run.run()
-        _save(run, history, out)
+        save_finished(run, history, out)
 
         speed = run.tokens / max(run.seconds, 1e-9)
         print(f"\n{run.step:,} steps, {run.tokens:,} tokens in {_time(run.seconds)}, {speed:,.0f} tokens/s")
@@ -198,7 +189,7 @@ def _vocabulary(options: Namespace, segments: Iterator[str]) -> tuple[WordPieceT
         return tokenizer, []
     from kbert.pretraining.new_words import add_new_words
 
-    before = WordPieceTokenizer.from_pretrained(_folder_or_name(options.weights))
+    before = WordPieceTokenizer.from_pretrained(folder_or_name(options.weights))
     if isinstance(options.new_words, Path):
         listed = options.new_words.read_text(encoding="utf-8").split("\n")
         after = before.with_words([word.strip() for word in listed if word.strip()])
@@ -207,106 +198,7 @@ def _vocabulary(options: Namespace, segments: Iterator[str]) -> tuple[WordPieceT
             pass
     else:
         after = add_new_words(before, options.new_words, segments)
-    return after, _words_besides(before, after)
-
-
-def _words_besides(before: WordPieceTokenizer, after: WordPieceTokenizer) -> list[str]:
-    """The words of a vocabulary that another one has not, in the order of their ids."""
-    return sorted(after.vocab.keys() - before.vocab.keys(), key=after.vocab.get)
-
-
-def _folder_or_name(name: str) -> str | Path:
-    """A folder that is there is meant as one, also where it is called like a size."""
-    folder = Path(name).expanduser()
-    return folder if folder.is_dir() else name
-
-
-def _prepared(options: Namespace, shards: Shards) -> Pretraining:
-    """The run, before its first step."""
-    from kbert.model import BertForPreTraining
-    from kbert.model.encoder import skip_initialisation
-    from kbert.pretraining.new_words import start_new_words
-    from kbert.pretraining.trainer import Pretraining
-    from kbert.training.precision import dtype_policy
-    from kbert.weights import load_pretraining_weights, read_checkpoint
-
-    weights = None if options.weights is None else resolve_folder(_folder_or_name(options.weights))
-    of_weights = None if weights is None else WordPieceTokenizer.from_pretrained(weights)
-    config = _architecture(options, weights, of_weights, shards.tokenizer).with_dropout(options.dropout)
-    held_out = None if options.held_out is None else _held_out(options, shards.tokenizer)
-    arrays = None if weights is None else read_checkpoint(weights)[1]
-    with skip_initialisation(weights is not None):
-        model = BertForPreTraining(config, options.nsp, dtype=dtype_policy(options.dtype), seed=options.seed)
-    if weights is not None:
-        load_pretraining_weights(model, weights, arrays)
-        start_new_words(model, of_weights, shards.tokenizer)
-    settings = _pretraining_options(options, config)
-    return Pretraining(model, shards.tokenizer, shards, settings, held_out, options.out / "run")
-
-
-def _pretraining_options(options: Namespace, config: BertConfig) -> PretrainingOptions:
-    rate = options.learning_rate
-    same = (
-        "max_steps", "max_seconds", "phases", "batch_size", "warmup", "weight_decay", "optimizer", "mask_rate",
-        "whole_word", "fixed", "seed", "evaluate_every", "checkpoint_every",
-        "tensorboard",
-    )  # fmt: skip
-    return PretrainingOptions(
-        **{name: getattr(options, name) for name in same},
-        gradient_accumulation=options.accumulation,
-        learning_rate=default_pretraining_rate(config, options.weights is not None) if rate == "auto" else rate,
-        verbose=not options.quiet,
-    )
-
-
-def _architecture(
-    options: Namespace,
-    weights: Path | None,
-    of_weights: WordPieceTokenizer | None,
-    tokenizer: WordPieceTokenizer,
-) -> BertConfig:
-    n_pieces = tokenizer.vocab_size
-    if weights is not None:
-        if not _is_of_weights(tokenizer, of_weights):
-            raise ValueError(
-                f"{options.weights} has another vocabulary than the shards. Write shards with --tokenizer "
-                f"{options.weights}, or with one of `kbert vocab --weights {options.weights}`."
-            )
-        return BertConfig.from_folder(weights)
-    if options.model_config is None:
-        return BertConfig.from_dict({**BertConfig.from_size(options.size or "base").to_dict(), "vocab_size": n_pieces})
-    path = options.model_config
-    config = BertConfig.from_dict({"vocab_size": n_pieces, **json_object(path)})
-    if config.vocab_size < n_pieces:
-        raise ValueError(
-            f"{path}: vocab_size is {config.vocab_size}, and the vocabulary of the shards has {n_pieces} pieces. Leave "
-            "vocab_size out, or make it at least as many."
-        )
-    return config
-
-
-def _is_of_weights(tokenizer: WordPieceTokenizer, of_weights: WordPieceTokenizer) -> bool:
-    """Whether a vocabulary is that of weights, but for new words in its unused places."""
-    try:
-        with_words = of_weights.with_words(_words_besides(of_weights, tokenizer))
-    except ValueError:  # more words than places
-        return False
-    return vocabulary_hash(with_words) == vocabulary_hash(tokenizer)
-
-
-def _held_out(options: Namespace, tokenizer: WordPieceTokenizer) -> Documents:
-    path = options.held_out
-    if (path / MANIFEST).exists():
-        elements = Shards(path)
-        if vocabulary_hash(elements.tokenizer) != vocabulary_hash(tokenizer):
-            raise ValueError(f"--held-out: {path} has another vocabulary than the shards. Write it with the same one.")
-    else:
-        elements = tokenised(Corpus(path), tokenizer)
-    if len(elements) > 1:
-        raise ValueError(f"--held-out: {path} is more than one shard. Give less text.")
-    if options.nsp and len(elements[0]) < 2:
-        raise ValueError(f"--held-out: {path} is one document, and next sentences are drawn from two at least.")
-    return elements[0]
+    return after, words_not_in(before, after)
 
 
 def _too_few_documents(shards: Shards) -> str:
@@ -314,51 +206,6 @@ def _too_few_documents(shards: Shards) -> str:
     n = sum(shard["documents"] < 2 for shard in shards.manifest["shards"])
     holds = "holds" if n == 1 else "hold"
     return f"{n} of {len(shards)} shards {holds} one document only, and the next sentence wants two" if n else ""
-
-
-# --- What is kept
-
-
-def _remember(folder: Path, shards: Shards, weights: str | None) -> None:
-    """Note what a run trains on, which its checkpoints do not say, or check that it is what it was.
-
-    Raises
-    ------
-    ValueError
-        If it is not.
-    """
-    if weights is not None and isinstance(_folder_or_name(weights), Path):
-        weights = str(Path(weights).expanduser().resolve())
-    facts = {"text": shards.manifest["corpus"], "vocabulary": shards.manifest["vocabulary"], "weights": weights}
-    path = folder / "source.json"
-    # Without a checkpoint nothing has been trained.
-    if path.exists() and any(folder.glob("checkpoint-*")):
-        before = json.loads(path.read_text(encoding="utf-8"))
-        different = [name for name in facts if before.get(name) != facts[name]]
-        if different:
-            raise ValueError(
-                f"{folder} holds a run with other {' and '.join(different)}. Give another folder for another run."
-            )
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    written = path.with_suffix(".part")
-    written.write_text(json.dumps(facts, indent=1), encoding="utf-8")
-    written.replace(path)
-
-
-def _save(run: Pretraining, history: Any, out: Path) -> None:
-    """Write the weights folder: aside first, so that a kill leaves no half of a file."""
-    from kbert.weights import save_pretraining
-
-    aside = out / "run" / "finished"
-    shutil.rmtree(aside, ignore_errors=True)
-    save_pretraining(run.model, aside)
-    run.tokenizer.save(aside)
-    history.to_csv(aside / "history.csv", index=False)
-    # config.json last, since it is what makes a folder that of a model.
-    for path in sorted(aside.iterdir(), key=lambda path: path.name == "config.json"):
-        path.replace(out / path.name)
-    aside.rmdir()
 
 
 # --- Numbers

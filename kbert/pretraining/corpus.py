@@ -38,7 +38,7 @@ class Corpus:
           without arguments that returns a new one.
     split : {"sentences", "lines"}
         "sentences" splits lines into sentences, and leaves a line alone that is one; "lines" keeps every line as a
-        segment. Sentences need the package sentencex, which ``pip install 'kbert[pretrain]'`` brings.
+        segment. Sentences need the package sentencex: ``pip install sentencex``.
     language : str
         Language of the text for splitting, as "en", "de" or "zh". For those that sentencex does not know, it uses its
         rules of English.

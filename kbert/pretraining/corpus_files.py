@@ -280,9 +280,7 @@ def _parquet_file(path: Path, file: BinaryIO) -> Any:
         import pyarrow
         from pyarrow.parquet import ParquetFile
     except ImportError:
-        raise ImportError(
-            f"Reading {path} needs the package pyarrow. Install it with: pip install 'kbert[pretrain]'."
-        ) from None
+        raise ImportError(f"Reading {path} needs the package pyarrow. Install it with: pip install pyarrow.") from None
     try:
         # Read as it goes: a row group may be as big as the file.
         return ParquetFile(file, pre_buffer=False, buffer_size=2**20)

@@ -115,7 +115,7 @@ class TensorBoard:
         except ImportError as error:
             raise ImportError(
                 f"tensorboard={os.fspath(folder)!r} needs the package tensorboard ({error}). Install it with: pip "
-                "install 'kbert[tensorboard]'"
+                "install tensorboard"
             ) from None
         self._event, self._summary = Event, Summary
         folder = Path(folder).expanduser()

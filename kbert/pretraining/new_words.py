@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import unicodedata
-import warnings
 from collections.abc import Iterable
 
 import keras
@@ -12,6 +11,7 @@ import numpy as np
 from kbert.errors import NewWordsWarning
 from kbert.model import BertForPreTraining
 from kbert.text import WordPieceTokenizer
+from kbert.warn import warn_user
 
 # Words whose pieces are looked up at a time.
 _CHUNK = 4096
@@ -44,11 +44,10 @@ def add_new_words(
         return tokenizer.with_words(new_words)
     n_places = tokenizer.n_unused
     if new_words > n_places:
-        warnings.warn(
+        warn_user(
             f"new_words={new_words}, and the vocabulary has {n_places or 'no'} unused places: "
             + (f"the {n_places} most frequent words are taken." if n_places else "no word is added."),
             NewWordsWarning,
-            stacklevel=3,
         )
     return tokenizer.with_words(frequent_split_words(texts, tokenizer, min(int(new_words), n_places)))
 

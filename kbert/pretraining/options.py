@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import numbers
 from dataclasses import dataclass
 from pathlib import Path
+
+_WHOLE = ("max_steps", "batch_size", "gradient_accumulation", "seed", "evaluate_every", "checkpoint_every", "verbose")
+_REAL = ("max_seconds", "learning_rate", "weight_decay", "mask_rate")
+_FLAGS = ("bias_correction", "whole_word", "fixed")
 
 
 @dataclass(frozen=True)
@@ -62,3 +67,12 @@ class PretrainingOptions:
     def __post_init__(self):
         if (self.max_steps is None) == (self.max_seconds is None):
             raise ValueError("Give max_steps or max_seconds, one of the two.")
+        # NumPy's numbers would be no JSON for a checkpoint, and np.int64 is no int.
+        for names, plain in ((_WHOLE, int), (_REAL, float), (_FLAGS, bool)):
+            for name in names:
+                if (value := getattr(self, name)) is not None:
+                    object.__setattr__(self, name, plain(value))
+        warmup = int(self.warmup) if isinstance(self.warmup, numbers.Integral) else float(self.warmup)
+        object.__setattr__(self, "warmup", warmup)
+        phases = tuple((int(length), float(share)) for length, share in self.phases)
+        object.__setattr__(self, "phases", phases)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from kbert.errors import KbertWarning
+from kbert.warn import warn_user
 
 # A sentence splitter sees so many characters of a line at a time. Its time for a line grows with the square of the
 # length, and a quotation mark that nobody closes hides all ends of sentences behind it.
@@ -107,11 +107,10 @@ class Segmenter:
     def warn(self) -> None:
         """Tell in one warning how much was replaced, if anything was."""
         if self._n_replaced:
-            warnings.warn(
+            warn_user(
                 f"{self._first_replaced}: text that is not UTF-8 was replaced by U+FFFD, here for the first time, "
                 f"{self._n_replaced} times in all.",
                 KbertWarning,
-                stacklevel=3,
             )
 
 
@@ -144,8 +143,9 @@ def sentence_splitter(language: str) -> Callable[[str], Iterable[str]]:
         from sentencex import segment
     except ImportError:
         raise ImportError(
-            "Splitting text into sentences needs the package sentencex. Install it with: pip install "
-            "'kbert[pretrain]'. Or keep each line as one segment with split=\"lines\"."
+            "Splitting text into sentences needs the package sentencex. Install it with: pip install sentencex. Or "
+            'keep each line as one segment: in Python with kbert.pretraining.Corpus(..., split="lines"), which '
+            "BertPretrainer takes too; on the command line with --split lines."
         ) from None
 
     def split(line: str) -> Iterator[str]:

@@ -1,38 +1,45 @@
-"""Pre-training: steps over instances that are drawn anew each epoch, to a budget, with checkpoints to go on from."""
+"""Pre-training: updates to the end of a budget, with evaluation, and checkpoints to go on from."""
 
 from __future__ import annotations
 
-import itertools
-import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import keras
 import numpy as np
 
 from kbert.data.frames import data_frame
 from kbert.model import BertForPreTraining
-from kbert.pretraining.batches import PretrainingBatch, batches_of
+from kbert.pretraining.batches import PretrainingBatch
 from kbert.pretraining.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
+from kbert.pretraining.evaluation import held_out_scores, step_batch
 from kbert.pretraining.history import History, HistoryFile, TensorBoard
-from kbert.pretraining.instances import Documents, draw_pairs, draw_runs
+from kbert.pretraining.instances import Documents
 from kbert.pretraining.interruption import Interruption
 from kbert.pretraining.masking import Masking
-from kbert.pretraining.objective import REPORTED, TASKS, mean_scores, pretraining_losses, score_sums
+from kbert.pretraining.objective import REPORTED, pretraining_losses
 from kbert.pretraining.options import PretrainingOptions
 from kbert.pretraining.progress import PretrainingProgress
+from kbert.pretraining.stream import BatchStream, Cursor
 from kbert.text import WordPieceTokenizer
-from kbert.training.bad_steps import BadSteps
 from kbert.training.distribution import all_devices, checked, n_devices, process_number, same_everywhere, trainer_on
-from kbert.training.loop import backend_step, check_segments
+from kbert.training.hyperparameters import HyperparameterFactory
 from kbert.training.memory import memory_kept
-from kbert.training.optimizer import BETA_1, BETA_2, Hyper, decays_of
-from kbert.training.prefetch import prefetched
+from kbert.training.non_finite import NonFiniteGuard
+from kbert.training.schedule import LinearSchedule
+from kbert.training.segments import check_segments
+from kbert.training.step import StepBatch
+from kbert.training.updater import Update, Updater
 
-# Numbers that tell the seeds of held-out rows from those of training.
-_HELD_OUT = 10**6
+
+class BatchRead(NamedTuple):
+    """Of a batch: how far the run has read with it, and its tokens without padding."""
+
+    cursor: Cursor
+    n_tokens: int
 
 
 class Pretraining:
@@ -56,6 +63,15 @@ class Pretraining:
         The devices that share each batch. "auto": all that JAX or TensorFlow sees; None: one. On JAX they may belong to
         several processes, on one machine or many, where each ran ``keras.distribution.initialize`` first: all make the
         same call, on files that all of them see, and the first one writes the checkpoints and shows the progress.
+
+    Attributes
+    ----------
+    step : int
+        Updates so far.
+    seconds : float
+        Time that they took.
+    tokens : int
+        Tokens without padding that were read for them.
     """
 
     def __init__(
@@ -75,11 +91,23 @@ class Pretraining:
         self.nsp = model.choices["nsp"]
         check_segments(model, self.nsp)
         self.masking = Masking(tokenizer, options.mask_rate, options.whole_word)
-        longest = max(length for length, _ in options.phases)
-        if longest > model.config.max_position_embeddings:
+        lengths = [length for length, _ in options.phases]
+        if max(lengths) > model.config.max_position_embeddings:
             raise ValueError(
-                f"A phase has {longest} tokens, and the model has {model.config.max_position_embeddings} positions."
+                f"A phase has {max(lengths)} tokens, and the model has {model.config.max_position_embeddings} "
+                "positions."
             )
+        self.stream = BatchStream(
+            source,
+            tokenizer,
+            model.config,
+            nsp=self.nsp,
+            masking=self.masking,
+            lengths=lengths,
+            batch_size=options.batch_size,
+            seed=options.seed,
+            fixed=options.fixed,
+        )
         if isinstance(distribution, str) and distribution == "auto":
             distribution = all_devices()
         self.distribution = checked(distribution, options.batch_size)
@@ -87,15 +115,14 @@ class Pretraining:
         if self.n_processes > 1 and options.max_seconds is not None:
             raise ValueError("Give max_steps where there are several processes: their clocks differ.")
         self.step, self.seconds, self.tokens = 0, 0.0, 0
-        self.bad_steps = BadSteps(
+        self.guard = NonFiniteGuard(
             model.compute_dtype == "float16", "a lower learning_rate, a longer warmup, or dtype='float32'"
         )
-        self.place = (0, 0, 0, 0)  # phase, epoch, how many of its elements, how many batches of the next one
+        self.cursor = Cursor()
         self.history = History()
         self._history_file = None if self.folder is None else HistoryFile(self.folder)
-        self.decays = np.asarray(decays_of(model, options.weight_decay), "float32")
 
-    def run(self):
+    def run(self) -> Any:
         """Train to the end of the budget, and give the history.
 
         Returns
@@ -111,13 +138,21 @@ class Pretraining:
         DivergedError
             If five updates in a row gave a loss or gradients that are not finite; such an update changes nothing.
         ValueError
-            If the folder's checkpoint is of a run with other options or another model.
+            If the folder's checkpoint is of a run with other options or another model, or the text has no token.
         ImportError
             If ``options.tensorboard`` is given, and tensorboard is not installed.
         """
         options = self.options
-        trainer = trainer_on(self.distribution, self.model, pretraining_losses, options.optimizer)
-        self._resume(trainer)
+        updater = Updater(
+            trainer_on(self.distribution, self.model, pretraining_losses, options.optimizer),
+            LinearSchedule(options.learning_rate, options.max_steps, options.warmup, options.max_seconds),
+            HyperparameterFactory(
+                self.model, options.weight_decay, bias_correction=options.bias_correction, seed=options.seed
+            ),
+            self.guard,
+            options.gradient_accumulation,
+        )
+        self._resume(updater)
         if self.process > 0:
             options = replace(options, verbose=0, tensorboard=None)
         with (
@@ -127,68 +162,34 @@ class Pretraining:
             # Alone: a process that stops at another step than the others would leave them waiting for it.
             Interruption(self.folder is not None and self.n_processes == 1) as interruption,
         ):
-            self._train(trainer, progress, board, interruption)
+            while updater.share < 1:
+                phase = self._phase(updater.share)
+                if phase != self.cursor.phase:
+                    self.cursor = Cursor(phase)
+                with closing(updater.updates(self._step_batches())) as updates:
+                    for update in updates:
+                        self._take_in(update, updater.seconds, progress)
+                        self._after_update(updater, progress, board, interruption)
+                        if updater.share >= 1 or self._phase(updater.share) != phase:
+                            break
+            self.guard.read_all()
+            board.write(self.history)
+            updater.trainer.write_back()
         return data_frame(self.history.columns())
 
-    def _train(self, trainer, progress: PretrainingProgress, board: TensorBoard, interruption: Interruption) -> None:
-        options = self.options
-        waiting: list[tuple[dict[str, float], Any]] = []
-        began, before = time.perf_counter(), self.seconds
-        while (share := self._share()) < 1:
-            phase = self._phase(share)
-            if phase != self.place[0]:
-                self.place = (phase, 0, 0, 0)
-            # One group of batches an update, until the phase or the budget ends.
-            stream = prefetched(self._groups(self.place))
-            for place, group in stream:
-                if self._share() >= 1 or self._phase(self._share()) != phase:
-                    break
-                rate = self._rate(self._share())
-                losses = self._update(trainer, group, rate)
-                self.place, self.step = place, self.step + 1
-                self.tokens += sum(batch.n_tokens for batch in group)
-                self.seconds = before + time.perf_counter() - began
-                record = {"step": self.step, "learning_rate": rate, "tokens": self.tokens, "seconds": self.seconds}
-                newest = self.history.record(-1) if len(self.history) else None
-                record |= progress.advance(phase, self.step, self.seconds, self.tokens, newest)
-                waiting.append((record, losses))
-                if len(waiting) > self.bad_steps.delay:
-                    self._take_in(waiting.pop(0))
-                last = self._share() >= 1
-                evaluate = self.held_out is not None and (last or self.step % options.evaluate_every == 0)
-                stop = interruption.came
-                due = last or stop or self.step % options.checkpoint_every == 0
-                write = self.folder is not None and due
-                if evaluate or write:
-                    while waiting:
-                        self._take_in(waiting.pop(0))
-                if evaluate:
-                    trainer.write_back()
-                    self.history.add({f"val_{name}": value for name, value in self.evaluate().items()})
-                board.write(self.history)
-                if write:
-                    self._write(trainer)
-                if evaluate or write:
-                    progress.pause()
-                if self.on_step_end is not None:
-                    self.on_step_end(self.step)
-                if stop:
-                    interruption.pass_on()
-            stream.close()
-        while waiting:
-            self._take_in(waiting.pop(0))
-        board.write(self.history)
-        trainer.write_back()
+    def first_batch(self) -> PretrainingBatch:
+        """The first one of all, to look at."""
+        return self.stream.first_batch()
 
-    # --- The budget ----------------------------------------------------------------------------------------------
+    def evaluate(self) -> dict[str, float]:
+        """Losses and accuracies on the held-out text, under masks that are always the same."""
+        length = self.options.phases[self.cursor.phase][0]
+        return held_out_scores(self.model, self.tokenizer, self.held_out, self.masking, self.options.batch_size, length)
 
-    def _share(self) -> float:
-        """How much of the budget is used."""
-        if self.options.max_steps is not None:
-            return self.step / self.options.max_steps
-        return min(1.0, self.seconds / self.options.max_seconds)
+    # --- The course of a run -------------------------------------------------------------------------------------
 
     def _phase(self, share: float) -> int:
+        """Which phase comes after a share of the budget."""
         total, used = sum(part for _, part in self.options.phases), 0.0
         for phase, (_, part) in enumerate(self.options.phases):
             used += part / total
@@ -197,95 +198,48 @@ class Pretraining:
                 return phase
         return len(self.options.phases) - 1
 
-    def _rate(self, share: float) -> float:
-        """Linear warm-up, then linear decay to 0, by the share of the budget that is used."""
-        options = self.options
-        warmup = options.warmup
-        if isinstance(warmup, int):
-            # In steps, which under max_seconds are not known beforehand.
-            if options.max_steps is None:
-                if self.step < warmup:
-                    return options.learning_rate * (self.step + 1) / warmup
-                return options.learning_rate * (1 - share)
-            warmup = warmup / options.max_steps
-        if share < warmup:
-            # The first update is not wasted at rate zero.
-            step = 1 / options.max_steps if options.max_steps else share / max(self.step, 1)
-            return options.learning_rate * min(1.0, (share + step) / warmup)
-        return options.learning_rate * (1 - share) / (1 - warmup) if warmup < 1 else options.learning_rate
+    def _step_batches(self) -> Iterator[tuple[BatchRead, StepBatch]]:
+        """The batches from here on, without end."""
+        for cursor, batch in self.stream.batches(self.cursor):
+            yield BatchRead(cursor, batch.n_tokens), step_batch(self.model, batch)
 
-    # --- Batches -------------------------------------------------------------------------------------------------
+    def _take_in(self, update: Update[BatchRead], seconds: float, progress: PretrainingProgress) -> None:
+        """Count an update, and note its losses once they are computed."""
+        self.step, self.seconds, self.cursor = update.number, seconds, update.notes[-1].cursor
+        self.tokens += sum(note.n_tokens for note in update.notes)
+        record = {
+            "step": self.step, "learning_rate": update.learning_rate, "tokens": self.tokens, "seconds": seconds,
+        }  # fmt: skip
+        newest = self.history.record(-1) if len(self.history) else None
+        record |= progress.advance(self.cursor.phase, self.step, seconds, self.tokens, newest)
+        n = len(update.losses)
+        losses = update.losses[0] if n == 1 else sum(losses / n for losses in update.losses)
+        self.guard.watch(self.step, losses, partial(self._append_to_history, record))
 
-    def first_batch(self) -> PretrainingBatch:
-        """The first one of all, to look at."""
-        _, (batch, *_) = next(self._groups((0, 0, 0, 0)))
-        return batch
+    def _append_to_history(self, record: dict[str, float], losses: np.ndarray) -> None:
+        self.history.append(record | dict(zip(REPORTED, losses.tolist(), strict=True)))
 
-    def _groups(self, place: tuple[int, int, int, int]) -> Iterator[tuple[tuple, list[PretrainingBatch]]]:
-        """The batches of each update from a place on, without end, and the place after them."""
-        phase, first_epoch, first_element, done = place
-        length, _ = self.options.phases[phase]
-        group: list[PretrainingBatch] = []
-        for epoch in itertools.count(first_epoch):
-            order = np.random.default_rng([self.options.seed, phase, epoch]).permutation(len(self.source))
-            for n_elements in range(first_element, len(order)):
-                made = self._batches(int(order[n_elements]), length, [phase, epoch])
-                for n_batches, batch in enumerate(itertools.islice(made, done, None), done + 1):
-                    group.append(batch)
-                    if len(group) == self.options.gradient_accumulation:
-                        yield (phase, epoch, n_elements, n_batches), group
-                        group = []
-                done = 0
-            first_element = 0
-
-    def _batches(self, number: int, length: int, seed: list[int]) -> Iterator[PretrainingBatch]:
-        """Those of one element of the source in one epoch."""
-        options = self.options
-        seed = [options.seed, number, *([0, 0] if options.fixed else seed)]
-        draw = draw_pairs if self.nsp else draw_runs
-        instances = draw(self.source[number], self.tokenizer, length, [*seed, 0])
-        return batches_of(instances, self.masking, options.batch_size, length, self.tokenizer.pad_id, [*seed, 1])
-
-    # --- Steps ---------------------------------------------------------------------------------------------------
-
-    def _update(self, trainer, group: list[PretrainingBatch], rate: float):
-        """One update; its losses, which may still be under way."""
-        # How many numbers were drawn for dropout before follows from the step.
-        n = len(group)
-        if n == 1:
-            return trainer.train(*_arrays(self.model, group[0]), self._hyper(rate, self.step, 1))
-        gradients, total = None, 0.0
-        for i, batch in enumerate(group):
-            hyper = self._hyper(rate, self.step * n + i, 1)
-            gradients, losses = trainer.accumulate(*_arrays(self.model, batch), hyper, gradients)
-            total = total + losses / n
-        return total + trainer.update(gradients, self._hyper(rate, self.step * n, n))
-
-    def _hyper(self, rate: float, n_batches: int, divisor: int) -> Hyper:
-        t = self.step + 1
-        correction = (1 - BETA_1**t, 1 - BETA_2**t) if self.options.bias_correction else (1.0, 1.0)
-        return Hyper(
-            np.full(len(self.decays), rate, "float32"),
-            self.decays,
-            *map(np.float32, correction),
-            np.float32(self.bad_steps.loss_scale * divisor),
-            np.random.SeedSequence([self.options.seed, n_batches]).generate_state(2, "uint32"),
-        )
-
-    def _take_in(self, waiting: tuple[dict[str, float], Any]) -> None:
-        """Note the losses of an update."""
-        record, losses = waiting
-        values = np.asarray(keras.ops.convert_to_numpy(losses), "float64")
-        record |= dict(zip(REPORTED, values.tolist(), strict=True))
-        self.history.append(record)
-        self.bad_steps.look_at(record["step"], values[0], stacklevel=4)
-
-    # --- Held-out text -------------------------------------------------------------------------------------------
-
-    def evaluate(self) -> dict[str, float]:
-        """Losses and accuracies on the held-out text, under masks that are always the same."""
-        length = self.options.phases[self.place[0]][0]
-        return held_out_scores(self.model, self.tokenizer, self.held_out, self.masking, self.options.batch_size, length)
+    def _after_update(
+        self, updater: Updater, progress: PretrainingProgress, board: TensorBoard, interruption: Interruption
+    ) -> None:
+        """Evaluate, and write a checkpoint, where it is time for that."""
+        options, is_last, stop = self.options, updater.share >= 1, interruption.came
+        evaluate = self.held_out is not None and (is_last or self.step % options.evaluate_every == 0)
+        write = self.folder is not None and (is_last or stop or self.step % options.checkpoint_every == 0)
+        if evaluate or write:
+            self.guard.read_all()
+        if evaluate:
+            updater.trainer.write_back()
+            self.history.add({f"val_{name}": value for name, value in self.evaluate().items()})
+        board.write(self.history)
+        if write:
+            self._write(updater)
+        if evaluate or write:
+            progress.pause()
+        if self.on_step_end is not None:
+            self.on_step_end(self.step)
+        if stop:
+            interruption.pass_on()
 
     # --- Checkpoints ---------------------------------------------------------------------------------------------
 
@@ -304,17 +258,18 @@ class Pretraining:
             "n": len(self.source),
         }
 
-    def _write(self, trainer) -> None:
+    def _write(self, updater: Updater) -> None:
         if self.process > 0:
             return
         facts = {
-            "settings": self._settings(), "step": self.step, "seconds": self.seconds, "tokens": self.tokens,
-            "bad_steps": self.bad_steps.state(), "place": self.place,
+            "settings": self._settings(), "step": self.step, "tokens": self.tokens, "cursor": self.cursor,
+            "updater": updater.state(),
         }  # fmt: skip
-        write_checkpoint(self.folder, self.step, Checkpoint(trainer.state(), self.history.columns(), facts))
+        write_checkpoint(self.folder, self.step, Checkpoint(updater.trainer.state(), self.history.columns(), facts))
         self._history_file.write(self.history)
 
-    def _resume(self, trainer) -> None:
+    def _resume(self, updater: Updater) -> None:
+        """Go on from the newest checkpoint, where there is one."""
         found = None if self.folder is None else read_checkpoint(self.folder)
         if not same_everywhere(-1 if found is None else found.facts["step"]):
             raise ValueError(
@@ -330,58 +285,8 @@ class Pretraining:
                 f"{self.folder} holds the checkpoints of a run with another {', '.join(different)}. Give another "
                 "folder for another run, or the same options to go on."
             )
-        trainer.restore(found.arrays)
+        updater.trainer.restore(found.arrays)
+        updater.restore(facts["updater"])
         self.history = History(found.history)
-        self.step, self.seconds, self.tokens = facts["step"], facts["seconds"], facts["tokens"]
-        self.bad_steps.restore(facts["bad_steps"])
-        self.place = tuple(facts["place"])
-
-
-def held_out_scores(
-    model: BertForPreTraining,
-    tokenizer: WordPieceTokenizer,
-    documents: Documents,
-    masking: Masking,
-    batch_size: int,
-    max_length: int,
-) -> dict[str, float]:
-    """Losses and accuracies on documents, under instances and masks that are always the same.
-
-    Returns
-    -------
-    dict of float
-        ``loss``, ``mlm_loss``, ``mlm_accuracy`` and, with the next sentence, ``nsp_loss`` and ``nsp_accuracy``.
-    """
-    batches = held_out_batches(tokenizer, documents, masking, batch_size, max_length, model.choices["nsp"])
-    predict = backend_step().predictor(model)
-
-    def sums(batch):
-        inputs, targets, weights = _arrays(model, batch)
-        return score_sums(predict(inputs), targets, weights)
-
-    scores = mean_scores(sums(batch) for batch in batches)
-    return {name: scores[name] for name in REPORTED if name in scores}
-
-
-def held_out_batches(
-    tokenizer: WordPieceTokenizer,
-    documents: Documents,
-    masking: Masking,
-    batch_size: int,
-    max_length: int,
-    nsp: bool = True,
-) -> Iterator[PretrainingBatch]:
-    """The batches under which documents are evaluated: always the same."""
-    draw = draw_pairs if nsp else draw_runs
-    instances = draw(documents, tokenizer, max_length, [_HELD_OUT, 0])
-    return batches_of(instances, masking, batch_size, max_length, tokenizer.pad_id, [_HELD_OUT, 1])
-
-
-def _arrays(model: BertForPreTraining, batch: PretrainingBatch) -> tuple[dict, dict, dict]:
-    """Inputs, targets and weights as far as the model has heads for them."""
-    tasks = TASKS if model.choices["nsp"] else TASKS[:1]
-    return (
-        {tensor.name: batch.inputs[tensor.name] for tensor in model.inputs},
-        {task: batch.targets[task] for task in tasks},
-        {task: batch.weights[task] for task in tasks},
-    )
+        self.step, self.seconds, self.tokens = updater.n_updates, updater.seconds, facts["tokens"]
+        self.cursor = Cursor(*facts["cursor"])

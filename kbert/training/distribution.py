@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from kbert.training.loop import backend_step
+from kbert.training.step import Loss, Trainer, backend_step
 
 
 def all_devices() -> Any:
@@ -94,7 +94,7 @@ def same_everywhere(number: int) -> bool:
     return len(set(multihost_utils.process_allgather(np.int32(number)).tolist())) == 1
 
 
-def trainer_on(distribution: Any, model: keras.Model, loss, optimizer: str):
+def trainer_on(distribution: Any, model: keras.Model, loss: Loss, optimizer: str) -> Trainer:
     """The backend's trainer of a model, on one device or several."""
     step = backend_step()
     if distribution is None:

@@ -3,7 +3,8 @@
 import keras
 from keras import ops
 
-from kbert.training.optimizer import OPTIMIZERS, Hyper, clip_factor, moments
+from kbert.training.hyperparameters import Hyperparameters
+from kbert.training.optimizer import OPTIMIZERS, clip_factor, moments
 
 
 def state_values(model: keras.Model, seed, frozen):
@@ -30,15 +31,15 @@ def state_values(model: keras.Model, seed, frozen):
     return values
 
 
-def updated(trainable, moments_1, moments_2, gradients, hyper: Hyper, optimizer: str = "adamw"):
+def updated(trainable, moments_1, moments_2, gradients, hyper: Hyperparameters, optimizer: str = "adamw"):
     """One update of all variables by one of `OPTIMIZERS`.
 
     Returns
     -------
     values, moments_1, moments_2 : list of tensor
         As they were, where a gradient is not finite.
-    flaw : tensor, a scalar
-        0, or NaN where a gradient is not finite: added to the loss, it tells.
+    found_inf : tensor, a scalar
+        0, or NaN where a gradient is not finite: added to a loss, it marks the loss of a skipped update.
     """
     factor, finite = clip_factor(gradients, hyper.loss_scale)
     # At rate 0 no value changes; nor do the moments.

@@ -12,9 +12,10 @@ from kbert.data.batches import prediction_batches
 from kbert.data.spans import SpanReader
 from kbert.text import TokenSequences
 from kbert.text.words import WordSequences
-from kbert.training.loop import backend_step, check_segments
 from kbert.training.memory import memory_kept
 from kbert.training.prefetch import prefetched
+from kbert.training.segments import check_segments
+from kbert.training.step import backend_step
 
 # Batches whose results may be under way at once.
 _UNDER_WAY = 4

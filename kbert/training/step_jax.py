@@ -60,8 +60,8 @@ class Trainer:
         """Update with gradients that were accumulated; returns 0, or NaN where one is not finite."""
         state = (self.values, self.moments_1, self.moments_2)
         run = self._compiled("update", self._update, (0,), {}, (state, gradients, hyper))
-        self.values, self.moments_1, self.moments_2, flaw = run(state, gradients, hyper)
-        return flaw
+        self.values, self.moments_1, self.moments_2, found_inf = run(state, gradients, hyper)
+        return found_inf
 
     def write_back(self):
         """Give the model its trained weights."""
@@ -130,8 +130,8 @@ class Trainer:
 
     def _train(self, state, frozen, batch, hyper):
         gradients, loss = self._gradients(state[0], frozen, batch, hyper)
-        *state, flaw = updated(*state, gradients, hyper, self.optimizer)
-        return *state, loss + flaw
+        *state, found_inf = updated(*state, gradients, hyper, self.optimizer)
+        return *state, loss + found_inf
 
     def _accumulate(self, total, values, frozen, batch, hyper):
         gradients, loss = self._gradients(values, frozen, batch, hyper)

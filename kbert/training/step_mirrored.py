@@ -5,7 +5,7 @@ import numpy as np
 import tensorflow as tf
 
 from kbert.training.functional import updated
-from kbert.training.optimizer import Hyper
+from kbert.training.hyperparameters import Hyperparameters
 from kbert.training.step_tensorflow import Trainer
 
 # Numbers that tell apart the dropout of one device from the others'.
@@ -58,10 +58,10 @@ class MirroredTrainer(Trainer):
     def update(self, gradients, hyper):
         """Update with gradients that were accumulated; returns 0, or NaN where one is not finite."""
         state = (self.values, self.moments_1, self.moments_2)
-        self.values, self.moments_1, self.moments_2, flaw = self._steps["update"](
+        self.values, self.moments_1, self.moments_2, found_inf = self._steps["update"](
             *state, gradients, self._everywhere(hyper)
         )
-        return self._here(flaw)
+        return self._here(found_inf)
 
     def write_back(self):
         """Give the model its trained weights."""
@@ -83,8 +83,8 @@ class MirroredTrainer(Trainer):
     def _train_part(self, values, moments_1, moments_2, frozen, inputs, targets, weights, hyper):
         gradients, losses = self._part_of_batch(values, frozen, inputs, targets, weights, hyper)
         gradients, losses = _summed((gradients, losses))
-        *state, flaw = self._updated(values, moments_1, moments_2, gradients, hyper, self.optimizer)
-        return *state, losses + flaw
+        *state, found_inf = self._updated(values, moments_1, moments_2, gradients, hyper, self.optimizer)
+        return *state, losses + found_inf
 
     def _part(self, total, values, frozen, inputs, targets, weights, hyper):
         gradients, losses = self._part_of_batch(values, frozen, inputs, targets, weights, hyper)
@@ -93,7 +93,7 @@ class MirroredTrainer(Trainer):
     def _update_part(self, values, moments_1, moments_2, gradients, hyper):
         return self._updated(values, moments_1, moments_2, _summed(gradients), hyper, self.optimizer)
 
-    def _part_of_batch(self, values, frozen, inputs, targets, weights, hyper: Hyper):
+    def _part_of_batch(self, values, frozen, inputs, targets, weights, hyper: Hyperparameters):
         number = tf.cast(tf.distribute.get_replica_context().replica_id_in_sync_group, "uint32")
         seed = tf.stack([hyper.seed[0], hyper.seed[1] + number * _STREAMS])
         return self._gradients_of_part(values, frozen, inputs, targets, weights, hyper._replace(seed=seed))

@@ -92,11 +92,11 @@ class Trainer:
 
     def _update(self, state, gradients, hyper):
         before = [[tf.convert_to_tensor(value) for value in part] for part in state]
-        *after, flaw = updated(*before, gradients, hyper, self.optimizer)
+        *after, found_inf = updated(*before, gradients, hyper, self.optimizer)
         for variables, values in zip(state, after, strict=True):
             for variable, value in zip(variables, values, strict=True):
                 variable.assign(value)
-        return flaw
+        return found_inf
 
 
 def predictor(model: keras.Model):

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch.optim.adamw import adamw
 
-from kbert.training.optimizer import BETA_1, BETA_2, CLIP_NORM, EPSILON, Hyper
+from kbert.training.hyperparameters import BETA_1, BETA_2, CLIP_NORM, EPSILON, Hyperparameters
 
 _generator_lock = threading.Lock()
 
@@ -72,7 +72,7 @@ class Trainer:
         return torch.autograd.grad(scaled, self.parameters, materialize_grads=True), losses.detach()
 
 
-def adamw_all(parameters, gradients, moments_1, moments_2, hyper: Hyper) -> float:
+def adamw_all(parameters, gradients, moments_1, moments_2, hyper: Hyperparameters) -> float:
     """Clip and update in place and return 0; where a gradient is not finite, change nothing and return NaN.
 
     The formulas of `clip_factor` and `adamw` in `kbert.training.optimizer`, in PyTorch's own kernel, which goes through
@@ -114,7 +114,7 @@ def _laid_out_as(parameter, gradient):
     return gradient if gradient.stride() == parameter.stride() else torch.empty_like(parameter).copy_(gradient)
 
 
-def lamb_all(parameters, gradients, moments_1, moments_2, hyper: Hyper) -> float:
+def lamb_all(parameters, gradients, moments_1, moments_2, hyper: Hyperparameters) -> float:
     """The same with `lamb` for `adamw`."""
     factor = _clip_factor(gradients, hyper)
     if factor is None:
@@ -137,7 +137,7 @@ def lamb_all(parameters, gradients, moments_1, moments_2, hyper: Hyper) -> float
     return 0.0
 
 
-def _clip_factor(gradients, hyper: Hyper) -> float | None:
+def _clip_factor(gradients, hyper: Hyperparameters) -> float | None:
     """What the scaled gradients are to be multiplied by; None where one is not finite."""
     scale = float(hyper.loss_scale)
     norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))) / scale

@@ -18,9 +18,9 @@ from kbert.data.packing import Layout
 from kbert.errors import CollapsedWarning, MissingTextWarning, TruncationWarning, WeightsMismatchError
 from kbert.model import BertForSequenceClassification
 from kbert.text import build_choices, build_sequences
-from kbert.training.loop import backend_step
+from kbert.training.hyperparameters import Hyperparameters
 from kbert.training.losses import choice_cross_entropy
-from kbert.training.optimizer import Hyper
+from kbert.training.step import backend_step
 from kbert.weights import save_sequence_classifier
 
 pytestmark = pytest.mark.slow
@@ -198,7 +198,7 @@ def step(fitted):
     right = [0, 2, 7]  # among all options
     model = BertForSequenceClassification(fitted.config_, 1, dtype="float32", seed=3)
     n = len(model.trainable_variables)
-    hyper = Hyper(
+    hyper = Hyperparameters(
         np.zeros(n, "float32"), np.zeros(n, "float32"), *map(np.float32, (0.1, 0.001, 1.0)), np.zeros(2, "uint32")
     )
 

@@ -11,8 +11,8 @@ from keras import ops
 from kbert import BertForPreTraining
 from kbert.pretraining.objective import pretraining_loss
 from kbert.training.compiled import model_key
-from kbert.training.loop import backend_step
-from kbert.training.optimizer import Hyper
+from kbert.training.hyperparameters import Hyperparameters
+from kbert.training.step import backend_step
 
 pytestmark = pytest.mark.slow
 
@@ -69,7 +69,7 @@ def _without_nsp(inputs):
 def _hyper(model, learning_rate=0.0):
     n = len(model.trainable_variables)
     rates = np.full(n, learning_rate, "float32")
-    return Hyper(rates, np.zeros(n, "float32"), *map(np.float32, (0.1, 0.001, 1.0)), np.zeros(2, "uint32"))
+    return Hyperparameters(rates, np.zeros(n, "float32"), *map(np.float32, (0.1, 0.001, 1.0)), np.zeros(2, "uint32"))
 
 
 def _gradients(model, inputs, targets):

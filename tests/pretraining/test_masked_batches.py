@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from kbert import WordPieceTokenizer
-from kbert.pretraining.batches import batches_of, most_masked
+from kbert.pretraining.batches import batches_of, n_batches_of
 from kbert.pretraining.instances import Documents, draw_pairs, draw_runs
 from kbert.pretraining.masking import Masking
+from kbert.pretraining.rows import RowShape, choose_row_shape, packed_rows
 from kbert.text.ragged import row_splits
 
 
@@ -54,11 +55,12 @@ def test_every_instance_is_there_once_and_can_be_read_again(instances, tokenizer
 
 def test_targets_weights_and_labels(instances, tokenizer):
     masking = Masking(tokenizer)
+    most_masked = choose_row_shape(instances.lengths, masking, 64).masked
     n_random = 0
     for batch in batches_of(instances, masking, 8, 64, tokenizer.pad_id, seed=3):
         text_ids, first = batch.inputs["text_ids"], batch.inputs["first_positions"]
         weights = batch.weights["mlm"]
-        assert weights.shape == (8, most_masked(64, 0.15)) and weights.sum() == pytest.approx(1)
+        assert weights.shape == (8, most_masked) and weights.sum() == pytest.approx(1)
         for row in range(8):
             lengths = np.bincount(text_ids[row], minlength=2)[1:]
             lengths = lengths[lengths > 0]
@@ -90,11 +92,61 @@ def test_a_seed_gives_the_same_batches_and_another_other_masks(instances, tokeni
     assert not np.array_equal(one[0].inputs["token_ids"], other[0].inputs["token_ids"])
 
 
+def short_texts(n, tokenizer, lengths=(12, 13)):
+    """Documents of one segment each."""
+    rng = np.random.default_rng(0)
+    segments = rng.integers(*lengths, n)
+    tokens = rng.integers(tokenizer.mask_id + 1, tokenizer.vocab_size, segments.sum())
+    return Documents(tokens, row_splits(segments), np.arange(n + 1))
+
+
+def test_as_many_short_texts_share_a_row_as_fit(tokenizer):
+    instances = draw_runs(short_texts(1000, tokenizer), tokenizer, 128, 0)
+    assert set(instances.lengths) == {14}
+    batches = list(batches_of(instances, Masking(tokenizer), 8, 128, tokenizer.pad_id, seed=0))
+    # Nine texts of 14 tokens fill a row of 128.
+    assert len(batches) == -(-1000 // (9 * 8))
+    assert max(batch.inputs["text_ids"].max() for batch in batches) == 9
+
+
 @pytest.mark.parametrize("rate", [0.01, 0.15, 0.5])
 @pytest.mark.parametrize("length", [16, 64, 128, 512])
 def test_there_is_room_for_all_masks_of_a_row(length, rate, tokenizer):
     masking = Masking(tokenizer, rate)
     rng = np.random.default_rng(0)
-    for _ in range(200):
-        lengths = rng.multinomial(length, rng.dirichlet(np.ones(max(2, length // 64))))
-        assert masking.number(lengths[lengths > 0]).sum() <= most_masked(length, rate)
+    for sample in (rng.integers(3, length + 1, 300), np.full(300, 5), np.full(300, length)):
+        shape = choose_row_shape(sample, masking, length)
+        # Of the sample, and of texts that it did not have, which have more masks for their length.
+        for lengths in (sample, np.full(100, 3), rng.integers(3, length + 1, 100), np.array([length])):
+            rows = packed_rows(lengths, masking, shape)
+            assert sorted(i for row in rows for i in row) == list(range(len(lengths)))
+            for row in rows:
+                assert len(row) <= shape.texts and lengths[row].sum() <= length
+                assert masking.number(lengths[row]).sum() <= shape.masked
+
+
+def test_rows_are_divided_where_they_have_more_masks_than_the_shape_has_room_for(tokenizer):
+    masking = Masking(tokenizer)
+    instances = draw_runs(short_texts(500, tokenizer, (3, 10)), tokenizer, 32, 0)
+    shape, n_masked = RowShape(32, 8, 5), 0
+    for batch in batches_of(instances, masking, 4, 32, tokenizer.pad_id, 0, shape):
+        assert batch.inputs["masked_positions"].shape == (4, 5) and batch.inputs["first_positions"].shape == (4, 8)
+        n_masked += np.count_nonzero(batch.weights["mlm"])
+    assert n_masked == masking.number(instances.lengths).sum()
+    unlimited = packed_rows(instances.lengths, masking, RowShape(32, 8, 100))
+    assert max(masking.number(instances.lengths[row]).sum() for row in unlimited) > 5
+
+
+def test_long_texts_get_no_room_that_they_do_not_use(documents, tokenizer):
+    masking = Masking(tokenizer)
+    instances = draw_runs(documents, tokenizer, 64, 0)
+    shape = choose_row_shape(instances.lengths, masking, 64)
+    assert shape.texts <= 8 and shape.masked <= 11  # a row of one text has 10
+
+
+def test_batches_are_counted_without_making_them(instances, tokenizer):
+    masking = Masking(tokenizer)
+    shape = choose_row_shape(instances.lengths, masking, 64)
+    for batch_size, seed in ((8, 0), (7, [1, 2])):
+        made = list(batches_of(instances, masking, batch_size, 64, tokenizer.pad_id, seed, shape))
+        assert n_batches_of(instances, masking, batch_size, seed, shape) == len(made)

@@ -6,8 +6,8 @@ from keras import ops
 
 from kbert import BertConfig, BertForPreTraining
 from kbert.pretraining.objective import REPORTED, mean_scores, pretraining_loss, pretraining_losses, score_sums
-from kbert.training.loop import backend_step
-from kbert.training.optimizer import Hyper
+from kbert.training.hyperparameters import Hyperparameters
+from kbert.training.step import backend_step
 from kbert.weights import load_pretraining
 
 pytestmark = pytest.mark.slow
@@ -86,7 +86,7 @@ def _hyper(model, step):
     """Of a step, counted from 1."""
     n = len(model.trainable_variables)
     corrections = map(np.float32, (1 - 0.9**step, 1 - 0.999**step))
-    return Hyper(
+    return Hyperparameters(
         np.full(n, 1e-2, "float32"), np.zeros(n, "float32"), *corrections, np.float32(1), np.zeros(2, "uint32")
     )
 

@@ -128,7 +128,7 @@ def test_without_tensorboard_the_command_is_told_before_training(tmp_path, monke
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     run = made(tensorboard=tmp_path / "board")
-    with pytest.raises(ImportError, match=r"pip install 'kbert\[tensorboard\]'"):
+    with pytest.raises(ImportError, match="pip install tensorboard$"):
         run.run()
     assert run.step == 0 and not list(tmp_path.iterdir())
     with TensorBoard(None, History()) as board:

@@ -17,8 +17,10 @@ from kbert import BertConfig, WordPieceTokenizer
 from kbert.errors import DivergedError, WeightsMismatchError
 from kbert.model import BertForPreTraining
 from kbert.pretraining.instances import documents_of
+from kbert.pretraining.stream import Cursor
 from kbert.pretraining.trainer import Pretraining, PretrainingOptions
-from kbert.training.bad_steps import BadSteps
+from kbert.training.non_finite import LossScaler
+from kbert.training.step import backend_step
 
 SUBJECTS = {"ada": ("wrote", "a", "program"), "grace": ("found", "the", "bug"), "alan": ("broke", "that", "code")}
 
@@ -74,14 +76,13 @@ def test_both_tasks_are_learned():
 
 def test_masked_lm_alone_reads_every_token_once_an_epoch():
     run = made(nsp=False, n_elements=3)
-    steps = [group for _, group in zip(range(60), run._groups((0, 0, 0, 0)), strict=False)]
-    places = [place for place, _ in steps]
+    read = [found for _, found in zip(range(60), run.stream.batches(Cursor()), strict=False)]
     first_epoch = 0
-    for (_, epoch, *_), (batch,) in steps:
-        if epoch == 0:
+    for cursor, batch in read:
+        if cursor.epoch == 0:
             token_ids = batch.inputs["token_ids"][batch.inputs["text_ids"] > 0]
             first_epoch += np.count_nonzero(~np.isin(token_ids, specials_of(run)))
-    assert max(place[1] for place in places) >= 1
+    assert max(cursor.epoch for cursor, _ in read) >= 1
     by_any = sum(len(documents.tokens) for documents in run.source)
     # A mask may be replaced by a special token, one in a hundred.
     assert first_epoch == pytest.approx(by_any, rel=0.01)
@@ -108,12 +109,14 @@ def test_a_budget_in_seconds_is_kept():
     assert history.learning_rate.max() <= 3e-3 and history.learning_rate.iloc[-1] < 1e-3
 
 
-def test_phases_have_their_shares_and_lengths():
+def test_phases_have_their_shares_and_lengths(monkeypatch):
     seen = []
     run = made(max_steps=10, phases=((16, 0.9), (32, 0.1)))
-    update = run._update
-    run._update = lambda trainer, group, rate: (
-        seen.append(group[0].inputs["token_ids"].shape) or update(trainer, group, rate)
+    train = backend_step().Trainer.train
+    monkeypatch.setattr(
+        backend_step().Trainer,
+        "train",
+        lambda self, inputs, *rest: seen.append(inputs["token_ids"].shape) or train(self, inputs, *rest),
     )
     run.run()
     assert seen == [(4, 16)] * 9 + [(4, 32)]
@@ -130,10 +133,10 @@ def test_new_masks_every_epoch_unless_fixed():
     for fixed in (False, True):
         run = made(fixed=fixed, n_elements=1)
         epochs = {}
-        for (_, epoch, *_), (batch,) in run._groups((0, 0, 0, 0)):
-            if epoch == 2:
+        for cursor, batch in run.stream.batches(Cursor()):
+            if cursor.epoch == 2:
                 break
-            epochs.setdefault(epoch, []).append(batch.inputs["token_ids"])
+            epochs.setdefault(cursor.epoch, []).append(batch.inputs["token_ids"])
         assert np.array_equal(np.concatenate(epochs[0]), np.concatenate(epochs[1])) == fixed
 
 
@@ -278,14 +281,16 @@ def test_a_damaged_checkpoint_is_told(tmp_path):
 
 def poisoned(run, steps):
     """The run, whose batches of some steps weigh NaN."""
-    update = run._update
+    batches, n = run._step_batches, run.options.gradient_accumulation
 
-    def poison(trainer, group, rate):
-        if run.step + 1 in steps:
-            group = [batch._replace(weights={k: w * np.nan for k, w in batch.weights.items()}) for batch in group]
-        return update(trainer, group, rate)
+    def poison():
+        # Where the run goes on from a checkpoint, from the step after it.
+        for i, (note, batch) in enumerate(batches(), n * run.step):
+            if i // n + 1 in steps:
+                batch = batch._replace(weights={k: w * np.nan for k, w in batch.weights.items()})
+            yield note, batch
 
-    run._update = poison
+    run._step_batches = poison
     return run
 
 
@@ -330,7 +335,7 @@ def test_float16_learns_and_goes_on_under_the_scale_that_was_found(tmp_path):
         made_in_parts.run()
     again = run(None, tmp_path)
     again.run()
-    assert again.bad_steps.loss_scale == whole.bad_steps.loss_scale == BadSteps(True, "").loss_scale / 4
+    assert again.guard.loss_scale == whole.guard.loss_scale == LossScaler.FIRST / 4
     for one, other in zip(weights_of(again), weights_of(whole), strict=True):
         np.testing.assert_array_equal(one, other)
 

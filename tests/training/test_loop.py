@@ -14,10 +14,10 @@ from kbert.data.batches import make_batch
 from kbert.data.packing import Layout
 from kbert.errors import DivergedError
 from kbert.training import memory
-from kbert.training.loop import backend_step
+from kbert.training.hyperparameters import Hyperparameters
 from kbert.training.losses import softmax_cross_entropy
-from kbert.training.optimizer import Hyper
 from kbert.training.predict import predict_logits
+from kbert.training.step import backend_step
 
 pytestmark = pytest.mark.backend
 
@@ -37,7 +37,7 @@ def _hyper(model, loss_scale=1.0):
     """Of the first step."""
     n = len(model.trainable_variables)
     rates, decays = np.full(n, 1e-3, "float32"), np.full(n, 0.01, "float32")
-    return Hyper(rates, decays, *map(np.float32, (0.1, 0.001, loss_scale)), np.zeros(2, "uint32"))
+    return Hyperparameters(rates, decays, *map(np.float32, (0.1, 0.001, loss_scale)), np.zeros(2, "uint32"))
 
 
 # === What a step computes ===

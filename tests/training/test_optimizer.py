@@ -6,9 +6,11 @@ import pytest
 
 from kbert import BertConfig
 from kbert.model import BertForSequenceClassification
-from kbert.training.loop import backend_step, layer_rates
+from kbert.training.hyperparameters import BETA_1, BETA_2, Hyperparameters, decays_of
+from kbert.training.loop import layer_rates
 from kbert.training.losses import softmax_cross_entropy
-from kbert.training.optimizer import BETA_1, BETA_2, Hyper, Schedule, decays_of
+from kbert.training.schedule import LinearSchedule
+from kbert.training.step import backend_step
 
 pytestmark = pytest.mark.backend
 
@@ -28,7 +30,7 @@ def _hyper(model, step, corrected=True, loss_scale=1.0):
     corrections = (1 - BETA_1 ** (step + 1), 1 - BETA_2 ** (step + 1)) if corrected else (1.0, 1.0)
     rates = np.full(n, 1e-3 * (step + 1) / STEPS, "float32") * np.where(np.arange(n) % 3, 1, 0.5).astype("float32")
     decays = np.asarray(decays_of(model, 0.1), "float32")
-    return Hyper(rates, decays, *map(np.float32, corrections), np.float32(loss_scale), np.zeros(2, "uint32"))
+    return Hyperparameters(rates, decays, *map(np.float32, corrections), np.float32(loss_scale), np.zeros(2, "uint32"))
 
 
 def _updated(model, corrected=True, loss_scale=1.0, optimizer="adamw"):
@@ -121,12 +123,12 @@ def test_matrices_and_tables_are_decayed_and_vectors_are_not(model_of):
     ],
 )
 def test_the_schedule_rises_and_falls_in_straight_lines(warmup, rates):
-    schedule = Schedule(2e-5, 10, warmup)
+    schedule = LinearSchedule(2e-5, 10, warmup)
     assert [schedule(step) for step in range(10)] == pytest.approx([2e-5 * rate for rate in rates])
 
 
 def test_after_the_last_step_the_rate_is_zero():
-    assert Schedule(1.0, 10, 0.1)(10) == 0 and Schedule(1.0, 10, 0.1)(15) == 0
+    assert LinearSchedule(1.0, 10, 0.1)(10) == 0 and LinearSchedule(1.0, 10, 0.1)(15) == 0
 
 
 def test_layer_rates_fall_from_the_head_to_the_embeddings():

@@ -9,8 +9,8 @@ from kbert.model import BertForSequenceClassification
 from kbert.text import WordPieceTokenizer, build_sequences
 from kbert.training.loop import TrainingOptions, train
 from kbert.training.losses import softmax_cross_entropy
-from kbert.training.optimizer import Schedule
 from kbert.training.predict import predict_logits
+from kbert.training.schedule import LinearSchedule
 from kbert.weights import load_sequence_classifier, save_sequence_classifier
 from kbert.weights.models import load_encoder_weights
 
@@ -37,7 +37,7 @@ def test_a_run_without_dropout_ends_at_the_same_logits(bert_tiny_folder, tmp_pat
     plain = [p for name, p in peer.named_parameters() if name.endswith("bias") or "LayerNorm" in name]
     decayed = [p for name, p in peer.named_parameters() if not (name.endswith("bias") or "LayerNorm" in name)]
     optimizer = torch.optim.AdamW([{"params": decayed}, {"params": plain, "weight_decay": 0.0}], eps=1e-6)
-    schedule = Schedule(RATE, EPOCHS * batches.steps_per_epoch, 0.1)
+    schedule = LinearSchedule(RATE, EPOCHS * batches.steps_per_epoch, 0.1)
     inputs = sequences.padded(pad_id=tokenizer.pad_id)
     encoded = {
         "input_ids": torch.tensor(inputs["token_ids"]).long(),

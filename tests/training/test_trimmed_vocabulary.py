@@ -1,14 +1,14 @@
-"""Training on the rows of the token table that occur gives the weights that training on the whole table gives."""
+"""Training on the embeddings of the tokens that occur gives the weights that training on the whole table gives."""
 
 import numpy as np
 import pytest
 
 from kbert.text import Ragged, TokenSequences
-from kbert.training import compact as module
 from kbert.training import loop
-from kbert.training.compact import compact
+from kbert.training import trimmed_vocabulary as module
 from kbert.training.loop import TrainingOptions, train
 from kbert.training.losses import softmax_cross_entropy
+from kbert.training.trimmed_vocabulary import trimmed_model
 
 pytestmark = pytest.mark.backend
 
@@ -55,7 +55,7 @@ def run(few, model_of, arrays_of):
 @pytest.mark.parametrize("options", [{}, {"gradient_accumulation": 3}, {"warmup": 0.5, "bias_correction": False}])
 def test_the_weights_are_those_of_training_the_whole_table(run, monkeypatch, largest_difference, options):
     some, history, sizes = run(**options)
-    monkeypatch.setattr(loop, "compact", lambda *_: None)
+    monkeypatch.setattr(loop, "trimmed_model", lambda *_: None)
     whole, whole_history, whole_sizes = run(**options)
     assert sizes == [28] and whole_sizes == [100]
     assert history["loss"] == pytest.approx(whole_history["loss"], abs=1e-5)
@@ -69,7 +69,7 @@ def test_a_step_that_is_skipped_decays_nothing(run, monkeypatch, largest_differe
     weights = np.ones(N, "float32")
     weights[5] = np.nan
     some, *_ = run(weights, epochs=1)
-    monkeypatch.setattr(loop, "compact", lambda *_: None)
+    monkeypatch.setattr(loop, "trimmed_model", lambda *_: None)
     whole, *_ = run(weights, epochs=1)
     np.testing.assert_allclose(some[0][50:], whole[0][50:], rtol=1e-6)
     assert largest_difference(some, whole) < 2e-5
@@ -93,30 +93,30 @@ def test_weights_are_whole_at_the_end_of_every_epoch(few, model_of):
 def test_similar_texts_have_tables_of_one_size(model_of):
     model = model_of()
     # The padding, and 24 to 27 tokens: four sevenths of a hundred.
-    sizes = {compact(model, texts_of(10 + ROWS % n), 0).model.config.vocab_size for n in range(24, 28)}
+    sizes = {trimmed_model(model, texts_of(10 + ROWS % n), 0).model.config.vocab_size for n in range(24, 28)}
     assert sizes == {28}
 
 
 def test_a_table_that_is_used_or_frozen_is_left_as_it_is(few, model_of):
     model = model_of()
-    assert compact(model, texts_of(10 + ROWS % 85), 0) is None
+    assert trimmed_model(model, texts_of(10 + ROWS % 85), 0) is None
     model.encoder.embeddings.trainable = False
-    assert compact(model, few, 0) is None
+    assert trimmed_model(model, few, 0) is None
 
 
 def test_tokens_are_looked_for_in_all_texts(few, model_of, monkeypatch):
-    monkeypatch.setattr(module, "_SEQUENCES_AT_ONCE", 3)
-    copy = compact(model_of(), few, 0)
+    monkeypatch.setattr(module, "_TEXTS_AT_ONCE", 3)
+    copy = trimmed_model(model_of(), few, 0)
     table = np.array(copy.model.encoder.embeddings.word)
     whole = np.array(model_of().encoder.embeddings.word)
     ids = np.array([0, *range(10, 35)])
-    np.testing.assert_array_equal(table[copy.token_ids(ids)], whole[ids])
+    np.testing.assert_array_equal(table[copy.rows(ids)], whole[ids])
 
 
 def test_what_is_frozen_stays_frozen_in_the_copy(few, model_of):
     model = model_of()
     model.encoder.transformer_layers[0].trainable = False
-    copy = compact(model, few, 0)
+    copy = trimmed_model(model, few, 0)
     names = [variable.path for variable in copy.model.trainable_variables]
     assert names == [variable.path for variable in model.trainable_variables]
     assert not any("layer_0" in name for name in names)

@@ -1,0 +1,117 @@
+"""The run that the options of `kbert pretrain` ask for: its start, its held-out text, its settings."""
+
+from __future__ import annotations
+
+import dataclasses
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kbert.config import BertConfig
+from kbert.json_files import json_object
+from kbert.learning_rates import default_pretraining_rate
+from kbert.pretraining.corpus import Corpus
+from kbert.pretraining.instances import Documents
+from kbert.pretraining.options import PretrainingOptions
+from kbert.pretraining.shards import MANIFEST, Shards, tokenised, vocabulary_hash
+from kbert.text import WordPieceTokenizer
+
+if TYPE_CHECKING:
+    from kbert.pretraining.trainer import Pretraining
+    from kbert.weights.start import Start
+
+
+def folder_or_name(name: str) -> str | Path:
+    """A folder that exists is meant as one, also where it is called like a size."""
+    folder = Path(name).expanduser()
+    return folder if folder.is_dir() else name
+
+
+def new_run(options: Namespace, shards: Shards) -> Pretraining:
+    """The run, before its first step."""
+    from kbert.model import BertForPreTraining
+    from kbert.pretraining.new_words import start_new_words
+    from kbert.pretraining.trainer import Pretraining
+    from kbert.training.precision import dtype_policy
+    from kbert.weights import load_pretraining_weights
+
+    start = _start(options, shards.tokenizer)
+    config = start.config.with_dropout(options.dropout)
+    held_out = None if options.held_out is None else _held_out(options, shards.tokenizer)
+    policy = dtype_policy(options.dtype)
+    model = start.new_model(
+        lambda: BertForPreTraining(config, options.nsp, dtype=policy, seed=options.seed), load_pretraining_weights
+    )
+    start_new_words(model, start.tokenizer, shards.tokenizer)
+    settings = _settings(options, config)
+    return Pretraining(model, shards.tokenizer, shards, settings, held_out, options.out / "run")
+
+
+def words_not_in(before: WordPieceTokenizer, after: WordPieceTokenizer) -> list[str]:
+    """The words of a vocabulary that another one has not, in the order of their ids."""
+    return sorted(after.vocab.keys() - before.vocab.keys(), key=after.vocab.get)
+
+
+def _start(options: Namespace, tokenizer: WordPieceTokenizer) -> Start:
+    """The start from weights, with their own tokenizer; or from scratch, with that of the shards."""
+    from kbert.weights.start import Start, pretrained_start
+
+    if options.weights is not None:
+        name = folder_or_name(options.weights)
+        start = pretrained_start(str(name), name, None, "kbert pretrain")
+        if not _is_of_weights(tokenizer, start.tokenizer):
+            raise ValueError(
+                f"{options.weights} has another vocabulary than the shards. Write shards with --tokenizer "
+                f"{options.weights}, or with one of `kbert vocab --weights {options.weights}`."
+            )
+        return start
+    n_pieces = tokenizer.vocab_size
+    if options.model_config is None:
+        return Start(dataclasses.replace(BertConfig.from_size(options.size or "base"), vocab_size=n_pieces), tokenizer)
+    path = options.model_config
+    config = BertConfig.from_dict({"vocab_size": n_pieces, **json_object(path)})
+    if config.vocab_size < n_pieces:
+        raise ValueError(
+            f"{path}: vocab_size is {config.vocab_size}, and the vocabulary of the shards has {n_pieces} pieces. Leave "
+            "vocab_size out, or make it at least as many."
+        )
+    return Start(config, tokenizer)
+
+
+def _is_of_weights(tokenizer: WordPieceTokenizer, of_weights: WordPieceTokenizer) -> bool:
+    """Whether a vocabulary is that of weights, but for new words in its unused places."""
+    try:
+        with_words = of_weights.with_words(words_not_in(of_weights, tokenizer))
+    except ValueError:  # more words than places
+        return False
+    return vocabulary_hash(with_words) == vocabulary_hash(tokenizer)
+
+
+def _held_out(options: Namespace, tokenizer: WordPieceTokenizer) -> Documents:
+    """The text to evaluate on."""
+    path = options.held_out
+    if (path / MANIFEST).exists():
+        elements = Shards(path)
+        if vocabulary_hash(elements.tokenizer) != vocabulary_hash(tokenizer):
+            raise ValueError(f"--held-out: {path} has another vocabulary than the shards. Write it with the same one.")
+    else:
+        elements = tokenised(Corpus(path), tokenizer)
+    if len(elements) > 1:
+        raise ValueError(f"--held-out: {path} is more than one shard. Give less text.")
+    if options.nsp and len(elements[0]) < 2:
+        raise ValueError(f"--held-out: {path} is one document, and next sentences are drawn from two at least.")
+    return elements[0]
+
+
+def _settings(options: Namespace, config: BertConfig) -> PretrainingOptions:
+    rate = options.learning_rate
+    same = (
+        "max_steps", "max_seconds", "phases", "batch_size", "warmup", "weight_decay", "optimizer", "mask_rate",
+        "whole_word", "fixed", "seed", "evaluate_every", "checkpoint_every", "tensorboard",
+    )  # fmt: skip
+    return PretrainingOptions(
+        **{name: getattr(options, name) for name in same},
+        gradient_accumulation=options.accumulation,
+        learning_rate=default_pretraining_rate(config, options.weights is not None) if rate == "auto" else rate,
+        verbose=not options.quiet,
+    )

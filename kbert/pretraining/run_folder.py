@@ -1,0 +1,66 @@
+"""The folder of `kbert pretrain`: a note of what its run trains on, and the finished model."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kbert.pretraining.shards import Shards
+
+if TYPE_CHECKING:
+    from kbert.pretraining.trainer import Pretraining
+
+
+def note_source(folder: Path, shards: Shards, weights: str | Path | None) -> None:
+    """Note what a run trains on, which its checkpoints do not say; or check that it is what was noted.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the run has its checkpoints.
+    shards : Shards
+    weights : str, Path or None
+        A name or a folder that the run goes on from.
+
+    Raises
+    ------
+    ValueError
+        If it is something else.
+    """
+    if isinstance(weights, Path):
+        weights = str(weights.resolve())
+    facts = {"text": shards.manifest["corpus"], "vocabulary": shards.manifest["vocabulary"], "weights": weights}
+    path = folder / "source.json"
+    # Without a checkpoint nothing has been trained.
+    if path.exists() and any(folder.glob("checkpoint-*")):
+        before = json.loads(path.read_text(encoding="utf-8"))
+        different = [name for name in facts if before.get(name) != facts[name]]
+        if different:
+            raise ValueError(
+                f"{folder} holds a run with other {' and '.join(different)}. Give another folder for another run."
+            )
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".part")
+    unfinished.write_text(json.dumps(facts, indent=1), encoding="utf-8")
+    unfinished.replace(path)
+
+
+def save_finished(run: Pretraining, history: Any, out: Path) -> None:
+    """Write the weights folder of a finished run. A kill meanwhile leaves no half of a file.
+
+    ``history`` is the DataFrame that `Pretraining.run` returns.
+    """
+    from kbert.weights import save_pretraining
+
+    unfinished = out / "run" / "finished"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    save_pretraining(run.model, unfinished)
+    run.tokenizer.save(unfinished)
+    history.to_csv(unfinished / "history.csv", index=False)
+    # config.json last, since it is what makes a folder that of a model.
+    for path in sorted(unfinished.iterdir(), key=lambda path: path.name == "config.json"):
+        path.replace(out / path.name)
+    unfinished.rmdir()

@@ -1,0 +1,27 @@
+"""Whether a model knows the second segment, which the second text of a pair has."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+
+
+def check_segments(model: keras.Model, in_second: np.ndarray | bool) -> None:
+    """Refuse second texts for a model of one segment: looked up in silence, they would get zeros on accelerators.
+
+    Parameters
+    ----------
+    model : keras.Model
+    in_second : ndarray or bool
+        Not 0 where a token has the segment id 1.
+
+    Raises
+    ------
+    ValueError
+        If there is such a token, and the model's table has one row.
+    """
+    if model.config.type_vocab_size < 2 and np.any(in_second):
+        raise ValueError(
+            "The texts are pairs, whose second text has segment 1, and the model knows segment 0 alone "
+            "(type_vocab_size 1 in its config.json). Join the two texts into one, or take weights with two segments."
+        )

@@ -1,0 +1,128 @@
+"""Training a copy of the model whose embedding table holds only the token ids that occur.
+
+Of 30,522 token ids a training set has a few thousand, as a rule. An embedding whose token id does not occur has no
+gradient, so Adam's moments of it stay 0, and an update of AdamW does nothing to it but multiply it by 1 - rate * decay.
+That can be made up for later. So the copy does without these embeddings, which makes its updates quicker
+(docs/performance.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from typing import Protocol
+
+import keras
+import numpy as np
+from keras import ops
+
+from kbert.model.encoder import skip_initialisation
+from kbert.text import TokenSequences
+from kbert.training.hyperparameters import Hyperparameters
+from kbert.training.step import Tensor
+
+# The table of the copy has a multiple of a sixteenth of the vocabulary, so that similar texts (the folds of a grid
+# search) get the same shape, for which the step is compiled once.
+_STEPS_OF_SIZE = 16
+# Where more than this share of the vocabulary occurs, the model is trained as it is.
+_LARGEST_SHARE = 0.8
+# Texts whose tokens are looked at together.
+_TEXTS_AT_ONCE = 4096
+
+
+class Sequences(Sized, Protocol):
+    """Texts as token ids: `TokenSequences` or `QuestionWindows`."""
+
+    def take(self, indices: np.ndarray) -> TokenSequences:
+        """Some of them."""
+        ...
+
+
+class TrimmedModel:
+    """A copy of a model with a part of its embedding table.
+
+    Parameters
+    ----------
+    model : keras.Model
+        It has an ``encoder`` and a ``get_config``.
+    kept_ids : ndarray of int, shape (n_kept,)
+        The token ids whose embeddings the copy has, ascending.
+
+    Attributes
+    ----------
+    model : keras.Model
+        The copy, which is trained.
+    """
+
+    def __init__(self, model: keras.Model, kept_ids: np.ndarray):
+        self._whole_model, self._kept_ids = model, kept_ids
+        config = model.get_config()
+        with skip_initialisation():
+            architecture = {**config["config"], "vocab_size": len(kept_ids)}
+            self.model = type(model).from_config({**config, "config": architecture})
+        for trimmed, whole in zip(self.model.weights, model.weights, strict=True):
+            is_table = tuple(trimmed.shape) != tuple(whole.shape)
+            trimmed.trainable = whole.trainable
+            trimmed.assign(ops.take(whole.value, kept_ids, axis=0) if is_table else whole.value)
+        # The row of each token id in the copy's table.
+        self._rows = np.zeros(model.config.vocab_size, np.int32)
+        self._rows[kept_ids] = np.arange(len(kept_ids))
+        table = model.encoder.embeddings.word
+        self._table_index = next(i for i, variable in enumerate(model.trainable_variables) if variable is table)
+        self._decays: list[tuple[np.float32, Tensor]] = []
+
+    def rows(self, token_ids: np.ndarray) -> np.ndarray:
+        """The rows of the copy's table in the place of token ids."""
+        return self._rows[token_ids]
+
+    def note_update(self, hyper: Hyperparameters, loss: Tensor) -> None:
+        """Note how much an update decays an embedding that has no gradient.
+
+        Parameters
+        ----------
+        hyper : Hyperparameters
+            Of the update.
+        loss : tensor
+            Not finite where the update was skipped, and decayed nothing. It is not read before `write_back`.
+        """
+        rate, decay = hyper.learning_rates[self._table_index], hyper.decays[self._table_index]
+        self._decays.append((np.float32(1) - rate * decay, loss))
+
+    def write_back(self) -> None:
+        """Give the whole model the weights of the copy; embeddings that the copy lacks are decayed."""
+        # In double precision: there may be many thousand factors.
+        decay = np.prod([factor for factor, loss in self._decays if np.isfinite(float(loss))], dtype="float64")
+        self._decays = []
+        for trimmed, whole in zip(self.model.weights, self._whole_model.weights, strict=True):
+            if tuple(trimmed.shape) == tuple(whole.shape):
+                whole.assign(trimmed.value)
+            else:
+                decayed = whole.value * np.float32(decay)
+                whole.assign(ops.scatter_update(decayed, self._kept_ids[:, None], trimmed.value))
+
+
+def trimmed_model(model: keras.Model, sequences: Sequences, pad_id: int) -> TrimmedModel | None:
+    """A copy of a model that has the embeddings of some texts; None where it would hardly be smaller.
+
+    Parameters
+    ----------
+    model : keras.Model
+    sequences : TokenSequences or QuestionWindows
+        All texts of the training.
+    pad_id : int
+        Token id of the padding.
+    """
+    # Where the embeddings are frozen, an update does not touch them.
+    if not model.encoder.embeddings.word.trainable:
+        return None
+    vocab_size = model.config.vocab_size
+    occurs = np.zeros(vocab_size, bool)
+    occurs[pad_id] = True
+    for start in range(0, len(sequences), _TEXTS_AT_ONCE):
+        some = np.arange(start, min(start + _TEXTS_AT_ONCE, len(sequences)))
+        occurs[sequences.take(some).tokens.values] = True
+    step = -(-vocab_size // _STEPS_OF_SIZE)
+    n_kept = -(-int(occurs.sum()) // step) * step
+    if n_kept > _LARGEST_SHARE * vocab_size:
+        return None
+    # Filled up with token ids that do not occur.
+    return TrimmedModel(model, np.sort(np.argsort(~occurs, kind="stable")[:n_kept]))

@@ -1,0 +1,160 @@
+"""The updates of a training run: batches accumulated, hyperparameters made, time and updates counted.
+
+Fine-tuning and pre-training both train through `Updater`. What they do between two updates is their own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import keras
+import numpy as np
+
+from kbert.training.hyperparameters import HyperparameterFactory, Hyperparameters
+from kbert.training.non_finite import NonFiniteGuard
+from kbert.training.prefetch import prefetched
+from kbert.training.schedule import LinearSchedule
+from kbert.training.step import StepBatch, Tensor, Trainer
+
+Note = TypeVar("Note")
+
+
+class Update(NamedTuple, Generic[Note]):
+    """An update that was made, or skipped.
+
+    Attributes
+    ----------
+    number : int
+        Counted from 1.
+    learning_rate : float
+        That of the schedule.
+    hyper : Hyperparameters
+        Of the step that changed the weights.
+    losses : list of tensor
+        Of each batch, which the device may still compute. The last one is NaN where the update was skipped.
+    notes : list
+        What the caller gave along with each batch.
+    """
+
+    number: int
+    learning_rate: float
+    hyper: Hyperparameters
+    losses: list[Tensor]
+    notes: list[Note]
+
+
+class Updater:
+    """Makes the updates of a training run.
+
+    Parameters
+    ----------
+    trainer : Trainer
+        The step of the backend, with the weights and the moments.
+    schedule : LinearSchedule
+    hyperparameters : HyperparameterFactory
+    guard : NonFiniteGuard
+        Gives the loss scale. The caller lets it watch the losses.
+    accumulation : int, default=1
+        Batches whose gradients are averaged into one update.
+
+    Attributes
+    ----------
+    n_updates, n_batches : int
+        How many were made, and seen, so far.
+    seconds : float
+        Time that the run had taken when the newest update was made. The clock starts with the first one.
+    """
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        schedule: LinearSchedule,
+        hyperparameters: HyperparameterFactory,
+        guard: NonFiniteGuard,
+        accumulation: int = 1,
+    ):
+        self.trainer, self.schedule, self.guard = trainer, schedule, guard
+        self.accumulation = accumulation
+        self.n_updates, self.n_batches, self.seconds = 0, 0, 0.0
+        self._hyperparameters = hyperparameters
+        self._clock_start: float | None = None
+
+    @property
+    def share(self) -> float:
+        """How much of the budget is used, from 0 to 1."""
+        return self.schedule.share(self.n_updates, self.seconds)
+
+    def updates(
+        self, batches: Iterable[tuple[Note, StepBatch]], callbacks: keras.callbacks.CallbackList | None = None
+    ) -> Iterator[Update[Note]]:
+        """Train on batches, and give each update once it is under way.
+
+        Parameters
+        ----------
+        batches : iterable of (note, StepBatch)
+            They are made ahead, in another thread. What is left of them at the end, fewer than ``accumulation``, makes
+            an update too. A note is anything; the update hands it back.
+        callbacks : keras.callbacks.CallbackList, optional
+            Told of the beginning and the end of each batch.
+
+        Yields
+        ------
+        Update
+            The next one is made when it is asked for.
+        """
+        if self._clock_start is None:
+            self._clock_start = time.perf_counter() - self.seconds
+        n_seen = 0
+        with closing(prefetched(batches)) as stream:
+            for group in groups_of(stream, self.accumulation):
+                learning_rate = self.schedule(self.n_updates, self.seconds)
+                gradients, losses = None, []
+                for i, (_, batch) in enumerate(group):
+                    if callbacks is not None:
+                        callbacks.on_train_batch_begin(n_seen)
+                    hyper = self._hyperparameters(learning_rate, self.n_updates, self.n_batches, self.guard.loss_scale)
+                    if self.accumulation == 1:
+                        loss = self.trainer.train(*batch, hyper)
+                    else:
+                        gradients, loss = self.trainer.accumulate(*batch, hyper, gradients)
+                        if i == len(group) - 1:
+                            # The mean over the batches: the loss scale is divided out, and their number with it.
+                            hyper = hyper._replace(loss_scale=hyper.loss_scale * np.float32(len(group)))
+                            loss = loss + self.trainer.update(gradients, hyper)
+                    losses.append(loss)
+                    self.n_batches += 1
+                    if callbacks is not None:
+                        callbacks.on_train_batch_end(n_seen, {"loss": loss})
+                    n_seen += 1
+                self.n_updates += 1
+                self.seconds = time.perf_counter() - self._clock_start
+                yield Update(self.n_updates, learning_rate, hyper, losses, [note for note, _ in group])
+
+    def state(self) -> dict[str, Any]:
+        """Where the run stands, for a checkpoint beside the trainer's arrays. All losses must have been read."""
+        return {
+            "updates": self.n_updates, "batches": self.n_batches, "seconds": self.seconds, "guard": self.guard.state(),
+        }  # fmt: skip
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from what `state` gave."""
+        self.n_updates, self.n_batches, self.seconds = state["updates"], state["batches"], state["seconds"]
+        self.guard.restore(state["guard"])
+
+
+Item = TypeVar("Item")
+
+
+def groups_of(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Lists of so many items one after the other; the last list may have fewer."""
+    group: list[Item] = []
+    for item in items:
+        group.append(item)
+        if len(group) == size:
+            yield group
+            group = []
+    if group:
+        yield group
