@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import keras
 import numpy as np
@@ -146,7 +146,7 @@ class TextTask(TextReader):
         return {i: f"LABEL_{i}" for i in range(self.n_outputs)}
 
     # What the config.json says of the outputs, as transformers knows it.
-    problem_type: str | None = None
+    problem_type: ClassVar[str | None] = None
 
     # --- What holds for all of them
 
