@@ -136,15 +136,30 @@ def test_workers_share_the_memory_of_an_accelerator_and_the_main_process_is_left
     assert found[1][0] == "false"
 
 
-@pytest.mark.parametrize("first", ["", "import jax, keras"])
-def test_jax_computes_in_the_thread_that_calls_it(first):
-    pytest.importorskip("jax")
-    code = f"""{first}
+COMPUTES_AT_ONCE = """
 import kbert.model, jax
 from jax import numpy as jnp
 value = jax.jit(lambda x: [x := x @ x / 1000 for _ in range(30)][-1])(jnp.ones((1000, 1000)))
 print(value.is_ready())
 """
-    environment = {**os.environ, "KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}
+
+
+@pytest.mark.parametrize(
+    "first, keep, expected",
+    [("", "", "True"), ("import jax, keras", "0", "True"), ("", "1", "False")],
+)
+def test_jax_computes_in_the_thread_that_calls_it_unless_settings_are_kept(first, keep, expected):
+    pytest.importorskip("jax")
+    chosen = {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "KBERT_KEEP_PROCESS_SETTINGS": keep}
+    environment = {**os.environ, **chosen}
+    code = first + COMPUTES_AT_ONCE
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
-    assert done.stdout.strip() == "True"
+    assert done.stdout.strip() == expected
+
+
+def test_workers_keep_their_settings_if_they_are_asked_to(monkeypatch):
+    monkeypatch.delenv("XLA_PYTHON_CLIENT_PREALLOCATE", raising=False)
+    monkeypatch.delenv("TF_FORCE_GPU_ALLOW_GROWTH", raising=False)
+    monkeypatch.setenv("KBERT_KEEP_PROCESS_SETTINGS", "1")
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as workers:
+        assert workers.submit(memory_settings).result()[1] == [None, None]

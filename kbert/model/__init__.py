@@ -4,7 +4,7 @@ from kbert.backend import require_backend
 
 require_backend()
 
-from kbert.model.dispatch import compute_jax_at_once  # noqa: E402
+from kbert.model.dispatch import disable_jax_async_dispatch  # noqa: E402
 from kbert.model.encoder import INPUT_NAMES, BertEncoder  # noqa: E402
 from kbert.model.heads import (  # noqa: E402
     LAYER_CHOICES,
@@ -16,7 +16,7 @@ from kbert.model.heads import (  # noqa: E402
 )
 from kbert.model.pretraining import BertForPreTraining  # noqa: E402
 
-compute_jax_at_once()
+disable_jax_async_dispatch()
 
 __all__ = [
     "INPUT_NAMES",

@@ -1,23 +1,23 @@
-"""Dropout whose random bits cost next to nothing."""
+"""Dropout with random bits that cost next to nothing."""
 
 import keras
 from keras import ops
 
 
 class Dropout(keras.layers.Layer):
-    """Sets a share ``rate`` of the values to zero and scales the others by 1 / (1 - rate), when training.
+    """In training, sets a share ``rate`` of the values to zero and multiplies the others by 1 / (1 - rate).
 
-    The same function as ``keras.layers.Dropout``. Under JAX and TensorFlow the bits are an integer hash of the
-    position and the seed, which the compiler fuses into the product around it: the default generators (Threefry,
-    Philox) take about a tenth of a training step on a CPU. PyTorch runs step by step, where hashing is slow; its global
-    generator is drawn from there, on a CPU for four values at once.
+    It does the same as ``keras.layers.Dropout``, with other random bits. On JAX and TensorFlow they are an integer hash
+    of position and seed, which the compiler fuses into the operations around it: the default generators (Threefry,
+    Philox) take about a tenth of a training step on a CPU. PyTorch runs one operation at a time, which makes hashing
+    slow. There the bits come from PyTorch's global generator, on a CPU 64 bits for four values.
 
     Parameters
     ----------
     rate : float
         Share of the values that are dropped, in [0, 1).
     seed : int
-        Start of the layer's own stream.
+        Seed of the layer's own random stream; on PyTorch it has no effect.
     """
 
     def __init__(self, rate: float, seed: int, **kwargs):
@@ -44,34 +44,34 @@ class Dropout(keras.layers.Layer):
 def _dropped_by_torch(x, rate: float):
     import torch
 
-    # Near 1, what is kept is scaled by so much that the share has to be met closer.
+    # At rates near 1, values are multiplied by so much that 16 bits do not give the rate exactly enough.
     if x.device.type != "cpu" or rate > 0.95:
         return torch.nn.functional.dropout(x, rate)
-    # PyTorch's own dropout draws a number of the generator for each value, which takes a seventh of a training step.
-    # Sixteen bits of one will do: the rate is met to 1e-5.
+    # PyTorch's own dropout draws a random number for each value, which takes a seventh of a training step. Here each
+    # value has 16 bits of one number, which give the rate up to 1e-5.
     words = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
     keep = words.view(torch.int16)[: x.numel()].view(x.shape) >= round(rate * 2**16) - 2**15
     return x * keep.to(x.dtype).mul_(1 / (1 - rate))
 
 
 def random_bits(shape, seed):
-    """Independent uniform uint32 values of the given shape: a hash of each position, under two words of seed."""
+    """Independent uniform uint32 values of the given shape: a hash of each position and of a seed of two uint32."""
     size = 1
     for length in shape:
         size = size * length
     seed = ops.cast(seed, "uint32")
     positions = ops.reshape(ops.cast(ops.arange(size, dtype="int32"), "uint32"), shape)
-    # Both words go into both rounds, well mixed: seeds that are neighbours, as those of two layers or of two steps are,
-    # would otherwise give streams that are shifted copies of each other.
+    # Both words of the seed go into both rounds, well mixed. Otherwise seeds that differ by 1, such as those of two
+    # layers or of two steps, would give streams that are shifted copies of each other.
     inner = _mix(ops.bitwise_xor(seed[0], _mix(seed[1])))
     outer = _mix(inner + seed[1])
     return _mix(ops.bitwise_xor(_mix(positions + inner), outer))
 
 
 def _mix(x):
-    """A bijection of uint32 in which each input bit flips each output bit with probability close to one half.
+    """A bijection of uint32 in which each input bit flips each output bit with a probability close to one half.
 
-    The xor-shift-multiply form with the constants that C. Wellons found by search ("Hash Prospector", 2018; bias 0.11).
+    The constants are those that C. Wellons found by search ("Hash Prospector", 2018; bias 0.11).
     """
     x = _xor_shift(x, 16) * ops.cast(0x21F0AAAD, "uint32")
     x = _xor_shift(x, 15) * ops.cast(0xD35A2D97, "uint32")

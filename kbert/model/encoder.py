@@ -7,14 +7,12 @@ from contextvars import ContextVar
 from pathlib import Path
 
 import keras
-import numpy as np
 
 from kbert.config import BertConfig
+from kbert.model.base import INPUT_NAMES, FunctionalBert, token_inputs
 from kbert.model.layers import BertEmbeddings, FirstTokens, Pooler, SameText, TransformerLayer
 
-INPUT_NAMES = ("token_ids", "segment_ids", "position_ids", "text_ids")
-
-# Seeds that one layer's weights and dropouts may use up; each layer starts its own range.
+# Each layer has as many seeds of its own, for its weights and dropouts.
 _SEEDS_PER_LAYER = 16
 
 _skip_initialisation: ContextVar[bool] = ContextVar("skip_initialisation", default=False)
@@ -22,10 +20,15 @@ _skip_initialisation: ContextVar[bool] = ContextVar("skip_initialisation", defau
 
 @contextmanager
 def skip_initialisation(skip: bool = True) -> Iterator[None]:
-    """Encoders that are made in here start at zeros, but for the pooler: their weights are assigned afterwards.
+    """Within this context, encoders start with weights of zero, except for the pooler's.
 
-    With ``skip=False`` they start at random, as anywhere else. Drawing the random start of minilm-l6 takes about a
-    second, and for a while twice the memory.
+    It saves time and memory if weights are assigned afterwards: to draw the random weights of minilm-l6 takes about a
+    second, and twice the model's memory for a moment.
+
+    Parameters
+    ----------
+    skip : bool, default=True
+        False does nothing: encoders start at random.
     """
     token = _skip_initialisation.set(skip)
     try:
@@ -35,7 +38,7 @@ def skip_initialisation(skip: bool = True) -> Iterator[None]:
 
 
 @keras.saving.register_keras_serializable("kbert")
-class BertEncoder(keras.Model):
+class BertEncoder(FunctionalBert):
     """BERT without a head: a functional Keras model from token ids to vectors.
 
     Parameters
@@ -43,19 +46,28 @@ class BertEncoder(keras.Model):
     config : BertConfig
         The architecture.
     dtype : str or keras.DTypePolicy, optional
-        Such as "float32", "mixed_bfloat16" or "bfloat16"; None takes Keras's global policy.
+        Precision of weights and computation: "float32", "mixed_bfloat16" or "bfloat16", for instance. None is Keras's
+        global policy, which is float32 unless it was set. "mixed_bfloat16" trains faster on GPUs and TPUs.
     name : str, optional
+        Name of the Keras model.
     seed : int, default=0
-        Seed of the random start and of the dropout streams.
+        Seed of the random initial weights and of dropout.
 
     Notes
     -----
-    The input is a dict of exactly four int32 arrays of shape (B, T): ``token_ids``, ``segment_ids`` (0 for the first
-    text of a pair, 1 for the second), ``position_ids`` (from 0 in each text), and ``text_ids``: 0 on padding and k on
-    the k-th text of a row. A token sees the tokens whose text id is its own, so that one row may hold several short
-    texts; a plain 0/1 attention mask is a valid ``text_ids``. `WordPieceTokenizer` makes this dict.
+    The input is a dict of exactly four int32 arrays of shape (batch B, length T), which `WordPieceTokenizer` makes:
 
-    The output is a dict: ``sequence_output`` (B, T, D) and ``pooled_output`` (B, D), the pooler's vector of position 0.
+    - ``token_ids``: the word pieces, [CLS] and [SEP] included.
+    - ``segment_ids``: 0 for the first text of a pair, 1 for the second one.
+    - ``position_ids``: 0, 1, 2, ... within each text.
+    - ``text_ids``: the sequence id of sequence packing. It says which of several packed texts a token belongs to: k for
+      the k-th text (or pair) in its row, 0 for padding. Attention is restricted to tokens with the same id, so that one
+      row can hold several short texts, and each gets the vectors that it would get alone. Fast attention kernels give
+      the same information as cumulative sequence lengths (``cu_seqlens`` in FlashAttention's and ModernBERT's unpadded
+      form). If each row holds one text, the usual attention mask of 0 and 1 is a valid ``text_ids``.
+
+    The output is a dict: ``sequence_output`` (B, T, D), one vector of D = ``hidden_size`` for each token, and
+    ``pooled_output`` (B, D), the pooler's vector of the first token.
 
     Examples
     --------
@@ -79,40 +91,20 @@ class BertEncoder(keras.Model):
         pooler = Pooler(config, seeds[-1], dtype=policy, name="pooler")
 
         # === Functional model ===
-        inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in INPUT_NAMES}
+        inputs = token_inputs(*INPUT_NAMES)
         x = embeddings(inputs["token_ids"], inputs["position_ids"], inputs["segment_ids"])
         mask = SameText(name="same_text")(inputs["text_ids"])
         for layer in transformer_layers:
             x = layer(x, mask)
         pooled = pooler(x[:, 0])
-        super().__init__(inputs=inputs, outputs={"sequence_output": x, "pooled_output": pooled}, name=name)
+        outputs = {"sequence_output": x, "pooled_output": pooled}
 
         # === Config ===
-        self.config = config
-        self.seed = seed
-        self.last_seed = seeds[-1]
-        # A functional model would take the global policy for its own.
-        self.dtype_policy = policy
+        super().__init__(inputs, outputs, config=config, policy=policy, name=name, seed=seed)
+        self.last_seed = seeds[-1]  # heads take the next ones
         self.embeddings = embeddings
         self.transformer_layers = transformer_layers
         self.pooler = pooler
-
-    def call(self, inputs, training=None, mask=None):
-        check_inputs(inputs, INPUT_NAMES, self.config)
-        return super().call(inputs, training=training, mask=mask)
-
-    def get_config(self):
-        return {
-            "config": self.config.to_dict(),
-            # Not Keras's serialize, which imports TensorFlow wherever that is installed, under any backend.
-            "dtype": self.dtype_policy.name,
-            "name": self.name,
-            "seed": self.seed,
-        }
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        return cls(**{**config, "config": BertConfig(**config["config"])})
 
     @classmethod
     def from_pretrained(
@@ -126,70 +118,53 @@ class BertEncoder(keras.Model):
             A folder in the Hugging Face layout, or one of google-research/bert with its TensorFlow checkpoint; a size
             such as "base"; or a hub name.
         dtype : str or keras.DTypePolicy, optional
+            As for `BertEncoder`.
         revision : str, optional
-            A branch, tag or commit of a hub repository.
+            Branch, tag or commit of a hub repository; None is its main branch.
         seed : int, default=0
-            Of the weights that the checkpoint lacks (a pooler, at most) and of the dropout streams.
+            Seed of weights that the checkpoint lacks (those of the pooler, at most) and of dropout.
+
+        Returns
+        -------
+        BertEncoder
 
         Raises
         ------
-        WeightsNotFoundError, WeightsMismatchError
-            When nothing usable is found under that name.
+        WeightsNotFoundError
+            If there are no weights under that name.
+        WeightsMismatchError
+            If the weights are damaged, or not those of a BERT model.
 
         Warns
         -----
         NewWeightsWarning
-            When the checkpoint has no pooler, which then starts at random.
+            If the checkpoint has no pooler. The pooler then starts at random.
         """
         from kbert.weights import load_encoder
 
         return load_encoder(name_or_folder, dtype=dtype, revision=revision, seed=seed)
 
     def save_pretrained(self, folder: str | Path, dtype: str = "float32") -> None:
-        """Write config.json and model.safetensors, which `transformers.BertModel` opens.
+        """Write config.json and model.safetensors, which `transformers.BertModel` reads.
 
         Parameters
         ----------
         folder : str or Path
-        dtype : {"float32", "float16", "bfloat16"}
-            Of the numbers in the file. In half the bytes, each is rounded to about 3 digits (float16) or 2 (bfloat16).
+            Made if there is none.
+        dtype : {"float32", "float16", "bfloat16"}, default="float32"
+            Type of the numbers in the file. The 16-bit types take half the space, and round each number to about 3
+            decimal digits (float16) or 2 (bfloat16).
 
         Raises
         ------
         ValueError
-            When ``dtype`` is another, or too narrow for the weights.
+            If ``dtype`` is another one, or a weight is beyond the range of float16.
         """
         from kbert.weights import save_encoder
 
         save_encoder(self, folder, dtype)
 
 
-def check_inputs(inputs, names, config: BertConfig) -> None:
-    """Refuse a dict with a missing or an extra key: Keras would hand the arrays on in the wrong order.
-
-    NumPy arrays are checked for their range too, since a lookup beyond a table is silent on an accelerator.
-    """
-    if not isinstance(inputs, dict):
-        raise TypeError(f"The input must be a dict with the keys {', '.join(names)}, got {type(inputs).__name__}.")
-    missing, extra = sorted(set(names) - set(inputs)), sorted(set(inputs) - set(names))
-    if missing or extra:
-        parts = [f"lacks {', '.join(missing)}"] * bool(missing) + [
-            f"has the unknown {', '.join(map(str, extra))}"
-        ] * bool(extra)
-        raise ValueError(
-            f"The input dict {' and '.join(parts)}. Its keys must be exactly {', '.join(names)}, "
-            "as WordPieceTokenizer(texts) makes them."
-        )
-    for key, limit in (
-        ("token_ids", config.vocab_size),
-        ("segment_ids", config.type_vocab_size),
-        ("position_ids", config.max_position_embeddings),
-    ):
-        ids = inputs[key]
-        if isinstance(ids, np.ndarray) and ids.size and not 0 <= ids.min() <= ids.max() < limit:
-            raise ValueError(f"{key} must lie in [0, {limit}), got values from {ids.min()} to {ids.max()}.")
-
-
 def first_token_vectors(encoder: BertEncoder, sequence_output, first_positions):
-    """The pooler's vectors of the texts that start at ``first_positions`` (B, K), of shape (B, K, D)."""
+    """The pooler's vector for each text that starts at one of ``first_positions`` (B, K): shape (B, K, D)."""
     return encoder.pooler(FirstTokens(name="first_tokens")(sequence_output, first_positions))

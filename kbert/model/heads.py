@@ -1,36 +1,41 @@
-"""Heads: the encoder with one output layer for a task.
+"""The encoder with the output layer of a task.
 
-The output layer computes in float32 under every policy: it costs next to nothing, and an output far from 0, as that of
-a regression in its own unit, would otherwise be rounded to the two or three digits of bfloat16.
+The output layer computes in float32 under every policy. It costs next to nothing, and bfloat16 would round outputs to
+two or three digits: too few for a regression whose values are far from 0.
 """
 
 import keras
 from keras import ops
 
 from kbert.config import BertConfig
+from kbert.model.base import INPUT_NAMES, FunctionalBert, token_inputs
 from kbert.model.dropout import Dropout
-from kbert.model.encoder import INPUT_NAMES, BertEncoder, check_inputs, first_token_vectors
+from kbert.model.encoder import BertEncoder, first_token_vectors
 from kbert.model.layers import FirstTokens, TextMeans, dense
 
 
 @keras.saving.register_keras_serializable("kbert")
-class BertForSequenceClassification(keras.Model):
+class BertForSequenceClassification(FunctionalBert):
     """BERT with a linear layer on the pooler's vector of each text, for classification and regression.
 
     Parameters
     ----------
     config : BertConfig
+        The architecture.
     num_labels : int
-        Outputs of the head.
+        Number of outputs: of classes, or of regression targets.
     dtype : str or keras.DTypePolicy, optional
+        Precision of the encoder, as for `BertEncoder`.
     name : str, optional
+        Name of the Keras model.
     seed : int, default=0
-        Seed of the random start and of the dropout streams.
+        Seed of the random initial weights and of dropout.
 
     Notes
     -----
-    The input is `BertEncoder`'s dict and besides ``first_positions`` (B, K) int32, where each text of a row starts:
-    zeros of shape (B, 1) when each row holds one text. The output is the logits (B, K, num_labels) in float32.
+    The input is `BertEncoder`'s dict and one int32 array more: ``first_positions`` (B, K), the position of the first
+    token of each text in its row, for up to K texts in a row; zeros of shape (B, 1) if each row holds one text. The
+    output is the logits (B, K, num_labels) in float32. Those of unused entries of ``first_positions`` mean nothing.
     """
 
     def __init__(self, config: BertConfig, num_labels: int, dtype=None, name: str | None = None, seed: int = 0):
@@ -39,44 +44,32 @@ class BertForSequenceClassification(keras.Model):
         dropout = Dropout(config.head_dropout, encoder.last_seed + 1, dtype=policy, name="classifier_dropout")
         classifier = dense(config, num_labels, encoder.last_seed + 2, "float32", "classifier")
 
-        inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in (*INPUT_NAMES, "first_positions")}
+        inputs = token_inputs(*INPUT_NAMES, "first_positions")
         hidden = encoder({key: inputs[key] for key in INPUT_NAMES})["sequence_output"]
         pooled = first_token_vectors(encoder, hidden, inputs["first_positions"])  # (B, K, D)
         logits = classifier(dropout(pooled))
-        super().__init__(inputs=inputs, outputs=logits, name=name)
-
-        self.dtype_policy = policy
-        self.config = config
+        super().__init__(inputs, logits, config=config, policy=policy, name=name, seed=seed, num_labels=num_labels)
         self.num_labels = num_labels
-        self.seed = seed
         self.encoder = encoder
         self.classifier = classifier
 
-    def call(self, inputs, training=None, mask=None):
-        check_inputs(inputs, (*INPUT_NAMES, "first_positions"), self.config)
-        return super().call(inputs, training=training, mask=mask)
-
-    def get_config(self):
-        return {**self.encoder.get_config(), "name": self.name, "num_labels": self.num_labels}
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        return cls(**{**config, "config": BertConfig(**config["config"])})
-
 
 @keras.saving.register_keras_serializable("kbert")
-class BertForTokenClassification(keras.Model):
-    """BERT with a linear layer on the vector of each token, for tagging. The pooler is there and is not used.
+class BertForTokenClassification(FunctionalBert):
+    """BERT with a linear layer on the vector of each token, for tagging. The model has a pooler, which is not used.
 
     Parameters
     ----------
     config : BertConfig
+        The architecture.
     num_labels : int
-        Outputs of the head.
+        Number of outputs: of classes, or of regression targets.
     dtype : str or keras.DTypePolicy, optional
+        Precision of the encoder, as for `BertEncoder`.
     name : str, optional
+        Name of the Keras model.
     seed : int, default=0
-        Seed of the random start and of the dropout streams.
+        Seed of the random initial weights and of dropout.
 
     Notes
     -----
@@ -90,101 +83,80 @@ class BertForTokenClassification(keras.Model):
         dropout = Dropout(config.head_dropout, encoder.last_seed + 1, dtype=policy, name="classifier_dropout")
         classifier = dense(config, num_labels, encoder.last_seed + 2, "float32", "classifier")
 
-        inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in INPUT_NAMES}
+        inputs = token_inputs(*INPUT_NAMES)
         logits = classifier(dropout(encoder(inputs)["sequence_output"]))
-        super().__init__(inputs=inputs, outputs=logits, name=name)
-
-        self.dtype_policy = policy
-        self.config = config
+        super().__init__(inputs, logits, config=config, policy=policy, name=name, seed=seed, num_labels=num_labels)
         self.num_labels = num_labels
-        self.seed = seed
         self.encoder = encoder
         self.classifier = classifier
 
-    def call(self, inputs, training=None, mask=None):
-        check_inputs(inputs, INPUT_NAMES, self.config)
-        return super().call(inputs, training=training, mask=mask)
-
-    def get_config(self):
-        return {**self.encoder.get_config(), "name": self.name, "num_labels": self.num_labels}
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        return cls(**{**config, "config": BertConfig(**config["config"])})
-
 
 @keras.saving.register_keras_serializable("kbert")
-class BertForQuestionAnswering(keras.Model):
-    """BERT with a linear layer on the vector of each token, for spans of text as answers. The pooler is not used.
+class BertForQuestionAnswering(FunctionalBert):
+    """BERT with a linear layer on the vector of each token, which scores the starts and ends of answers.
+
+    The model has a pooler, which is not used.
 
     Parameters
     ----------
     config : BertConfig
+        The architecture.
     dtype : str or keras.DTypePolicy, optional
+        Precision of the encoder, as for `BertEncoder`.
     name : str, optional
+        Name of the Keras model.
     seed : int, default=0
-        Seed of the random start and of the dropout streams.
+        Seed of the random initial weights and of dropout.
 
     Notes
     -----
-    The input is `BertEncoder`'s dict. The output is (B, T, 2) in float32: the logits of each token to be the answer's
-    first, and to be its last (Devlin et al., 2018, section 4.2).
+    The input is `BertEncoder`'s dict. The output is an array of logits (B, T, 2) in float32: for each token one for
+    being the first token of the answer, and one for being its last (Devlin et al., 2018, section 4.2).
     """
 
     def __init__(self, config: BertConfig, dtype=None, name: str | None = None, seed: int = 0):
         encoder = BertEncoder(config, dtype=dtype, name="bert", seed=seed)
         encoder.pooler.trainable = False
-        policy = encoder.dtype_policy
         qa_outputs = dense(config, 2, encoder.last_seed + 1, "float32", "qa_outputs")
 
-        inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in INPUT_NAMES}
+        inputs = token_inputs(*INPUT_NAMES)
         logits = qa_outputs(encoder(inputs)["sequence_output"])
-        super().__init__(inputs=inputs, outputs=logits, name=name)
-
-        self.dtype_policy = policy
-        self.config = config
-        self.seed = seed
+        super().__init__(inputs, logits, config=config, policy=encoder.dtype_policy, name=name, seed=seed)
         self.encoder = encoder
         self.qa_outputs = qa_outputs
 
-    def call(self, inputs, training=None, mask=None):
-        check_inputs(inputs, INPUT_NAMES, self.config)
-        return super().call(inputs, training=training, mask=mask)
 
-    def get_config(self):
-        return {**self.encoder.get_config(), "name": self.name}
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        return cls(**{**config, "config": BertConfig(**config["config"])})
-
-
-# The choices of the paper's Table 7; its sums over layers are weighted, these are plain.
+# The choices of Table 7 in the paper (Devlin et al., 2018). Its sums over layers are weighted, these are not.
 LAYER_CHOICES = ("embeddings", "second_to_last", "last", "sum_last_4", "concat_last_4", "sum_all")
 POOLINGS = ("mean", "cls")
 
 
 @keras.saving.register_keras_serializable("kbert")
-class BertForFeatures(keras.Model):
-    """BERT without a head: one vector for each text or each token, from the layers that one chooses.
+class BertForFeatures(FunctionalBert):
+    """BERT without a head: a vector for each text or each token, computed from the chosen layers.
 
     Parameters
     ----------
     config : BertConfig
+        The architecture.
     layers : str, default="last"
-        "embeddings" (the sum of word, position and segment after LayerNorm), "second_to_last", "last", "sum_last_4",
-        "concat_last_4" (four times as wide) or "sum_all" (of the transformer layers).
-    pooling : str or None, default="mean"
-        "mean" over the text's tokens, special ones included, "cls", the vector of the first token, or None: no pooling,
-        every token's vector.
+        Which layers' outputs make the vector of a token: "embeddings" (word, position and segment embeddings added,
+        after LayerNorm), "second_to_last", "last", "sum_last_4", "concat_last_4" (four times as many features) or
+        "sum_all" (all transformer layers, without the embeddings).
+    pooling : {"mean", "cls"} or None, default="mean"
+        What makes the vector of a text: the mean over its tokens, special ones included, or the vector of its first
+        token, [CLS]. None: no pooling, a vector for each token.
     dtype : str or keras.DTypePolicy, optional
+        Precision of the encoder, as for `BertEncoder`.
     name : str, optional
+        Name of the Keras model.
     seed : int, default=0
+        Seed of the random initial weights and of dropout.
 
     Notes
     -----
-    The input is that of `BertForSequenceClassification`, and the output (B, K, n_features) in float32. Without pooling,
-    the input is `BertEncoder`'s, and the output (B, T, n_features).
+    The input is that of `BertForSequenceClassification`, and the output has the shape (B, K, n_features), in float32.
+    Without pooling, the input is that of `BertEncoder`, and the output has the shape (B, T, n_features).
     """
 
     def __init__(
@@ -197,7 +169,8 @@ class BertForFeatures(keras.Model):
         seed: int = 0,
     ):
         encoder = BertEncoder(config, dtype=dtype, name="bert", seed=seed)
-        inputs = {tensor.name: tensor for tensor in encoder.inputs}
+        given = {tensor.name: tensor for tensor in encoder.inputs}
+        inputs = {name: given[name] for name in INPUT_NAMES}
         hidden = [layer.output for layer in encoder.transformer_layers]
         x = {
             "embeddings": lambda: encoder.embeddings.output,
@@ -208,28 +181,12 @@ class BertForFeatures(keras.Model):
             "sum_all": lambda: sum(hidden),
         }[layers]()
         if pooling is not None:
-            inputs["first_positions"] = keras.Input((None,), dtype="int32", name="first_positions")
+            inputs |= token_inputs("first_positions")
         if pooling == "mean":
             x = TextMeans(name="text_means")(x, inputs["text_ids"], inputs["first_positions"])
         elif pooling == "cls":
             x = FirstTokens(name="first_tokens")(x, inputs["first_positions"])
         vectors = ops.cast(x, "float32")
-        super().__init__(inputs=inputs, outputs=vectors, name=name)
-
-        self.dtype_policy = encoder.dtype_policy
-        self.config = config
-        self.choices = {"layers": layers, "pooling": pooling}
-        self.seed = seed
+        choices = {"layers": layers, "pooling": pooling}
+        super().__init__(inputs, vectors, config=config, policy=encoder.dtype_policy, name=name, seed=seed, **choices)
         self.encoder = encoder
-
-    def call(self, inputs, training=None, mask=None):
-        names = INPUT_NAMES if self.choices["pooling"] is None else (*INPUT_NAMES, "first_positions")
-        check_inputs(inputs, names, self.config)
-        return super().call(inputs, training=training, mask=mask)
-
-    def get_config(self):
-        return {**self.encoder.get_config(), "name": self.name, **self.choices}
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        return cls(**{**config, "config": BertConfig(**config["config"])})

@@ -10,12 +10,12 @@ from kbert.config import BertConfig
 from kbert.model.dropout import Dropout
 from kbert.model.products import product
 
-# Masked scores get this value in float32, where the softmax runs. Finite, so that nothing becomes NaN.
+# The score of masked positions, in float32, in which the softmax is computed. Finite, so that nothing becomes NaN.
 _MASKED = -1e9
 
 
 def activation(name: str):
-    """The activation that ``hidden_act`` of a config.json names."""
+    """The activation function for ``hidden_act`` of a config.json."""
     if name == "gelu":
         return lambda x: ops.gelu(x, approximate=False)
     if name in ("gelu_new", "gelu_pytorch_tanh"):
@@ -26,24 +26,24 @@ def activation(name: str):
 def _initializer(config: BertConfig, seed: int):
     if config.initializer_range == 0:
         return "zeros"
-    # Truncated at two standard deviations, as in the original code; Keras's Dense would take Glorot.
+    # Truncated at two standard deviations, as in the original code. The default of Keras's Dense is Glorot uniform.
     return keras.initializers.TruncatedNormal(stddev=config.initializer_range, seed=seed)
 
 
 class Dense(keras.layers.Dense):
-    """A dense layer by `product`."""
+    """A dense layer that computes by `product`, which is faster than Keras's own on some backends."""
 
     def call(self, x, training=None):
         return product(x, self.kernel, self.bias)
 
 
 def dense(config: BertConfig, width: int, seed: int, dtype, name: str) -> Dense:
-    """A dense layer that starts as BERT's do: truncated normal kernel, zero bias."""
+    """A dense layer with BERT's initial weights: truncated normal kernel, zero bias."""
     return Dense(width, kernel_initializer=_initializer(config, seed), dtype=dtype, name=name)
 
 
 def layer_norm(config: BertConfig, dtype, name: str) -> keras.layers.LayerNormalization:
-    """LayerNorm with BERT's epsilon (Keras computes it in float32 under any policy)."""
+    """LayerNorm with BERT's epsilon. Keras computes it in float32 under any policy."""
     return keras.layers.LayerNormalization(epsilon=config.layer_norm_eps, dtype=dtype, name=name)
 
 
@@ -70,8 +70,8 @@ class BertEmbeddings(keras.layers.Layer):
     def call(self, token_ids, position_ids, segment_ids, training=False):
         x = ops.take(self.word, token_ids, axis=0)  # (B, T, D)
         x = x + ops.take(self.position, position_ids, axis=0)
-        # Two or so rows: a product with one-hot rows, whose gradient is a product too, where a gather's is a slow
-        # scatter-add of every token into the same rows.
+        # A product with one-hot rows, because the table has two rows or so. Its gradient is a product too; that of a
+        # lookup is a slow scatter-add of every token into the same rows.
         one_hot = ops.one_hot(segment_ids, self.config.type_vocab_size, dtype=x.dtype)
         x = x + ops.matmul(one_hot, ops.cast(self.segment, x.dtype))
         return self.dropout(self.norm(x), training=training)
@@ -81,9 +81,9 @@ class BertEmbeddings(keras.layers.Layer):
 
 
 class SameText(keras.layers.Layer):
-    """text_ids (B, T) to the attention mask (B, 1, T, T): true where two tokens belong to the same text of a row.
+    """text_ids (B, T) to the attention mask (B, 1, T, T): true for two tokens of the same packed text.
 
-    Padding has text id 0 and sees padding, so no row of the softmax is empty.
+    Padding has text id 0 and attends to padding, so that no row of the softmax is empty.
     """
 
     def call(self, text_ids):
@@ -101,7 +101,7 @@ class SelfAttention(keras.layers.Layer):
         super().__init__(**kwargs)
         self.config = config
         width, policy = config.hidden_size, self.dtype_policy
-        # Three products, not one fused: on CPU the fused one measured the same or slower (docs/performance.md).
+        # Three products instead of one fused product, which was no faster on CPUs (docs/performance.md).
         self.query = dense(config, width, seed, policy, "query")
         self.key = dense(config, width, seed + 1, policy, "key")
         self.value = dense(config, width, seed + 2, policy, "value")
@@ -117,8 +117,8 @@ class SelfAttention(keras.layers.Layer):
         B, T, D = ops.shape(x)
         N, H = self.config.num_attention_heads, self.config.head_size
         query, key, value = (ops.reshape(layer(x), (B, T, N, H)) for layer in (self.query, self.key, self.value))
-        # ops.dot_product_attention drops nothing, and BERT drops attention probabilities when training. On JAX its
-        # float16 form asks for a product that a CPU does not have.
+        # ops.dot_product_attention has no dropout, and BERT drops attention probabilities in training. In float16 on
+        # JAX it needs a product that CPUs do not have.
         backend = keras.backend.backend()
         if training and self.dropout.rate and backend == "torch" and query.device.type == "cuda":
             context = _torch_attention(query, key, value, mask, self.dropout.rate)
@@ -139,7 +139,7 @@ class SelfAttention(keras.layers.Layer):
 
 
 def _torch_attention(query, key, value, mask, rate: float):
-    """PyTorch's own attention with dropout, which on a GPU keeps no matrix of probabilities; arrays (B, T, N, H)."""
+    """PyTorch's attention with dropout, which on a GPU stores no matrix of probabilities; arrays (B, T, N, H)."""
     from torch.nn.functional import scaled_dot_product_attention
 
     heads_first = (array.transpose(1, 2) for array in (query, key, value))
@@ -147,7 +147,7 @@ def _torch_attention(query, key, value, mask, rate: float):
 
 
 class TransformerLayer(keras.layers.Layer):
-    """One layer: x + attention, LayerNorm, + feed-forward, LayerNorm (the norm comes last, as in the paper)."""
+    """One layer: attention and feed-forward, each with a residual connection and then LayerNorm (post-LN)."""
 
     def __init__(self, config: BertConfig, seed: int, **kwargs):
         super().__init__(**kwargs)
@@ -179,7 +179,7 @@ class TransformerLayer(keras.layers.Layer):
 
 
 class Pooler(keras.layers.Layer):
-    """tanh(dense(x)): of the [CLS] vectors x (..., D), one vector a text (..., D)."""
+    """tanh(dense(x)) of the vectors of [CLS], x (..., D): the vector of each text (..., D)."""
 
     def __init__(self, config: BertConfig, seed: int, **kwargs):
         super().__init__(**kwargs)
@@ -205,7 +205,10 @@ class FirstTokens(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable("kbert")
 class TextMeans(keras.layers.Layer):
-    """The mean over the tokens of each text, special ones included, in float32; zeros in empty slots."""
+    """The mean over the tokens of each text, special ones included, in float32.
+
+    x (B, T, D), text_ids (B, T) and first_positions (B, K) to (B, K, D); zeros where a row has fewer than K texts.
+    """
 
     def call(self, x, text_ids, first_positions):
         K = ops.shape(first_positions)[1]

@@ -1,17 +1,17 @@
-"""Products with a matrix of weights, the way that is fastest on each backend."""
+"""The product with a matrix of weights, computed in the way that is fastest on each backend."""
 
 import keras
 from keras import ops
 
 
 def product(x, kernel, bias=None):
-    """x (..., D) times kernel (D, U), plus bias (U,): (..., U).
+    """x (..., D) times kernel (D, U), plus bias (U,): shape (..., U).
 
-    x is read as one matrix. The gradient of the kernel is then a plain product too; for that of a batch of matrices XLA
+    x is reshaped to one matrix. The gradient of the kernel is then a plain product too; with a batch of matrices, XLA
     transposes x in memory.
 
-    PyTorch's own product of float32 matrices on a CPU is MKL's, which does not use the widest vectors of AMD's
-    processors. oneDNN, which PyTorch has on board for its compiler, is twice as fast there (docs/performance.md).
+    PyTorch multiplies float32 matrices on a CPU by MKL, which does not use the widest vectors of AMD's processors.
+    oneDNN, which comes with PyTorch for its compiler, is twice as fast there (docs/performance.md).
     """
     shape = ops.shape(x)
     x = ops.reshape(x, (-1, shape[-1]))

@@ -1,8 +1,8 @@
-"""Products of float32 matrices by oneDNN, as PyTorch's compiler calls it."""
+"""Products of float32 matrices by oneDNN, called as PyTorch's compiler calls it."""
 
 import torch
 
-# Not of PyTorch's public interface: where a version does not have it, its own product serves.
+# Not part of PyTorch's public interface. A version that does not have it uses PyTorch's own product.
 try:
     _linear = torch.ops.mkldnn._linear_pointwise
 except (AttributeError, RuntimeError):
@@ -27,9 +27,9 @@ class _Product(torch.autograd.Function):
 
 
 def onednn_product(x: torch.Tensor, kernel: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor | None:
-    """x (M, D) times kernel (D, U), plus bias (U,), differentiable any number of times.
+    """x (M, D) times kernel (D, U), plus bias (U,); it has derivatives of any order.
 
-    None where these are not matrices of float32 on a CPU, or are empty, and where PyTorch has no oneDNN.
+    None unless these are matrices of float32 on a CPU that are not empty, and PyTorch has oneDNN.
     """
     if (
         _linear is None

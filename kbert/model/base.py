@@ -1,0 +1,112 @@
+"""What all models share: their inputs, the check of these, and how a model is serialised."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import keras
+import numpy as np
+
+from kbert.config import BertConfig
+
+INPUT_NAMES = ("token_ids", "segment_ids", "position_ids", "text_ids")
+
+
+class FunctionalBert(keras.Model):
+    """Base of the models: a functional Keras model, made from a `BertConfig` and a few arguments of its own.
+
+    Parameters
+    ----------
+    inputs : dict of KerasTensor
+        `token_inputs`.
+    outputs : KerasTensor or dict of KerasTensor
+    config : BertConfig
+    policy : keras.DTypePolicy
+    name : str or None
+    seed : int
+    **choices
+        The other arguments of the subclass's ``__init__``, by name: numbers, str, bool or None.
+
+    Notes
+    -----
+    `get_config` gives the arguments of the subclass's ``__init__``, where that of a plain functional model gives the
+    graph of its layers. Keras's ``load_model`` and pickle rebuild the model from it by `from_config`.
+    """
+
+    def __init__(
+        self,
+        inputs: dict[str, keras.KerasTensor],
+        outputs: Any,
+        *,
+        config: BertConfig,
+        policy: keras.DTypePolicy,
+        name: str | None,
+        seed: int,
+        **choices: Any,
+    ):
+        super().__init__(inputs=inputs, outputs=outputs, name=name)
+        self.input_names = tuple(inputs)
+        self.config = config
+        # A functional model has Keras's global policy otherwise.
+        self.dtype_policy = policy
+        self.seed = seed
+        self.choices = choices
+
+    def call(self, inputs, training=None, mask=None):
+        self.check(inputs)
+        return super().call(inputs, training=training, mask=mask)
+
+    def check(self, inputs: Any) -> None:
+        """Raise where the inputs are not those of the model; see `check_inputs`."""
+        check_inputs(inputs, self.input_names, self.config)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            "config": self.config.to_dict(),
+            # Not by keras.dtype_policies.serialize, which imports TensorFlow under any backend, if it is installed.
+            "dtype": self.dtype_policy.name,
+            "name": self.name,
+            "seed": self.seed,
+            **self.choices,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> Self:
+        return cls(**{**config, "config": BertConfig(**config["config"])})
+
+
+def token_inputs(*names: str) -> dict[str, keras.KerasTensor]:
+    """Inputs of int32 and of shape (B, any length), by name."""
+    return {name: keras.Input((None,), dtype="int32", name=name) for name in names}
+
+
+def check_inputs(inputs: Any, names: tuple[str, ...], config: BertConfig) -> None:
+    """Raise unless the inputs are a dict with exactly these names. Keras would pass the arrays on in the wrong order.
+
+    Ids in NumPy arrays must lie within the embedding tables: accelerators give no error for others.
+
+    Raises
+    ------
+    TypeError
+        If the inputs are no dict.
+    ValueError
+        If a name is missing or unknown, or an id is beyond its embedding table.
+    """
+    if not isinstance(inputs, dict):
+        raise TypeError(f"The input must be a dict with the keys {', '.join(names)}, got {type(inputs).__name__}.")
+    missing, extra = sorted(set(names) - set(inputs)), sorted(set(inputs) - set(names))
+    if missing or extra:
+        found = [f"lacks {', '.join(missing)}"] if missing else []
+        found += [f"has the unknown {', '.join(map(str, extra))}"] if extra else []
+        raise ValueError(
+            f"The input dict {' and '.join(found)}. Its keys must be exactly {', '.join(names)}, "
+            "as WordPieceTokenizer(texts) makes them."
+        )
+    for key, limit in (
+        ("token_ids", config.vocab_size),
+        ("segment_ids", config.type_vocab_size),
+        ("position_ids", config.max_position_embeddings),
+    ):
+        ids = inputs[key]
+        if isinstance(ids, np.ndarray) and ids.size and not 0 <= ids.min() <= ids.max() < limit:
+            raise ValueError(f"{key} must lie in [0, {limit}), got values from {ids.min()} to {ids.max()}.")
