@@ -32,13 +32,24 @@ def select_backend() -> None:
         os.environ["KERAS_BACKEND"] = installed[0]
 
 
+def keeps_process_settings() -> bool:
+    """Whether the user asked kbert to leave settings of the whole process alone: ``KBERT_KEEP_PROCESS_SETTINGS=1``.
+
+    These settings make training and predicting quicker and change no result: JAX's asynchronous dispatch on a CPU
+    (`kbert.model.dispatch`), how the C library returns memory (`kbert.training.memory`), and how much of an
+    accelerator's memory a worker process takes (`share_accelerator`).
+    """
+    return os.environ.get("KBERT_KEEP_PROCESS_SETTINGS", "0") not in ("", "0")
+
+
 def share_accelerator() -> None:
     """In a worker process, such as joblib's, let JAX and TensorFlow take an accelerator's memory as they need it.
 
     JAX takes three quarters of it at once and TensorFlow all of it, so that the second worker of
-    ``GridSearchCV(n_jobs=2)`` would find none. A user's own choice stands, and the main process is left alone.
+    ``GridSearchCV(n_jobs=2)`` would find none. Environment variables that the user has set stand, and the main process
+    is left alone, as is any process under ``KBERT_KEEP_PROCESS_SETTINGS=1``.
     """
-    if multiprocessing.current_process().name == "MainProcess":
+    if multiprocessing.current_process().name == "MainProcess" or keeps_process_settings():
         return
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")

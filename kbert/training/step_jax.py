@@ -137,7 +137,7 @@ class Trainer:
         inputs: dict[str, np.ndarray],
         arguments: tuple[Any, ...],
     ) -> Callable[..., Any]:
-        def compile() -> Callable[..., Any]:
+        def compile() -> Any:
             # Every device has all results, weights and loss: XLA might split some among them.
             shardings = {} if self.replicated is None else {"out_shardings": self.replicated}
             # Compiled at once and kept without the function, which would keep this trainer and its weights alive.

@@ -171,7 +171,7 @@ def _variable(value: Tensor) -> tf.Variable:
     return tf.Variable(value, trainable=False)
 
 
-def _compile(function: Callable[..., Any], variables: Any, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+def _compile(function: Callable[..., Any], variables: Any, arguments: tuple[Any, ...]) -> Any:
     """A concrete function of the flat variables and arguments.
 
     Unlike a tf.function, it keeps neither ``function`` nor its model, nor the variables, and works on any others of

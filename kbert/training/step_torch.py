@@ -172,9 +172,9 @@ def _clip_factor(gradients: list[torch.Tensor], hyper: Hyperparameters) -> float
 def predictor(model: keras.Model) -> Predictor:
     """A function from a batch's inputs to the model's outputs. Any number of threads may call it."""
 
-    @torch.no_grad()
     def predict(inputs: dict[str, np.ndarray]) -> Any:
-        return model(_on_device(inputs), training=False)
+        with torch.no_grad():
+            return model(_on_device(inputs), training=False)
 
     return predict
 
