@@ -6,19 +6,20 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
+import numpy as np
 
 # Each holds the code of one shape, some megabytes, and no weights. Texts of up to 512 tokens, when they are predicted,
 # make 74 shapes at most.
 _MOST = 128
 
-_cache: OrderedDict[Hashable, Callable] = OrderedDict()
+_cache: OrderedDict[Hashable, Callable[..., Any]] = OrderedDict()
 _lock = threading.RLock()
 
 
-def compiled(key: Hashable, compile: Callable[[], Callable]) -> Callable:
+def compiled(key: Hashable, compile: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
     """The function compiled under ``key``, by calling ``compile`` where there is none yet."""
     with _lock:
         if key not in _cache:
@@ -32,16 +33,16 @@ def compiled(key: Hashable, compile: Callable[[], Callable]) -> Callable:
 class ModelParts(NamedTuple):
     """A model's trainable variables, its other ones, and its `model_key`."""
 
-    trainable: list
-    others: list
+    trainable: list[keras.Variable]
+    others: list[keras.Variable]
     key: str
 
 
 class _KnownKey(NamedTuple):
     """A model's key, and what it was made from that may change; a variable keeps its shape and type."""
 
-    variables: list
-    facts: tuple
+    variables: list[keras.Variable]
+    facts: tuple[str, list[bool]]
     key: str
 
 
@@ -63,11 +64,11 @@ def model_parts(model: keras.Model) -> ModelParts:
     )
 
 
-def _same(ones: list, others: list) -> bool:
+def _same(ones: list[keras.Variable], others: list[keras.Variable]) -> bool:
     return len(ones) == len(others) and all(map(operator.is_, ones, others))
 
 
-def _key(model: keras.Model, variables: list, trainable: list[bool]) -> str:
+def _key(model: keras.Model, variables: list[keras.Variable], trainable: list[bool]) -> str:
     # Not the model's ``get_config``: to write down a dtype policy, Keras imports TensorFlow wherever that is installed,
     # which takes seconds, and half a gigabyte, under the other backends.
     kinds = [(tuple(v.shape), v.dtype, is_trained) for v, is_trained in zip(variables, trainable, strict=True)]
@@ -81,6 +82,6 @@ def model_key(model: keras.Model) -> str:
     return model_parts(model).key
 
 
-def shapes_key(arrays: dict) -> tuple:
+def shapes_key(arrays: dict[str, np.ndarray]) -> tuple[tuple[str, tuple[int, ...]], ...]:
     """The shapes of a dict of arrays."""
     return tuple((name, tuple(array.shape)) for name, array in sorted(arrays.items()))

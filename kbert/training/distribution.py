@@ -72,8 +72,8 @@ def n_devices(distribution: Any) -> int:
     if distribution is None:
         return 1
     if isinstance(distribution, keras.distribution.DataParallel):
-        return distribution.num_model_replicas
-    return distribution.num_replicas_in_sync
+        return int(distribution.num_model_replicas)
+    return int(distribution.num_replicas_in_sync)
 
 
 def process_number() -> tuple[int, int]:
@@ -96,11 +96,12 @@ def same_everywhere(number: int) -> bool:
 
 def trainer_on(distribution: Any, model: keras.Model, loss: Loss, optimizer: str) -> Trainer:
     """The backend's trainer of a model, on one device or several."""
-    step = backend_step()
     if distribution is None:
-        return step.Trainer(model, loss, optimizer)
+        return backend_step().Trainer(model, loss, optimizer)
     if keras.backend.backend() == "jax":
-        return step.Trainer(model, loss, optimizer, distribution)
+        from kbert.training.step_jax import Trainer as JaxTrainer
+
+        return JaxTrainer(model, loss, optimizer, distribution)
     from kbert.training.step_mirrored import MirroredTrainer
 
     return MirroredTrainer(model, loss, optimizer, distribution)

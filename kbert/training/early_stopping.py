@@ -1,4 +1,4 @@
-"""Looking at held-out rows after each epoch, and stopping when they no longer gain."""
+"""Evaluation on a validation set after each epoch, and early stopping when its score no longer rises."""
 
 from collections.abc import Callable
 
@@ -7,16 +7,16 @@ import numpy as np
 
 
 class Evaluation:
-    """Called at the end of each epoch; keeps the best weights where it may stop.
+    """Called at the end of each epoch; with ``patience``, it keeps the weights of the best epoch and may stop training.
 
     Parameters
     ----------
     model : keras.Model
         The model in training.
     evaluate : callable
-        Gives ``{"val_loss": ..., "val_score": ...}`` of its present weights; a higher score is better.
+        Gives ``{"val_loss": ..., "val_score": ...}`` of the model as it is now; a higher score is better.
     patience : int or None
-        Epochs without a better score after which training stops; None only looks.
+        Epochs without a better score after which training stops. None never stops it and keeps no weights.
     """
 
     def __init__(self, model: keras.Model, evaluate: Callable[[], dict[str, float]], patience: int | None):
@@ -28,8 +28,9 @@ class Evaluation:
     def __call__(self, epoch: int, logs: dict[str, float]) -> dict[str, float]:
         values = self.evaluate()
         if self.patience is not None:
-            # Of two epochs with the same score, which small sets often give, the one with the lower loss; where there
-            # is no score, as no R² of one row, too. NaN is less than nothing, so that the first would stay the best.
+            # Of two epochs with the same score, which small validation sets often give, the one with the lower loss is
+            # better; and so it is where there is no score, such as R² of one row. That is NaN, which compares as less
+            # than nothing, so that the first epoch would stay the best.
             rank = (np.nan_to_num(values["val_score"], nan=-np.inf), -values["val_loss"])
             if self.best is None or rank > self.best:
                 self.best, self.best_epoch = rank, epoch
@@ -41,7 +42,7 @@ class Evaluation:
         return values
 
     def restore_best(self) -> None:
-        """Put the weights of the best epoch back, where there was a choice."""
+        """Give the model the weights of the best epoch, if they were kept."""
         for variable, array in zip(self.model.trainable_weights, self.best_weights, strict=False):
             variable.assign(array)
         self.best_weights = []

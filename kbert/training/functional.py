@@ -1,13 +1,16 @@
 """The training step as a function without side effects, as JAX and TensorFlow compile it."""
 
+from collections.abc import Sequence
+
 import keras
 from keras import ops
 
 from kbert.training.hyperparameters import Hyperparameters
 from kbert.training.optimizer import OPTIMIZERS, clip_factor, moments
+from kbert.training.step import Tensor
 
 
-def state_values(model: keras.Model, seed, frozen):
+def state_values(model: keras.Model, seed: Tensor, frozen: Sequence[Tensor]) -> list[Tensor]:
     """Values of the model's non-trainable variables.
 
     Parameters
@@ -15,15 +18,15 @@ def state_values(model: keras.Model, seed, frozen):
     model : keras.Model
     seed : tensor, shape (2,)
         Each dropout gets a stream of its own under it.
-    frozen : list of tensor
+    frozen : sequence of tensor
         The weights that are not trained.
     """
-    frozen = iter(frozen)
+    values_of_frozen = iter(frozen)
     weights = {id(variable) for variable in model.non_trainable_weights}
     values, n_seeds = [], 0
     for variable in model.non_trainable_variables:
         if id(variable) in weights:
-            values.append(next(frozen))
+            values.append(next(values_of_frozen))
         else:
             stream = ops.stack([seed[0] + ops.cast(n_seeds, seed.dtype), seed[1]])
             values.append(ops.cast(stream, variable.dtype))
@@ -31,7 +34,14 @@ def state_values(model: keras.Model, seed, frozen):
     return values
 
 
-def updated(trainable, moments_1, moments_2, gradients, hyper: Hyperparameters, optimizer: str = "adamw"):
+def updated(
+    trainable: Sequence[Tensor],
+    moments_1: Sequence[Tensor],
+    moments_2: Sequence[Tensor],
+    gradients: Sequence[Tensor],
+    hyper: Hyperparameters,
+    optimizer: str = "adamw",
+) -> tuple[list[Tensor], list[Tensor], list[Tensor], Tensor]:
     """One update of all variables by one of `OPTIMIZERS`.
 
     Returns
@@ -55,8 +65,8 @@ def updated(trainable, moments_1, moments_2, gradients, hyper: Hyperparameters, 
     return values, ms, vs, ops.where(finite, 0.0, float("nan"))
 
 
-def _computed(m, v):
-    """The same; on a CPU under JAX, computed before what depends on them.
+def _computed(m: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """The same moments; on a CPU under JAX, they are computed before what depends on them.
 
     XLA would compute the moments a second time inside the value's update, and for that copy the old ones, whose memory
     the new ones take: a fifth of a step (docs/performance.md). A GPU's update is one kernel, which this would cut up.
@@ -65,5 +75,5 @@ def _computed(m, v):
         import jax
 
         if jax.default_backend() == "cpu":
-            return jax.lax.optimization_barrier((m, v))
+            m, v = jax.lax.optimization_barrier((m, v))
     return m, v

@@ -77,11 +77,12 @@ class HyperparameterFactory:
         loss_scale : float
         """
         t = update + 1
-        corrections = (1 - BETA_1**t, 1 - BETA_2**t) if self.bias_correction else (1.0, 1.0)
+        correction_1, correction_2 = (1 - BETA_1**t, 1 - BETA_2**t) if self.bias_correction else (1.0, 1.0)
         return Hyperparameters(
             np.float32(learning_rate) * self.layer_rates,
             self.decays,
-            *map(np.float32, corrections),
+            np.float32(correction_1),
+            np.float32(correction_2),
             np.float32(loss_scale),
             np.random.SeedSequence([self.seed, batch]).generate_state(2, "uint32"),
         )

@@ -47,7 +47,7 @@ class Labels:
         """
         indices = batch.tokens if self.level == "token" else batch.texts
         weights = np.where(indices >= 0, self.weights[indices], 0).astype("float32")
-        n_weighted = np.count_nonzero(weights)
+        n_weighted = int(np.count_nonzero(weights))
         targets = self.targets[indices]
         if self.level == "position":
             targets += batch.inputs["first_positions"][..., None]

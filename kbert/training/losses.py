@@ -2,8 +2,10 @@
 
 from keras import ops
 
+from kbert.training.step import Tensor
 
-def softmax_cross_entropy(logits, targets, weights):
+
+def softmax_cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
     """Weighted cross-entropy in nats.
 
     Parameters
@@ -19,7 +21,7 @@ def softmax_cross_entropy(logits, targets, weights):
     return -ops.sum(ops.sum(log_probabilities * one_hot, axis=-1) * weights)
 
 
-def binary_cross_entropy(logits, targets, weights):
+def binary_cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
     """Weighted cross-entropy of each label's own yes or no in nats, its mean over the labels.
 
     Parameters
@@ -38,7 +40,7 @@ def binary_cross_entropy(logits, targets, weights):
 _NEVER = -1e9
 
 
-def choice_cross_entropy(logits, targets, weights):
+def choice_cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
     """Weighted cross-entropy in nats of the softmax over each question's options, which may be in any slots.
 
     Parameters
@@ -57,7 +59,7 @@ def choice_cross_entropy(logits, targets, weights):
     return ops.sum((totals - scores) * weights)
 
 
-def squared_error(outputs, targets, weights):
+def squared_error(outputs: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
     """Weighted squared error, its mean over the columns of numbers.
 
     Parameters
@@ -70,7 +72,7 @@ def squared_error(outputs, targets, weights):
     return ops.sum(ops.mean(ops.square(outputs - targets), axis=-1) * weights)
 
 
-def span_cross_entropy(logits, targets, weights):
+def span_cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
     """Weighted cross-entropy in nats of the answer's first and last token, the mean of both, each text by itself.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Memory that one step frees is kept for the next, where the C library would give it back to the system at once."""
+"""Memory that one step frees is kept for the next; left alone, glibc would give it back to the system at once."""
 
 import contextlib
 import ctypes
@@ -7,11 +7,14 @@ import platform
 import threading
 from collections.abc import Iterator
 
+from kbert.backend import keeps_process_settings
+
 # mallopt(3) of glibc: M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX; a threshold of -1 is never reached.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4
 _NEVER = -1
-# Where glibc's own thresholds end up when a process has freed large blocks: its DEFAULT_MMAP_THRESHOLD_MAX on 64 bits,
-# and twice that; DEFAULT_MMAP_MAX.
+# glibc raises its thresholds by itself when large blocks are freed, up to these: DEFAULT_MMAP_THRESHOLD_MAX on 64 bits,
+# and twice that. Once a threshold has been set it stays where it is put, so afterwards they are put there.
+# DEFAULT_MMAP_MAX.
 _LARGEST_THRESHOLD, _MOST_MAPPED = 32 * 2**20, 65536
 
 _lock = threading.Lock()
@@ -24,9 +27,11 @@ def memory_kept(trim: bool = True) -> Iterator[None]:
 
     A training step on a CPU allocates the same hundreds of megabytes as the one before. glibc maps blocks of more than
     32 MB anew each time, and the system clears every page of them when it is first touched (docs/performance.md has
-    what that costs). Other threads have heaps of 64 MB at most, and gain less. Elsewhere than under glibc nothing is
-    done, nor where the user has set its allocator (``GLIBC_TUNABLES``, ``MALLOC_...``). Any number of threads may be
-    inside.
+    what that costs). Other threads have heaps of 64 MB at most, and gain less. Any number of threads may be inside.
+
+    Nothing is done without glibc, nor where the user has set its allocator (``GLIBC_TUNABLES``, ``MALLOC_...``) or
+    ``KBERT_KEEP_PROCESS_SETTINGS=1``. What stays changed afterwards: docs/performance.md, "What kbert changes in the
+    process".
 
     Parameters
     ----------
@@ -74,8 +79,8 @@ if hasattr(os, "register_at_fork"):
 
 
 def _adjustable() -> ctypes.CDLL | None:
-    """The C library, if it is glibc, and nobody has adjusted its allocator."""
+    """The C library, if it is glibc, and its allocator may be adjusted."""
     chosen = "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", "") or any(
         name.startswith("MALLOC_") for name in os.environ
     )
-    return None if chosen or platform.libc_ver()[0] != "glibc" else ctypes.CDLL(None)
+    return None if chosen or keeps_process_settings() or platform.libc_ver()[0] != "glibc" else ctypes.CDLL(None)

@@ -1,11 +1,14 @@
 """AdamW in PyTorch's form, and LAMB: what they make of one variable, its moments and its gradient."""
 
+from collections.abc import Sequence
+
 from keras import ops
 
 from kbert.training.hyperparameters import BETA_1, BETA_2, CLIP_NORM, EPSILON, Hyperparameters
+from kbert.training.step import Tensor
 
 
-def clip_factor(gradients, loss_scale):
+def clip_factor(gradients: Sequence[Tensor], loss_scale: Tensor) -> tuple[Tensor, Tensor]:
     """What the scaled gradients are to be multiplied by, and whether all of them are finite.
 
     Their global norm is cut to `CLIP_NORM`.
@@ -15,12 +18,12 @@ def clip_factor(gradients, loss_scale):
     return ops.minimum(1.0, CLIP_NORM / (norm + 1e-6)) / loss_scale, ops.isfinite(norm)
 
 
-def moments(gradient, m, v):
+def moments(gradient: Tensor, m: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """Adam's two moments after a step, without bias correction."""
     return BETA_1 * m + (1 - BETA_1) * gradient, BETA_2 * v + (1 - BETA_2) * gradient * gradient
 
 
-def adamw(value, m, v, learning_rate, decay, hyper: Hyperparameters):
+def adamw(value: Tensor, m: Tensor, v: Tensor, learning_rate: Tensor, decay: Tensor, hyper: Hyperparameters) -> Tensor:
     """One variable after a step, in the form of `torch.optim.AdamW`, from the moments that the step has changed.
 
     Epsilon is added to the bias-corrected root; Keras adds it before the correction, which at the first step makes it
@@ -29,7 +32,7 @@ def adamw(value, m, v, learning_rate, decay, hyper: Hyperparameters):
     return value * (1 - learning_rate * decay) - learning_rate * _direction(m, v, hyper)
 
 
-def lamb(value, m, v, learning_rate, decay, hyper: Hyperparameters):
+def lamb(value: Tensor, m: Tensor, v: Tensor, learning_rate: Tensor, decay: Tensor, hyper: Hyperparameters) -> Tensor:
     """One variable after a step by LAMB, for large batches, from the moments that the step has changed.
 
     AdamW's step, decay included, made as long as the variable itself (You et al., 2020, algorithm 2, phi being the
@@ -46,5 +49,5 @@ def lamb(value, m, v, learning_rate, decay, hyper: Hyperparameters):
 OPTIMIZERS = {"adamw": adamw, "lamb": lamb}
 
 
-def _direction(m, v, hyper: Hyperparameters):
+def _direction(m: Tensor, v: Tensor, hyper: Hyperparameters) -> Tensor:
     return (m / hyper.correction_1) / (ops.sqrt(v / hyper.correction_2) + EPSILON)

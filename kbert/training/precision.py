@@ -25,11 +25,11 @@ def has_accelerator() -> bool:
     if backend == "jax":
         import jax
 
-        return jax.default_backend() != "cpu"
+        return bool(jax.default_backend() != "cpu")
     if backend == "torch":
         import torch
 
-        return torch.cuda.is_available()
+        return bool(torch.cuda.is_available())
     import tensorflow as tf
 
     return any(device.device_type in ("GPU", "TPU") for device in tf.config.list_logical_devices())

@@ -3,35 +3,37 @@
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import keras
 import numpy as np
 
 from kbert.data.batches import prediction_batches
 from kbert.data.spans import SpanReader
-from kbert.text import TokenSequences
+from kbert.text.sequences import Sequences
 from kbert.text.words import WordSequences
 from kbert.training.memory import memory_kept
 from kbert.training.prefetch import prefetched
 from kbert.training.segments import check_segments
-from kbert.training.step import backend_step
+from kbert.training.step import Predictor, Tensor, backend_step
 
-# Batches whose results may be under way at once.
-_UNDER_WAY = 4
+# Batches that the device may be computing at once.
+_IN_FLIGHT = 4
+
+Note = TypeVar("Note")
 
 
-def predict_logits(model: keras.Model, parts: Iterable[TokenSequences], n_rows: int, pad_id: int) -> np.ndarray:
-    """The model's output for each row: of a row in several windows, the mean of theirs.
+def predict_logits(model: keras.Model, chunks: Iterable[Sequences], n_rows: int, pad_id: int) -> np.ndarray:
+    """The model's output for each row: for a row in several windows, the mean of theirs.
 
     Parameters
     ----------
     model : keras.Model
         Gives (B, K, n_outputs) for the texts of a batch.
-    parts : iterable of TokenSequences
-        The column, some thousand rows at a time; made while the batches before are computed.
+    chunks : iterable of TokenSequences
+        The column, some thousand rows at a time. The next chunk is made while the batches of this one are computed.
     n_rows : int
-        Rows in all parts together.
+        Rows in all chunks together.
     pad_id : int
         Token id of the padding.
 
@@ -40,26 +42,33 @@ def predict_logits(model: keras.Model, parts: Iterable[TokenSequences], n_rows: 
     ndarray of float32, shape (n_rows, n_outputs)
     """
     results = np.zeros((n_rows, model.output_shape[-1]), "float32")
-    for (rows, shares, filled), outputs in _outputs(model, _batches(parts, pad_id)):
+    for texts, outputs in _outputs(model, _batches(chunks, pad_id)):
         # Not `results[rows] += ...`, which counts one only of several windows of a row.
-        np.add.at(results, rows, outputs[filled] * shares[:, None])
+        np.add.at(results, texts.rows, outputs[texts.slots] * texts.shares[:, None])
     return results
 
 
-def _batches(parts: Iterable[TokenSequences], pad_id: int):
-    """Of each batch's texts the rows in the whole column, their shares in the result, and the slots; and the inputs."""
-    start = 0
-    for part in parts:
-        shares = (1 / np.bincount(part.rows)).astype("float32")
-        for batch in prediction_batches(part, pad_id):
-            filled = batch.texts >= 0
-            rows = part.rows[batch.texts[filled]]
-            yield (start + rows, shares[rows], filled), batch.inputs
-        start += part.n_rows
+class _Texts(NamedTuple):
+    """The texts of a batch: their rows in the whole column, their shares in the rows' results, and the filled slots."""
+
+    rows: np.ndarray
+    shares: np.ndarray
+    slots: np.ndarray
+
+
+def _batches(chunks: Iterable[Sequences], pad_id: int) -> Iterator[tuple[_Texts, dict[str, np.ndarray]]]:
+    first_row = 0
+    for chunk in chunks:
+        share_of_row = (1 / np.bincount(chunk.rows)).astype("float32")
+        for batch in prediction_batches(chunk, pad_id):
+            slots = batch.texts >= 0
+            rows = chunk.rows[batch.texts[slots]]
+            yield _Texts(first_row + rows, share_of_row[rows], slots), batch.inputs
+        first_row += chunk.n_rows
 
 
 def predict_words(model: keras.Model, words: WordSequences, pad_id: int) -> np.ndarray:
-    """The model's output at each word's place.
+    """The model's output for each word, at its first token.
 
     Parameters
     ----------
@@ -79,8 +88,8 @@ def predict_words(model: keras.Model, words: WordSequences, pad_id: int) -> np.n
     batches = ((batch, batch.inputs) for batch in prediction_batches(words.sequences, pad_id))
     for batch, outputs in _outputs(model, batches):
         numbers = np.where(batch.tokens >= 0, words.words[batch.tokens], -1)
-        here = numbers >= 0
-        results[numbers[here]] = outputs[here]
+        is_word = numbers >= 0
+        results[numbers[is_word]] = outputs[is_word]
     return results
 
 
@@ -100,28 +109,28 @@ def predict_spans(model: keras.Model, reader: SpanReader, pad_id: int) -> None:
         reader.read(batch, outputs)
 
 
-def predictor(model):
+def predictor(model: keras.Model | Predictor) -> Predictor:
     """A function from a batch's inputs to a model's outputs; one that stands in for a Keras model is called itself."""
     return backend_step().predictor(model) if isinstance(model, keras.Model) else model
 
 
-def _outputs(model: keras.Model, batches: Iterable[tuple[Any, dict[str, np.ndarray]]]) -> Iterator:
-    """What belongs to each batch, and the model's output for it, in order; some are computed ahead."""
+def _outputs(model: Any, batches: Iterable[tuple[Note, dict[str, np.ndarray]]]) -> Iterator[tuple[Note, np.ndarray]]:
+    """The model's output for each batch, beside what came with it, in order; some are computed ahead."""
     predict = predictor(model)
     names = [tensor.name for tensor in model.inputs]
-    under_way: deque = deque()
+    in_flight: deque[tuple[Note, Tensor]] = deque()
 
-    def collect():
-        what, outputs = under_way.popleft()
-        return what, keras.ops.convert_to_numpy(outputs)
+    def oldest() -> tuple[Note, np.ndarray]:
+        note, outputs = in_flight.popleft()
+        return note, keras.ops.convert_to_numpy(outputs)
 
     with ExitStack() as stack:
-        for i, (what, inputs) in enumerate(prefetched(batches)):
+        for i, (note, inputs) in enumerate(prefetched(batches)):
             if i == 1:  # one batch, perhaps of one text, is done before this would pay
                 stack.enter_context(memory_kept(trim=False))
             check_segments(model, inputs["segment_ids"])
-            under_way.append((what, predict({name: inputs[name] for name in names})))
-            if len(under_way) >= _UNDER_WAY:
-                yield collect()
-        while under_way:
-            yield collect()
+            in_flight.append((note, predict({name: inputs[name] for name in names})))
+            if len(in_flight) >= _IN_FLIGHT:
+                yield oldest()
+        while in_flight:
+            yield oldest()

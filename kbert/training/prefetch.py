@@ -2,21 +2,23 @@
 
 import queue
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from typing import Any, TypeVar
 
 _END = object()
+Item = TypeVar("Item")
 
 
-def prefetched(items: Iterable, ahead: int = 4) -> Iterator:
+def prefetched(items: Iterable[Item], ahead: int = 4) -> Generator[Item, None, None]:
     """The same items, made up to ``ahead`` in advance in another thread. An error in making one is raised here.
 
     The first two are made in the calling thread: starting another for one short text takes longer than its tokens do.
     """
     items = iter(items)
     done = threading.Event()
-    ready: queue.Queue = queue.Queue(maxsize=max(ahead, 2))
+    ready: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(maxsize=max(ahead, 2))
 
-    def put(result):
+    def put(result: tuple[Any, BaseException | None]) -> None:
         while not done.is_set():
             try:
                 ready.put(result, timeout=0.1)
@@ -24,8 +26,8 @@ def prefetched(items: Iterable, ahead: int = 4) -> Iterator:
             except queue.Full:
                 continue
 
-    def work():
-        result = None, None
+    def work() -> None:
+        result: tuple[Any, BaseException | None] = None, None
         while result[0] is not _END and not done.is_set():
             result = _next(items, BaseException)
             put(result)
@@ -53,7 +55,7 @@ def prefetched(items: Iterable, ahead: int = 4) -> Iterator:
             thread.join()
 
 
-def _next(items: Iterator, errors: type[BaseException]) -> tuple:
+def _next(items: Iterator[Any], errors: type[BaseException]) -> tuple[Any, BaseException | None]:
     """The next item beside None; after the last one ``_END``, beside the error that ended them, if one did."""
     try:
         return next(items), None

@@ -1,6 +1,10 @@
 """One progress bar: loss, rows per second, time left."""
 
+from typing import Self
+
 from tqdm.auto import tqdm
+
+from kbert.training.step import Tensor
 
 # How often the loss is fetched from the device, in steps.
 _EVERY = 10
@@ -12,14 +16,14 @@ class Progress:
     def __init__(self, n_rows: int, verbose: int):
         self.bar = tqdm(total=n_rows, unit="row", desc="fit", dynamic_ncols=True) if verbose else None
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         if self.bar is not None:
             self.bar.close()
 
-    def update(self, n_rows: int, losses: list) -> None:
+    def update(self, n_rows: int, losses: list[Tensor]) -> None:
         """Count rows as done. The loss shown is that of the step before, which is ready."""
         if self.bar is None:
             return

@@ -31,7 +31,7 @@ class LinearSchedule:
     warmup: float | int = 0.1
     seconds: float | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if (self.n_updates is None) == (self.seconds is None):
             raise ValueError("The budget is n_updates or seconds, one of the two.")
         plain = int if isinstance(self.warmup, numbers.Integral) else float
@@ -41,6 +41,7 @@ class LinearSchedule:
         """How much of the budget is used, from 0 to 1, after so many updates and so many seconds."""
         if self.n_updates is not None:
             return min(1.0, n_updates / self.n_updates)
+        assert self.seconds is not None  # checked above
         return min(1.0, seconds / self.seconds)
 
     def __call__(self, n_updates: int, seconds: float = 0.0) -> float:

@@ -1,5 +1,8 @@
 """One training step and one prediction on JAX: pure functions, compiled ahead for each shape."""
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import keras
 import numpy as np
@@ -7,10 +10,15 @@ from jax import numpy as jnp
 
 from kbert.training.compiled import compiled, model_key, model_parts, shapes_key
 from kbert.training.functional import state_values, updated
+from kbert.training.hyperparameters import Hyperparameters
+from kbert.training.step import Arrays, Gradients, Loss, Predictor, StepBatch, Tensor
+
+# Weights and both moments of all trainable variables.
+State = tuple[list[Tensor], list[Tensor], list[Tensor]]
 
 
 class Trainer:
-    """Holds a model's weights and moments while it is trained.
+    """Holds a model's weights and moments while it is trained. The methods are those of `kbert.training.step.Trainer`.
 
     Parameters
     ----------
@@ -24,7 +32,13 @@ class Trainer:
         belong to several processes, every process is given the same whole batches, and computes its part.
     """
 
-    def __init__(self, model: keras.Model, loss, optimizer: str = "adamw", distribution=None):
+    def __init__(
+        self,
+        model: keras.Model,
+        loss: Loss,
+        optimizer: str = "adamw",
+        distribution: keras.distribution.DataParallel | None = None,
+    ):
         self.model, self.loss, self.optimizer, self.distribution = model, loss, optimizer, distribution
         devices, self.replicated = None, None
         if distribution is not None:
@@ -39,31 +53,39 @@ class Trainer:
         # Weights that are not trained; the dropout seeds among the non-trainable variables come with each step.
         self.frozen = [self._everywhere(variable.value) for variable in model.non_trainable_weights]
 
-    def train(self, inputs, targets, weights, hyper):
+    def train(self, inputs: dict[str, np.ndarray], targets: Arrays, weights: Arrays, hyper: Hyperparameters) -> Tensor:
         """Update on one batch; returns its loss, which may still be under way, NaN where the update was skipped."""
         state = (self.values, self.moments_1, self.moments_2)
-        batch = self._shared_out((inputs, targets, weights))
+        batch = self._shared_out(StepBatch(inputs, targets, weights))
         run = self._compiled("train", self._train, (0,), inputs, (state, self.frozen, batch, hyper))
         *state, loss = run(state, self.frozen, batch, hyper)
         self.values, self.moments_1, self.moments_2 = state
         return loss
 
-    def accumulate(self, inputs, targets, weights, hyper, gradients=None):
+    def accumulate(
+        self,
+        inputs: dict[str, np.ndarray],
+        targets: Arrays,
+        weights: Arrays,
+        hyper: Hyperparameters,
+        gradients: Gradients | None = None,
+    ) -> tuple[Gradients, Tensor]:
         """Add one batch's gradients to ``gradients``; returns them and the batch's loss."""
-        batch = self._shared_out((inputs, targets, weights))
+        batch = self._shared_out(StepBatch(inputs, targets, weights))
         if gradients is None:
             gradients = [self._everywhere(jnp.zeros(value.shape, "float32")) for value in self.values]
         arguments = (gradients, self.values, self.frozen, batch, hyper)
-        return self._compiled("accumulate", self._accumulate, (0,), inputs, arguments)(*arguments)
+        gradients, loss = self._compiled("accumulate", self._accumulate, (0,), inputs, arguments)(*arguments)
+        return gradients, loss
 
-    def update(self, gradients, hyper):
+    def update(self, gradients: Gradients, hyper: Hyperparameters) -> Tensor:
         """Update with gradients that were accumulated; returns 0, or NaN where one is not finite."""
         state = (self.values, self.moments_1, self.moments_2)
         run = self._compiled("update", self._update, (0,), {}, (state, gradients, hyper))
         self.values, self.moments_1, self.moments_2, found_inf = run(state, gradients, hyper)
         return found_inf
 
-    def write_back(self):
+    def write_back(self) -> None:
         """Give the model its trained weights."""
         for variable, value in zip(self.model.trainable_variables, self.values, strict=True):
             variable.assign(jnp.copy(self._here(value)))
@@ -82,43 +104,53 @@ class Trainer:
 
     # --- Several devices -----------------------------------------------------------------------------------------
 
-    def _everywhere(self, value):
+    def _everywhere(self, value: Tensor) -> Tensor:
         """A copy of a weight on every device."""
         if self.distribution is None:
             return value
         # Not `device_put`, which would send it to the devices of other processes too, and these have it.
         return jax.make_array_from_callback(value.shape, self.replicated, np.asarray(value).__getitem__)
 
-    def _here(self, value):
+    def _here(self, value: Tensor) -> Tensor:
         """The copy on this process's first device."""
         return value if self.distribution is None else value.addressable_data(0)
 
-    def _shared_out(self, batch):
+    def _shared_out(self, batch: StepBatch) -> StepBatch:
         """Rows of a batch to the devices, as many to each."""
-        if self.distribution is None:
+        if (distribution := self.distribution) is None:
             return batch
 
-        def split(array):
-            layout = self.distribution.get_data_layout(array.shape).backend_layout
+        def split(array: np.ndarray) -> Tensor:
+            layout = distribution.get_data_layout(array.shape).backend_layout
             return jax.make_array_from_callback(array.shape, layout, array.__getitem__)
 
-        return jax.tree.map(split, batch)
+        shared_out: StepBatch = jax.tree.map(split, batch)
+        return shared_out
 
     # --- The functions that are compiled -------------------------------------------------------------------------
 
-    def _compiled(self, name, function, donated, inputs, arguments):
-        def compile():
+    def _compiled(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        donated: tuple[int, ...],
+        inputs: dict[str, np.ndarray],
+        arguments: tuple[Any, ...],
+    ) -> Callable[..., Any]:
+        def compile() -> Any:
             # Every device has all results, weights and loss: XLA might split some among them.
-            places = {} if self.replicated is None else {"out_shardings": self.replicated}
+            shardings = {} if self.replicated is None else {"out_shardings": self.replicated}
             # Compiled at once and kept without the function, which would keep this trainer and its weights alive.
-            return jax.jit(function, donate_argnums=donated, **places).lower(*arguments).compile()
+            return jax.jit(function, donate_argnums=donated, **shardings).lower(*arguments).compile()
 
         return compiled((*self.key, name, shapes_key(inputs)), compile)
 
-    def _gradients(self, values, frozen, batch, hyper):
+    def _gradients(
+        self, values: list[Tensor], frozen: list[Tensor], batch: StepBatch, hyper: Hyperparameters
+    ) -> tuple[list[Tensor], Tensor]:
         inputs, targets, weights = batch
 
-        def scaled_loss(values):
+        def scaled_loss(values: list[Tensor]) -> tuple[Tensor, Tensor]:
             outputs, _ = self.model.stateless_call(
                 values, state_values(self.model, hyper.seed, frozen), inputs, training=True
             )
@@ -128,20 +160,26 @@ class Trainer:
         (_, losses), gradients = jax.value_and_grad(scaled_loss, has_aux=True)(values)
         return gradients, losses
 
-    def _train(self, state, frozen, batch, hyper):
+    def _train(
+        self, state: State, frozen: list[Tensor], batch: StepBatch, hyper: Hyperparameters
+    ) -> tuple[list[Tensor], list[Tensor], list[Tensor], Tensor]:
         gradients, loss = self._gradients(state[0], frozen, batch, hyper)
-        *state, found_inf = updated(*state, gradients, hyper, self.optimizer)
-        return *state, loss + found_inf
+        *new_state, found_inf = updated(*state, gradients, hyper, self.optimizer)
+        return *new_state, loss + found_inf
 
-    def _accumulate(self, total, values, frozen, batch, hyper):
+    def _accumulate(
+        self, total: list[Tensor], values: list[Tensor], frozen: list[Tensor], batch: StepBatch, hyper: Hyperparameters
+    ) -> tuple[list[Tensor], Tensor]:
         gradients, loss = self._gradients(values, frozen, batch, hyper)
         return [a + g.astype("float32") for a, g in zip(total, gradients, strict=True)], loss
 
-    def _update(self, state, gradients, hyper):
+    def _update(
+        self, state: State, gradients: list[Tensor], hyper: Hyperparameters
+    ) -> tuple[list[Tensor], list[Tensor], list[Tensor], Tensor]:
         return updated(*state, gradients, hyper, self.optimizer)
 
 
-def predictor(model: keras.Model):
+def predictor(model: keras.Model) -> Predictor:
     """A function from a batch's inputs to the model's outputs, which may still be under way.
 
     It is for one call of an estimator: the weights are those that the model has now. Any number of threads may call it.
@@ -150,10 +188,10 @@ def predictor(model: keras.Model):
     weights = ([v.value for v in parts.trainable], [v.value for v in parts.others])
     key = ("jax", parts.key, "predict")
 
-    def function(weights, inputs):
+    def function(weights: tuple[list[Tensor], list[Tensor]], inputs: dict[str, np.ndarray]) -> Any:
         return model.stateless_call(*weights, inputs, training=False)[0]
 
-    def predict(inputs: dict[str, np.ndarray]):
+    def predict(inputs: dict[str, np.ndarray]) -> Any:
         run = compiled((*key, shapes_key(inputs)), lambda: jax.jit(function).lower(weights, inputs).compile())
         return run(weights, inputs)
 

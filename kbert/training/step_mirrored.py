@@ -1,11 +1,15 @@
 """One training step on TensorFlow's `tf.distribute.MirroredStrategy`: every device has the weights, and some rows."""
 
+from collections.abc import Callable
+from typing import Any
+
 import keras
 import numpy as np
 import tensorflow as tf
 
 from kbert.training.functional import updated
 from kbert.training.hyperparameters import Hyperparameters
+from kbert.training.step import Arrays, Gradients, Loss, Tensor
 from kbert.training.step_tensorflow import Trainer
 
 # Numbers that tell apart the dropout of one device from the others'.
@@ -24,7 +28,7 @@ class MirroredTrainer(Trainer):
     strategy : tf.distribute.MirroredStrategy
     """
 
-    def __init__(self, model: keras.Model, loss, optimizer: str, strategy):
+    def __init__(self, model: keras.Model, loss: Loss, optimizer: str, strategy: tf.distribute.MirroredStrategy):
         super().__init__(model, loss, optimizer)
         self.strategy = strategy
         self.values, self.moments_1, self.moments_2 = (
@@ -38,7 +42,7 @@ class MirroredTrainer(Trainer):
             for name, f in [("train", self._train_part), ("gradients", self._part), ("update", self._update_part)]
         }
 
-    def train(self, inputs, targets, weights, hyper):
+    def train(self, inputs: dict[str, np.ndarray], targets: Arrays, weights: Arrays, hyper: Hyperparameters) -> Tensor:
         """Update on one batch; returns its loss, NaN where the update was skipped."""
         state = (self.values, self.moments_1, self.moments_2)
         batch = self._shared_out((inputs, targets, weights))
@@ -47,7 +51,14 @@ class MirroredTrainer(Trainer):
         )
         return self._here(loss)
 
-    def accumulate(self, inputs, targets, weights, hyper, gradients=None):
+    def accumulate(
+        self,
+        inputs: dict[str, np.ndarray],
+        targets: Arrays,
+        weights: Arrays,
+        hyper: Hyperparameters,
+        gradients: Gradients | None = None,
+    ) -> tuple[Gradients, Tensor]:
         """Add one batch's gradients to ``gradients``; returns them and the batch's loss."""
         if gradients is None:
             gradients = self._everywhere([tf.zeros(self._here(value).shape) for value in self.values])
@@ -55,7 +66,7 @@ class MirroredTrainer(Trainer):
         gradients, loss = self._steps["gradients"](gradients, self.values, self.frozen, *batch, self._everywhere(hyper))
         return gradients, self._here(loss)
 
-    def update(self, gradients, hyper):
+    def update(self, gradients: Gradients, hyper: Hyperparameters) -> Tensor:
         """Update with gradients that were accumulated; returns 0, or NaN where one is not finite."""
         state = (self.values, self.moments_1, self.moments_2)
         self.values, self.moments_1, self.moments_2, found_inf = self._steps["update"](
@@ -63,7 +74,7 @@ class MirroredTrainer(Trainer):
         )
         return self._here(found_inf)
 
-    def write_back(self):
+    def write_back(self) -> None:
         """Give the model its trained weights."""
         for variable, value in zip(self.model.trainable_variables, self.values, strict=True):
             variable.assign(self._here(value))
@@ -80,52 +91,86 @@ class MirroredTrainer(Trainer):
 
     # --- What each device does -----------------------------------------------------------------------------------
 
-    def _train_part(self, values, moments_1, moments_2, frozen, inputs, targets, weights, hyper):
+    def _train_part(
+        self,
+        values: list[Tensor],
+        moments_1: list[Tensor],
+        moments_2: list[Tensor],
+        frozen: list[Tensor],
+        inputs: dict[str, Tensor],
+        targets: Any,
+        weights: Any,
+        hyper: Hyperparameters,
+    ) -> tuple[Any, ...]:
         gradients, losses = self._part_of_batch(values, frozen, inputs, targets, weights, hyper)
         gradients, losses = _summed((gradients, losses))
         *state, found_inf = self._updated(values, moments_1, moments_2, gradients, hyper, self.optimizer)
         return *state, losses + found_inf
 
-    def _part(self, total, values, frozen, inputs, targets, weights, hyper):
+    def _part(
+        self,
+        total: list[Tensor],
+        values: list[Tensor],
+        frozen: list[Tensor],
+        inputs: dict[str, Tensor],
+        targets: Any,
+        weights: Any,
+        hyper: Hyperparameters,
+    ) -> tuple[list[Tensor], Tensor]:
         gradients, losses = self._part_of_batch(values, frozen, inputs, targets, weights, hyper)
         return [a + tf.cast(g, "float32") for a, g in zip(total, gradients, strict=True)], _summed(losses)
 
-    def _update_part(self, values, moments_1, moments_2, gradients, hyper):
+    def _update_part(
+        self,
+        values: list[Tensor],
+        moments_1: list[Tensor],
+        moments_2: list[Tensor],
+        gradients: list[Tensor],
+        hyper: Hyperparameters,
+    ) -> Any:
         return self._updated(values, moments_1, moments_2, _summed(gradients), hyper, self.optimizer)
 
-    def _part_of_batch(self, values, frozen, inputs, targets, weights, hyper: Hyperparameters):
+    def _part_of_batch(
+        self,
+        values: list[Tensor],
+        frozen: list[Tensor],
+        inputs: dict[str, Tensor],
+        targets: Any,
+        weights: Any,
+        hyper: Hyperparameters,
+    ) -> Any:
         number = tf.cast(tf.distribute.get_replica_context().replica_id_in_sync_group, "uint32")
         seed = tf.stack([hyper.seed[0], hyper.seed[1] + number * _STREAMS])
         return self._gradients_of_part(values, frozen, inputs, targets, weights, hyper._replace(seed=seed))
 
     # --- Arrays to and from the devices --------------------------------------------------------------------------
 
-    def _everywhere(self, arrays):
+    def _everywhere(self, arrays: Any) -> Any:
         """The same arrays on every device."""
         return self._given_out(arrays, lambda array, _: array)
 
-    def _shared_out(self, batch):
+    def _shared_out(self, batch: tuple[Any, ...]) -> Any:
         """Rows of a batch to the devices, as many to each."""
         n = self.strategy.num_replicas_in_sync
 
-        def part(array, number):
+        def part(array: np.ndarray, number: int) -> np.ndarray:
             size = len(array) // n
             return array[number * size : (number + 1) * size]
 
         return self._given_out(batch, part)
 
-    def _given_out(self, arrays, part):
-        def on_devices(array):
+    def _given_out(self, arrays: Any, part: Callable[[Any, int], Any]) -> Any:
+        def on_devices(array: Any) -> Any:
             return self.strategy.experimental_distribute_values_from_function(
                 lambda context: tf.convert_to_tensor(part(array, context.replica_id_in_sync_group))
             )
 
         return tf.nest.map_structure(on_devices, arrays)
 
-    def _here(self, value):
+    def _here(self, value: Any) -> Tensor:
         """The copy on the first device."""
         return self.strategy.experimental_local_results(value)[0]
 
 
-def _summed(tensors):
+def _summed(tensors: Any) -> Any:
     return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tensors)

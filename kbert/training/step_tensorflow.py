@@ -1,15 +1,23 @@
 """One training step and one prediction on TensorFlow: functions that XLA compiles for each shape."""
 
+from collections.abc import Callable
+from typing import Any
+
 import keras
 import numpy as np
 import tensorflow as tf
 
 from kbert.training.compiled import compiled, model_key, model_parts, shapes_key
 from kbert.training.functional import state_values, updated
+from kbert.training.hyperparameters import Hyperparameters
+from kbert.training.step import Arrays, Gradients, Loss, Predictor, Tensor
+
+# Weights and both moments of all trainable variables.
+State = tuple[list[tf.Variable], list[tf.Variable], list[tf.Variable]]
 
 
 class Trainer:
-    """Holds a model's weights and moments while it is trained.
+    """Holds a model's weights and moments while it is trained. The methods are those of `kbert.training.step.Trainer`.
 
     Parameters
     ----------
@@ -20,29 +28,36 @@ class Trainer:
     optimizer : {"adamw", "lamb"}
     """
 
-    def __init__(self, model: keras.Model, loss, optimizer: str = "adamw"):
+    def __init__(self, model: keras.Model, loss: Loss, optimizer: str = "adamw"):
         self.model, self.loss, self.optimizer = model, loss, optimizer
         self.key = ("tensorflow", model_key(model), loss.__name__, optimizer)
         self.values = [_variable(variable.value) for variable in model.trainable_variables]
         self.moments_1, self.moments_2 = ([_variable(tf.zeros(value.shape)) for value in self.values] for _ in range(2))
 
-    def train(self, inputs, targets, weights, hyper):
+    def train(self, inputs: dict[str, np.ndarray], targets: Arrays, weights: Arrays, hyper: Hyperparameters) -> Tensor:
         """Update on one batch; returns its loss, NaN where the update was skipped."""
         return self._run("train", self._train, self._state(), (self._frozen(), inputs, targets, weights, hyper), inputs)
 
-    def accumulate(self, inputs, targets, weights, hyper, gradients=None):
+    def accumulate(
+        self,
+        inputs: dict[str, np.ndarray],
+        targets: Arrays,
+        weights: Arrays,
+        hyper: Hyperparameters,
+        gradients: Gradients | None = None,
+    ) -> tuple[Gradients, Tensor]:
         """Add one batch's gradients to ``gradients``; returns them and the batch's loss."""
         if gradients is None:
             gradients = [_variable(tf.zeros(value.shape)) for value in self.values]
         arguments = (self._frozen(), inputs, targets, weights, hyper)
         return gradients, self._run("accumulate", self._accumulate, (gradients, self.values), arguments, inputs)
 
-    def update(self, gradients, hyper):
+    def update(self, gradients: Gradients, hyper: Hyperparameters) -> Tensor:
         """Update with gradients that were accumulated; returns 0, or NaN where one is not finite."""
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
         return self._run("update", self._update, self._state(), (gradients, hyper), {})
 
-    def write_back(self):
+    def write_back(self) -> None:
         """Give the model its trained weights."""
         for variable, value in zip(self.model.trainable_variables, self.values, strict=True):
             variable.assign(value)
@@ -56,17 +71,32 @@ class Trainer:
         for value, array in zip(sum(self._state(), []), arrays, strict=True):
             value.assign(array)
 
-    def _state(self):
+    def _state(self) -> State:
         return self.values, self.moments_1, self.moments_2
 
-    def _frozen(self):
+    def _frozen(self) -> list[Tensor]:
         return [tf.convert_to_tensor(variable.value) for variable in self.model.non_trainable_weights]
 
-    def _run(self, name, function, variables, arguments, inputs):
+    def _run(
+        self,
+        name: str,
+        function: Callable[..., Tensor],
+        variables: Any,
+        arguments: tuple[Any, ...],
+        inputs: dict[str, np.ndarray],
+    ) -> Tensor:
         key = (*self.key, name, shapes_key(inputs))
         return _call(compiled(key, lambda: _compile(function, variables, arguments)), variables, arguments)
 
-    def _gradients(self, values, frozen, inputs, targets, weights, hyper):
+    def _gradients(
+        self,
+        values: list[Tensor],
+        frozen: list[Tensor],
+        inputs: dict[str, Tensor],
+        targets: Any,
+        weights: Any,
+        hyper: Hyperparameters,
+    ) -> tuple[list[Tensor], Tensor]:
         with tf.GradientTape() as tape:
             tape.watch(values)
             outputs, _ = self.model.stateless_call(
@@ -77,12 +107,28 @@ class Trainer:
         gradients = tape.gradient(scaled, values, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         return [tf.convert_to_tensor(gradient) for gradient in gradients], losses
 
-    def _train(self, state, frozen, inputs, targets, weights, hyper):
+    def _train(
+        self,
+        state: State,
+        frozen: list[Tensor],
+        inputs: dict[str, Tensor],
+        targets: Any,
+        weights: Any,
+        hyper: Hyperparameters,
+    ) -> Tensor:
         values = [tf.convert_to_tensor(value) for value in state[0]]
         gradients, loss = self._gradients(values, frozen, inputs, targets, weights, hyper)
         return loss + self._update(state, gradients, hyper)
 
-    def _accumulate(self, state, frozen, inputs, targets, weights, hyper):
+    def _accumulate(
+        self,
+        state: tuple[list[tf.Variable], list[tf.Variable]],
+        frozen: list[Tensor],
+        inputs: dict[str, Tensor],
+        targets: Any,
+        weights: Any,
+        hyper: Hyperparameters,
+    ) -> Tensor:
         total, values = state
         values = [tf.convert_to_tensor(value) for value in values]
         gradients, loss = self._gradients(values, frozen, inputs, targets, weights, hyper)
@@ -90,16 +136,17 @@ class Trainer:
             a.assign_add(tf.cast(g, "float32"))
         return loss
 
-    def _update(self, state, gradients, hyper):
+    def _update(self, state: State, gradients: list[Tensor], hyper: Hyperparameters) -> Tensor:
         before = [[tf.convert_to_tensor(value) for value in part] for part in state]
-        *after, found_inf = updated(*before, gradients, hyper, self.optimizer)
-        for variables, values in zip(state, after, strict=True):
-            for variable, value in zip(variables, values, strict=True):
+        values, moments_1, moments_2 = before
+        *after, found_inf = updated(values, moments_1, moments_2, gradients, hyper, self.optimizer)
+        for variables, new_values in zip(state, after, strict=True):
+            for variable, value in zip(variables, new_values, strict=True):
                 variable.assign(value)
         return found_inf
 
 
-def predictor(model: keras.Model):
+def predictor(model: keras.Model) -> Predictor:
     """A function from a batch's inputs to the model's outputs.
 
     It is for one call of an estimator. Any number of threads may call it.
@@ -108,37 +155,37 @@ def predictor(model: keras.Model):
     variables = [[variable.value for variable in part] for part in (parts.trainable, parts.others)]
     key = ("tensorflow", parts.key, "predict")
 
-    def function(variables, inputs):
+    def function(variables: list[list[tf.Variable]], inputs: dict[str, Tensor]) -> Any:
         weights = [[tf.convert_to_tensor(variable) for variable in part] for part in variables]
         return model.stateless_call(*weights, inputs, training=False)[0]
 
-    def predict(inputs: dict[str, np.ndarray]):
+    def predict(inputs: dict[str, np.ndarray]) -> Any:
         run = compiled((*key, shapes_key(inputs)), lambda: _compile(function, variables, (inputs,)))
         return _call(run, variables, (inputs,))
 
     return predict
 
 
-def _variable(value):
+def _variable(value: Tensor) -> tf.Variable:
     # The step writes into it, so that there is one copy of the weights and of each moment.
     return tf.Variable(value, trainable=False)
 
 
-def _compile(function, variables, arguments):
+def _compile(function: Callable[..., Any], variables: Any, arguments: tuple[Any, ...]) -> Any:
     """A concrete function of the flat variables and arguments.
 
     Unlike a tf.function, it keeps neither ``function`` nor its model, nor the variables, and works on any others of
     their shapes.
     """
 
-    def specification(value):
+    def specification(value: Any) -> tf.TensorSpec:
         value = np.asarray(value) if isinstance(value, np.generic) else value
         return tf.TensorSpec(value.shape, value.dtype)
 
     structure = tf.nest.map_structure(specification, arguments)
     n = len(tf.nest.flatten(variables))
 
-    def flat(*values):
+    def flat(*values: Tensor) -> Any:
         return function(
             tf.nest.pack_sequence_as(variables, values[:n]), *tf.nest.pack_sequence_as(structure, values[n:])
         )
@@ -148,6 +195,6 @@ def _compile(function, variables, arguments):
     return compiled.get_concrete_function(*tf.nest.flatten(variables), *tf.nest.flatten(structure))
 
 
-def _call(concrete, variables, arguments):
-    arguments = (tf.convert_to_tensor(value) for value in tf.nest.flatten(arguments))
-    return concrete(*tf.nest.flatten(variables), *arguments)
+def _call(concrete: Callable[..., Any], variables: Any, arguments: tuple[Any, ...]) -> Any:
+    tensors = (tf.convert_to_tensor(value) for value in tf.nest.flatten(arguments))
+    return concrete(*tf.nest.flatten(variables), *tensors)

@@ -3,6 +3,8 @@
 import contextlib
 import math
 import threading
+from collections.abc import Iterator
+from typing import Any
 
 import keras
 import numpy as np
@@ -10,12 +12,13 @@ import torch
 from torch.optim.adamw import adamw
 
 from kbert.training.hyperparameters import BETA_1, BETA_2, CLIP_NORM, EPSILON, Hyperparameters
+from kbert.training.step import Arrays, Gradients, Loss, Predictor, Tensor
 
 _generator_lock = threading.Lock()
 
 
 class Trainer:
-    """Holds a model's moments while it is trained.
+    """Holds a model's moments while it is trained. The methods are those of `kbert.training.step.Trainer`.
 
     Parameters
     ----------
@@ -26,18 +29,26 @@ class Trainer:
     optimizer : {"adamw", "lamb"}
     """
 
-    def __init__(self, model: keras.Model, loss, optimizer: str = "adamw"):
-        self.model, self.loss, self.update_all = model, loss, {"adamw": adamw_all, "lamb": lamb_all}[optimizer]
+    def __init__(self, model: keras.Model, loss: Loss, optimizer: str = "adamw"):
+        self.model, self.loss = model, loss
+        self.update_all = {"adamw": adamw_all, "lamb": lamb_all}[optimizer]
         self.parameters = [variable.value for variable in model.trainable_variables]
         self.moments_1 = [torch.zeros_like(parameter) for parameter in self.parameters]
         self.moments_2 = [torch.zeros_like(parameter) for parameter in self.parameters]
 
-    def train(self, inputs, targets, weights, hyper):
+    def train(self, inputs: dict[str, np.ndarray], targets: Arrays, weights: Arrays, hyper: Hyperparameters) -> Tensor:
         """Update on one batch; returns its loss, NaN where the update was skipped."""
         gradients, loss = self._gradients(inputs, targets, weights, hyper)
         return loss + self.update(gradients, hyper)
 
-    def accumulate(self, inputs, targets, weights, hyper, gradients=None):
+    def accumulate(
+        self,
+        inputs: dict[str, np.ndarray],
+        targets: Arrays,
+        weights: Arrays,
+        hyper: Hyperparameters,
+        gradients: Gradients | None = None,
+    ) -> tuple[Gradients, Tensor]:
         """Add one batch's gradients to ``gradients``; returns them and the batch's loss."""
         new, loss = self._gradients(inputs, targets, weights, hyper)
         if gradients is None:
@@ -46,11 +57,11 @@ class Trainer:
         return gradients, loss
 
     @torch.no_grad()
-    def update(self, gradients, hyper):
+    def update(self, gradients: Gradients, hyper: Hyperparameters) -> Tensor:
         """Update with gradients, which it may overwrite; returns 0, or NaN where one is not finite."""
         return self.update_all(self.parameters, list(gradients), self.moments_1, self.moments_2, hyper)
 
-    def write_back(self):
+    def write_back(self) -> None:
         """Nothing to do: the model's own parameters were trained."""
 
     def state(self) -> list[np.ndarray]:
@@ -64,7 +75,9 @@ class Trainer:
         for value, array in zip([*self.parameters, *self.moments_1, *self.moments_2], arrays, strict=True):
             value.copy_(torch.from_numpy(array))
 
-    def _gradients(self, inputs, targets, weights, hyper):
+    def _gradients(
+        self, inputs: dict[str, np.ndarray], targets: Arrays, weights: Arrays, hyper: Hyperparameters
+    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
         inputs, targets, weights = _on_device((inputs, targets, weights))
         with _seeded(hyper.seed, self.parameters[0].device):
             losses = self.loss(self.model(inputs, training=True), targets, weights)
@@ -72,7 +85,13 @@ class Trainer:
         return torch.autograd.grad(scaled, self.parameters, materialize_grads=True), losses.detach()
 
 
-def adamw_all(parameters, gradients, moments_1, moments_2, hyper: Hyperparameters) -> float:
+def adamw_all(
+    parameters: list[torch.Tensor],
+    gradients: list[torch.Tensor],
+    moments_1: list[torch.Tensor],
+    moments_2: list[torch.Tensor],
+    hyper: Hyperparameters,
+) -> float:
     """Clip and update in place and return 0; where a gradient is not finite, change nothing and return NaN.
 
     The formulas of `clip_factor` and `adamw` in `kbert.training.optimizer`, in PyTorch's own kernel, which goes through
@@ -109,12 +128,18 @@ def adamw_all(parameters, gradients, moments_1, moments_2, hyper: Hyperparameter
     return 0.0
 
 
-def _laid_out_as(parameter, gradient):
+def _laid_out_as(parameter: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
     """A gradient in the order in memory that its parameter has, in which the kernel goes through both."""
     return gradient if gradient.stride() == parameter.stride() else torch.empty_like(parameter).copy_(gradient)
 
 
-def lamb_all(parameters, gradients, moments_1, moments_2, hyper: Hyperparameters) -> float:
+def lamb_all(
+    parameters: list[torch.Tensor],
+    gradients: list[torch.Tensor],
+    moments_1: list[torch.Tensor],
+    moments_2: list[torch.Tensor],
+    hyper: Hyperparameters,
+) -> float:
     """The same with `lamb` for `adamw`."""
     factor = _clip_factor(gradients, hyper)
     if factor is None:
@@ -137,29 +162,29 @@ def lamb_all(parameters, gradients, moments_1, moments_2, hyper: Hyperparameters
     return 0.0
 
 
-def _clip_factor(gradients, hyper: Hyperparameters) -> float | None:
+def _clip_factor(gradients: list[torch.Tensor], hyper: Hyperparameters) -> float | None:
     """What the scaled gradients are to be multiplied by; None where one is not finite."""
     scale = float(hyper.loss_scale)
     norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))) / scale
     return min(1.0, CLIP_NORM / (norm + 1e-6)) / scale if math.isfinite(norm) else None
 
 
-def predictor(model: keras.Model):
+def predictor(model: keras.Model) -> Predictor:
     """A function from a batch's inputs to the model's outputs. Any number of threads may call it."""
 
-    @torch.no_grad()
-    def predict(inputs: dict[str, np.ndarray]):
-        return model(_on_device(inputs), training=False)
+    def predict(inputs: dict[str, np.ndarray]) -> Any:
+        with torch.no_grad():
+            return model(_on_device(inputs), training=False)
 
     return predict
 
 
-def _on_device(arrays):
+def _on_device(arrays: Any) -> Any:
     return keras.tree.map_structure(keras.ops.convert_to_tensor, arrays)
 
 
 @contextlib.contextmanager
-def _seeded(seed, device):
+def _seeded(seed: np.ndarray, device: torch.device) -> Iterator[None]:
     """Seed PyTorch's global generator, which its dropout draws from, and leave it afterwards as it was.
 
     One fit at a time, where several threads fit: the generator is the process's.

@@ -8,15 +8,12 @@ That can be made up for later. So the copy does without these embeddings, which 
 
 from __future__ import annotations
 
-from collections.abc import Sized
-from typing import Protocol
-
 import keras
 import numpy as np
 from keras import ops
 
 from kbert.model.encoder import skip_initialisation
-from kbert.text import TokenSequences
+from kbert.text.sequences import Sequences
 from kbert.training.hyperparameters import Hyperparameters
 from kbert.training.step import Tensor
 
@@ -27,14 +24,6 @@ _STEPS_OF_SIZE = 16
 _LARGEST_SHARE = 0.8
 # Texts whose tokens are looked at together.
 _TEXTS_AT_ONCE = 4096
-
-
-class Sequences(Sized, Protocol):
-    """Texts as token ids: `TokenSequences` or `QuestionWindows`."""
-
-    def take(self, indices: np.ndarray) -> TokenSequences:
-        """Some of them."""
-        ...
 
 
 class TrimmedModel:
@@ -72,7 +61,8 @@ class TrimmedModel:
 
     def rows(self, token_ids: np.ndarray) -> np.ndarray:
         """The rows of the copy's table in the place of token ids."""
-        return self._rows[token_ids]
+        rows: np.ndarray = self._rows[token_ids]
+        return rows
 
     def note_update(self, hyper: Hyperparameters, loss: Tensor) -> None:
         """Note how much an update decays an embedding that has no gradient.

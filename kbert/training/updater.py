@@ -6,7 +6,7 @@ Fine-tuning and pre-training both train through `Updater`. What they do between 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -89,7 +89,7 @@ class Updater:
 
     def updates(
         self, batches: Iterable[tuple[Note, StepBatch]], callbacks: keras.callbacks.CallbackList | None = None
-    ) -> Iterator[Update[Note]]:
+    ) -> Generator[Update[Note], None, None]:
         """Train on batches, and give each update once it is under way.
 
         Parameters
@@ -117,9 +117,11 @@ class Updater:
                         callbacks.on_train_batch_begin(n_seen)
                     hyper = self._hyperparameters(learning_rate, self.n_updates, self.n_batches, self.guard.loss_scale)
                     if self.accumulation == 1:
-                        loss = self.trainer.train(*batch, hyper)
+                        loss = self.trainer.train(batch.inputs, batch.targets, batch.weights, hyper)
                     else:
-                        gradients, loss = self.trainer.accumulate(*batch, hyper, gradients)
+                        gradients, loss = self.trainer.accumulate(
+                            batch.inputs, batch.targets, batch.weights, hyper, gradients
+                        )
                         if i == len(group) - 1:
                             # The mean over the batches: the loss scale is divided out, and their number with it.
                             hyper = hyper._replace(loss_scale=hyper.loss_scale * np.float32(len(group)))

@@ -58,7 +58,12 @@ with memory_kept():
 
 @pytest.mark.usefixtures("own_allocator")
 @pytest.mark.parametrize(
-    "environment", [{"GLIBC_TUNABLES": "glibc.malloc.mmap_max=65536"}, {"MALLOC_TRIM_THRESHOLD_": "131072"}]
+    "environment",
+    [
+        {"GLIBC_TUNABLES": "glibc.malloc.mmap_max=65536"},
+        {"MALLOC_TRIM_THRESHOLD_": "131072"},
+        {"KBERT_KEEP_PROCESS_SETTINGS": "1"},
+    ],
 )
 def test_what_the_user_has_chosen_stands(environment):
     first, second = run("with memory_kept(): print(faults(), faults())", **environment)
