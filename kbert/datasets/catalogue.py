@@ -17,7 +17,19 @@ from kbert.errors import DatasetNotFoundError
 
 @dataclass(frozen=True)
 class Files:
-    """The files of a data set: for each part the names they may have, without and with an ending, and their reader."""
+    """The files of a data set.
+
+    Attributes
+    ----------
+    parts : dict
+        For each part, the names that its file may have, without their ending.
+    endings : tuple of str
+        The endings of the names.
+    read : callable
+        The reader of a file.
+    folders : tuple of str
+        The names of the data set's folder, in lower case without hyphens.
+    """
 
     parts: dict[str, tuple[str, ...]]
     endings: tuple[str, ...]
@@ -60,20 +72,21 @@ def load(name: str, part: str, folder: str | Path | None = None) -> pd.DataFrame
         One of ``NAMES``: GLUE's "cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli" and "ax"; "squad"
         (version 1.1), "squad_v2" (2.0), "conll2003", "swag", "dream".
     part : str
-        "train", "dev" or "test", as far as the data set has it; for MNLI also "dev_matched", "dev_mismatched",
-        "test_matched" and "test_mismatched", where "dev" and "test" are the matched ones.
+        "train", "dev" or "test", if the data set has such a part. For MNLI also "dev_matched", "dev_mismatched",
+        "test_matched" and "test_mismatched"; "dev" and "test" are the matched ones.
     folder : str or Path, optional
         The folder that holds a folder for each data set; by default that of the environment variable KBERT_DATA.
 
     Returns
     -------
     DataFrame
-        As ``read_glue``, ``read_squad``, ``read_conll`` or ``read_choices`` give it, whichever place it comes from.
+        The columns of ``read_glue``, ``read_squad``, ``read_conll`` or ``read_choices``, also for a data set from the
+        hub.
 
     Raises
     ------
     DatasetNotFoundError
-        If it is in neither place; the message says where it was looked for and what to do.
+        If it is found neither in the folder nor on the hub. The message says where it was looked for and what to do.
     ValueError
         If there is no such data set or part, or a file is damaged.
     """
@@ -86,7 +99,7 @@ def load(name: str, part: str, folder: str | Path | None = None) -> pd.DataFrame
     try:
         return _load_local(name, part, folder)
     except DatasetNotFoundError as error:
-        # A folder that is not there is a slip of the pen, and no reason to download.
+        # A given folder that does not exist is a mistake, and no reason to download.
         if folder is not None and not Path(folder).expanduser().is_dir():
             raise
         missing = error

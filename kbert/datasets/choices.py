@@ -1,4 +1,4 @@
-"""Multiple choice: SWAG's CSV, and JSON lines."""
+"""Multiple-choice questions from SWAG's CSV and from JSON lines."""
 
 import csv
 import io
@@ -16,9 +16,9 @@ _ENDING = re.compile(r"ending(\d+)")
 
 
 class Choice(NamedTuple):
-    """One row: where it stands, its texts, its options, the right one's number; None where that is withheld."""
+    """One row. ``source`` is its file and line, for messages; ``label`` is None where it is withheld."""
 
-    place: str
+    source: str
     id: str | None
     context: str
     question: str | None
@@ -32,15 +32,15 @@ def read_choices(path: str | Path) -> pd.DataFrame:
     Parameters
     ----------
     path : str or Path
-        A .csv in SWAG's format (sent1, sent2, ending0 and so on, label), or a .jsonl with an object a line: context,
-        options (a list), and, as far as there are any, question, label and id. Also .gz, .xz.
+        A .csv in SWAG's format (columns sent1, sent2, ending0 and so on, label), or a .jsonl with an object a line
+        (keys context and options, a list; question, label and id are optional). Also .gz, .xz.
 
     Returns
     -------
     DataFrame
-        Columns ``id`` and ``question``, where there are any, ``context``, ``options``, a list of str, and ``label``,
-        the right option's index from 0, absent where the file has no labels. SWAG's sent1 is the context and sent2, the
-        beginning of each ending, the question.
+        Columns ``context``; ``options``, a list of str; ``label``, the index of the right option from 0; ``id`` and
+        ``question``. A column that the file does not have is absent. SWAG's sent1 is the context, and its sent2, with
+        which each ending begins, the question.
 
     Raises
     ------
@@ -56,13 +56,19 @@ def read_choices(path: str | Path) -> pd.DataFrame:
 
 
 def choices_frame(rows: Iterable[Choice]) -> pd.DataFrame:
-    """The table of some rows."""
+    """Make a table of rows.
+
+    Raises
+    ------
+    ValueError
+        If a row has no options or a label that is none of them, or if some rows have labels and others do not.
+    """
     rows = list(rows)
     for row in rows:
         if not row.options:
-            raise ValueError(f"{row.place}: has no options.")
+            raise ValueError(f"{row.source}: has no options.")
         if row.label is not None and not 0 <= row.label < len(row.options):
-            raise ValueError(f"{row.place}: label {row.label}, where the options are 0 to {len(row.options) - 1}.")
+            raise ValueError(f"{row.source}: label {row.label}, where the options are 0 to {len(row.options) - 1}.")
     columns: dict[str, list] = {}
     if any(row.id is not None for row in rows):
         columns["id"] = [row.id for row in rows]
@@ -74,15 +80,15 @@ def choices_frame(rows: Iterable[Choice]) -> pd.DataFrame:
     if all(labelled):
         columns["label"] = [row.label for row in rows]
     elif any(labelled):
-        raise ValueError(f"{rows[labelled.index(False)].place}: has no label, and others have.")
+        raise ValueError(f"{rows[labelled.index(False)].source}: has no label, and others have.")
     return pd.DataFrame(columns)
 
 
-def swag_choice(record: dict[str, Any], place: str) -> Choice:
-    """A row of SWAG, from its columns by name."""
+def swag_choice(record: dict[str, Any], source: str) -> Choice:
+    """Make a row of SWAG's columns, given by name."""
     endings = sorted((int(match[1]), name) for name in record if (match := _ENDING.fullmatch(name)))
     options = [record[name] for _, name in endings]
-    return Choice(place, None, record["sent1"], record["sent2"], options, _label(record.get("label"), place))
+    return Choice(source, None, record["sent1"], record["sent2"], options, _label(record.get("label"), source))
 
 
 def _read_swag(path: str | Path) -> Iterable[Choice]:
@@ -94,12 +100,12 @@ def _read_swag(path: str | Path) -> Iterable[Choice]:
         if missing:
             raise ValueError(f"{path} has no column {missing[0]!r}; its first line is {header}. SWAG's files have one.")
         for fields in reader:
-            place = f"{path}, line {reader.line_num}"
+            source = f"{path}, line {reader.line_num}"
             if not fields or (len(fields) == 1 and is_blank(fields[0])):
                 continue
             if len(fields) != len(header):
-                raise ValueError(f"{place}: {len(fields)} columns, where the header has {len(header)}.")
-            yield swag_choice(dict(zip(header, fields, strict=True)), place)
+                raise ValueError(f"{source}: {len(fields)} columns, where the header has {len(header)}.")
+            yield swag_choice(dict(zip(header, fields, strict=True)), source)
     except csv.Error as error:
         raise ValueError(f"{path}, line {reader.line_num}: is no CSV ({error}).") from error
 
@@ -108,27 +114,27 @@ def _read_json_lines(path: str | Path) -> Iterable[Choice]:
     for n, line in enumerate(read_lines(path), 1):
         if is_blank(line):
             continue
-        place = f"{path}, line {n}"
+        source = f"{path}, line {n}"
         try:
             record = json.loads(line)
         except json.JSONDecodeError as error:
-            raise ValueError(f"{place}, column {error.colno}: is no JSON ({error.msg}).") from error
+            raise ValueError(f"{source}, column {error.colno}: is no JSON ({error.msg}).") from error
         if not isinstance(record, dict):
-            raise ValueError(f"{place}: is no JSON object.")
+            raise ValueError(f"{source}: is no JSON object.")
         missing = [key for key in ("context", "options") if key not in record]
         if missing:
-            raise ValueError(f"{place}: {missing[0]!r} is missing; it has {', '.join(record)}.")
+            raise ValueError(f"{source}: {missing[0]!r} is missing; it has {', '.join(record)}.")
         options = record["options"]
         if not isinstance(options, list) or not all(isinstance(option, str) for option in options):
-            raise ValueError(f"{place}: options is {options!r}, not a list of texts.")
-        label = _label(record.get("label"), place)
-        yield Choice(place, record.get("id"), record["context"], record.get("question"), options, label)
+            raise ValueError(f"{source}: options is {options!r}, not a list of texts.")
+        label = _label(record.get("label"), source)
+        yield Choice(source, record.get("id"), record["context"], record.get("question"), options, label)
 
 
-def _label(value: Any, place: str) -> int | None:
-    """The right option's number; None where it is withheld."""
+def _label(value: Any, source: str) -> int | None:
+    """Return the index of the right option; None where it is withheld."""
     if value is None or value in ("", -1, "-1"):
         return None
     if isinstance(value, int | str) and not isinstance(value, bool) and str(value).isdecimal():
         return int(value)
-    raise ValueError(f"{place}: label {value!r} is no index of an option.")
+    raise ValueError(f"{source}: label {value!r} is no index of an option.")

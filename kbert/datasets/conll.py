@@ -1,4 +1,4 @@
-"""Words and tags from files in columns: CoNLL-2003, CoNLL-U and their like."""
+"""Words and tags from files in columns, such as those of CoNLL-2003 and CoNLL-U."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -10,9 +10,9 @@ import pandas as pd
 from kbert.datasets.files import is_blank, read_lines
 from kbert.metrics import is_bio_tag
 
-# What begins a document in CoNLL-2003 and CoNLL-U.
+# The lines that begin a document in CoNLL-2003 and CoNLL-U.
 _DOCUMENT = re.compile(r"-DOCSTART-|# newdoc\b")
-# Names of the columns, by their number, where the file itself gives none.
+# The names of the columns of files that do not name them, told apart by the number of columns.
 _CONLL_U = tuple("id form lemma upos xpos feats head deprel deps misc".split())
 _CONLL_2003 = ("word", "pos", "chunk", "ner")
 # A token's number in CoNLL-U. "3-4" spans two tokens that follow; "8.1" is a token that is not in the text.
@@ -21,7 +21,7 @@ _GLOBAL_COLUMNS = re.compile(r"# ?global\.columns *= *(.+)")
 
 
 class Token(NamedTuple):
-    """A line with its number and its columns."""
+    """A word: the number of its line, and its columns."""
 
     line: int
     fields: list[str]
@@ -32,9 +32,9 @@ def read_conll(
 ) -> pd.DataFrame:
     """Read sentences from a file with a word a line and a blank line between sentences.
 
-    Columns are separated by tabs, if a line has any, else by spaces. Comments ("# text = ...") before a sentence are
-    passed over. A line that starts with "#" may be a word all the same ("#Oslo", or "#" alone): it is one within a
-    sentence, and at its beginning if its columns look like those of other words.
+    Columns are separated by tabs, or by spaces in a line without tabs. Comments ("# text = ...") before a sentence are
+    skipped. A line that starts with "#" may also be a word ("#Oslo", or "#" alone): it is one inside a sentence, and at
+    the beginning of a sentence if its columns look like those of other words.
 
     Parameters
     ----------
@@ -70,23 +70,23 @@ def read_conll(
         raise ValueError(f"{path} holds no words.")
     names = _names(lines, n_columns)
     default = "form" if names[:2] == _CONLL_U[:2] else 0
-    words_at = _position(default if word_column is None else word_column, names, n_columns, path)
-    tags_at = _position(column, names, n_columns, path)
+    word_index = _column_index(default if word_column is None else word_column, names, n_columns, path)
+    tag_index: int | None = _column_index(column, names, n_columns, path)
     if n_columns == 1 and column == -1:
-        tags_at = None
+        tag_index = None
     sentences, documents = _sentences(lines, path, n_columns, numbered=names[0] == "id")
-    words = [[token.fields[words_at] for token in sentence] for sentence in sentences]
-    if tags_at is None:
+    words = [[token.fields[word_index] for token in sentence] for sentence in sentences]
+    if tag_index is None:
         return pd.DataFrame({"words": words, "document": documents})
     if scheme == "bio":
         for sentence in sentences:
             for token in sentence:
-                if not is_bio_tag(token.fields[tags_at]):
+                if not is_bio_tag(token.fields[tag_index]):
                     raise ValueError(
-                        f"{path}, line {token.line}: tag {token.fields[tags_at]!r} is not O, B-... or I-... . Choose "
+                        f"{path}, line {token.line}: tag {token.fields[tag_index]!r} is not O, B-... or I-... . Choose "
                         "another column, or scheme=None for tags that mark no spans."
                     )
-    tags = [[token.fields[tags_at] for token in sentence] for sentence in sentences]
+    tags = [[token.fields[tag_index] for token in sentence] for sentence in sentences]
     if scheme == "bio":
         tags = iob1_to_bio(tags)
     return pd.DataFrame({"words": words, "tags": tags, "document": documents})
@@ -95,9 +95,9 @@ def read_conll(
 def iob1_to_bio(tags: Iterable[Sequence[str]]) -> list[list[str]]:
     """Tags in IOB1 as BIO tags, where every span starts with B-.
 
-    In IOB1, the scheme of CoNLL-2003's files, a span starts with I-, and with B- only where it follows another one of
-    the same type at once (Ramshaw and Marcus, 1995). BIO tags, also called IOB2, stay as they are; an I- that continues
-    nothing becomes a B-, which is how conlleval reads it.
+    In IOB1, the scheme of CoNLL-2003's files, a span starts with I-, and with B- only where it directly follows another
+    span of the same type (Ramshaw and Marcus, 1995). BIO tags, also called IOB2, stay as they are. An I- that does not
+    continue a span becomes a B-, which is how conlleval reads it.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def _split(line: str) -> list[str]:
 
 
 def _number_of_columns(lines: list[str]) -> int:
-    """The number of columns in the first line that is surely a word's; 0 if there is none."""
+    """Return the number of columns of the first line that is certainly a word; 0 if there is none."""
     first = _first_word(lines)
     return 0 if first is None else len(_split(first))
 
@@ -153,12 +153,12 @@ def _first_word(lines: list[str]) -> str | None:
 
 
 def _is_word(line: str) -> bool:
-    """Whether a line is surely a word's. One that starts with "#" may be."""
+    """Whether a line is certainly a word. A line that starts with "#" may be a comment."""
     return not (is_blank(line) or line.startswith("#") or _DOCUMENT.match(line))
 
 
 def _names(lines: list[str], n_columns: int) -> tuple[str, ...]:
-    """The names of the columns, all "" if they have none."""
+    """Return the names of the columns, all "" if they have none."""
     for line in lines:
         if match := _GLOBAL_COLUMNS.match(line):
             return tuple(match[1].lower().split())
@@ -171,8 +171,8 @@ def _names(lines: list[str], n_columns: int) -> tuple[str, ...]:
     return _CONLL_U if "\t" in first and _NUMBER.fullmatch(_split(first)[0]) else ("",) * n_columns
 
 
-def _position(column: int | str, names: tuple[str, ...], n_columns: int, path: str | Path) -> int:
-    """A column's number, from the front."""
+def _column_index(column: int | str, names: tuple[str, ...], n_columns: int, path: str | Path) -> int:
+    """Return the index of a column, given by its number (negative from the end) or its name."""
     if isinstance(column, str):
         if column.lower() not in names or not column:
             named = ", ".join(names) if any(names) else "no names"
@@ -186,7 +186,7 @@ def _position(column: int | str, names: tuple[str, ...], n_columns: int, path: s
 def _sentences(
     lines: list[str], path: str | Path, n_columns: int, numbered: bool
 ) -> tuple[list[list[Token]], list[int]]:
-    """The words of each sentence, and the number of its document."""
+    """Return the words of each sentence, and the number of its document."""
     sentences: list[list[Token]] = []
     documents: list[int] = []
     current: list[Token] = []
@@ -223,7 +223,7 @@ def _sentences(
 
 
 def _values(lines: list[str], n_columns: int) -> list[set[str]]:
-    """What stands in each column of the lines that are surely words."""
+    """Return the values of each column in the lines that are certainly words."""
     values: list[set[str]] = [set() for _ in range(n_columns)]
     for fields in map(_split, filter(_is_word, lines)):
         for column, value in zip(values, fields, strict=False):
@@ -232,10 +232,10 @@ def _values(lines: list[str], n_columns: int) -> list[set[str]]:
 
 
 def _is_comment(line: str, fields: list[str], values: list[set[str]]) -> bool:
-    """Whether a line with "#" before a sentence is a comment, not the sentence's first word."""
+    """Whether a line with "#" at the beginning of a sentence is a comment, and not the first word."""
     if len(fields) != len(values):
         return True
     if not line.startswith("# ") or len(values) == 1:
         return False
-    # As many columns as a word has, by chance ("# id 7eb domain=en") or because "#" is the word.
+    # It has as many columns as a word, either by chance ("# id 7eb domain=en") or because "#" is the word.
     return not any(field in column for field, column in zip(fields[1:], values[1:], strict=True))

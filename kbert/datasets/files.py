@@ -1,24 +1,32 @@
-"""Where a data set's file is, and its text, whatever it is packed in."""
+"""Finding the file of a data set, and reading its text, compressed or not."""
 
 import gzip
 import lzma
 import os
-import sys
-import warnings
 import zlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from kbert.errors import DatasetNotFoundError, DatasetWarning
+from kbert.warn import warn_user
 
+# The environment variable with the folder of the data sets.
 VARIABLE = "KBERT_DATA"
-PACKED = ("", ".gz", ".xz")
-_OPENERS = {".gz": gzip.open, ".xz": lzma.open}
-# What the usual download scripts call the folder that holds GLUE's nine.
+COMPRESSIONS = ("", ".gz", ".xz")
+_OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
+# The names that the usual download scripts give to the folder of GLUE's nine tasks.
 _GLUE_FOLDERS = ("glue", "gluedata")
 
 
 def read_text(path: str | Path) -> str:
-    """The whole text of a file in UTF-8, unpacked, without a byte order mark, its line ends as they are."""
+    """Read the whole text of a UTF-8 file, decompressed and without a byte order mark. Line ends stay as they are.
+
+    Raises
+    ------
+    ValueError
+        If the file is truncated, damaged, or not UTF-8.
+    """
     path = Path(path).expanduser()
     try:
         with _OPENERS.get(path.suffix, open)(path, "rb") as file:
@@ -35,7 +43,7 @@ def read_text(path: str | Path) -> str:
 
 
 def read_lines(path: str | Path) -> list[str]:
-    """The lines of a file; entry 0 is line 1.
+    """Read the lines of a file; entry 0 is line 1.
 
     Only "\\n" and "\\r\\n" end a line. ``str.splitlines`` would also cut at U+0085, U+2028 and others, which occur
     within texts.
@@ -44,12 +52,18 @@ def read_lines(path: str | Path) -> list[str]:
 
 
 def is_blank(line: str) -> bool:
-    """Whether a line has nothing but spaces and tabs, so that a column of one no-break space still counts."""
+    """Whether a line holds spaces and tabs only. A no-break space is not blank: it may be a word."""
     return not line.strip(" \t\r")
 
 
 def data_root(folder: str | Path | None) -> Path | None:
-    """The folder of the data sets: the one given, else that of the environment variable; None where neither is set."""
+    """Return the folder of the data sets: ``folder``, or that of the environment variable; None where neither is set.
+
+    Raises
+    ------
+    DatasetNotFoundError
+        If there is no such folder.
+    """
     given = folder if folder is not None else os.environ.get(VARIABLE) or None
     if given is None:
         return None
@@ -61,10 +75,10 @@ def data_root(folder: str | Path | None) -> Path | None:
 
 
 def folders_named(root: Path, names: tuple[str, ...]) -> list[Path]:
-    """Folders in which to look for a data set: those of that name, however it is spelled ("SST-2").
+    """Return the folders to look for a data set in: those of one of the names, in any spelling ("SST-2" for "sst2").
 
-    The root itself may be one. A folder of another name does not count, because the files of many data sets are called
-    train and dev.
+    The root itself may be one of them. A folder of another name does not count, because the files of many data sets
+    have the same names, train and dev.
     """
     children = _folders(root)
     found = [child for child in children if _plain(child.name) in names]
@@ -75,42 +89,38 @@ def folders_named(root: Path, names: tuple[str, ...]) -> list[Path]:
 
 
 def find_file(folders: list[Path], stems: tuple[str, ...], endings: tuple[str, ...]) -> Path | None:
-    """The first file of one of these names, plain or packed; else one that says that it is a part; else None."""
+    """Find the first file of one of these names, compressed or not.
+
+    Without one, a file whose name says that it holds some of the rows ("train_20000_partial.tsv") is returned, with a
+    DatasetWarning; without that, None.
+    """
     for folder in folders:
         for stem in stems:
             for ending in endings:
-                for packed in PACKED:
-                    path = folder / f"{stem}{ending}{packed}"
+                for compression in COMPRESSIONS:
+                    path = folder / f"{stem}{ending}{compression}"
                     if path.is_file():
                         return path
     for folder in folders:
         for stem in stems:
             for ending in endings:
                 for path in sorted(folder.glob(f"{stem}_*partial{ending}*")):
-                    if path.name.endswith(tuple(ending + packed for packed in PACKED)):
-                        warn(f"{path} holds only some of the rows of {stem!r}, as its name says.")
+                    if path.name.endswith(tuple(ending + compression for compression in COMPRESSIONS)):
+                        warn_user(f"{path} holds only some of the rows of {stem!r}, as its name says.", DatasetWarning)
                         return path
     return None
 
 
 def not_found(what: str, root: Path, folders: list[Path], names: tuple[str, ...], files: list[str]) -> str:
-    """The message for a file that is nowhere."""
+    """Write the message for a file that was not found."""
     if not folders:
         return f"{what} is not there: {root} has no folder named {' or '.join(names)}."
-    places = ", ".join(str(folder) for folder in folders)
-    return f"{what} is not there: looked for {' or '.join(files)} (also .gz, .xz) in {places}."
+    listed = ", ".join(str(folder) for folder in folders)
+    return f"{what} is not there: looked for {' or '.join(files)} (also .gz, .xz) in {listed}."
 
 
-def warn(message: str) -> None:
-    """A DatasetWarning at the line that called into this package."""
-    frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("kbert.datasets"):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, DatasetWarning, stacklevel=level)
-
-
-def numbers(lines: list[int]) -> str:
-    """The first few of some line numbers."""
+def listed_lines(lines: list[int]) -> str:
+    """List line numbers for a message: the first five, and how many more there are."""
     shown = ", ".join(str(line) for line in lines[:5])
     return shown if len(lines) <= 5 else f"{shown} and {len(lines) - 5} more"
 

@@ -12,12 +12,12 @@ from kbert.datasets.files import (
     find_file,
     folders_named,
     is_blank,
+    listed_lines,
     not_found,
-    numbers,
     read_lines,
-    warn,
 )
-from kbert.errors import DatasetNotFoundError
+from kbert.errors import DatasetNotFoundError, DatasetWarning
+from kbert.warn import warn_user
 
 NLI = ("entailment", "neutral", "contradiction")
 YES_NO = ("entailment", "not_entailment")
@@ -27,22 +27,22 @@ THREE = ("train", "dev", "test")
 
 @dataclass(frozen=True)
 class GlueTask:
-    """How a task's files look.
+    """The layout of a task's files.
 
     Attributes
     ----------
     texts : tuple of str
         The text columns in the file.
     label, labels : str and tuple of str, or None
-        The label column, and the labels that may stand there; None for STS-B, whose labels are scores from 0 to 5.
+        The label column, and the labels that occur in it; None for STS-B, whose labels are scores from 0 to 5.
     submissions : dict
         For each test part, the file that gluebenchmark.com expects, and its number of rows.
     parts : tuple of str
-        What the parts are called.
+        The names of the parts.
     index : str
-        The column that numbers the rows, where there is one.
+        The column with the numbers of the rows, where there is one.
     folders : tuple of str
-        What the task's folder may be called besides the task's name, in small letters without hyphens.
+        Names of the task's folder besides the task's own, in lower case without hyphens.
     """
 
     texts: tuple[str, ...]
@@ -74,7 +74,7 @@ GLUE: dict[str, GlueTask] = {
     "ax": GlueTask(PAIR, "label", NLI, {"test": ("AX.tsv", 1104)}, ("test",), folders=("diagnostic", "mnli")),
 }
 _COLA_COLUMNS = ["source", "label", "original_mark", "sentence"]
-# What stands where a label is withheld.
+# The values in the label column where labels are withheld.
 _WITHHELD = ("", "-1")
 
 
@@ -113,14 +113,14 @@ def read_glue(task: str, part: str, folder: str | Path | None = None) -> pd.Data
     Warns
     -----
     DatasetWarning
-        If lines were left out: QQP was released with some that are broken in two, which GLUE's own code also drops; or
-        if the file holds only a part of the rows ("train_20000_partial.tsv").
+        If lines were left out: QQP was released with rows that are broken in two, and GLUE's own code drops them too.
+        Also if the file holds only some of the rows ("train_20000_partial.tsv").
 
     Notes
     -----
-    Known irregularities, all read: CoLA's train and dev have no header in the release. MRPC is released as
-    msr_paraphrase_train.txt and msr_paraphrase_test.txt, and GLUE's dev part is those rows of the former whose ids
-    stand in dev_ids.tsv; they are read where train.tsv, dev.tsv or test.tsv is missing.
+    Two irregularities of the release are read too. CoLA's train and dev have no header. MRPC consists of
+    msr_paraphrase_train.txt and msr_paraphrase_test.txt, and GLUE's dev part is the rows of the former whose ids are
+    listed in dev_ids.tsv; these files are read where train.tsv, dev.tsv or test.tsv is missing.
     """
     spec = glue_task(task)
     part = glue_part(task, part)
@@ -146,14 +146,14 @@ def read_glue(task: str, part: str, folder: str | Path | None = None) -> pd.Data
 
 
 def glue_task(task: str) -> GlueTask:
-    """The task of a name, or an error that lists the names."""
+    """Return the task of that name, or raise an error that lists the names."""
     if task not in GLUE:
         raise ValueError(f"task={task!r} is no task of GLUE. The tasks are {', '.join(GLUE)}.")
     return GLUE[task]
 
 
 def glue_part(task: str, part: str) -> str:
-    """The part's full name, or an error that lists the names."""
+    """Return the full name of a part, or raise an error that lists the names."""
     parts = GLUE[task].parts
     full = f"{part}_matched" if task == "mnli" and part in ("dev", "test") else part
     if full not in parts:
@@ -165,7 +165,7 @@ Row = tuple[int, list[str]]
 
 
 def _read_tsv(path: Path, task: str) -> tuple[list[str], list[Row]]:
-    """Header, and the rows with their line numbers."""
+    """Return the header, and the rows with their line numbers."""
     rows = [(n, line.split("\t")) for n, line in enumerate(read_lines(path), 1) if not is_blank(line)]
     if not rows:
         raise ValueError(f"{path} is empty. Download it again.")
@@ -181,16 +181,17 @@ def _read_tsv(path: Path, task: str) -> tuple[list[str], list[Row]]:
             "line break, or download the file again."
         )
     if broken:
-        warn(
+        warn_user(
             f"{path}: {len(broken)} of {len(rows)} rows do not have {len(header)} columns and are left out (lines "
-            f"{numbers(broken)}). QQP was released with such rows."
+            f"{listed_lines(broken)}). QQP was released with such rows.",
+            DatasetWarning,
         )
         rows = [row for row in rows if len(row[1]) == len(header)]
     return header, rows
 
 
 def _frame(spec: GlueTask, path: Path, header: list[str], rows: list[Row]) -> pd.DataFrame:
-    """The columns under their common names."""
+    """Make a table with kbert's names of the columns, which are the same for all tasks."""
     missing = [name for name in spec.texts if name not in header]
     if missing:
         raise ValueError(
@@ -199,21 +200,21 @@ def _frame(spec: GlueTask, path: Path, header: list[str], rows: list[Row]) -> pd
         )
     columns: dict[str, list] = {}
     for name, text in zip(text_names(len(spec.texts)), spec.texts, strict=True):
-        j = header.index(text)
-        columns[name] = [fields[j] for _, fields in rows]
+        column = header.index(text)
+        columns[name] = [fields[column] for _, fields in rows]
     if spec.label in header:
-        j = header.index(spec.label)
-        if not rows or any(fields[j] not in _WITHHELD for _, fields in rows):
-            columns["label"] = [_label(spec, path, n, fields[j]) for n, fields in rows]
+        column = header.index(spec.label)
+        if not rows or any(fields[column] not in _WITHHELD for _, fields in rows):
+            columns["label"] = [_label(spec, path, line, fields[column]) for line, fields in rows]
     if spec.index in header:
-        j = header.index(spec.index)
-        index = [fields[j] for _, fields in rows]
+        column = header.index(spec.index)
+        index = [fields[column] for _, fields in rows]
         columns["index"] = [int(value) for value in index] if all(value.isdecimal() for value in index) else index
     return pd.DataFrame(columns)
 
 
 def text_names(n_texts: int) -> tuple[str, ...]:
-    """What the text columns are called here."""
+    """Return kbert's names of the text columns."""
     return ("text",) if n_texts == 1 else ("text_a", "text_b")
 
 
@@ -232,7 +233,7 @@ def _label(spec: GlueTask, path: Path, line: int, value: str) -> str | float:
 
 
 def _read_microsoft(spec: GlueTask, part: str, folders: list[Path]) -> pd.DataFrame | None:
-    """A part of MRPC from the files that Microsoft released, if they are there."""
+    """Read a part of MRPC from the files that Microsoft released; None if they are not there."""
     stem = "msr_paraphrase_test" if part == "test" else "msr_paraphrase_train"
     path = find_file(folders, (stem,), (".txt",))
     if path is None:

@@ -1,4 +1,4 @@
-"""The same data sets through the Hugging Face ``datasets`` library, in the same columns."""
+"""The same data sets through the Hugging Face library ``datasets``, in the same columns."""
 
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -15,7 +15,7 @@ from kbert.errors import DatasetNotFoundError
 
 @dataclass(frozen=True)
 class Repository:
-    """A data set on the hub: its name, configuration and branch, and the text columns of a GLUE task."""
+    """A data set on the hub: its name, configuration and branch, and the text columns if it is a GLUE task."""
 
     name: str
     config: str | None = None
@@ -46,13 +46,19 @@ HUB: dict[str, Repository] = {
 
 
 def library_is_installed() -> bool:
-    """Whether ``import datasets`` would find a library, rather than a folder of data of that name."""
+    """Whether ``import datasets`` would find the library. A folder of data with that name does not count."""
     spec = find_spec("datasets")
     return spec is not None and spec.origin is not None
 
 
 def load_from_hub(name: str, part: str) -> pd.DataFrame:
-    """One part of a data set, by the library, which keeps what it downloads in its own cache."""
+    """Load one part of a data set through the library, which keeps downloads in its own cache.
+
+    Raises
+    ------
+    DatasetNotFoundError
+        If the library cannot be imported or cannot load the data set.
+    """
     try:
         from datasets import load_dataset
     except ImportError as error:
@@ -66,7 +72,7 @@ def load_from_hub(name: str, part: str) -> pd.DataFrame:
     split = part.replace("dev", "validation", 1)
     try:
         dataset = load_dataset(repository.name, split=split, **options)
-    # Whatever goes wrong in there, from the network to a damaged cache, the data set is not to be had.
+    # Many kinds of error can occur in there, from the network to a damaged cache.
     except Exception as error:
         raise DatasetNotFoundError(
             f"The library datasets could not load {repository.name} ({split}): {type(error).__name__}: {error}"
@@ -90,7 +96,7 @@ def _glue(task: str, columns: dict[str, list], features: Any) -> pd.DataFrame:
         if GLUE[task].labels is None:
             frame["label"] = [float(label) for label in labels]
         elif GLUE[task].labels == ZERO_ONE:
-            # The hub's names ("acceptable") are not GLUE's, its numbers are.
+            # The hub's label names ("acceptable") are not GLUE's, but its label numbers are.
             frame["label"] = [str(label) for label in labels]
         else:
             names = features["label"].names
@@ -102,14 +108,13 @@ def _glue(task: str, columns: dict[str, list], features: Any) -> pd.DataFrame:
 
 def _conll(columns: dict[str, list], features: Any) -> pd.DataFrame:
     names = features["ner_tags"].feature.names
-    # Sentences that were left empty when the documents' marks were taken out.
+    # The hub has no lines that begin a document, and empty sentences where they were.
     rows = [
         (words, [names[tag] for tag in tags])
         for words, tags in zip(columns["tokens"], columns["ner_tags"], strict=True)
         if words
     ]
     tags = iob1_to_bio([tags for _, tags in rows])
-    # The marks between documents are gone there.
     return pd.DataFrame({"words": [words for words, _ in rows], "tags": tags, "document": 0})
 
 

@@ -7,13 +7,15 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from kbert.datasets.files import read_text, warn
+from kbert.datasets.files import read_text
+from kbert.errors import DatasetWarning
+from kbert.warn import warn_user
 
 COLUMNS = ["id", "title", "question", "context", "answer", "answer_start"]
 
 
 class Question(NamedTuple):
-    """A question with its right answers as (text, start) pairs; None where they are withheld."""
+    """A question. ``answers`` are its right answers as (text, start) pairs, or None where they are withheld."""
 
     id: str
     title: str
@@ -41,12 +43,12 @@ def read_squad(path: str | Path) -> pd.DataFrame:
     Raises
     ------
     ValueError
-        If the file is no JSON, or not in SQuAD's layout; the message names the place.
+        If the file is not JSON or not in SQuAD's layout. The message names the line or the article.
 
     Warns
     -----
     DatasetWarning
-        If answers do not stand in their contexts where ``answer_start`` says, with their number.
+        If answers are not in their contexts at ``answer_start``, with the number of them.
     """
     try:
         content = json.loads(read_text(path))
@@ -56,7 +58,7 @@ def read_squad(path: str | Path) -> pd.DataFrame:
 
 
 def squad_frame(questions: Iterable[Question], source: str) -> pd.DataFrame:
-    """The table of some questions."""
+    """Make a table of questions. ``source`` is what messages call the file."""
     rows = list(questions)
     labelled = [row.answers is not None for row in rows]
     frame = pd.DataFrame([row[:4] for row in rows], columns=COLUMNS[:4])
@@ -73,10 +75,11 @@ def squad_frame(questions: Iterable[Question], source: str) -> pd.DataFrame:
     ]
     if wrong:
         n_answers = sum(len(row.answers) for row in rows)
-        warn(
+        warn_user(
             f"{source}: {len(wrong)} of {n_answers} answers are not in the context where answer_start says, for "
             f"instance that of question {wrong[0]!r}. Drop these rows, or correct their answer_start, before training "
-            "on them."
+            "on them.",
+            DatasetWarning,
         )
     columns = [_columns(row.answers) for row in rows]
     frame["answer"] = [answer for answer, _ in columns]
@@ -85,7 +88,7 @@ def squad_frame(questions: Iterable[Question], source: str) -> pd.DataFrame:
 
 
 def _columns(answers: list[tuple[str, int]]) -> tuple[str | list[str], int | list[int]]:
-    """What stands in the two columns."""
+    """Return the values of the columns ``answer`` and ``answer_start``."""
     if not answers:
         return "", -1
     if len(answers) == 1:
@@ -114,7 +117,7 @@ def _questions(content: Any, path: str | Path) -> Iterable[Question]:
 
 
 def _answers(question: dict) -> list[tuple[str, int]] | None:
-    """The right answers of one question; the plausible ones of 2.0 are wrong."""
+    """Return the right answers of a question. The "plausible_answers" of SQuAD 2.0 are wrong ones."""
     if question.get("is_impossible"):
         return []
     if "answers" not in question:

@@ -1,12 +1,13 @@
-"""Predictions -> the files that gluebenchmark.com takes."""
+"""Predictions for GLUE's test parts, in the files that gluebenchmark.com takes."""
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from kbert.datasets.files import warn
 from kbert.datasets.glue import glue_part, glue_task
+from kbert.errors import DatasetWarning
+from kbert.warn import warn_user
 
 
 def write_glue_submission(task: str, predictions: Any, folder: str | Path, part: str = "test") -> Path:
@@ -20,10 +21,10 @@ def write_glue_submission(task: str, predictions: Any, folder: str | Path, part:
     task : str
         A task of ``read_glue``.
     predictions : array-like of shape (n_rows,)
-        Labels as ``read_glue`` gives them, or equal to them as text (the int 1 for "1"), in the order of the file.
-        For STS-B numbers, which are cut to 0 to 5, as GLUE's baseline code does, and written with three decimals.
+        In the order of the file: labels as ``read_glue`` gives them, or values with the same text (the int 1 for "1").
+        For STS-B numbers. They are clipped to 0 to 5, as in GLUE's baseline code, and written with three decimals.
     folder : str or Path
-        Where to write; made if need be. A file of the same name is replaced.
+        Where to write. It is made if it does not exist, and a file of the same name is replaced.
     part : str
         "test"; for MNLI "test_matched" (or "test") or "test_mismatched".
 
@@ -58,7 +59,10 @@ def write_glue_submission(task: str, predictions: Any, folder: str | Path, part:
     else:
         lines = [f"{i}\t{_label(i, value, spec.labels)}" for i, value in enumerate(values)]
     if len(lines) != n_rows:
-        warn(f"{name} has {len(lines):,} rows; {part} of {task} has {n_rows:,}, and the site takes whole files only.")
+        warn_user(
+            f"{name} has {len(lines):,} rows; {part} of {task} has {n_rows:,}, and the site takes whole files only.",
+            DatasetWarning,
+        )
     path = Path(folder).expanduser() / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(["index\tprediction", *lines, ""]), encoding="utf-8", newline="\n")

@@ -1,6 +1,6 @@
 """Weights folders, read and written in several formats: Hugging Face, Google, KerasHub, Keras's own files.
 
-The names below are imported on first use: they need Keras, and the commands beside them do not.
+The names below are imported on first use, since they need Keras and the commands in this package do not.
 """
 
 from importlib import import_module

@@ -1,20 +1,25 @@
-"""One file of arrays: safetensors, or PyTorch's own format. What a file claims is checked before it gets memory."""
+"""Reading a file of arrays: safetensors, or PyTorch's own format.
+
+Files may come from anybody. The sizes that a file claims are compared with its length before memory is allocated.
+"""
 
 import json
 import math
 import re
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from kbert.errors import WeightsMismatchError, WeightsNotFoundError
 
-# That of BERT-large's 391 arrays has 50 kB. For one of 100 MB the library takes half a minute and a gigabyte.
+# Bytes of a safetensors header. That of BERT-large, with 391 arrays, has 50 kB. For one of 100 MB the library takes
+# half a minute and a gigabyte.
 _LONGEST_HEADER = 1_000_000
 
-# The types of github.com/huggingface/safetensors that hold weights or counts.
+# The types of safetensors (github.com/huggingface/safetensors) that kbert reads, for weights and counts.
 _TYPES = {
     **{"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": ml_dtypes.bfloat16, "BOOL": "?"},
     **{"I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "u1"},
@@ -22,12 +27,12 @@ _TYPES = {
 
 
 def read_safetensors(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of a safetensors file in the types that they have there.
+    """Read all arrays of a safetensors file, in the types that they have there.
 
     Raises
     ------
     WeightsMismatchError
-        When the file is truncated or damaged, or an array has a type that is none of NumPy's.
+        When the file is truncated or damaged, or an array has a type that NumPy does not have.
     """
     header, start = _checked_header(path)
     arrays = {}
@@ -39,14 +44,23 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
                     f"{name} in {path} is of type {kind}, in which weights are quantised. Save the model again in "
                     "float32, float16 or bfloat16."
                 )
-            # NumPy reads what the library has checked: its mapping would keep a second copy of the file in memory.
+            # The library has checked the header. NumPy reads the arrays, since the library maps the file, which would
+            # keep a second copy of it in memory.
             file.seek(start + entry["data_offsets"][0])
             arrays[name] = np.fromfile(file, _TYPES[kind], math.prod(shape)).reshape(shape)
     return arrays
 
 
-def _checked_header(path: Path) -> tuple[dict[str, dict], int]:
-    """The header of a file that is whole: array name -> its type, shape and place. And where the arrays start."""
+def _checked_header(path: Path) -> tuple[dict[str, dict[str, Any]], int]:
+    """Check that a file is complete and undamaged.
+
+    Returns
+    -------
+    header : dict
+        For each array, by its name: ``dtype``, ``shape`` and ``data_offsets``.
+    start : int
+        The offset in bytes at which the arrays begin.
+    """
     from safetensors import SafetensorError, safe_open
 
     size = path.stat().st_size
@@ -55,7 +69,7 @@ def _checked_header(path: Path) -> tuple[dict[str, dict], int]:
             length = int.from_bytes(file.read(8), "little")
             if _LONGEST_HEADER < length <= size:
                 raise ValueError(f"a header of {length:,} bytes, which no BERT has")
-            # Refuses what is no header, or one whose arrays do not fill the rest of the file, each its own part.
+            # The library refuses a header whose arrays overlap or do not fill the rest of the file.
             with safe_open(path, framework="np"):
                 header = json.loads(file.read(length))
     except PermissionError:
@@ -69,7 +83,7 @@ def _checked_header(path: Path) -> tuple[dict[str, dict], int]:
 
 
 def read_pickled(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of a file in PyTorch's format, zip or older, in the types that they have there.
+    """Read all arrays of a file in PyTorch's format, zip or older, in the types that they have there.
 
     Raises
     ------
@@ -89,7 +103,7 @@ def read_pickled(path: Path) -> dict[str, np.ndarray]:
     size = path.stat().st_size
     try:
         _refuse_compressed(path, size)
-        # weights_only refuses everything but plain arrays, so that no code of the file is run.
+        # With weights_only, PyTorch refuses everything but plain arrays, so no code in the file is run.
         state = torch.load(path, map_location="cpu", weights_only=True)
         if not isinstance(state, dict):
             raise ValueError(f"it holds a {type(state).__name__}")
@@ -98,10 +112,10 @@ def read_pickled(path: Path) -> dict[str, np.ndarray]:
             tensor = state.pop(name)
             if not isinstance(tensor, torch.Tensor) or not isinstance(name, str):
                 raise ValueError(f"{name!r} in it is a {type(tensor).__name__}, not an array")
-            # An array may be a view that repeats a few numbers.
+            # A few numbers in the file may claim to be a large array by repeating (a stride of 0).
             if tensor.numel() * tensor.element_size() > size:
                 raise ValueError(f"{name!r} claims the shape {tuple(tensor.shape)}, which is more than the file")
-            if tensor.dtype == torch.bfloat16:  # which NumPy itself has not
+            if tensor.dtype == torch.bfloat16:  # NumPy itself has no such type
                 arrays[name] = tensor.detach().view(torch.int16).numpy().view(ml_dtypes.bfloat16)
             else:
                 arrays[name] = tensor.detach().numpy()
@@ -109,7 +123,7 @@ def read_pickled(path: Path) -> dict[str, np.ndarray]:
     except PermissionError:
         raise
     except Exception as error:
-        # PyTorch's own messages go on about how to run the file's code after all.
+        # The first sentence only: PyTorch's messages go on to say how to run the code in the file.
         reason = re.split(r"(?<=\.)\s", str(error).strip())[0]
         raise WeightsMismatchError(
             f"{path} cannot be read as plain weights ({type(error).__name__}: {reason}). Copy or download it again, "
@@ -118,7 +132,7 @@ def read_pickled(path: Path) -> dict[str, np.ndarray]:
 
 
 def _refuse_compressed(path: Path, size: int) -> None:
-    """PyTorch never compresses, and a compressed file could unpack to a thousand times its size."""
+    """Refuse a compressed zip file. PyTorch never writes one, and it could unpack to a thousand times its size."""
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as file:
             if sum(entry.file_size for entry in file.infolist()) > size:

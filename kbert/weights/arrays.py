@@ -1,8 +1,9 @@
-"""BERT's arrays under their Hugging Face names: names, types and shapes, and what is told of one. No Keras here."""
+"""BERT's arrays under their Hugging Face names: which names, types and shapes there are. No Keras here."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,16 +17,17 @@ COPIED = "copied"
 
 
 class Array(NamedTuple):
-    """One array of a file, and which of BERT's it is.
+    """One array of a weights file, and which of BERT's arrays it is.
 
     Attributes
     ----------
     source : str
-        Where it is in the file.
+        Its name in that file.
     name : str or None
-        Its name in a Hugging Face file, without ``bert.`` before it; None where it is none of BERT's.
+        Its name in a Hugging Face file, without ``bert.`` before it; None where it is not one of BERT's.
     array : numpy.ndarray or None
-        As a Hugging Face file has it, of the type in the file it is from; None where it was skipped.
+        The array in the shape that it has in a Hugging Face file, and in the type that it has in its own file; None
+        where it was skipped.
     note : str
         What was done with it, or why it was skipped.
     """
@@ -36,7 +38,7 @@ class Array(NamedTuple):
     note: str = COPIED
 
 
-# Parts of a file that it may lack, each as a whole: the prefix of their names, and what a reader calls them.
+# The parts that a weights file may lack, each as a whole: the prefix of their arrays, and what messages call them.
 PARTS = {
     "pooler.": "pooler",
     "cls.predictions.": "masked-LM head",
@@ -46,10 +48,10 @@ PARTS = {
 }
 HEADS = tuple(prefix for prefix in PARTS if prefix != "pooler.")
 
-# Arrays that are no weights.
+# Arrays in Hugging Face files that are not weights.
 BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 
-# Arrays of the masked-LM head that are another array once more. A file may hold both, or either.
+# Arrays of the masked-LM head that are tied: equal to another array. A file may hold both, or one of them.
 TIED = {
     "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
     "cls.predictions.decoder.bias": "cls.predictions.bias",
@@ -57,20 +59,27 @@ TIED = {
 
 
 def canonical_name(name: str) -> str:
-    """A file's name for an array without what older files, wrappers and compilers of PyTorch add or call otherwise.
+    """Return the canonical name of an array in a Hugging Face file.
 
-    That is a ``module.``, ``_orig_mod.`` or ``bert.`` prefix, and ``gamma`` and ``beta`` for LayerNorm's arrays.
+    Prefixes are removed: ``bert.``, and ``module.`` and ``_orig_mod.``, which PyTorch's wrappers and compiler add. The
+    ``gamma`` and ``beta`` of older files become ``weight`` and ``bias``.
     """
     name = re.sub(r"^(module\.|_orig_mod\.)*(bert\.)?", "", name)
     return re.sub(r"\.beta$", ".bias", re.sub(r"\.gamma$", ".weight", name))
 
 
-def untwin(arrays: dict[str, np.ndarray], place: str | Path) -> None:
-    """Keep one of two arrays that are to be equal, under the canonical name that kbert uses."""
+def merge_tied(arrays: dict[str, np.ndarray], path: str | Path) -> None:
+    """Keep one of each pair of tied arrays, under the name that kbert uses. ``arrays`` is changed.
+
+    Raises
+    ------
+    WeightsMismatchError
+        If the two differ.
+    """
     for name, kept in TIED.items():
         if name in arrays and not np.array_equal(arrays[name], arrays.setdefault(kept, arrays[name])):
             raise WeightsMismatchError(
-                f"{name} and {kept} in {place} differ, and in BERT's masked-LM head they are one array. Tie them in "
+                f"{name} and {kept} in {path} differ, and in BERT's masked-LM head they are one array. Tie them in "
                 "transformers (model.config.tie_word_embeddings = True; model.tie_weights()) and save the model again, "
                 "or read the encoder alone with BertEncoder.from_pretrained."
             )
@@ -78,43 +87,58 @@ def untwin(arrays: dict[str, np.ndarray], place: str | Path) -> None:
 
 
 def is_half(array: np.ndarray) -> bool:
-    """Whether an array is of float16 or bfloat16, all whose numbers float32 has too."""
+    """Whether an array is of float16 or bfloat16. All their numbers can be represented in float32."""
     return array.dtype in ("float16", ml_dtypes.bfloat16)
 
 
-def as_float32(array: np.ndarray, name: str, place: str | Path) -> np.ndarray:
-    """The weights in float32; those of float64 are rounded to the nearest that it has.
+def as_float32(array: np.ndarray, name: str, path: str | Path) -> np.ndarray:
+    """Convert weights to float32; those of float64 are rounded.
+
+    Parameters
+    ----------
+    array : numpy.ndarray
+    name : str
+        What messages call the array.
+    path : str or Path
+        What messages call its file or folder.
 
     Raises
     ------
     WeightsMismatchError
-        If they are whole numbers, or of another type in which weights are quantised, or not finite in float32.
+        If they are whole numbers or otherwise quantised, or not finite in float32.
     """
     if array.dtype.kind != "f" and not is_half(array):
         raise WeightsMismatchError(
-            f"{name} in {place} holds {array.dtype}, in which weights are quantised. Save the model again in float32, "
+            f"{name} in {path} holds {array.dtype}, in which weights are quantised. Save the model again in float32, "
             "float16 or bfloat16, as it was before."
         )
-    with np.errstate(over="ignore"):  # which is refused below
+    with np.errstate(over="ignore"):  # an overflow raises below
         rounded = array.astype("float32", copy=False)
     if not np.isfinite(rounded).all():
         if np.isfinite(array).all():
-            raise WeightsMismatchError(f"{name} in {place} holds numbers above 3.4e38, for which float32 has no room.")
-        raise WeightsMismatchError(f"{name} in {place} holds NaN or infinite values. Copy or download it again.")
+            raise WeightsMismatchError(f"{name} in {path} holds numbers above 3.4e38, for which float32 has no room.")
+        raise WeightsMismatchError(f"{name} in {path} holds NaN or infinite values. Copy or download it again.")
     return rounded
 
 
 def array_shapes(config: BertConfig, num_labels: int) -> dict[str, tuple[int, ...]]:
-    """The shapes of all arrays that a BERT can have, by name; dense kernels are (out, in), as PyTorch has them."""
+    """Return the shapes of all arrays that a BERT can have, by name. Dense kernels are (out, in), as in PyTorch.
+
+    Parameters
+    ----------
+    config : BertConfig
+    num_labels : int
+        Outputs of a classifier.
+    """
     D, V, F = config.hidden_size, config.vocab_size, config.intermediate_size
 
-    def dense(name, n_out, n_in):
+    def dense(name: str, n_out: int, n_in: int) -> dict[str, tuple[int, ...]]:
         return {f"{name}.weight": (n_out, n_in), f"{name}.bias": (n_out,)}
 
-    def norm(name):
+    def norm(name: str) -> dict[str, tuple[int, ...]]:
         return {f"{name}.weight": (D,), f"{name}.bias": (D,)}
 
-    shapes = {
+    shapes: dict[str, tuple[int, ...]] = {
         "embeddings.word_embeddings.weight": (V, D),
         "embeddings.position_embeddings.weight": (config.max_position_embeddings, D),
         "embeddings.token_type_embeddings.weight": (config.type_vocab_size, D),
@@ -139,24 +163,29 @@ def array_shapes(config: BertConfig, num_labels: int) -> dict[str, tuple[int, ..
     }
 
 
-def check_layers(config: BertConfig, n_arrays: int, place: str | Path) -> None:
-    """Refuse a config that speaks of more layers than so many arrays can make, before they are counted up."""
+def check_layers(config: BertConfig, n_arrays: int, path: str | Path) -> None:
+    """Refuse a config with more layers than the file has arrays, before any work is done for each layer.
+
+    Raises
+    ------
+    WeightsMismatchError
+    """
     if config.num_hidden_layers > n_arrays:
         raise WeightsMismatchError(
-            f"{place} holds {n_arrays} arrays, and its config asks for {config.num_hidden_layers} layers. It is not "
+            f"{path} holds {n_arrays} arrays, and its config asks for {config.num_hidden_layers} layers. It is not "
             "complete, or belongs to another config."
         )
 
 
-def check_arrays(arrays: dict[str, np.ndarray], config: BertConfig, place: str | Path) -> None:
-    """Refuse arrays that are not those of a BERT of this architecture.
+def check_arrays(arrays: dict[str, np.ndarray], config: BertConfig, path: str | Path) -> None:
+    """Check that these are the arrays of a BERT of this architecture.
 
     Raises
     ------
     WeightsMismatchError
         If one is missing, unknown, or of another shape. The pooler and each head may be missing as a whole.
     """
-    check_layers(config, len(arrays), place)
+    check_layers(config, len(arrays), path)
     bias = arrays.get("classifier.bias")
     shapes = array_shapes(config, len(bias) if bias is not None and bias.ndim else 1)
     absent = tuple(prefix for prefix in PARTS if not any(name.startswith(prefix) for name in arrays))
@@ -165,22 +194,22 @@ def check_arrays(arrays: dict[str, np.ndarray], config: BertConfig, place: str |
     for what, names in (("lacks", missing), ("holds, besides those of a BERT,", unknown)):
         if names:
             raise WeightsMismatchError(
-                f"The weights in {place} are not those of the architecture in its config.json: the file {what} "
+                f"The weights in {path} are not those of the architecture in its config.json: the file {what} "
                 f"{listed(names)}."
             )
     for name, array in arrays.items():
         if array.shape != shapes[name]:
             raise WeightsMismatchError(
-                f"{name} in {place} has shape {array.shape}, and its config.json asks for {shapes[name]}."
+                f"{name} in {path} has shape {array.shape}, and its config.json asks for {shapes[name]}."
             )
 
 
 def listed(names: list[str], most: int = 5) -> str:
-    """The first of some names, and how many more there are, for an error."""
+    """List names for a message: the first ones, and how many more there are."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def parts_of(names) -> list[str]:
-    """What readers call the pooler and the heads that are among these names."""
+def parts_of(names: Iterable[str]) -> list[str]:
+    """Return what messages call the pooler and the heads that have arrays among these names."""
     names = list(names)
     return [part for prefix, part in PARTS.items() if any(name.startswith(prefix) for name in names)]

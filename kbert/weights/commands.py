@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import textwrap
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kbert.weights.convert import Row
 
 
 class ConvertCommand:
     """Write weights in another format, array by array, and print what became of each.
 
-    SOURCE is a weights folder of any format that kbert reads, a name of weights, or a .keras or .weights.h5 file of a
-    model of kbert. Arrays are written as float32, bit for bit but for those of float64; a wrong or missing one is an
-    error, and then nothing is written.
+    SOURCE is a weights folder of any format that kbert reads, a name of weights, or a .keras or .weights.h5 file of one
+    of kbert's models. Arrays are written as float32, bit for bit; those of float64 are rounded. If one is wrong or
+    missing, nothing is written.
     """
 
     name = "convert"
     summary = "write weights in another format"
     example = "kbert convert kerashub://bert_tiny_en_uncased bert-tiny --to hf"
     required = ("source", "target", "to")
-    either = ()
+    either: tuple[tuple[str, ...], ...] = ()
     if_interrupted = "The same call starts again; nothing was written."
 
     def add_options(self, parser: ArgumentParser) -> None:
         """Declare the options."""
         parser.add_argument("source", nargs="?", metavar="SOURCE", help="folder, file or name of weights")
         parser.add_argument("target", nargs="?", type=Path, metavar="TARGET", help="a new folder")
-        # As kbert.weights.formats has them, which the help does not wait for.
+        # Those of kbert.weights.convert.TARGETS, whose import would slow down the help.
         formats = ("hf", "google", "kerashub")
         parser.add_argument("--to", choices=formats, metavar="FORMAT", help=f"one of {', '.join(formats)}")
         parser.add_argument("--quiet", action="store_true", help="no table")
@@ -53,7 +58,7 @@ class InfoCommand:
     summary = "tell what a weights folder holds"
     example = "kbert info google-bert/bert-base-uncased"
     required = ("folder",)
-    either = ()
+    either: tuple[tuple[str, ...], ...] = ()
     if_interrupted = ""
 
     def add_options(self, parser: ArgumentParser) -> None:
@@ -62,20 +67,26 @@ class InfoCommand:
 
     def run(self, options: Namespace) -> None:
         """Read, and print."""
-        from kbert.weights.convert import describe
+        from kbert.weights.describe import describe
 
         facts = describe(options.folder)
         width = max(map(len, facts))
         for title, text in facts.items():
-            indents = {"initial_indent": f"{title:{width}}  ", "subsequent_indent": " " * (width + 2)}
-            print(textwrap.fill(text, 110, break_long_words=False, break_on_hyphens=False, **indents))
+            wrapper = textwrap.TextWrapper(
+                110,
+                initial_indent=f"{title:{width}}  ",
+                subsequent_indent=" " * (width + 2),
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+            print(wrapper.fill(text))
 
 
 COMMANDS = (ConvertCommand(), InfoCommand())
 
 
-def _print_table(rows) -> None:
-    """One line an array, as wide as it needs, since lines are to be searched and compared."""
+def _print_table(rows: Sequence[Row]) -> None:
+    """Print one line for each row. Lines are not wrapped, so that they can be searched and compared."""
     cells = [("source", "target", "shape", "what was done")]
     cells += [(row.source or "-", row.target or "-", _shown(row.shape), row.done) for row in rows]
     widths = [max(len(line[i]) for line in cells) for i in range(3)]

@@ -1,10 +1,11 @@
-"""Models in the files of other runtimes: writing them, and running them in the place of a Keras model."""
+"""ONNX files of whole models: writing, quantising and running them; and an exported model in place of a Keras model."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -16,20 +17,22 @@ from kbert.weights.onnx_graph import INPUTS, onnx_model
 
 MODEL = "model.onnx"
 DATA = "model.onnx.data"
-# Of all arrays, from which on they go to a file of their own: a protobuf message may have 2 GB.
+# Bytes of all arrays beyond which they are written to a file of their own. A protobuf message has at most 2 GB.
 _LARGEST = 2**31 - 2**24
 
-# A function from the three inputs, int64 (B, T), to the outputs by their names.
+# A function that runs an exported model: from its three inputs, int64 (B, T), to its outputs, both by name.
 Run = Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]
 
 
 def write_onnx(folder: str | Path, weights: str | Path, layers: str = "last", pooling: str | None = None) -> None:
-    """Write the model of a weights folder as ``model.onnx`` into another.
+    """Write the model of a weights folder as ``model.onnx`` into another folder.
 
     Parameters
     ----------
-    folder, weights : str or Path
-        Where to, and where config.json and the arrays are.
+    folder : str or Path
+        Where to write. It exists.
+    weights : str or Path
+        The weights folder.
     layers, pooling : str
         See `onnx_model`.
     """
@@ -42,11 +45,11 @@ def write_onnx(folder: str | Path, weights: str | Path, layers: str = "last", po
 
 
 def quantize_onnx(folder: str | Path) -> None:
-    """Let ONNX Runtime replace ``model.onnx`` by one with matrices of int8.
+    """Replace ``model.onnx`` by one with matrices of int8, by ONNX Runtime's dynamic quantisation.
 
-    Matrix products are then of whole numbers: weights have a scale for each output, activations one that is found when
-    the model runs. Weights take 7 of the 8 bits, because older processors (AVX2 and AVX-512 without VNNI) add pairs of
-    products in 16 bits, which would overflow.
+    Weights have one scale for each output. Activations have one scale for each array, computed when the model runs.
+    Weights use 7 of the 8 bits: older processors (AVX2, and AVX-512 without VNNI) add pairs of products in 16 bits,
+    which would overflow with 8.
     """
     import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
@@ -54,11 +57,11 @@ def quantize_onnx(folder: str | Path) -> None:
     path = Path(folder) / MODEL
     model = onnx.load(str(path))
     large = (Path(folder) / DATA).is_file()
-    # It would advise a step of preparation that does nothing for this graph.
+    # Without this mark it would advise to pre-process the graph, which changes nothing in this one.
     model.metadata_props.add(key="onnx.quant.pre_process", value="onnxruntime.quant")
     path.unlink()
     (Path(folder) / DATA).unlink(missing_ok=True)
-    # Its messages go to the root logger, by functions that configure one that has no handler.
+    # It logs by logging.warning and the like, which add a handler to a root logger that has none.
     root, handler = logging.getLogger(), logging.NullHandler()
     root.addHandler(handler)
     try:
@@ -71,7 +74,7 @@ def quantize_onnx(folder: str | Path) -> None:
 
 
 def onnx_runner(folder: str | Path) -> Run:
-    """ONNX Runtime on the processor, with the ``model.onnx`` of a folder.
+    """Return a function that runs the ``model.onnx`` of a folder by ONNX Runtime on the CPU.
 
     Raises
     ------
@@ -93,35 +96,43 @@ def onnx_runner(folder: str | Path) -> Run:
 
 
 class ExportedModel:
-    """A model in another runtime that stands in for the Keras model it was made of, when predicting.
+    """An exported model in place of the Keras model that it was made from, for predicting.
 
-    It takes the batches that the Keras model takes, in which a row may hold several texts, and gives each text to the
-    other runtime as a row of its own.
+    It takes the batches that the Keras model takes, in which a row may hold several texts. Other runtimes get each text
+    as a row of its own.
+
+    Parameters
+    ----------
+    model : keras.Model
+        The model that was exported. All attributes are taken from it.
+    run : callable
+        Runs the exported model.
     """
 
     def __init__(self, model: keras.Model, run: Run):
         self._model, self._run = model, run
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
 
     def __call__(self, inputs: dict[str, np.ndarray]) -> np.ndarray | dict[str, np.ndarray]:
         text_ids, positions = inputs["text_ids"], inputs["position_ids"]
         B, T = text_ids.shape
-        places = np.flatnonzero(text_ids)
-        # The texts by row and slot, and of each token the number of its text and its place in it.
-        slots, text = np.unique(places // T * (T + 1) + text_ids.flat[places], return_inverse=True)
-        place = positions.flat[places]
-        given = {name: np.zeros((len(slots), int(place.max()) + 1), np.int64) for name in INPUTS}
+        tokens = np.flatnonzero(text_ids)  # the indices in (B * T,) of all tokens but the padding
+        # A text's key is row * (T + 1) + its number in the row, from 1. ``texts`` are the keys of all texts in order;
+        # ``text`` and ``position`` say of each token in which text it is, and where in it.
+        texts, text = np.unique(tokens // T * (T + 1) + text_ids.flat[tokens], return_inverse=True)
+        position = positions.flat[tokens]
+        given = {name: np.zeros((len(texts), int(position.max()) + 1), np.int64) for name in INPUTS}
         for name, values in zip(INPUTS, (inputs["token_ids"], np.ones((B, T)), inputs["segment_ids"]), strict=True):
-            given[name][text, place] = values.flat[places]
+            given[name][text, position] = values.flat[tokens]
         outputs = _main_output(self._run(given))
         if outputs.ndim == 2:  # (texts, n) -> (B, K, n)
             results = np.zeros((B, inputs["first_positions"].shape[1], outputs.shape[-1]), np.float32)
-            results[slots // (T + 1), slots % (T + 1) - 1] = outputs
+            results[texts // (T + 1), texts % (T + 1) - 1] = outputs
             return results
         results = np.zeros((B * T, outputs.shape[-1]), np.float32)  # (texts, T, n) -> (B, T, n)
-        results[places] = outputs[text, place]
+        results[tokens] = outputs[text, position]
         results = results.reshape(B, T, -1)
         if "masked_positions" in inputs:
             return {"mlm_logits": np.take_along_axis(results, inputs["masked_positions"][..., None], axis=1)}
@@ -129,7 +140,7 @@ class ExportedModel:
 
 
 def _main_output(outputs: dict[str, np.ndarray]) -> np.ndarray:
-    """What the Keras model gives."""
+    """Return the output that corresponds to the Keras model's."""
     if "start_logits" in outputs:
         return np.stack([outputs["start_logits"], outputs["end_logits"]], axis=-1)
     return next(outputs[name] for name in ("logits", "sentence_embedding", "token_embeddings") if name in outputs)

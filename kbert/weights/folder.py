@@ -1,8 +1,9 @@
-"""Hugging Face folders as plain arrays: safetensors or PyTorch's own files in, safetensors out."""
+"""Hugging Face folders as NumPy arrays: safetensors and PyTorch's own files are read, safetensors are written."""
 
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -10,13 +11,13 @@ from kbert.errors import WeightsMismatchError, WeightsNotFoundError
 from kbert.hub.weight_files import INDEX_ENDING, PICKLED, SAFETENSORS, hugging_face_weights, shards_of_index
 from kbert.weights.array_files import read_pickled, read_safetensors
 
-# What a folder is known by in which an exported model is.
+# The file by which the folder of an exported model is recognised.
 EXPORT_FILE = "export.json"
 _READERS = {SAFETENSORS: read_safetensors, PICKLED: read_pickled}
 
 
 def refuse_exported(folder: str | Path) -> None:
-    """Say of the folder of an exported model that it is no weights folder."""
+    """Raise a WeightsNotFoundError for the folder of an exported model: it holds no weights that kbert reads."""
     if (Path(folder) / EXPORT_FILE).is_file():
         raise WeightsNotFoundError(
             f"{folder} holds an exported model, which other programs run. Load the folder that `save` wrote."
@@ -24,12 +25,12 @@ def refuse_exported(folder: str | Path) -> None:
 
 
 def read_folder(folder: str | Path) -> dict[str, np.ndarray]:
-    """All arrays of a folder in the Hugging Face layout by the names in the file.
+    """Read all arrays of a folder in the Hugging Face layout.
 
     Returns
     -------
     dict of ndarray
-        In the types that they have in the file, bfloat16 included.
+        By their names in the file, and in the types that they have there, which may be bfloat16.
 
     Raises
     ------
@@ -50,7 +51,7 @@ def read_folder(folder: str | Path) -> dict[str, np.ndarray]:
 
 
 def _read_shards(index: Path, read: Callable[[Path], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """The arrays of all shards, once each shard was found to hold those that the index lists for it."""
+    """Read the arrays of all shards, and check that each shard holds those that the index lists for it."""
     shards = shards_of_index(index)
     missing = sorted(file for file in shards if not (index.parent / file).is_file())
     if missing:
@@ -72,8 +73,14 @@ def _read_shards(index: Path, read: Callable[[Path], dict[str, np.ndarray]]) -> 
     return arrays
 
 
-def write_folder(folder: str | Path, config: dict, arrays: dict[str, np.ndarray]) -> None:
-    """Write ``config.json`` and ``model.safetensors`` into a folder, which is made where it is missing."""
+def write_folder(folder: str | Path, config: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    """Write ``config.json`` and ``model.safetensors`` into a folder. It is made if it does not exist.
+
+    Raises
+    ------
+    OSError
+        When a file cannot be written.
+    """
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
@@ -84,5 +91,5 @@ def write_folder(folder: str | Path, config: dict, arrays: dict[str, np.ndarray]
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     try:
         save_file(arrays, folder / SAFETENSORS, {"format": "pt"})
-    except SafetensorError as error:  # which it makes of the disk's errors too
+    except SafetensorError as error:  # the library raises it for a full disk too
         raise OSError(f"{folder / SAFETENSORS} cannot be written ({error}).") from error

@@ -1,13 +1,13 @@
-"""The formats of weights that kbert knows: which one a folder or file has, how it is read, and how it is written.
+"""The weights formats that kbert knows: how each is recognised, read and written.
 
-A further format is one more entry in the list at the end. What is particular to one is imported when it is met.
+To add a format, add an entry to `FORMATS` at the end. The module of a format is imported when it is needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,46 +31,51 @@ class Format(NamedTuple):
     title : str
         As `kbert info` calls it.
     found : callable
-        Path -> whether what is there has this format.
+        Path -> whether the folder or file has this format.
     read : callable
         Path -> list of Array.
     config : callable
         Path -> the keys of a Hugging Face config.json.
-    write : callable or None
-        (folder, config, arrays by Hugging Face name, tokenizer or None) -> list of Array, saying where each array is
-        in the new folder; None where it is not written. The tokenizer's files in the Hugging Face layout, which some
-        formats share, are written by the caller if ``writes_tokenizer`` is False.
     weights : callable
         Path -> the files that hold the arrays.
+    write : callable or None
+        (folder, config, arrays by Hugging Face name, tokenizer or None) -> list of Array, which says where each array
+        is in the new folder; None where kbert does not write the format.
+    writes_tokenizer : bool
+        Whether ``write`` writes the tokenizer too. Otherwise the caller writes it in the Hugging Face layout.
     """
 
     name: str
     title: str
     found: Callable[[Path], bool]
     read: Callable[[Path], list[Array]]
-    config: Callable[[Path], dict]
+    config: Callable[[Path], dict[str, Any]]
     weights: Callable[[Path], list[Path]]
-    write: Callable[[Path, dict, dict[str, np.ndarray], WordPieceTokenizer | None], list[Array]] | None = None
+    write: Callable[[Path, dict[str, Any], dict[str, np.ndarray], WordPieceTokenizer | None], list[Array]] | None = None
     writes_tokenizer: bool = False
 
 
-def format_of(place: str | Path) -> Format:
-    """The format of a folder, or of a file of Keras's; Hugging Face's where it is no other's."""
-    place = Path(place)
-    return next(known for known in FORMATS.values() if known.found(place))
+def format_of(path: str | Path) -> Format:
+    """Return the format of a folder or of one of Keras's files. A folder of no other format is Hugging Face's."""
+    path = Path(path)
+    return next(known for known in FORMATS.values() if known.found(path))
 
 
 def read_arrays(folder: str | Path) -> dict[str, np.ndarray]:
-    """All arrays of a weights folder of any format by their names in a Hugging Face file, without ``bert.`` before it.
+    """Read all arrays of a weights folder of any format.
 
-    Those of float16 and bfloat16 come as float32, which holds the same numbers, the others as they are in the file.
+    Returns
+    -------
+    dict of ndarray
+        By their names in a Hugging Face file, without ``bert.`` before them. Those of float16 and bfloat16 are
+        converted to float32, which holds the same numbers; the others have the type of the file.
 
     Raises
     ------
     WeightsNotFoundError
         When the folder holds no weights file.
     WeightsMismatchError
-        When the file is damaged, or two arrays in it have one name but for what older files call otherwise.
+        When the file is damaged, or holds an array twice, under its name and under one that older files have.
     """
     found: dict[str, np.ndarray] = {}
     for array in format_of(folder).read(Path(folder)):
@@ -79,7 +84,7 @@ def read_arrays(folder: str | Path) -> dict[str, np.ndarray]:
                 f"{folder} holds {array.name} twice, under names of different forms of BERT's files. Remove one from "
                 "the file."
             )
-        if array.name is not None:
+        if array.name is not None and array.array is not None:
             found[array.name] = array.array.astype("float32") if is_half(array.array) else array.array
     for name, kept in TIED.items():
         if name in found:
@@ -94,11 +99,11 @@ def _glob(*patterns: str) -> Callable[[Path], list[Path]]:
 # === KerasHub ===
 
 
-def _is_kerashub(place: Path) -> bool:
-    path = place / "config.json"
+def _is_kerashub(folder: Path) -> bool:
+    path = folder / "config.json"
     try:
         return path.is_file() and is_preset(json_object(path))
-    except ValueError:  # told by whoever reads it
+    except ValueError:  # a damaged config.json: reading the folder raises for it, with a better message
         return False
 
 
@@ -108,7 +113,9 @@ def _read_kerashub(folder: Path) -> list[Array]:
     return read_kerashub(folder)
 
 
-def _write_kerashub(folder, config, arrays, tokenizer) -> list[Array]:
+def _write_kerashub(
+    folder: Path, config: dict[str, Any], arrays: dict[str, np.ndarray], tokenizer: WordPieceTokenizer | None
+) -> list[Array]:
     from kbert.weights.kerashub import write_kerashub
 
     return write_kerashub(folder, config, arrays, tokenizer)
@@ -117,8 +124,8 @@ def _write_kerashub(folder, config, arrays, tokenizer) -> list[Array]:
 # === Keras ===
 
 
-def _is_keras(place: Path) -> bool:
-    return place.name.endswith(KERAS_FILES) and not place.is_dir()
+def _is_keras(path: Path) -> bool:
+    return path.name.endswith(KERAS_FILES) and not path.is_dir()
 
 
 def _read_keras(path: Path) -> list[Array]:
@@ -127,7 +134,7 @@ def _read_keras(path: Path) -> list[Array]:
     return read_keras(path)
 
 
-def _config_of_keras(path: Path) -> dict:
+def _config_of_keras(path: Path) -> dict[str, Any]:
     from kbert.weights.keras_files import config_of_keras
 
     return config_of_keras(path)
@@ -136,10 +143,10 @@ def _config_of_keras(path: Path) -> dict:
 # === Google ===
 
 
-def _is_google(place: Path) -> bool:
+def _is_google(folder: Path) -> bool:
     from kbert.weights.google import find_checkpoint
 
-    return not hugging_face_weights(place) and find_checkpoint(place) is not None
+    return not hugging_face_weights(folder) and find_checkpoint(folder) is not None
 
 
 def _read_google(folder: Path) -> list[Array]:
@@ -148,7 +155,9 @@ def _read_google(folder: Path) -> list[Array]:
     return [a if a.name is None else a._replace(name=canonical_name(a.name)) for a in google_arrays(folder)]
 
 
-def _write_google(folder, config, arrays, tokenizer) -> list[Array]:
+def _write_google(
+    folder: Path, config: dict[str, Any], arrays: dict[str, np.ndarray], tokenizer: WordPieceTokenizer | None
+) -> list[Array]:
     from kbert.weights.google import write_google
 
     return write_google(folder, config, arrays)
@@ -161,15 +170,17 @@ def _read_hugging_face(folder: Path) -> list[Array]:
     return [Array(name, canonical_name(name), array) for name, array in read_folder(folder).items()]
 
 
-def _write_hugging_face(folder, config, arrays, tokenizer) -> list[Array]:
-    # transformers puts the encoder's arrays under bert. where there is a head beside it.
+def _write_hugging_face(
+    folder: Path, config: dict[str, Any], arrays: dict[str, np.ndarray], tokenizer: WordPieceTokenizer | None
+) -> list[Array]:
+    # In a model with a head, transformers has "bert." before the names of the encoder's arrays.
     prefix = "bert." if any(name.startswith(HEADS) for name in arrays) else ""
     named = {name if name.startswith(HEADS) else prefix + name: array for name, array in arrays.items()}
     write_folder(folder, config, named)
-    return [Array(there, name, arrays[name]) for there, name in zip(named, arrays, strict=True)]
+    return [Array(written, name, arrays[name]) for written, name in zip(named, arrays, strict=True)]
 
 
-# In this order: the last takes what is no other's, and its errors say what a weights folder has to hold.
+# The order matters: the last one takes every folder, and its errors say what a weights folder has to hold.
 FORMATS: dict[str, Format] = {
     known.name: known
     for known in (
@@ -183,7 +194,7 @@ FORMATS: dict[str, Format] = {
             _glob("*.ckpt*.data-*"), _write_google,
         ),
         Format(
-            "hf", "Hugging Face", lambda place: True, _read_hugging_face, read_config_json,
+            "hf", "Hugging Face", lambda folder: True, _read_hugging_face, read_config_json,
             lambda folder: files_of_weights(hugging_face_weights(folder)[0]), _write_hugging_face,
         ),
     )

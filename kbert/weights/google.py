@@ -1,27 +1,31 @@
 """Google's own checkpoints (github.com/google-research/bert): bert_config.json, vocab.txt and bert_model.ckpt.*.
 
-Arrays are handed on under the names of transformers. The names here are those of the variables in modeling.py,
+Arrays are read and written under their names in transformers. The names of Google's variables are those in modeling.py,
 run_pretraining.py, run_classifier.py and run_squad.py. A kernel is (in, out) there and (out, in) in transformers; the
 ``output_weights`` of the heads are (out, in) in both.
 """
 
+from __future__ import annotations
+
 import json
 import re
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from kbert.config import BertConfig
 from kbert.errors import KbertWarning, WeightsMismatchError, WeightsNotFoundError
-from kbert.weights.arrays import BUFFERS, COPIED, Array, canonical_name, is_half, listed, untwin
+from kbert.warn import warn_user
+from kbert.weights.arrays import BUFFERS, COPIED, Array, canonical_name, is_half, listed, merge_tied
 from kbert.weights.tensor_bundle import TensorBundle, write_bundle
 
 PREFIX = "bert_model.ckpt"
 CONFIG = "bert_config.json"
 
-# Names that are one path in both, but for what separates their parts; "#" is the number of a layer.
+# Variables whose names in transformers have the same parts, separated by "." in place of "/". "#" stands for the number
+# of a layer.
 _DENSE = (
     *(f"bert/encoder/layer_#/attention/self/{part}" for part in ("query", "key", "value")),
     "bert/encoder/layer_#/attention/output/dense",
@@ -64,7 +68,7 @@ _TO_HUGGINGFACE = {
 }
 _TO_GOOGLE = {canonical_name(theirs): google for google, theirs in _TO_HUGGINGFACE.items()}
 
-# What training leaves beside the weights: of run_pretraining.py's optimizer, of TensorFlow's own Adam, and of LAMB.
+# Variables of an optimizer: that of run_pretraining.py, TensorFlow's own Adam, and LAMB.
 _COUNTERS = ("global_step", "beta1_power", "beta2_power")
 _SLOTS = re.compile("/(adam_m|adam_v|Adam|Adam_1|lamb_m|lamb_v)$")
 _TRANSPOSED = "transposed"
@@ -72,12 +76,12 @@ _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
 def find_checkpoint(folder: str | Path) -> Path | None:
-    """The prefix of the only TensorFlow checkpoint in a folder; None where there is none.
+    """Return the prefix of the only TensorFlow checkpoint in a folder; None where there is none.
 
     Raises
     ------
     WeightsNotFoundError
-        If there are several, of which none may be taken for the right one.
+        If there are several.
     """
     pattern = re.compile(r"(.+\.ckpt(-\d+)?)\.index")
     found = [match[1] for path in Path(folder).glob("*.index") if (match := pattern.fullmatch(path.name))]
@@ -90,14 +94,20 @@ def find_checkpoint(folder: str | Path) -> Path | None:
 
 
 def google_arrays(folder: str | Path) -> Iterator[Array]:
-    """The arrays of Google's checkpoint in a folder one by one, those included that are no weights.
+    """Read the arrays of Google's checkpoint in a folder, one after the other.
+
+    Yields
+    ------
+    Array
+        One for each variable. ``name`` and ``array`` are None for a variable of the optimizer.
 
     Raises
     ------
     WeightsNotFoundError
         If there is no checkpoint in the folder, or more than one, or one of its files is missing.
     WeightsMismatchError
-        If the checkpoint is damaged, is one of TensorFlow 2, or holds arrays that no BERT of Google's has.
+        If the checkpoint is damaged, was written by TensorFlow 2's object saver, or holds a variable that Google's
+        BERT does not have.
     """
     prefix = find_checkpoint(folder)
     if prefix is None:
@@ -116,33 +126,34 @@ def google_arrays(folder: str | Path) -> Iterator[Array]:
         yield Array(source, name, array.T if note == _TRANSPOSED else array, note)
 
 
-def write_google(folder: str | Path, config: BertConfig | dict, arrays: dict[str, np.ndarray]) -> list[Array]:
-    """Write ``bert_config.json`` and the checkpoint ``bert_model.ckpt``; the ``vocab.txt`` is the tokenizer's to write.
+def write_google(folder: str | Path, config: BertConfig | dict[str, Any], arrays: dict[str, np.ndarray]) -> list[Array]:
+    """Write ``bert_config.json`` and the checkpoint ``bert_model.ckpt``. The tokenizer is not written.
 
     Parameters
     ----------
     folder : str or Path
-        It is made where it is missing.
+        It is made if it does not exist.
     config : BertConfig or dict
-        The keys of a ``config.json``. All of them are written: Google's code passes over those that it does not know.
+        The keys of a ``config.json``. All of them are written: Google's code ignores those that it does not know.
     arrays : dict of str to ndarray
-        Under their names in transformers, heads included. They are written as float32, the type of Google's variables.
+        By their names in transformers, heads included. They are written as float32, the type of Google's variables.
 
     Returns
     -------
     list of Array
-        What was written: the name there, that in transformers without ``bert.`` before it, the array as it was given.
+        What was written: ``source`` is the name of Google's variable, ``name`` the one in transformers without
+        ``bert.`` before it, and ``array`` the array as it was given.
 
     Raises
     ------
     WeightsMismatchError
-        If Google's code has no variable for an array, or two of them are one of BERT's.
+        If Google's code has no variable for an array, or if two of the arrays have the same name but for ``bert.``.
 
     Warns
     -----
     KbertWarning
-        If Google's code would compute something else than the model does: it has LayerNorm's epsilon fixed at 1e-12,
-        and knows the activations "gelu" and "relu" alone.
+        If Google's code computes something else than the model: its epsilon of LayerNorm is fixed at 1e-12, and it
+        knows only the activations "gelu" and "relu".
     """
     folder = Path(folder)
     values = config.to_dict() if isinstance(config, BertConfig) else config
@@ -152,16 +163,16 @@ def write_google(folder: str | Path, config: BertConfig | dict, arrays: dict[str
             f"Of the {len(arrays)} arrays to be written some are the same one of BERT's, with and without bert. before "
             "their names. Leave one of each out."
         )
-    untwin(canonical, "what is to be written")
+    merge_tied(canonical, "what is to be written")
     written = [
         Array(google_name(name), name, array, _note(google_name(name)))
         for name, array in canonical.items()
         if name not in BUFFERS
     ]
-    _warn_of_what_google_lacks(BertConfig.from_dict(values))
+    _warn_of_differences(BertConfig.from_dict(values))
     folder.mkdir(parents=True, exist_ok=True)
     (folder / CONFIG).write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    # Transposed arrays are views, so that only one at a time is copied.
+    # Transposed arrays are views. `write_bundle` copies one of them at a time.
     write_bundle(
         folder / PREFIX,
         {array.source: array.array.T if array.note == _TRANSPOSED else array.array for array in written},
@@ -171,7 +182,7 @@ def write_google(folder: str | Path, config: BertConfig | dict, arrays: dict[str
 
 
 def huggingface_name(name: str) -> str | None:
-    """The name in transformers of a variable of Google's; None for what is the optimizer's.
+    """Return the name in transformers of one of Google's variables; None for a variable of an optimizer.
 
     Raises
     ------
@@ -186,7 +197,7 @@ def huggingface_name(name: str) -> str | None:
 
 
 def google_name(name: str) -> str:
-    """The variable of Google's for a name in transformers.
+    """Return the name of Google's variable for a name in transformers.
 
     Raises
     ------
@@ -203,7 +214,7 @@ def google_name(name: str) -> str:
 
 
 def _numbered(names: dict[str, str], name: str, pattern: str) -> tuple[str, str]:
-    """What stands for a name in which the number of the layer is "#", and that number."""
+    """Look up a name with "#" in place of its layer number. Return what was found, and the number ("" without one)."""
     number = re.search(pattern, name)
     if "#" in name:
         raise KeyError(name)
@@ -237,19 +248,17 @@ def _check_names(bundle: TensorBundle) -> None:
         )
 
 
-def _warn_of_what_google_lacks(config: BertConfig) -> None:
+def _warn_of_differences(config: BertConfig) -> None:
     if config.layer_norm_eps != 1e-12:
-        warnings.warn(
+        warn_user(
             f"Google's code has LayerNorm's epsilon fixed at 1e-12, and this model's is {config.layer_norm_eps}. kbert "
             f"reads it from the {CONFIG} that was written; Google's code will compute something else.",
             KbertWarning,
-            stacklevel=3,
         )
     if config.hidden_act not in ("gelu", "relu"):
-        warnings.warn(
+        warn_user(
             f"Google's code knows no activation {config.hidden_act!r} and will stop at it; kbert reads it. For "
             f"Google's code write 'gelu' in {CONFIG}: its last version computes the tanh form by it, its first the "
             "exact one.",
             KbertWarning,
-            stacklevel=3,
         )

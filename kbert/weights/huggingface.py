@@ -1,21 +1,31 @@
-"""Which array of a Hugging Face BERT belongs to which variable of a kbert model, and copying in both directions."""
+"""Which array of a Hugging Face file belongs to which variable of a kbert model, and copying in both directions."""
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
+import ml_dtypes
 import numpy as np
 
 from kbert.config import BertConfig
 from kbert.errors import WeightsMismatchError
 from kbert.model import BertEncoder, BertForPreTraining
-from kbert.weights.arrays import BUFFERS, HEADS, as_float32, listed, untwin
+from kbert.weights.arrays import BUFFERS, HEADS, as_float32, listed, merge_tied
 from kbert.weights.folder import write_folder
 from kbert.weights.formats import read_arrays
 
 
 class Slot(NamedTuple):
-    """One array: its name in the file, the variable, and whether the file holds it transposed."""
+    """A pair of an array in a file and a variable of a model.
+
+    Attributes
+    ----------
+    name : str
+        The array's name in the file, without ``bert.`` before it.
+    variable : keras.Variable
+    transposed : bool
+        Whether the file has the transposed array.
+    """
 
     name: str
     variable: keras.Variable
@@ -23,7 +33,7 @@ class Slot(NamedTuple):
 
 
 def encoder_slots(encoder: BertEncoder) -> list[Slot]:
-    """Every array of the encoder, named as in `transformers.BertModel`."""
+    """Return the slots of the encoder. The names are those of `transformers.BertModel`."""
     embeddings = encoder.embeddings
     slots = [
         Slot("embeddings.word_embeddings.weight", embeddings.word),
@@ -44,7 +54,7 @@ def encoder_slots(encoder: BertEncoder) -> list[Slot]:
 
 
 def pretraining_slots(model: BertForPreTraining) -> list[Slot]:
-    """Every array of the encoder and the heads, named as in `transformers.BertForPreTraining`."""
+    """Return the slots of the encoder and both heads. The names are those of `transformers.BertForPreTraining`."""
     head = model.mlm_head
     slots = [
         *encoder_slots(model.encoder),
@@ -56,7 +66,7 @@ def pretraining_slots(model: BertForPreTraining) -> list[Slot]:
 
 
 def dense_slots(name: str, layer: keras.layers.Dense) -> list[Slot]:
-    """The two arrays of a dense layer; PyTorch keeps the kernel as (out, in)."""
+    """Return the two slots of a dense layer. Files have PyTorch's kernel, which is (out, in)."""
     return [Slot(f"{name}.weight", layer.kernel, transposed=True), Slot(f"{name}.bias", layer.bias)]
 
 
@@ -65,7 +75,12 @@ def _norm_slots(name: str, layer: keras.layers.LayerNormalization) -> list[Slot]
 
 
 def check_sizes(config: BertConfig, arrays: dict[str, np.ndarray], folder: str | Path) -> None:
-    """Refuse a config.json that asks for a larger model than the arrays make, before memory is taken for it."""
+    """Check that the arrays have the sizes in config.json, before memory is allocated for the model.
+
+    Raises
+    ------
+    WeightsMismatchError
+    """
     D, last = config.hidden_size, f"encoder.layer.{config.num_hidden_layers - 1}"
     shapes = {
         "embeddings.word_embeddings.weight": (config.vocab_size, D),
@@ -87,33 +102,39 @@ def load_slots(
     optional: tuple[str, ...] = (),
     arrays: dict[str, np.ndarray] | None = None,
 ) -> list[str]:
-    """Copy a folder's arrays into variables and return the names of the optional ones that the file lacks.
+    """Copy a folder's arrays into the variables of a model.
 
     Parameters
     ----------
     slots : list of Slot
-        What the model needs.
+        The slots of the model.
     folder : str or Path
     optional : tuple of str
-        Prefixes of the arrays that may be missing, all those of a prefix, which then keep their random start.
+        Prefixes of arrays that may be missing. Of each prefix the file may lack either all arrays or none. The
+        variables of those that it lacks keep their values.
     arrays : dict of ndarray, optional
-        What `read_arrays` gives of the folder, where they have been read already. What is copied is taken out.
+        The arrays of the folder, if `read_arrays` has read them already. Those that are copied are removed from it.
+
+    Returns
+    -------
+    list of str
+        The names of the optional arrays that the file lacks.
 
     Raises
     ------
     WeightsMismatchError
-        When an array is missing, has another shape, holds whole numbers, NaN or infinity, or is one that kbert does
-        not know; when two arrays differ that the model has as one.
+        When an array is missing, unknown, or of another shape; when it holds whole numbers, NaN or infinity; when two
+        tied arrays differ.
     """
     arrays = read_arrays(folder) if arrays is None else arrays
     wanted = {slot.name for slot in slots}
     if "cls.predictions.bias" in wanted:
-        untwin(arrays, folder)
+        merge_tied(arrays, folder)
     unknown = sorted(
         name for name in arrays if name not in wanted and name not in BUFFERS and not name.startswith(HEADS)
     )
     missing = sorted(name for name in wanted if name not in arrays)
-    # Of what may be missing, a part alone says that the file is damaged.
+    # A file that has some arrays of a prefix, and not all of them, is damaged.
     absent = tuple(prefix for prefix in optional if not any(name.startswith(prefix) for name in arrays))
     fatal = [name for name in missing if not name.startswith(absent)]
     if unknown or fatal:
@@ -121,28 +142,31 @@ def load_slots(
         raise _misfit(folder, lacks * bool(fatal) + holds * bool(unknown))
     for slot in slots:
         if slot.name in arrays:
-            # Taken out, so that loading does not hold all weights twice to the end.
+            # Removed, so that its memory is free once it is copied.
             _assign(slot, arrays.pop(slot.name), folder)
     return missing
 
 
-def _misfit(folder, faults: list[str]) -> WeightsMismatchError:
+def _misfit(folder: str | Path, faults: list[str]) -> WeightsMismatchError:
     return WeightsMismatchError(
         f"The weights in {folder} are not those of the architecture in its config.json: "
         f"the file {' and '.join(faults)}."
     )
 
 
-def _wrong_shape(name: str, folder, shape: tuple, expected: tuple) -> WeightsMismatchError:
+def _wrong_shape(
+    name: str, folder: str | Path, shape: tuple[int, ...], expected: tuple[int, ...]
+) -> WeightsMismatchError:
     return WeightsMismatchError(
         f"{name} in {folder} has shape {shape}, and the model of its config.json needs {expected}."
     )
 
 
-def _assign(slot: Slot, array: np.ndarray, folder) -> None:
-    expected = tuple(slot.variable.shape)
-    if array.shape != (expected[::-1] if slot.transposed else expected):
-        raise _wrong_shape(slot.name, folder, array.shape, expected[::-1] if slot.transposed else expected)
+def _assign(slot: Slot, array: np.ndarray, folder: str | Path) -> None:
+    shape = tuple(slot.variable.shape)
+    expected = shape[::-1] if slot.transposed else shape
+    if array.shape != expected:
+        raise _wrong_shape(slot.name, folder, array.shape, expected)
     array = as_float32(array, slot.name, folder)
     slot.variable.assign(array.T if slot.transposed else array)
 
@@ -152,15 +176,28 @@ def save_slots(
     config: BertConfig,
     slots: list[Slot],
     prefix: str = "",
-    extra: dict | None = None,
+    extra: dict[str, Any] | None = None,
     dtype: str = "float32",
 ) -> None:
-    """Write the arrays and a config.json, ``extra`` keys included, as transformers lays them out.
+    """Write the variables of a model as a Hugging Face folder.
+
+    Parameters
+    ----------
+    folder : str or Path
+    config : BertConfig
+    slots : list of Slot
+        The slots of the model.
+    prefix : str
+        Comes before the names of all arrays but those of heads: "bert." for a model with a head.
+    extra : dict, optional
+        Further keys of config.json, such as ``architectures``.
+    dtype : {"float32", "float16", "bfloat16"}
+        The type of the arrays in the file.
 
     Raises
     ------
     ValueError
-        When ``dtype`` is not one of float32, float16 and bfloat16, or too narrow for one of the arrays.
+        When ``dtype`` is another one, or an array has values that it cannot represent.
     """
     arrays = {}
     for slot in slots:
@@ -171,13 +208,11 @@ def save_slots(
 
 
 def _narrowed(array: np.ndarray, dtype: str, name: str) -> np.ndarray:
-    """The array in the type of a file, each number rounded to the nearest that it has."""
+    """Round an array to the type of the file."""
     if dtype not in ("float32", "float16", "bfloat16"):
         raise ValueError(f"dtype must be 'float32', 'float16' or 'bfloat16', got {dtype!r}.")
     if dtype == "bfloat16":
-        from ml_dtypes import bfloat16  # which comes with Keras
-
-        return array.astype(bfloat16)
+        return array.astype(ml_dtypes.bfloat16)
     if np.abs(array).max(initial=0) > np.finfo(dtype).max:
         raise ValueError(f"{name} has values beyond those of {dtype}. Save in bfloat16 or float32.")
     return array.astype(dtype)

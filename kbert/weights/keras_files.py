@@ -1,4 +1,4 @@
-"""Models of kbert in Keras's own files, ``.keras`` and ``.weights.h5``, as arrays. Keras is not needed to read them."""
+"""Reading kbert's models from Keras's own files, ``.keras`` and ``.weights.h5``. Keras itself is not needed."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ import zipfile
 from collections.abc import Container
 from io import BytesIO
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from kbert.config import BertConfig
 from kbert.config_json import read_config_json
 from kbert.errors import WeightsMismatchError, WeightsNotFoundError
 from kbert.json_files import MOST_BYTES, parsed_object
 from kbert.weights.arrays import Array, array_shapes, check_layers
-from kbert.weights.h5 import Entry, dense, is_no_weight, match, norm, numbered, read_datasets
+from kbert.weights.h5 import Entry, dense, is_state, match, norm, numbered, read_datasets
 
 ARCHIVE = ".keras"
 _H5_IN_ARCHIVE = "model.weights.h5"
 
-# kbert's models by their class, as transformers calls them, and the one dense layer of those that have such a head.
+# kbert's classes of models, and their names in transformers.
 _ARCHITECTURES = {
     "BertEncoder": "BertModel",
     "BertForFeatures": "BertModel",
@@ -26,6 +29,7 @@ _ARCHITECTURES = {
     "BertForTokenClassification": "BertForTokenClassification",
     "BertForQuestionAnswering": "BertForQuestionAnswering",
 }
+# The prefix of the arrays of a head that is one dense layer.
 _DENSE_HEADS = {
     "BertForPreTraining": "cls.seq_relationship",
     "BertForSequenceClassification": "classifier",
@@ -36,7 +40,7 @@ _DENSE_HEADS = {
 
 
 def _entries(architecture: str, n_layers: int, found: Container[str]) -> list[Entry]:
-    """Every array of a model's file, in which these paths are."""
+    """Return the entries of all arrays of a model. ``found`` are the paths that its file has."""
     root = "layers/" if architecture == "BertModel" else "layers/bert_encoder/layers/"
     entries = [
         Entry(f"{root}bert_embeddings/vars/{i}", f"embeddings.{part}_embeddings.weight")
@@ -52,7 +56,7 @@ def _entries(architecture: str, n_layers: int, found: Container[str]) -> list[En
         entries += dense(f"{path}/output_dense", f"{name}.output.dense")
         entries += norm(f"{path}/output_norm", f"{name}.output.LayerNorm")
     entries += dense(f"{root}pooler/dense", "pooler.dense")
-    # What `BertForFeatures` makes no use of, such as the pooler, is not among its layers but its encoder's.
+    # Layers that `BertForFeatures` does not use, such as the pooler, are in the file as layers of its encoder.
     entries = [e._replace(path=f"encoder/{e.path}") if f"encoder/{e.path}" in found else e for e in entries]
     if architecture in ("BertForPreTraining", "BertForMaskedLM"):
         entries += [
@@ -64,15 +68,18 @@ def _entries(architecture: str, n_layers: int, found: Container[str]) -> list[En
     return entries + (dense("layers/dense", head) if head else [])
 
 
-def config_of_keras(path: Path) -> dict:
-    """The keys of a Hugging Face config.json for a Keras file: those inside it, or of the config.json beside it.
+def config_of_keras(path: Path) -> dict[str, Any]:
+    """Return the keys of a Hugging Face config.json for a Keras file.
+
+    A ``.keras`` file contains them. For a ``.weights.h5`` file, the config.json beside it is read. The class that a
+    file names is not imported: its name is compared with kbert's classes.
 
     Raises
     ------
     WeightsNotFoundError
         If there is no config.json beside a ``.weights.h5``.
     WeightsMismatchError
-        If the file is damaged, or is not of a model of kbert. Classes are compared by name, and never imported.
+        If the file is damaged, or is not one of kbert's models.
     """
     if not path.name.endswith(ARCHIVE):
         if not (path.parent / "config.json").is_file():
@@ -102,7 +109,12 @@ def config_of_keras(path: Path) -> dict:
 
 
 def read_keras(path: Path) -> list[Array]:
-    """The arrays of a model of kbert that Keras saved, under their Hugging Face names.
+    """Read the arrays of one of kbert's models that Keras saved.
+
+    Returns
+    -------
+    list of Array
+        By their Hugging Face names; those of an optimizer or a random generator are skipped.
 
     Raises
     ------
@@ -111,8 +123,10 @@ def read_keras(path: Path) -> list[Array]:
     """
     values = config_of_keras(path)
     config, architecture = BertConfig.from_dict(values), (values.get("architectures") or ["BertModel"])[0]
-    file = BytesIO(_member(path, _H5_IN_ARCHIVE)) if path.name.endswith(ARCHIVE) else path
-    found = read_datasets(file, path, is_no_weight)
+    file: Path | BytesIO = path
+    if path.name.endswith(ARCHIVE):
+        file = BytesIO(_member(path, _H5_IN_ARCHIVE))
+    found = read_datasets(file, path, is_state)
     labels = values.get("num_labels") or len(values.get("id2label") or ()) or _number_of_labels(found)
     check_layers(config, len(found), path)
     shapes = array_shapes(config, labels)
@@ -125,13 +139,13 @@ def read_keras(path: Path) -> list[Array]:
     ]
 
 
-def _number_of_labels(found: dict) -> int:
+def _number_of_labels(found: dict[str, np.ndarray | None]) -> int:
     bias = found.get("layers/dense/vars/1")
     return 1 if bias is None else bias.size
 
 
 def _member(path: Path, name: str, most_bytes: int | None = None) -> bytes:
-    """The content of a file in the archive, which Keras stores without packing it."""
+    """Read a file of the archive. Keras stores files uncompressed, so none is larger than the archive."""
     try:
         with zipfile.ZipFile(path) as archive:
             info = archive.getinfo(name)

@@ -1,15 +1,15 @@
 """KerasHub presets of BERT, read and written without KerasHub.
 
-The layout is that of ``keras_hub.models.BertBackbone.save_to_preset`` in keras-hub 0.32: config.json, model.weights.h5,
-and, with a head, task.json and task.weights.h5. What its JSON files say is in `kbert.presets`.
+The layout is that of ``keras_hub.models.BertBackbone.save_to_preset`` in keras-hub 0.32: config.json and
+model.weights.h5, and task.json and task.weights.h5 for a head. The JSON files are read in `kbert.presets`.
 """
 
 from __future__ import annotations
 
 import json
-import warnings
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from kbert.presets import (
     task_of_preset,
 )
 from kbert.text import WordPieceTokenizer
+from kbert.warn import warn_user
 from kbert.weights.arrays import PARTS, Array, array_shapes, check_layers
 from kbert.weights.h5 import (
     SPLIT_BIAS,
@@ -39,7 +40,7 @@ from kbert.weights.h5 import (
     SPLIT_OUTPUT,
     Entry,
     dense,
-    is_no_weight,
+    is_state,
     match,
     norm,
     numbered,
@@ -48,18 +49,18 @@ from kbert.weights.h5 import (
     write_datasets,
 )
 
-# Why a head is not written, where it is not that KerasHub has none.
+# Why a head is not written, by the prefix of its arrays. Of the heads not listed here, KerasHub has no counterpart.
 _WHY_NOT = {
     "classifier.": "KerasHub has no classifier of tokens or options",
     "cls.predictions.": "a preset has one head, and it is the classifier",
 }
-# The version of keras-hub whose files these are.
+# The version of keras-hub whose layout is written.
 _LAYOUT = "0.32.0"
 _TANH = ("gelu_new", "gelu_pytorch_tanh")
 
 
 def _encoder_entries(n_layers: int) -> list[Entry]:
-    """Every array of ``model.weights.h5``."""
+    """Return the entries of ``model.weights.h5``."""
     entries = [
         Entry("layers/reversible_embedding/vars/0", "embeddings.word_embeddings.weight"),
         Entry("layers/position_embedding/vars/0", "embeddings.position_embeddings.weight"),
@@ -69,8 +70,8 @@ def _encoder_entries(n_layers: int) -> list[Entry]:
     for i in range(n_layers):
         path, name = f"layers/{numbered('transformer_encoder', i)}/_", f"encoder.layer.{i}"
         for part in ("query", "key", "value"):
-            place = f"{path}self_attention_layer/{part}_dense"
-            entries += dense(place, f"{name}.attention.self.{part}", SPLIT_KERNEL, SPLIT_BIAS)
+            dense_path = f"{path}self_attention_layer/{part}_dense"
+            entries += dense(dense_path, f"{name}.attention.self.{part}", SPLIT_KERNEL, SPLIT_BIAS)
         entries += dense(f"{path}self_attention_layer/output_dense", f"{name}.attention.output.dense", SPLIT_OUTPUT)
         entries += norm(f"{path}self_attention_layer_norm", f"{name}.attention.output.LayerNorm")
         entries += dense(f"{path}feedforward_intermediate_dense", f"{name}.intermediate.dense")
@@ -79,7 +80,7 @@ def _encoder_entries(n_layers: int) -> list[Entry]:
     return entries + dense("layers/dense", "pooler.dense")
 
 
-# Every array of ``task.weights.h5``, by the class in task.json.
+# The entries of ``task.weights.h5``, by the class in task.json.
 _HEAD_ENTRIES = {
     "BertTextClassifier": dense("layers/dense", "classifier"),
     "BertMaskedLM": [
@@ -94,10 +95,15 @@ _HEAD_ENTRIES = {
 
 
 def read_kerashub(folder: str | Path) -> list[Array]:
-    """The arrays of a preset, its head included, under their Hugging Face names.
+    """Read the arrays of a preset and its head.
 
-    A pooler that is 0 throughout stands for none, as `write_kerashub` puts it. A head that kbert has no model for is
-    skipped by name.
+    A pooler of zeros is skipped: `write_kerashub` writes one for a model without a pooler. The arrays of a head for
+    which kbert has no model are skipped too.
+
+    Returns
+    -------
+    list of Array
+        By their Hugging Face names.
 
     Raises
     ------
@@ -110,7 +116,7 @@ def read_kerashub(folder: str | Path) -> list[Array]:
     config = BertConfig.from_dict(read_config_json(folder))
     found: dict[str, np.ndarray | None] = {}
     for path in _weights_files(folder):
-        more = read_datasets(path, path, is_no_weight)
+        more = read_datasets(path, path, is_state)
         if twice := sorted(found.keys() & more.keys()):
             raise WeightsMismatchError(f"{path} holds {twice[0]}, which another file of {folder} has too.")
         found |= more
@@ -121,11 +127,10 @@ def read_kerashub(folder: str | Path) -> list[Array]:
     arrays = match(found, _encoder_entries(config.num_hidden_layers), shapes, heads, folder / WEIGHTS)
     pooler = [array for array in arrays if array.name.startswith("pooler.")]
     if not any(array.array.any() for array in pooler):
-        why = "skipped: zeros in the place of a pooler that the model has not"
-        arrays = [Array(a.source, None, None, why) if a in pooler else a for a in arrays]
-    return [*arrays, *(_skipped(path, "no weight of the model") for path, array in found.items() if array is None)] + (
-        _read_head(folder, task, shapes, heads)
-    )
+        kept = [array for array in arrays if not array.name.startswith("pooler.")]
+        arrays = kept + [_skipped(a.source, "zeros in the place of a pooler that the model has not") for a in pooler]
+    states = [_skipped(path, "no weight of the model") for path, array in found.items() if array is None]
+    return [*arrays, *states, *_read_head(folder, task, shapes, heads)]
 
 
 def _weights_files(folder: Path) -> list[Path]:
@@ -140,7 +145,7 @@ def _weights_files(folder: Path) -> list[Path]:
     return paths
 
 
-def _read_head(folder: Path, task: Task, shapes: dict, heads: int) -> list[Array]:
+def _read_head(folder: Path, task: Task, shapes: dict[str, tuple[int, ...]], heads: int) -> list[Array]:
     path = folder / TASK_WEIGHTS
     if not path.is_file():
         if task.architecture is not None:
@@ -149,17 +154,16 @@ def _read_head(folder: Path, task: Task, shapes: dict, heads: int) -> list[Array
                 f"download it, or remove {TASK} to use the encoder alone."
             )
         return []
-    if task.architecture is None:
+    if task.architecture is None or task.name is None:
         with_activation = "" if task.activation is None else f" with the activation {task.activation!r}"
         why = f"a head of {task.name}{with_activation}, which kbert has not"
         return [_skipped(f"{TASK_WEIGHTS}: {source}", why) for source in read_datasets(path, path, lambda _: True)]
-    found = read_datasets(path, path, is_no_weight)
+    found = read_datasets(path, path, is_state)
     if task.name == "BertMaskedLM" and KBERT_KEY not in json_object(folder / "config.json"):
-        warnings.warn(
+        warn_user(
             f"The masked-LM head in {folder} was trained with the exact form of GELU and a LayerNorm whose epsilon is "
             "1e-5, as KerasHub has it. kbert computes it as BERT does: logits differ a little.",
             InexactWarning,
-            stacklevel=3,
         )
     arrays = [
         a._replace(source=f"{TASK_WEIGHTS}: {a.source}")
@@ -178,36 +182,40 @@ def _skipped(source: str, why: str) -> Array:
 
 
 def write_kerashub(
-    folder: str | Path, config: dict, arrays: dict[str, np.ndarray], tokenizer: WordPieceTokenizer | None = None
+    folder: str | Path,
+    values: dict[str, Any],
+    arrays: dict[str, np.ndarray],
+    tokenizer: WordPieceTokenizer | None = None,
 ) -> list[Array]:
-    """Write a preset that ``keras_hub.models.BertBackbone.from_preset`` opens, and the class of its head.
+    """Write a preset that ``keras_hub.models.BertBackbone.from_preset`` opens, or the KerasHub class of its head.
 
     Parameters
     ----------
     folder : str or Path
-    config : dict
-        The keys of a Hugging Face config.json. They are kept whole in the preset's, where KerasHub passes them over.
+    values : dict
+        The keys of a Hugging Face config.json. They are stored in the preset's config.json too, where KerasHub ignores
+        them.
     arrays : dict of str to numpy.ndarray
-        By Hugging Face names without ``bert.``: the encoder, with a classifier (``BertTextClassifier``) or a masked-LM
-        head (``BertMaskedLM``) or neither.
+        By Hugging Face names without ``bert.``: the encoder, and the heads. A classifier of texts is written for
+        ``BertTextClassifier``, and without one a masked-LM head for ``BertMaskedLM``. Other heads are skipped.
     tokenizer : WordPieceTokenizer, optional
 
     Returns
     -------
     list of Array
-        Where each array is in the preset, or why it is in none: KerasHub has no other heads.
+        Where each array is in the preset, or why it was skipped.
 
     Raises
     ------
     WeightsMismatchError
-        If KerasHub's BERT computes something else altogether: ``hidden_act`` is "relu".
+        If ``hidden_act`` is "relu": KerasHub's BERT always computes GELU.
 
     Warns
     -----
     InexactWarning
-        Where KerasHub computes something slightly different from what the config says, or lacks a part.
+        If KerasHub computes something slightly different from what the config says, or lacks a part.
     """
-    folder, values, config = Path(folder), config, BertConfig.from_dict(config)
+    folder, config = Path(folder), BertConfig.from_dict(values)
     _warn_of_differences(config, arrays)
     head = _head_of(values, arrays)
     tokenizer_json = None if tokenizer is None else _tokenizer_json(tokenizer)
@@ -223,13 +231,13 @@ def write_kerashub(
     _write_json(folder / "config.json", {**backbone, KBERT_KEY: values})
     _write_json(folder / "metadata.json", _metadata(n_weights))
     if head is not None:
-        name, labels = _LAYER_OF_HEAD[head], len(arrays.get("classifier.bias", ()))
+        names, num_labels = _HEAD_LAYER_NAMES[head], len(arrays.get("classifier.bias", ()))
         written += [
             a._replace(source=f"{TASK_WEIGHTS}: {a.source}")
-            for a in _write_h5(folder / TASK_WEIGHTS, _HEAD_ENTRIES[head], arrays, config, name)
+            for a in _write_h5(folder / TASK_WEIGHTS, _HEAD_ENTRIES[head], arrays, config, names)
         ]
-        _write_json(folder / TASK, _task_json(head, backbone, tokenizer_json, config, labels))
-    if tokenizer_json is not None:
+        _write_json(folder / TASK, _task_json(head, backbone, tokenizer_json, config, num_labels))
+    if tokenizer is not None and tokenizer_json is not None:
         _write_json(folder / TOKENIZER, tokenizer_json)
         (folder / VOCABULARY).parent.mkdir(parents=True, exist_ok=True)
         text = "".join(f"{piece}\n" for piece in tokenizer.vocab)
@@ -243,7 +251,7 @@ def write_kerashub(
     ]
 
 
-def _warn_of_differences(config: BertConfig, arrays: dict) -> None:
+def _warn_of_differences(config: BertConfig, arrays: dict[str, np.ndarray]) -> None:
     if config.hidden_act not in (*_TANH, "gelu"):
         raise WeightsMismatchError(
             f"KerasHub's BERT computes the tanh form of GELU, and this model has hidden_act {config.hidden_act!r}: "
@@ -264,19 +272,22 @@ def _warn_of_differences(config: BertConfig, arrays: dict) -> None:
     if not any(name.startswith("pooler.") for name in arrays):
         differences.append("the model has no pooler: KerasHub's pooled_output will be 0 for every text")
     if differences:
-        warnings.warn(f"Not the same in KerasHub: {'; '.join(differences)}.", InexactWarning, stacklevel=3)
+        warn_user(f"Not the same in KerasHub: {'; '.join(differences)}.", InexactWarning)
 
 
-def _head_of(values: dict, arrays: dict) -> str | None:
-    """The task of KerasHub that has the head of this model."""
+def _head_of(values: dict[str, Any], arrays: dict[str, np.ndarray]) -> str | None:
+    """Return the class of KerasHub that has the head of this model; None if there is none."""
     architecture = (values.get("architectures") or [None])[0]
-    # Those of tokens and of options have a classifier by the same name.
+    # The classifiers of tokens and of options have arrays of the same name.
     if "classifier.weight" in arrays and architecture in (None, "BertForSequenceClassification"):
         return "BertTextClassifier"
     return "BertMaskedLM" if "cls.predictions.bias" in arrays else None
 
 
-def _write_h5(path: Path, entries: list[Entry], arrays: dict, config: BertConfig, names: dict) -> list[Array]:
+def _write_h5(
+    path: Path, entries: list[Entry], arrays: dict[str, np.ndarray], config: BertConfig, names: dict[str, str]
+) -> list[Array]:
+    """Write a weights file of KerasHub. ``names`` are those of its layers, as for `write_datasets`."""
     heads = config.num_attention_heads
     changed = {e.path: to_keras(e.change, arrays[e.name], heads) for e in entries}
     write_datasets(path, changed, names)
@@ -284,7 +295,7 @@ def _write_h5(path: Path, entries: list[Entry], arrays: dict, config: BertConfig
 
 
 def _layer_names(config: BertConfig) -> dict[str, str]:
-    """Names that Keras notes in the file, for the reader's eye: KerasHub finds layers by their paths."""
+    """Return the names of the layers by their paths, as Keras stores them. KerasHub itself finds layers by path."""
     names = {
         "": "bert_backbone", "layers/reversible_embedding": "token_embedding",
         "layers/position_embedding": "position_embedding", "layers/embedding": "segment_embedding",
@@ -294,18 +305,18 @@ def _layer_names(config: BertConfig) -> dict[str, str]:
     return names | {f"layers/{numbered('transformer_encoder', i)}": f"transformer_layer_{i}" for i in layers}
 
 
-_LAYER_OF_HEAD = {
+_HEAD_LAYER_NAMES = {
     "BertTextClassifier": {"": "bert_text_classifier", "layers/dense": "logits"},
     "BertMaskedLM": {"": "bert_masked_lm", "layers/masked_lm_head": "mlm_head"},
 }
 
 
-def _backbone_config(config: BertConfig) -> dict:
+def _backbone_config(config: BertConfig) -> dict[str, Any]:
     values = config.to_dict()
-    return {theirs: values[ours] for theirs, ours in CONFIG_KEYS.items()}
+    return {argument: values[key] for argument, key in CONFIG_KEYS.items()}
 
 
-def _tokenizer_json(tokenizer: WordPieceTokenizer) -> dict:
+def _tokenizer_json(tokenizer: WordPieceTokenizer) -> dict[str, Any]:
     spec = tokenizer.spec
     normalizer = spec["normalizer"]
     accents = normalizer["strip_accents"]
@@ -325,7 +336,9 @@ def _tokenizer_json(tokenizer: WordPieceTokenizer) -> dict:
     return _serialized("BertTokenizer", "bert_tokenizer", settings, dtype="int32")
 
 
-def _task_json(head: str, backbone: dict, tokenizer: dict | None, config: BertConfig, labels: int) -> dict:
+def _task_json(
+    head: str, backbone: dict[str, Any], tokenizer: dict[str, Any] | None, config: BertConfig, num_labels: int
+) -> dict[str, Any]:
     preprocessor = None
     if tokenizer is not None:
         settings = {
@@ -337,7 +350,7 @@ def _task_json(head: str, backbone: dict, tokenizer: dict | None, config: BertCo
         preprocessor = _serialized(f"{head}Preprocessor", f"{_module(head)}_preprocessor", settings)
     values = {"backbone": backbone, "preprocessor": preprocessor, "name": _module(head)}
     if head == "BertTextClassifier":
-        values |= {"num_classes": labels, "activation": "linear", "dropout": config.head_dropout}
+        values |= {"num_classes": num_labels, "activation": "linear", "dropout": config.head_dropout}
     return {**_serialized(head, _module(head), {}), "config": values}
 
 
@@ -345,8 +358,8 @@ def _module(name: str) -> str:
     return {"BertTextClassifier": "bert_text_classifier", "BertMaskedLM": "bert_masked_lm"}[name]
 
 
-def _serialized(class_name: str, module: str, values: dict, dtype: str = "float32") -> dict:
-    """An object of KerasHub as Keras serialises it."""
+def _serialized(class_name: str, module: str, values: dict[str, Any], dtype: str = "float32") -> dict[str, Any]:
+    """Serialise an object of KerasHub as Keras does."""
     policy = {"module": "keras", "class_name": "DTypePolicy", "config": {"name": dtype}, "registered_name": None}
     return {
         "module": f"keras_hub.src.models.bert.{module}",
@@ -356,7 +369,7 @@ def _serialized(class_name: str, module: str, values: dict, dtype: str = "float3
     }
 
 
-def _metadata(n_weights: int) -> dict:
+def _metadata(n_weights: int) -> dict[str, Any]:
     try:
         keras_version = version("keras")
     except PackageNotFoundError:
@@ -364,5 +377,5 @@ def _metadata(n_weights: int) -> dict:
     return {"keras_version": keras_version, "keras_hub_version": _LAYOUT, "parameter_count": n_weights}
 
 
-def _write_json(path: Path, values: dict) -> None:
+def _write_json(path: Path, values: dict[str, Any]) -> None:
     path.write_text(json.dumps(values, indent=4) + "\n", encoding="utf-8")

@@ -1,7 +1,7 @@
-"""Whole models from a weights folder, and back."""
+"""Whole models read from a weights folder, and written to one."""
 
-import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -16,8 +16,10 @@ from kbert.model import (
     BertForTokenClassification,
 )
 from kbert.model.encoder import skip_initialisation
+from kbert.warn import warn_user
 from kbert.weights.formats import read_arrays
 from kbert.weights.huggingface import (
+    Slot,
     check_sizes,
     dense_slots,
     encoder_slots,
@@ -31,9 +33,14 @@ _OPTIONAL = ("pooler.",)
 
 
 def read_checkpoint(folder: str | Path) -> tuple[BertConfig, dict[str, np.ndarray]]:
-    """The architecture and the arrays of a folder, which were found to be of one size.
+    """Read the architecture and the arrays of a folder, and check that their sizes agree.
 
-    To be called before a model is made: a config.json may ask for one that no memory holds.
+    Call this before a model is made: a damaged config.json may describe one that does not fit into memory.
+
+    Raises
+    ------
+    WeightsNotFoundError, WeightsMismatchError
+        When the folder is incomplete or damaged, or the sizes differ.
     """
     config, arrays = BertConfig.from_folder(folder), read_arrays(folder)
     check_sizes(config, arrays, folder)
@@ -41,11 +48,14 @@ def read_checkpoint(folder: str | Path) -> tuple[BertConfig, dict[str, np.ndarra
 
 
 def _n_outputs(arrays: dict[str, np.ndarray], head: str, width: int, folder: str | Path) -> int:
-    """Outputs of a head by its arrays, since the ``id2label`` and ``num_labels`` of a config.json may be wrong."""
+    """Return the number of outputs of a head.
+
+    It is the size of the head's arrays, since ``id2label`` and ``num_labels`` in a config.json may be wrong.
+    """
     names = (f"{head}.bias", f"{head}.weight")
     missing = [name for name in names if name not in arrays]
     bias, weight = (arrays.get(name) for name in names)
-    if missing or bias.ndim != 1 or not bias.size or weight.shape != (bias.size, width):
+    if bias is None or weight is None or bias.ndim != 1 or not bias.size or weight.shape != (bias.size, width):
         fault = f"lacks {' and '.join(missing)}" if missing else f"has odd shapes for {' and '.join(names)}"
         raise WeightsMismatchError(
             f"The weights in {folder} have no head for this task: the file {fault}. Fine-tune from them with "
@@ -54,8 +64,10 @@ def _n_outputs(arrays: dict[str, np.ndarray], head: str, width: int, folder: str
     return bias.size
 
 
-def load_encoder(name_or_folder: str | Path, *, dtype=None, revision: str | None = None, seed: int = 0) -> BertEncoder:
-    """See `BertEncoder.from_pretrained`."""
+def load_encoder(
+    name_or_folder: str | Path, *, dtype: Any = None, revision: str | None = None, seed: int = 0
+) -> BertEncoder:
+    """Make the encoder of a folder, a size or a hub name; see `BertEncoder.from_pretrained`."""
     folder = resolve_folder(name_or_folder, revision)
     config, arrays = read_checkpoint(folder)
     with skip_initialisation():
@@ -65,26 +77,39 @@ def load_encoder(name_or_folder: str | Path, *, dtype=None, revision: str | None
 
 
 def load_encoder_weights(encoder: BertEncoder, folder: str | Path, arrays: dict[str, np.ndarray] | None = None) -> None:
-    """Copy a folder's encoder into ``encoder``; a pooler that it lacks starts at random, with a warning."""
+    """Copy a folder's encoder into ``encoder``. ``arrays`` are those of the folder, if they have been read already.
+
+    Raises
+    ------
+    WeightsMismatchError
+        As `load_slots`.
+
+    Warns
+    -----
+    NewWeightsWarning
+        When the folder has no pooler. It starts at random.
+    """
     new = load_slots(encoder_slots(encoder), folder, _OPTIONAL, arrays)
     if new:
-        warnings.warn(
+        warn_user(
             f"The checkpoint {folder} has no {', '.join(new)}: started at random, to be learned in training.",
             NewWeightsWarning,
-            stacklevel=4,  # of who calls from_pretrained
         )
 
 
 def save_encoder(encoder: BertEncoder, folder: str | Path, dtype: str = "float32") -> None:
-    """See `BertEncoder.save_pretrained`."""
+    """Write an encoder into a folder; see `BertEncoder.save_pretrained`."""
     extra = {"architectures": ["BertModel"]}
     save_slots(folder, encoder.config, encoder_slots(encoder), extra=extra, dtype=dtype)
 
 
 def load_pretraining(
-    name_or_folder: str | Path, *, nsp: bool = True, dtype=None, revision: str | None = None, seed: int = 0
+    name_or_folder: str | Path, *, nsp: bool = True, dtype: Any = None, revision: str | None = None, seed: int = 0
 ) -> BertForPreTraining:
-    """A `BertForPreTraining` with the weights of a folder, a size or a hub name; see `load_pretraining_weights`."""
+    """Make a `BertForPreTraining` with the weights of a folder, a size or a hub name.
+
+    What the folder may lack is said in `load_pretraining_weights`.
+    """
     folder = resolve_folder(name_or_folder, revision)
     config, arrays = read_checkpoint(folder)
     with skip_initialisation():
@@ -93,7 +118,7 @@ def load_pretraining(
     return model
 
 
-# What a checkpoint may lack of a model that is pre-trained further.
+# The parts that a checkpoint may lack, and what the warning calls them. They start at random.
 _PRETRAINING_PARTS = {
     "cls.predictions.": "masked-LM head (cls.predictions.*)",
     "pooler.": "pooler (pooler.*)",
@@ -104,18 +129,24 @@ _PRETRAINING_PARTS = {
 def load_pretraining_weights(
     model: BertForPreTraining, folder: str | Path, arrays: dict[str, np.ndarray] | None = None
 ) -> None:
-    """Copy what `transformers.BertForPreTraining` or `BertForMaskedLM` saved, or any other BERT, into ``model``.
+    """Copy a folder's weights into ``model``: those of `transformers.BertForPreTraining`, or of any other BERT.
+
+    Parameters
+    ----------
+    model : BertForPreTraining
+    folder : str or Path
+    arrays : dict of ndarray, optional
+        The arrays of the folder, if they have been read already.
 
     Raises
     ------
     WeightsMismatchError
-        As `load_slots`; also when the file's output matrix is not the word embeddings.
+        As `load_slots`; also when the file's output matrix differs from its word embeddings.
 
     Warns
     -----
     NewWeightsWarning
-        Once, naming the heads, and the pooler where there is a next-sentence head on it, that the folder lacks: they
-        start at random.
+        When the folder lacks a head, or the pooler that the next-sentence head needs. They start at random.
     """
     new = load_slots(pretraining_slots(model), folder, tuple(_PRETRAINING_PARTS), arrays)
     parts = [
@@ -124,31 +155,29 @@ def load_pretraining_weights(
         if any(name.startswith(prefix) for name in new) and (prefix != "pooler." or model.nsp_head is not None)
     ]
     if parts:
-        warnings.warn(
+        warn_user(
             f"The checkpoint {folder} has no {', no '.join(parts)}: started at random, to be learned in training.",
             NewWeightsWarning,
-            stacklevel=4,  # of who calls from_pretrained
         )
 
 
 def save_pretraining(model: BertForPreTraining, folder: str | Path, dtype: str = "float32") -> None:
-    """Write what `transformers.BertForPreTraining` opens, or, without a next-sentence head, `BertForMaskedLM`.
+    """Write a folder for `transformers.BertForPreTraining`, or `BertForMaskedLM` without a next-sentence head.
 
-    The pooler is written in both cases, although `BertForMaskedLM` has none and passes it over: one that was read with
-    the encoder is worth having when the model is fine-tuned.
+    The pooler is written in both cases. `BertForMaskedLM` has none and ignores it, but it is of use in fine-tuning.
     """
     architecture = "BertForMaskedLM" if model.nsp_head is None else "BertForPreTraining"
     extra = {"architectures": [architecture]}
     save_slots(folder, model.config, pretraining_slots(model), prefix="bert.", extra=extra, dtype=dtype)
 
 
-def _classifier_slots(model: BertForSequenceClassification):
+def _classifier_slots(model: BertForSequenceClassification) -> list[Slot]:
     return encoder_slots(model.encoder) + dense_slots("classifier", model.classifier)
 
 
 @skip_initialisation()
-def load_sequence_classifier(folder: str | Path, *, dtype=None, seed: int = 0) -> BertForSequenceClassification:
-    """A `BertForSequenceClassification` with all of its weights, head included, from a folder."""
+def load_sequence_classifier(folder: str | Path, *, dtype: Any = None, seed: int = 0) -> BertForSequenceClassification:
+    """Read a `BertForSequenceClassification` with its head from a folder."""
     config, arrays = read_checkpoint(folder)
     n_labels = _n_outputs(arrays, "classifier", config.hidden_size, folder)
     model = BertForSequenceClassification(config, n_labels, dtype=dtype, seed=seed)
@@ -159,7 +188,17 @@ def load_sequence_classifier(folder: str | Path, *, dtype=None, seed: int = 0) -
 def save_sequence_classifier(
     model: BertForSequenceClassification, folder: str | Path, id2label: dict[int, str], problem_type: str
 ) -> None:
-    """Write what `transformers.BertForSequenceClassification` opens: encoder, head, label names and problem type."""
+    """Write a folder for `transformers.BertForSequenceClassification`.
+
+    Parameters
+    ----------
+    model : BertForSequenceClassification
+    folder : str or Path
+    id2label : dict of int to str
+        The names of the outputs.
+    problem_type : str
+        As transformers calls it: "single_label_classification", "multi_label_classification" or "regression".
+    """
     extra = {
         "architectures": ["BertForSequenceClassification"],
         "id2label": {str(i): label for i, label in id2label.items()},
@@ -170,10 +209,10 @@ def save_sequence_classifier(
 
 
 @skip_initialisation()
-def load_multiple_choice(folder: str | Path, *, dtype=None, seed: int = 0) -> BertForSequenceClassification:
-    """A `BertForSequenceClassification` with one output, an option's score, and all of its weights from a folder.
+def load_multiple_choice(folder: str | Path, *, dtype: Any = None, seed: int = 0) -> BertForSequenceClassification:
+    """Read what `transformers.BertForMultipleChoice` saved: a model with one output, the score of an option.
 
-    What `transformers.BertForMultipleChoice` saves: the same arrays, and a config.json that says nothing of outputs.
+    It has the arrays of a `BertForSequenceClassification`, and a config.json without the number of outputs.
     """
     config, arrays = read_checkpoint(folder)
     n_outputs = _n_outputs(arrays, "classifier", config.hidden_size, folder)
@@ -188,14 +227,14 @@ def load_multiple_choice(folder: str | Path, *, dtype=None, seed: int = 0) -> Be
 
 
 def save_multiple_choice(model: BertForSequenceClassification, folder: str | Path) -> None:
-    """Write what `transformers.BertForMultipleChoice` opens: encoder and head."""
+    """Write a folder for `transformers.BertForMultipleChoice`."""
     extra = {"architectures": ["BertForMultipleChoice"]}
     save_slots(folder, model.config, _classifier_slots(model), prefix="bert.", extra=extra)
 
 
 @skip_initialisation()
-def load_token_classifier(folder: str | Path, *, dtype=None) -> BertForTokenClassification:
-    """A `BertForTokenClassification` with all of its weights, head included, from a folder."""
+def load_token_classifier(folder: str | Path, *, dtype: Any = None) -> BertForTokenClassification:
+    """Read a `BertForTokenClassification` with its head from a folder."""
     config, arrays = read_checkpoint(folder)
     n_labels = _n_outputs(arrays, "classifier", config.hidden_size, folder)
     model = BertForTokenClassification(config, n_labels, dtype=dtype)
@@ -205,7 +244,7 @@ def load_token_classifier(folder: str | Path, *, dtype=None) -> BertForTokenClas
 
 
 def save_token_classifier(model: BertForTokenClassification, folder: str | Path, id2label: dict[int, str]) -> None:
-    """Write what `transformers.BertForTokenClassification` opens, which has no pooler: encoder, head, label names."""
+    """Write a folder for `transformers.BertForTokenClassification`, which has no pooler."""
     extra = {
         "architectures": ["BertForTokenClassification"],
         "id2label": {str(i): label for i, label in id2label.items()},
@@ -216,8 +255,8 @@ def save_token_classifier(model: BertForTokenClassification, folder: str | Path,
 
 
 @skip_initialisation()
-def load_question_answerer(folder: str | Path, *, dtype=None) -> BertForQuestionAnswering:
-    """A `BertForQuestionAnswering` with all of its weights, head included, from a folder."""
+def load_question_answerer(folder: str | Path, *, dtype: Any = None) -> BertForQuestionAnswering:
+    """Read a `BertForQuestionAnswering` with its head from a folder."""
     config, arrays = read_checkpoint(folder)
     _n_outputs(arrays, "qa_outputs", config.hidden_size, folder)
     model = BertForQuestionAnswering(config, dtype=dtype)
@@ -227,11 +266,11 @@ def load_question_answerer(folder: str | Path, *, dtype=None) -> BertForQuestion
 
 
 def save_question_answerer(model: BertForQuestionAnswering, folder: str | Path) -> None:
-    """Write what `transformers.BertForQuestionAnswering` opens, which has no pooler: encoder and head."""
+    """Write a folder for `transformers.BertForQuestionAnswering`, which has no pooler."""
     extra = {"architectures": ["BertForQuestionAnswering"]}
     slots = _without_pooler(model) + dense_slots("qa_outputs", model.qa_outputs)
     save_slots(folder, model.config, slots, prefix="bert.", extra=extra)
 
 
-def _without_pooler(model):
+def _without_pooler(model: BertForTokenClassification | BertForQuestionAnswering) -> list[Slot]:
     return [slot for slot in encoder_slots(model.encoder) if not slot.name.startswith(_OPTIONAL)]

@@ -1,10 +1,10 @@
 """BERT as an ONNX graph, built from the arrays of a weights folder.
 
-Every backend's own exporter traces the model anew and gives another graph; BERT's graph is known, so it is written down
-here, once. The operators are those of opset 17, the first with LayerNormalization, in the form that ONNX Runtime
-computes fastest (docs/export.md): it fuses the spelled-out GELU itself.
+The exporters of Keras's backends would trace the model and give a different graph each. BERT's graph is known, so it is
+written here once, for all of them. The operators are those of opset 17, the first with LayerNormalization, in the form
+that ONNX Runtime computes fastest (docs/export.md). GELU is written out: ONNX Runtime fuses it.
 
-Letter key: B batch, T length, N heads, H head size, D hidden, V vocabulary. B and T are free, each by itself.
+Letter key: B batch, T length, N heads, H head size, D hidden, V vocabulary. B and T may be any numbers.
 """
 
 from __future__ import annotations
@@ -22,30 +22,31 @@ if TYPE_CHECKING:
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 OPSET, IR_VERSION = 17, 8
-# Added to the scores of padding. Finite, so that a row of padding alone has no NaN, and within float16.
+# Added to the attention scores of padding. It is finite, so that a row of padding only gives no NaN, and within the
+# range of float16.
 _MASKED = -10000.0
 
 
 def onnx_model(
     values: dict, arrays: dict[str, np.ndarray], layers: str = "last", pooling: str | None = None
 ) -> ModelProto:
-    """The graph of a weights folder: encoder and head.
+    """Build the graph of a weights folder: encoder and head.
 
     Parameters
     ----------
     values : dict
-        The content of its config.json; ``architectures`` says which head there is, ``problem_type`` what it means.
+        The keys of its config.json. ``architectures`` says which head it has, ``problem_type`` what the outputs mean.
     arrays : dict of ndarray of float32
-        Its arrays, under the names of Hugging Face.
+        Its arrays, by their Hugging Face names.
     layers, pooling : str
-        For a BertModel, which has no head: the choices of `BertForFeatures`.
+        For a BertModel, which has no head: the parameters of `BertForFeatures`.
 
     Returns
     -------
     onnx.ModelProto
         Inputs are input_ids, attention_mask (1 on tokens, 0 on padding) and token_type_ids, int64, (B, T). Outputs are
-        float32: ``logits``, and ``probabilities`` where they are such; ``start_logits`` and ``end_logits`` (B, T);
-        ``sentence_embedding`` (B, features), or ``token_embeddings`` (B, T, features) without pooling.
+        float32: ``logits``, and ``probabilities`` for labels; or ``start_logits`` and ``end_logits`` (B, T); or
+        ``sentence_embedding`` (B, features), or without pooling ``token_embeddings`` (B, T, features).
 
     Raises
     ------
@@ -96,7 +97,13 @@ def onnx_model(
 
 
 class _Graph:
-    """Nodes and constants, as they are added. Tensors are known by their names."""
+    """The nodes and constants of a graph, to which the methods add. Tensors are strings: their names.
+
+    Parameters
+    ----------
+    arrays : dict of ndarray
+        The arrays of the weights folder, by their canonical names.
+    """
 
     def __init__(self, arrays: dict[str, np.ndarray]):
         self.arrays = arrays
@@ -104,7 +111,7 @@ class _Graph:
         self.constants: list = []
 
     def op(self, kind: str, *inputs: str, **attributes) -> str:
-        """One node; the name of its output."""
+        """Add a node, and return the name of its output."""
         from onnx import helper
 
         name = f"{kind}_{len(self.nodes)}"
@@ -112,7 +119,7 @@ class _Graph:
         return name
 
     def constant(self, value, name: str | None = None) -> str:
-        """An array, float32 or int64, in the file."""
+        """Add an array as a constant, float32 or int64, and return its name."""
         from onnx import numpy_helper
 
         array = np.asarray(value, order="C")
@@ -122,7 +129,7 @@ class _Graph:
         return name
 
     def array(self, name: str, *shape: int, transposed: bool = False) -> str:
-        """An array of the weights folder, whose shape is given as it is there."""
+        """Add an array of the weights folder, and return its name. ``shape`` is the one that it must have there."""
         array = self.arrays.get(name)
         if array is None or array.shape != shape:
             found = "is missing" if array is None else f"has shape {array.shape}"
@@ -130,16 +137,17 @@ class _Graph:
         return self.constant(array.T if transposed else array, name)
 
     def dense(self, x: str, name: str, width: int, units: int) -> str:
-        """x (..., width) to (..., units). The file has the kernel as (out, in)."""
+        """Add a dense layer: x (..., width) -> (..., units). The kernel in the folder is (out, in)."""
         product = self.op("MatMul", x, self.array(f"{name}.weight", units, width, transposed=True))
         return self.op("Add", product, self.array(f"{name}.bias", units))
 
     def norm(self, x: str, name: str, config: BertConfig) -> str:
+        """Add a LayerNorm over the last axis."""
         scale, offset = (self.array(f"{name}.{part}", config.hidden_size) for part in ("weight", "bias"))
         return self.op("LayerNormalization", x, scale, offset, axis=-1, epsilon=config.layer_norm_eps)
 
     def activation(self, x: str, name: str) -> str:
-        """``hidden_act``. The two forms of GELU are the patterns that ONNX Runtime looks for."""
+        """Add the activation ``hidden_act``. ONNX Runtime fuses the two forms of GELU in the patterns written here."""
         if name == "relu":
             return self.op("Relu", x)
         one, half = self.constant(1.0), self.constant(0.5)
@@ -155,14 +163,14 @@ class _Graph:
 
 
 def _encoder(graph: _Graph, config: BertConfig, n_layers: int | None = None) -> list[str]:
-    """The embeddings and the output of each layer, (B, T, D)."""
+    """Add the encoder, and return the embeddings and the output of each layer, (B, T, D)."""
     D = config.hidden_size
     token_ids, attention_mask, segment_ids = INPUTS
 
     def table(name, rows):
         return graph.array(f"embeddings.{name}_embeddings.weight", rows, D)
 
-    # More tokens than positions do not add up below, which is an error when the graph runs.
+    # For more tokens than there are positions, the sum below fails when the graph runs, because the shapes differ.
     length = graph.op("Shape", token_ids, start=1, end=2)
     zero = graph.constant([0])
     positions = graph.op("Slice", table("position", config.max_position_embeddings), zero, length, zero)  # (T, D)
@@ -200,11 +208,11 @@ def _layer(graph: _Graph, config: BertConfig, prefix: str, x: str, mask: str) ->
     return graph.norm(graph.op("Add", projected, x), f"{prefix}.output.LayerNorm", config)
 
 
-# === Heads: the name of each output -> its tensor and its shape ===
+# === Heads: each returns the tensor and the shape of each output, by its name ===
 
 
 def _sequence(graph: _Graph, config: BertConfig, x: str, problem_type: str | None) -> dict:
-    """Classes, numbers, or the score of an option: a layer on the pooler's vector of the first token."""
+    """Labels, numbers, or the score of an option: a dense layer on the pooler's vector of the first token."""
     first = graph.op("Gather", x, graph.constant(0), axis=1)  # (B, D)
     pooled = graph.op("Tanh", graph.dense(first, "pooler.dense", config.hidden_size, config.hidden_size))
     return _classes(graph, config, pooled, ["batch"], problem_type)
@@ -235,7 +243,7 @@ def _spans(graph: _Graph, config: BertConfig, x: str, problem_type: str | None) 
 
 
 def _masked_words(graph: _Graph, config: BertConfig, x: str, problem_type: str | None) -> dict:
-    """The masked-LM head, whose output matrix is the table of the words."""
+    """The masked-LM head. Its output matrix is the word embeddings."""
     D, V = config.hidden_size, config.vocab_size
     x = graph.activation(graph.dense(x, "cls.predictions.transform.dense", D, D), config.hidden_act)
     x = graph.norm(x, "cls.predictions.transform.LayerNorm", config)
@@ -245,7 +253,7 @@ def _masked_words(graph: _Graph, config: BertConfig, x: str, problem_type: str |
 
 
 def _features(graph: _Graph, config: BertConfig, layers: str, pooling: str | None) -> dict:
-    """The vectors of `BertForFeatures`; layers above those that are asked for are left out."""
+    """The vectors of `BertForFeatures`. Layers above those that are needed are left out."""
     depth, width = config.num_hidden_layers, config.hidden_size
     hidden = _encoder(graph, config, {"embeddings": 0, "second_to_last": depth - 1}.get(layers, depth))
     last_four = hidden[max(1, len(hidden) - 4) :]

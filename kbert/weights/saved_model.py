@@ -1,8 +1,9 @@
-"""TensorFlow's SavedModel: a Keras model of kbert behind a signature with the field's usual inputs."""
+"""TensorFlow's SavedModel: one of kbert's Keras models with the inputs that other BERTs have."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -10,11 +11,12 @@ import numpy as np
 from kbert.weights.exported import Run
 from kbert.weights.onnx_graph import INPUTS
 
+# What a SavedModel consists of.
 FILES = ("saved_model.pb", "fingerprint.pb", "variables", "assets")
 
 
-def write_saved_model(folder: str | Path, model: keras.Model, values: dict) -> None:
-    """Write a model under the TensorFlow backend. Inputs and outputs are those of `onnx_model`.
+def write_saved_model(folder: str | Path, model: keras.Model, values: dict[str, Any]) -> None:
+    """Write a model as a SavedModel. Inputs and outputs are those of `onnx_model`.
 
     Parameters
     ----------
@@ -26,7 +28,7 @@ def write_saved_model(folder: str | Path, model: keras.Model, values: dict) -> N
     Raises
     ------
     ValueError
-        Under another backend.
+        If Keras does not run on TensorFlow.
     """
     if keras.backend.backend() != "tensorflow":
         raise ValueError(
@@ -38,9 +40,9 @@ def write_saved_model(folder: str | Path, model: keras.Model, values: dict) -> N
     names = [tensor.name for tensor in model.inputs]
     one_text, masked = (name in names for name in ("first_positions", "masked_positions"))
 
-    def serve(input_ids, attention_mask, token_type_ids):
+    def serve(input_ids: Any, attention_mask: Any, token_type_ids: Any) -> dict[str, Any]:
         shape = tf.shape(input_ids, out_type="int32")
-        # Beyond the table, a look-up is silent on an accelerator.
+        # Without this check, positions beyond the table are looked up without an error on a GPU.
         tf.debugging.assert_less_equal(shape[1], model.config.max_position_embeddings)
         inputs = {
             "token_ids": tf.cast(input_ids, "int32"),
@@ -61,8 +63,8 @@ def write_saved_model(folder: str | Path, model: keras.Model, values: dict) -> N
     tf.saved_model.save(module, str(folder), signatures={"serving_default": module.serve})
 
 
-def _outputs(tf, values: dict, result) -> dict:
-    """The model's output, (B, n) or (B, T, n), by name."""
+def _outputs(tf: Any, values: dict[str, Any], result: Any) -> dict[str, Any]:
+    """Name the outputs. ``result`` is what the model gives, (B, n) or (B, T, n)."""
     architecture, problem_type = values["architectures"][0], values.get("problem_type")
     if architecture == "BertModel":
         return {"sentence_embedding" if len(result.shape) == 2 else "token_embeddings": result}
@@ -78,7 +80,7 @@ def _outputs(tf, values: dict, result) -> dict:
 
 
 def saved_model_runner(folder: str | Path) -> Run:
-    """TensorFlow, with a folder that `write_saved_model` wrote."""
+    """Return a function that runs a folder of `write_saved_model` by TensorFlow."""
     import tensorflow as tf
 
     loaded = tf.saved_model.load(str(folder))
@@ -88,6 +90,6 @@ def saved_model_runner(folder: str | Path) -> Run:
         results = signature(**{name: tf.constant(array) for name, array in inputs.items()})
         return {name: result.numpy() for name, result in results.items()}
 
-    # The signature's variables are those of the loaded object, which is to live as long.
-    run.loaded = loaded
+    # The signature does not keep its variables alive: they live as long as the loaded object.
+    run.loaded = loaded  # type: ignore[attr-defined]
     return run

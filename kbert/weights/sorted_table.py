@@ -1,60 +1,68 @@
-"""LevelDB's table of sorted keys and their values, as TensorFlow writes it for the index of a checkpoint.
+"""LevelDB's sorted table of keys and values, which is the index of a TensorFlow checkpoint.
 
-The format is that of github.com/google/leveldb, doc/table_format.md: blocks, each with a byte for its compression and a
-checksum after it; then a block without entries, a block that says where the others are, and a footer that says where
-these two are. In a block, a key is stored as the bytes that it shares with the one before it, and the rest.
+The format is that of github.com/google/leveldb, doc/table_format.md. A table consists of blocks with entries; a block
+without entries; an index block, which says where the blocks are; and a footer, which says where the last two are. After
+each block come a byte for its compression and a checksum. In a block, a key is stored as the number of bytes that it
+shares with the key before it, and the remaining bytes.
 """
+
+from __future__ import annotations
 
 from kbert.weights.crc32c import masked_crc32c
 
 _MAGIC = (0xDB4775248B80FB57).to_bytes(8, "little")
-_FOOTER = 48  # two handles, zeros up to 40 bytes, the magic number
-_TRAILER = 5  # one byte of compression, four of checksum
-_RESTART_INTERVAL = 16  # entries after which a key is stored whole
+_FOOTER = 48  # bytes: two handles, zeros up to 40 bytes, the magic number
+_TRAILER = 5  # bytes: one of compression, four of checksum
+_RESTART_INTERVAL = 16  # every 16th key of a block is stored whole
 _COMPRESSIONS = {1: "Snappy"}
-# A few bytes can claim to repeat all of a long key, so that the keys, not the file, are what has to be bounded.
+# The most bytes of all keys. The size of the file is no bound: a few bytes can claim to share all of a long key.
 _MOST_KEY_BYTES = 8 << 20
+
+# The offset of a block, and its bytes without the trailer.
+Handle = tuple[int, int]
 
 
 def read_table(data: bytes) -> dict[bytes, bytes]:
-    """All values of a table by their keys, in order.
+    """Read all values of a table, by their keys, in order.
 
     Raises
     ------
     ValueError
-        If anything does not follow the format, or a checksum is wrong; it says what.
+        If the data does not follow the format, or a checksum is wrong. The message says what is wrong.
     NotImplementedError
         If the table is compressed.
     """
     if len(data) < _FOOTER or data[-8:] != _MAGIC:
         raise ValueError("it does not end as such a table does")
     end = len(data) - _FOOTER
-    empty, at = _handle(data, end)
-    index, _ = _handle(data, at)
-    if _entries(_block(data, *empty, end)):
+    empty, position = _read_handle(data, end)
+    index, _ = _read_handle(data, position)
+    if _entries(_block(data, empty, end)):
         raise ValueError("it has a block of a kind that TensorFlow does not write")
     values: dict[bytes, bytes] = {}
-    last, total, free = None, 0, 0
-    for _, handle in _entries(_block(data, *index, end)):
-        (offset, size), _ = _handle(handle, 0)
+    last: bytes | None = None
+    key_bytes, free = 0, 0
+    for _, encoded in _entries(_block(data, index, end)):
+        handle, _ = _read_handle(encoded, 0)
+        offset, size = handle
         if offset < free:
             raise ValueError("its blocks overlap")
         free = offset + size
-        for key, value in _entries(_block(data, offset, size, end)):
+        for key, value in _entries(_block(data, handle, end)):
             if last is not None and key <= last:
                 raise ValueError("its keys are not in order")
             values[key] = value
-            last, total = key, total + len(key)
-            if total > _MOST_KEY_BYTES:
+            last, key_bytes = key, key_bytes + len(key)
+            if key_bytes > _MOST_KEY_BYTES:
                 raise ValueError("its keys are longer than any checkpoint's")
     return values
 
 
 def write_table(values: dict[bytes, bytes]) -> bytes:
-    """A table of these values, in a single block; as TensorFlow writes it if that is not more than 256 kB."""
+    """Write a table with a single block. TensorFlow does the same for up to 256 kB."""
     entries = sorted(values.items())
     last = entries[-1][0]
-    # LevelDB takes the shortest key that is not before the last.
+    # In the index LevelDB has the shortest key that is not less than the block's last one.
     successor = bytes([last[0] + 1]) if last and last[0] < 0xFF else last
     table, handles = b"", []
     for entries_of_block in (entries, []):
@@ -66,21 +74,22 @@ def write_table(values: dict[bytes, bytes]) -> bytes:
     return table + index + footer + _MAGIC
 
 
-def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number of up to 64 bits, seven in a byte, the lowest first; and the place after it."""
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """Read a number of up to 64 bits, seven in each byte, the lowest first. Return it and the position after it."""
     value = 0
     for shift in range(0, 70, 7):
-        if at >= len(data):
+        if position >= len(data):
             raise ValueError("it ends within a number")
-        value |= (data[at] & 0x7F) << shift
-        at += 1
-        if data[at - 1] < 0x80:
-            return value & 0xFFFFFFFFFFFFFFFF, at
+        byte = data[position]
+        value |= (byte & 0x7F) << shift
+        position += 1
+        if byte < 0x80:
+            return value & 0xFFFFFFFFFFFFFFFF, position
     raise ValueError("a number in it has more than 64 bits")
 
 
 def write_varint(value: int) -> bytes:
-    """What `read_varint` reads."""
+    """Encode a number in the form that `read_varint` reads."""
     data = bytearray()
     while value > 0x7F:
         data.append(value & 0x7F | 0x80)
@@ -88,19 +97,20 @@ def write_varint(value: int) -> bytes:
     return bytes([*data, value])
 
 
-def _handle(data: bytes, at: int) -> tuple[tuple[int, int], int]:
-    """Where a block starts and its bytes without the trailer; and the place after that."""
-    offset, at = read_varint(data, at)
-    size, at = read_varint(data, at)
-    return (offset, size), at
+def _read_handle(data: bytes, position: int) -> tuple[Handle, int]:
+    """Read a handle. Return it and the position after it."""
+    offset, position = read_varint(data, position)
+    size, position = read_varint(data, position)
+    return (offset, size), position
 
 
 def _written_handle(offset: int, block: bytes) -> bytes:
     return write_varint(offset) + write_varint(len(block) - _TRAILER)
 
 
-def _block(data: bytes, offset: int, size: int, end: int) -> bytes:
-    """The contents of a block, once its place and its checksum were found right."""
+def _block(data: bytes, handle: Handle, end: int) -> bytes:
+    """Return the content of a block, and check that it lies before ``end`` and has the right checksum."""
+    offset, size = handle
     if offset + size + _TRAILER > end:
         raise ValueError("it says that a block lies beyond its end")
     block, trailer = data[offset : offset + size], data[offset + size : offset + size + _TRAILER]
@@ -113,23 +123,25 @@ def _block(data: bytes, offset: int, size: int, end: int) -> bytes:
 
 
 def _entries(block: bytes) -> list[tuple[bytes, bytes]]:
-    """The keys and values of a block. The places where keys are stored whole serve look-ups, and are passed over."""
+    """Return the keys and values of a block. The list of the keys that are stored whole, at its end, is not needed."""
     restarts = int.from_bytes(block[-4:], "little")
     end = len(block) - 4 - 4 * restarts
     if len(block) < 4 or end < 0:
         raise ValueError("a block is shorter than it says")
-    entries, key, at, total = [], b"", 0, 0
-    while at < end:
-        shared, at = read_varint(block, at)
-        more, at = read_varint(block, at)
-        length, at = read_varint(block, at)
-        if shared > len(key) or at + more + length > end:
+    entries: list[tuple[bytes, bytes]] = []
+    key, position, key_bytes = b"", 0, 0
+    while position < end:
+        shared, position = read_varint(block, position)
+        more, position = read_varint(block, position)
+        length, position = read_varint(block, position)
+        if shared > len(key) or position + more + length > end:
             raise ValueError("an entry of a block is longer than the block")
-        key = key[:shared] + block[at : at + more]
-        entries.append((key, block[at + more : at + more + length]))
-        at += more + length
-        total += len(key)
-        if total > _MOST_KEY_BYTES:
+        key = key[:shared] + block[position : position + more]
+        position += more
+        entries.append((key, block[position : position + length]))
+        position += length
+        key_bytes += len(key)
+        if key_bytes > _MOST_KEY_BYTES:
             raise ValueError("its keys are longer than any checkpoint's")
     return entries
 

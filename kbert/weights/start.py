@@ -1,4 +1,4 @@
-"""Where training starts: an architecture, a tokenizer and weights. The same for fine-tuning and for pre-training."""
+"""The start of training: an architecture, a tokenizer and weights, the same for fine-tuning and pre-training."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""TensorFlow's checkpoints of the second version, read and written without TensorFlow.
+"""TensorFlow's checkpoints (version 2 of the format), read and written without TensorFlow.
 
-A checkpoint with the prefix ``model.ckpt`` consists of ``model.ckpt.index``, a sorted table of the arrays' types,
-shapes, places and checksums, and of ``model.ckpt.data-00000-of-00001`` and so on, which hold the plain arrays. The
-format is that of github.com/tensorflow/tensorflow: tensorflow/core/util/tensor_bundle/tensor_bundle.h and
+A checkpoint with the prefix ``model.ckpt`` consists of an index, ``model.ckpt.index``, and of one or more data files,
+``model.ckpt.data-00000-of-00001`` and so on. The index is a sorted table with the type, shape, data file, offset and
+checksum of each array; the data files hold the bytes of the arrays. The format is defined in
+github.com/tensorflow/tensorflow: tensorflow/core/util/tensor_bundle/tensor_bundle.h and
 tensorflow/core/protobuf/tensor_bundle.proto.
 """
 
@@ -18,7 +19,7 @@ from kbert.errors import WeightsMismatchError, WeightsNotFoundError
 from kbert.weights.crc32c import masked_crc32c
 from kbert.weights.sorted_table import read_table, read_varint, write_table, write_varint
 
-# tensorflow/core/framework/types.proto: the numbers that say what an array is of.
+# The numbers of the types of arrays (tensorflow/core/framework/types.proto).
 _DTYPES = {
     1: np.dtype("float32"),
     2: np.dtype("float64"),
@@ -36,18 +37,31 @@ _DTYPES = {
 _NUMBERS = {dtype: number for number, dtype in _DTYPES.items()}
 _UNREAD = {7: "text", 8: "complex64", 10: "bool", 18: "complex128", 20: "resource", 21: "variant"}
 
-# The index of BERT-large with an optimizer's arrays has 60 kB.
+# Limits on what an index may claim. That of BERT-large with the variables of an optimizer has 60 kB.
 _LARGEST_INDEX = 1 << 20
 _MOST_DIMENSIONS = 16
 _LONGEST_NAME = 1000
-_HEADER = b""  # the key of what is said of the whole checkpoint
+_HEADER = b""  # the key of the entry about the checkpoint as a whole
 _REMEDY = "It is truncated or damaged: copy or download it again."
 
 
 class Entry(NamedTuple):
-    """What the index says of one array."""
+    """What the index says about one array.
 
-    dtype: int  # TensorFlow's number
+    Attributes
+    ----------
+    dtype : int
+        TensorFlow's number of the type.
+    shape : tuple of int
+    shard : int
+        The number of the data file, from 0.
+    offset, size : int
+        Where in the data file its bytes begin, and how many there are.
+    checksum : int
+        The masked CRC-32C of its bytes.
+    """
+
+    dtype: int
     shape: tuple[int, ...]
     shard: int
     offset: int
@@ -56,7 +70,7 @@ class Entry(NamedTuple):
 
 
 class TensorBundle:
-    """A checkpoint whose arrays are read one by one.
+    """A checkpoint, whose arrays are read one at a time.
 
     Parameters
     ----------
@@ -71,9 +85,9 @@ class TensorBundle:
     Raises
     ------
     WeightsNotFoundError
-        If the index, or one of the files of data, is missing.
+        If the index or a data file is missing.
     WeightsMismatchError
-        If the index is damaged, or says what the files of data cannot hold.
+        If the index is damaged, or does not fit the data files.
     """
 
     def __init__(self, prefix: str | Path):
@@ -82,7 +96,7 @@ class TensorBundle:
         try:
             header, self.entries = _parsed(read_table(self._index()))
             self._shards = _number_of_shards(header)
-            self._check_places()
+            self._check_offsets()
         except WeightsMismatchError:
             raise
         except NotImplementedError as error:
@@ -98,12 +112,12 @@ class TensorBundle:
             ) from None
 
     def read(self, name: str) -> np.ndarray:
-        """One array, once its checksum was found right.
+        """Read one array, and check its checksum.
 
         Raises
         ------
         WeightsMismatchError
-            If the data is damaged, or of a type that kbert does not read.
+            If the data is damaged, or the array is of a type that kbert does not read.
         """
         entry = self.entries[name]
         if entry.dtype not in _DTYPES:
@@ -138,11 +152,11 @@ class TensorBundle:
     def _data(self, shard: int) -> Path:
         return self.prefix.with_name(f"{self.prefix.name}.data-{shard:05d}-of-{self._shards:05d}")
 
-    def _check_places(self) -> None:
-        """All arrays lie within their files, and have them to themselves."""
-        free = {}
-        places = ((entry.shard, entry.offset, entry.size, name) for name, entry in self.entries.items())
-        for shard, offset, size, name in sorted(places):
+    def _check_offsets(self) -> None:
+        """Check that all arrays lie within their data files, and that none overlaps another."""
+        free: dict[int, tuple[int, int]] = {}  # by data file: the offset after the last array, and the file's length
+        extents = ((entry.shard, entry.offset, entry.size, name) for name, entry in self.entries.items())
+        for shard, offset, size, name in sorted(extents):
             path = self._data(shard)
             if shard not in free:
                 if shard >= self._shards:
@@ -163,21 +177,21 @@ class TensorBundle:
 
 
 def write_bundle(prefix: str | Path, arrays: dict[str, np.ndarray], dtype: str | None = None) -> None:
-    """Write a checkpoint that ``tf.train.load_checkpoint(prefix)`` opens, checksums included.
+    """Write a checkpoint that ``tf.train.load_checkpoint(prefix)`` opens.
 
     Parameters
     ----------
     prefix : str or Path
-        In a folder that exists. The index is written last, so that there is none of half a checkpoint.
+        In a folder that exists. The index is written last, so that an incomplete checkpoint has none.
     arrays : dict of str to ndarray
-        Of whole numbers or floating point, bfloat16 included.
+        Of whole numbers or floating point, which may be bfloat16.
     dtype : str, optional
-        What all arrays are to be written as; None is as they are.
+        The type that all arrays are written in; None keeps that of each array.
 
     Raises
     ------
     TypeError
-        If TensorFlow, or kbert, has no place for an array of that type.
+        If an array is of a type that the format, or kbert, does not have.
     """
     prefix = Path(prefix)
     for name, array in arrays.items():
@@ -185,7 +199,7 @@ def write_bundle(prefix: str | Path, arrays: dict[str, np.ndarray], dtype: str |
             raise TypeError(f"{name} is of {array.dtype}, which kbert does not write into a checkpoint.")
     index = prefix.with_name(prefix.name + ".index")
     index.unlink(missing_ok=True)
-    # One file of data, and TensorFlow's version of the format.
+    # The header: one data file, and version 1 of the format.
     table = {_HEADER: _field(1, 1) + _field(3, _field(1, 1))}
     offset = 0
     with open(prefix.with_name(prefix.name + ".data-00000-of-00001"), "wb") as file:
@@ -201,11 +215,11 @@ def write_bundle(prefix: str | Path, arrays: dict[str, np.ndarray], dtype: str |
     index.write_bytes(write_table(table))
 
 
-# === What the index holds: messages in the form of Protocol Buffers ===
+# === The entries of the index, which are Protocol Buffers messages ===
 
 
 def _parsed(table: dict[bytes, bytes]) -> tuple[dict, dict[str, Entry]]:
-    """The header's fields, and the entries."""
+    """Return the fields of the header, and the entries by name."""
     if _HEADER not in table:
         raise ValueError("it lacks the header of a checkpoint")
     header = dict(_fields(table.pop(_HEADER)))
@@ -246,23 +260,23 @@ def _entry(data: bytes) -> Entry:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The fields of a message by their numbers."""
-    at = 0
-    while at < len(data):
-        key, at = read_varint(data, at)
-        kind = key & 7
+    """Yield the number and the value of each field of a message."""
+    position = 0
+    while position < len(data):
+        key, position = read_varint(data, position)
+        number, kind = key >> 3, key & 7
         if kind == 0:
-            value, at = read_varint(data, at)
-            yield key >> 3, value
+            value, position = read_varint(data, position)
+            yield number, value
             continue
         if kind not in (1, 2, 5):
             raise ValueError("a message has a field of a kind that there is not")
-        length, at = read_varint(data, at) if kind == 2 else ({1: 8, 5: 4}[kind], at)
-        if at + length > len(data):
+        length, position = read_varint(data, position) if kind == 2 else ({1: 8, 5: 4}[kind], position)
+        if position + length > len(data):
             raise ValueError("a message ends within a field")
-        value = data[at : at + length]
-        at += length
-        yield key >> 3, value if kind == 2 else int.from_bytes(value, "little")
+        content = data[position : position + length]
+        position += length
+        yield number, content if kind == 2 else int.from_bytes(content, "little")
 
 
 def _message(value: int | bytes) -> bytes:
@@ -272,7 +286,7 @@ def _message(value: int | bytes) -> bytes:
 
 
 def _field(number: int, value: int | bytes) -> bytes:
-    """A number or a message as a field; numbers of 0 are left out, as TensorFlow does."""
+    """Encode a number or a message as a field. A number of 0 is left out, as in TensorFlow."""
     if isinstance(value, bytes):
         return write_varint(number << 3 | 2) + write_varint(len(value)) + value
     return write_varint(number << 3) + write_varint(value) if value else b""

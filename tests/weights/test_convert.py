@@ -25,7 +25,8 @@ from kbert.weights import (
     save_sequence_classifier,
 )
 from kbert.weights.arrays import array_shapes
-from kbert.weights.convert import TARGETS, convert, describe
+from kbert.weights.convert import TARGETS, convert
+from kbert.weights.describe import describe
 from kbert.weights.formats import FORMATS, read_arrays
 from kbert.weights.huggingface import dense_slots, pretraining_slots
 from kbert.weights.tensor_bundle import TensorBundle, write_bundle
