@@ -21,9 +21,9 @@ from kbert.data.packing import Layout
 from kbert.hub import resolve_folder
 from kbert.model import BertForSequenceClassification
 from kbert.text import WordPieceTokenizer, build_sequences
+from kbert.training.backends import backend_step
 from kbert.training.hyperparameters import Hyperparameters, decays_of
 from kbert.training.losses import softmax_cross_entropy
-from kbert.training.step import backend_step
 
 ROUNDS = 5
 

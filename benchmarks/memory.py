@@ -214,7 +214,7 @@ class CompileTimes:
 
     def __init__(self):
         self.made, self.making, self.runs = 0, 0.0, defaultdict(list)
-        from kbert.training.step import backend_step
+        from kbert.training.backends import backend_step
 
         step = backend_step()
         if hasattr(step, "compiled"):

@@ -18,10 +18,10 @@ from overheads import seconds, store
 from kbert import BertConfig
 from kbert.hub import resolve_folder
 from kbert.model import BertForSequenceClassification
+from kbert.training.backends import backend_step
 from kbert.training.hyperparameters import Hyperparameters
 from kbert.training.losses import softmax_cross_entropy
 from kbert.training.memory import memory_kept
-from kbert.training.step import backend_step
 
 RESULTS = Path(__file__).parent / "results" / "optimizer_share.csv"
 ROWS, ROUNDS, LENGTH = {"all tokens": 30_522, "those that occur": 5_724}, 10, 16

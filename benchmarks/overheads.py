@@ -32,7 +32,7 @@ from kbert.hub import resolve_folder
 from kbert.model import BertForSequenceClassification
 from kbert.pretraining.rates import flops_per_token, matrix_peak
 from kbert.text import build_sequences
-from kbert.training.step import backend_step
+from kbert.training.backends import backend_step
 from kbert.weights import save_sequence_classifier
 
 RESULTS = Path(__file__).parent / "results" / "overheads.csv"

@@ -61,5 +61,5 @@ class NewWordsWarning(KbertWarning):
     """A vocabulary has fewer unused places than new words were asked for."""
 
 
-class CollapsedWarning(KbertWarning):
+class FailedRunWarning(KbertWarning):
     """A fine-tuning run learned nothing but how often each label occurs."""

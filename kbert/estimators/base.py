@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import keras
@@ -12,11 +13,10 @@ from sklearn.exceptions import NotFittedError
 from kbert.config import BertConfig
 from kbert.data.columns import Columns
 from kbert.estimators.export import ExportMixin
-from kbert.estimators.parameters import Parameters, checked_parameters, draw_seed
+from kbert.estimators.parameters import Parameters
 from kbert.estimators.saving import SavingMixin
 from kbert.model.encoder import skip_initialisation
 from kbert.text import WordPieceTokenizer
-from kbert.training.precision import dtype_policy
 from kbert.weights.start import Start, pretrained_start, random_start
 
 
@@ -41,12 +41,12 @@ class BertEstimator(SavingMixin, ExportMixin, BaseEstimator):
         """Whether a fit goes on from an earlier one."""
         return bool(getattr(self, "warm_start", False)) and self.__sklearn_is_fitted__()
 
-    def _start(self, parameters: Parameters, columns: Columns) -> Start:
+    def _start(self, parameters: Parameters, texts: Iterable[str]) -> Start:
         """The earlier fit, or ``size`` and ``weights``; a random start learns its vocabulary from the texts."""
         if self._is_warm_start():
             start = Start(self.config_, self.tokenizer_, model=self.model_)
         elif parameters.weights is None:
-            start = random_start(parameters.size, columns.texts())
+            start = random_start(parameters.size, texts, getattr(parameters, "vocab_size", None))
         else:
             start = pretrained_start(
                 parameters.size, parameters.weights, parameters.revision, caller=type(self).__name__
@@ -62,13 +62,6 @@ class BertEstimator(SavingMixin, ExportMixin, BaseEstimator):
                 f"{type(self).__name__}: max_length must be at most {limit}, the positions of this model, "
                 f"got {self.max_length}."
             )
-
-    def _goes_on(self) -> bool:
-        return self._is_warm_start()
-
-    def _validated(self) -> tuple[int, str]:
-        parameters = checked_parameters(self)
-        return draw_seed(parameters.random_state), dtype_policy(parameters.dtype)
 
     # --- The columns of X ------------------------------------------------------------------------------------------
 

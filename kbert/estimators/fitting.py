@@ -12,7 +12,7 @@ import numpy as np
 from kbert.config import BertConfig
 from kbert.data.batches import TrainingBatches
 from kbert.data.labels import sample_weights
-from kbert.errors import CollapsedWarning
+from kbert.errors import FailedRunWarning
 from kbert.estimators.fine_tuned import FineTunedEstimator
 from kbert.estimators.parameters import Parameters, checked_callbacks, checked_parameters, draw_seed
 from kbert.estimators.validation import read_eval_set, split_rows
@@ -54,7 +54,7 @@ def fit(
     weights = np.ones(columns.n_rows, "float32") if weights is None else weights
 
     # Find the start: architecture, tokenizer and weights. Then rows become tokens.
-    start = estimator._start(parameters, columns)
+    start = estimator._start(parameters, columns.texts())
     _check_freeze(estimator, start.config)
     config, pad_id = start.config.with_dropout(parameters.dropout), start.tokenizer.pad_id
     examples = task.examples(columns, labels, weights, start.tokenizer)
@@ -114,9 +114,9 @@ def _train_with_restarts(
             else "Try n_restarts=3, more epochs, or another learning_rate; or the texts may not tell y."
         )
         warn_user(
-            f"The run collapsed: at its end, after epoch {len(history['loss'])}, the training loss is {loss:.3f}, and "
+            f"The run failed: at its end, after epoch {len(history['loss'])}, the training loss is {loss:.3f}, and "
             f"{task.constant_knows} alone gives {constant_loss:.3f}. Nothing was learned. {what_now}",
-            CollapsedWarning,
+            FailedRunWarning,
         )
     return model, history
 

@@ -14,6 +14,7 @@ from keras import ops
 from kbert.config import BertConfig
 from kbert.data.frames import NO_SAMPLES, refuse_what_has_no_rows, shown, text_columns
 from kbert.estimators.base import BertEstimator
+from kbert.estimators.parameters import Parameters, checked_parameters, draw_seed
 from kbert.estimators.saving import GOLDEN_TEXTS
 from kbert.learning_rates import default_pretraining_rate
 from kbert.model import BertForPreTraining
@@ -28,9 +29,10 @@ from kbert.pretraining.shards import tokenised
 from kbert.pretraining.stream import BatchStream
 from kbert.pretraining.trainer import Pretraining
 from kbert.text import WordPieceTokenizer, build_sequences
+from kbert.training.precision import dtype_policy
 from kbert.training.predict import predictor
 from kbert.weights import load_pretraining, load_pretraining_weights, save_pretraining
-from kbert.weights.start import Start, pretrained_start, random_start
+from kbert.weights.start import Start, pretrained_start
 
 # Rows on which an exported model is compared, each token with a number for every word of the vocabulary.
 _ROWS_OF_A_CHECK = 8
@@ -192,27 +194,28 @@ class BertPretrainer(BertEstimator):
         -------
         self
         """
-        seed, policy = self._validated()
-        if self.new_words is not None and self.weights is None:
+        parameters = checked_parameters(self)
+        seed = draw_seed(parameters.random_state)
+        if parameters.new_words is not None and parameters.weights is None:
             raise ValueError(
                 "BertPretrainer: new_words take the unused places of a checkpoint's vocabulary, and with weights=None "
                 "the whole vocabulary is learned from the texts. Leave new_words out, or give weights."
             )
         corpus = _corpus(X, "X")
-        start = self._start_of_fit(corpus)
-        self._check_max_length(start.config)
+        start = self._start(parameters, _segments(corpus))
         tokenizer = start.tokenizer
-        if self.new_words is not None and start.model is None:
-            tokenizer = add_new_words(tokenizer, self.new_words, _segments(corpus))
+        if parameters.new_words is not None and start.model is None:
+            tokenizer = add_new_words(tokenizer, parameters.new_words, _segments(corpus))
         documents = tokenised(corpus, tokenizer)
         held_out = None if eval_set is None else _whole(tokenised(_corpus(eval_set, "eval_set"), tokenizer))
 
-        config = start.config.with_dropout(self.dropout)
+        config, policy = start.config.with_dropout(parameters.dropout), dtype_policy(parameters.dtype)
         model = start.new_model(
-            lambda: BertForPreTraining(config, bool(self.nsp), dtype=policy, seed=seed), load_pretraining_weights
+            lambda: BertForPreTraining(config, parameters.nsp, dtype=policy, seed=seed), load_pretraining_weights
         )
         new_words = self.new_words_ if start.model is not None else start_new_words(model, start.tokenizer, tokenizer)
-        run = Pretraining(model, tokenizer, documents, self._options(config, seed, documents, tokenizer), held_out)
+        options = _options(parameters, start, config, seed, documents, tokenizer)
+        run = Pretraining(model, tokenizer, documents, options, held_out)
         history = run.run()
 
         self._forget()
@@ -220,59 +223,6 @@ class BertPretrainer(BertEstimator):
         self.history_ = {name: history[name].tolist() for name in history if name != "step"}
         self.n_iter_ = len(history)
         return self
-
-    def _start_of_fit(self, corpus: Corpus) -> Start:
-        if self._goes_on():
-            return Start(self.config_, self.tokenizer_, model=self.model_)
-        if self.weights is None:
-            return random_start(self.size, _segments(corpus), int(self.vocab_size))
-        return self._pretrained_start()
-
-    def _pretrained_start(self) -> Start:
-        return pretrained_start(self.size, self.weights, self.revision, type(self).__name__)
-
-    def _options(
-        self, config: BertConfig, seed: int, documents: list[Documents], tokenizer: WordPieceTokenizer
-    ) -> PretrainingOptions:
-        if self.max_steps is not None and self.max_seconds is not None:
-            raise ValueError("BertPretrainer: give max_steps or max_seconds, not both.")
-        rate = self.learning_rate
-        if rate == "auto":
-            rate = default_pretraining_rate(config, continued=self.weights is not None or self._goes_on())
-        max_steps = self.max_steps
-        if max_steps is None and self.max_seconds is None:
-            max_steps = self._steps_of_epochs(config, seed, documents, tokenizer)
-        return PretrainingOptions(
-            max_steps=max_steps,
-            max_seconds=self.max_seconds,
-            phases=((self.max_length, 1.0),),
-            batch_size=self.batch_size,
-            gradient_accumulation=self.gradient_accumulation,
-            learning_rate=rate,
-            warmup=self.warmup,
-            weight_decay=self.weight_decay,
-            bias_correction=self.bias_correction,
-            mask_rate=self.mask_rate,
-            whole_word=self.whole_word,
-            seed=seed,
-            verbose=self.verbose,
-        )
-
-    def _steps_of_epochs(
-        self, config: BertConfig, seed: int, documents: list[Documents], tokenizer: WordPieceTokenizer
-    ) -> int:
-        """How many updates read all texts ``epochs`` times."""
-        stream = BatchStream(
-            documents,
-            tokenizer,
-            config,
-            nsp=bool(self.nsp),
-            masking=Masking(tokenizer, self.mask_rate, self.whole_word),
-            lengths=[int(self.max_length)],
-            batch_size=int(self.batch_size),
-            seed=seed,
-        )
-        return -(-stream.n_batches(int(self.epochs)) // int(self.gradient_accumulation))
 
     # --- Using it ----------------------------------------------------------------------------------------------
 
@@ -316,12 +266,13 @@ class BertPretrainer(BertEstimator):
             return self.model_, self.tokenizer_
         if self.weights is None:
             self._check_fitted()
-        _, policy = self._validated()
+        parameters = checked_parameters(self)
+        policy = dtype_policy(parameters.dtype)
         # Kept for the next call, and left out of pickles.
-        key = (self.size, self.weights, self.revision, policy, bool(self.nsp))
+        key = (parameters.size, parameters.weights, parameters.revision, policy, parameters.nsp)
         if getattr(self, "_unfitted", (None,))[0] != key:
-            start = self._pretrained_start()
-            model = load_pretraining(start.folder, nsp=bool(self.nsp), dtype=policy)
+            start = pretrained_start(parameters.size, parameters.weights, parameters.revision, type(self).__name__)
+            model = load_pretraining(start.folder, nsp=parameters.nsp, dtype=policy)
             self._unfitted = key, model, start.tokenizer
         return self._unfitted[1:]
 
@@ -406,3 +357,54 @@ def _whole(elements: list[Documents]) -> Documents:
     if len(elements) > 1:
         raise ValueError("The text to evaluate on has more than 16 million tokens. Give less of it.")
     return elements[0]
+
+
+def _options(
+    parameters: Parameters,
+    start: Start,
+    config: BertConfig,
+    seed: int,
+    documents: list[Documents],
+    tokenizer: WordPieceTokenizer,
+) -> PretrainingOptions:
+    """How to pre-train, with what "auto" and ``epochs`` stand for."""
+    if parameters.max_steps is not None and parameters.max_seconds is not None:
+        raise ValueError("BertPretrainer: give max_steps or max_seconds, not both.")
+    rate = parameters.learning_rate
+    if rate == "auto":
+        rate = default_pretraining_rate(config, continued=start.folder is not None or start.model is not None)
+    max_steps = parameters.max_steps
+    if max_steps is None and parameters.max_seconds is None:
+        max_steps = _steps_of_epochs(parameters, config, seed, documents, tokenizer)
+    same = (
+        "max_seconds", "batch_size", "gradient_accumulation", "warmup", "weight_decay", "bias_correction", "mask_rate",
+        "whole_word", "verbose",
+    )  # fmt: skip
+    return PretrainingOptions(
+        **{name: getattr(parameters, name) for name in same},
+        max_steps=max_steps,
+        phases=((parameters.max_length, 1.0),),
+        learning_rate=rate,
+        seed=seed,
+    )
+
+
+def _steps_of_epochs(
+    parameters: Parameters,
+    config: BertConfig,
+    seed: int,
+    documents: list[Documents],
+    tokenizer: WordPieceTokenizer,
+) -> int:
+    """How many updates read all texts ``epochs`` times."""
+    stream = BatchStream(
+        documents,
+        tokenizer,
+        config,
+        nsp=parameters.nsp,
+        masking=Masking(tokenizer, parameters.mask_rate, parameters.whole_word),
+        lengths=[parameters.max_length],
+        batch_size=parameters.batch_size,
+        seed=seed,
+    )
+    return -(-stream.n_batches(parameters.epochs) // parameters.gradient_accumulation)

@@ -26,60 +26,69 @@ class BertRegressor(RegressorMixin, FineTunedEstimator):
     ----------
     size : str or BertConfig, default="base"
         The architecture: "tiny", "mini", "small", "medium", "base", "large", "base-cased", "large-cased", "minilm-l6",
-        or one of your own.
+        or a `BertConfig` of your own. On a CPU, "minilm-l6" is about as good as "base" on many tasks and six times as
+        fast.
     weights : "auto", None, str or Path, default="auto"
-        "auto" is the released weights of that size; None a random start, with a vocabulary learned from the training
-        texts; else a folder in the Hugging Face layout or a hub name, whose own config then wins over ``size``.
+        Where training starts. "auto": the released weights of that size. None: random weights, and a vocabulary that is
+        learned from the training texts. Else a folder in the Hugging Face layout or a hub name; its own config then
+        decides the architecture, and ``size`` is not used.
     revision : str, optional
-        Branch, tag or commit of a hub repository.
+        Branch, tag or commit of a hub repository; None takes its main branch.
     max_length : int, default=128
-        Longest sequence in tokens, special ones included.
+        Longest sequence in tokens, special ones included. At most the positions of the model, 512 as a rule.
     long_text : {"truncate", "window"}, default="truncate"
-        What happens to a text that is longer. "truncate" cuts it at its end (of a pair, the longer text first), with
-        one warning. "window" reads all of it in overlapping windows: each is trained on with the row's numbers and a
-        weight of one over the number of the row's windows, and a row's prediction is the mean of its windows'.
+        What happens to a longer text. "truncate" cuts its end (of a pair, the end of the longer text), with one
+        warning. "window" reads all of it in overlapping windows: each is trained on with the row's numbers and a weight
+        of one over the number of the row's windows, and a row's prediction is the mean over its windows.
     stride : int, optional
-        Tokens from the start of a window to that of the next; None is half of ``max_length``.
+        Tokens from the start of a window to the start of the next one; None is half of ``max_length``. A smaller stride
+        gives each word more context, and takes longer.
     epochs : int, default=3
-        Passes over the training rows.
+        Passes over the training rows. Small data sets want more of them.
     batch_size : int, default=32
-        Texts a step; a window counts as a text.
+        Texts in a step; a window counts as a text.
     learning_rate : "auto" or float, default="auto"
-        Peak of the schedule. "auto": 1e-4 for tiny and mini, 5e-5 for small, medium and minilm-l6, 3e-5 for base,
-        2e-5 for large.
+        Peak of the schedule. "auto": 1e-4 for tiny and mini, 5e-5 for small, medium and minilm-l6, 3e-5 for base, 2e-5
+        for large. The first parameter to search, by factors of 2 or 3; small data sets often want a higher one.
     warmup : float or int, default=0.1
-        Linear warm-up: a float is a share of all steps, an int a number of steps. The rate then falls linearly to 0.
+        Linear warm-up of the learning rate: a float is a share of all updates, an int a number of updates. The rate
+        then falls linearly to 0.
     weight_decay : float, default=0.01
-        Decoupled decay of all matrices and embedding tables; biases and LayerNorm are not decayed.
+        Decoupled decay of all matrices and embedding tables (AdamW); biases and LayerNorm are not decayed.
     layer_decay : float, default=1.0
-        Factor on the learning rate from each layer to the one below.
+        Factor on the learning rate from each layer to the one below it. 1.0 trains all layers at the same rate; 0.9 to
+        0.95 keeps the lower layers closer to the checkpoint.
     freeze : int, default=0
-        n: the embeddings and the first n layers are not trained. 0 trains all.
+        Number n of layers that are not trained: the embeddings and the first n. 0 trains all. Freezing saves time and
+        memory.
     dropout : float, optional
-        Rate in hidden states, attention and classifier; None takes the checkpoint's, and with ``warm_start`` that of
+        Rate in hidden states, attention and classifier. None takes the checkpoint's, and with ``warm_start`` that of
         the fit before.
     bias_correction : bool, default=True
-        Adam's bias correction; the original BERT code has none, which makes small data sets unstable (Mosbach et al.,
-        2021).
+        Whether Adam corrects its bias. The original BERT code does not, which makes small data sets unstable (Mosbach
+        et al., 2021).
     gradient_accumulation : int, default=1
-        Batches whose gradients are averaged into one update.
+        Number of batches whose gradients are averaged into one update: for larger updates than memory has room for.
     early_stopping : bool, default=False
-        Set rows aside, watch the score on them after each epoch (of equal ones, the lower loss is better), stop when it
-        has not become better for ``n_iter_no_change`` epochs, and restore the best weights. The score is R².
+        Whether to split off a validation set, take the score on it after each epoch, stop when it has not improved for
+        ``n_iter_no_change`` epochs, and restore the best weights. Of equal scores the one with the lower loss is
+        better. The score is R².
     validation_fraction : float, default=0.1
-        Share of the rows set aside. Not used when ``fit`` is given an ``eval_set``, which is then watched.
+        Share of the rows that is split off for ``early_stopping``. Not used when ``fit`` is given an ``eval_set``,
+        which then serves as the validation set.
     n_iter_no_change : int, default=2
+        Epochs without a better score after which ``early_stopping`` ends the training.
     n_restarts : int, default=0
-        How often a run that collapsed is started again with another seed. A run has collapsed when at its end the
-        loss is the variance of y, and all rows get nearly the same number. A warning tells of each.
+        How often a failed run is started again with another seed. A run has failed when its final loss is no lower than
+        the variance of y, and all rows get nearly the same number. Each failed run is warned of.
     warm_start : bool, default=False
-        Whether a further ``fit`` (or one after ``load``) goes on from the weights it finds, with the same tokenizer,
-        for more data or more epochs; the optimiser and the learning rate start anew. Otherwise every
-        ``fit`` starts from ``weights``.
+        Whether a further ``fit``, or one after ``load``, starts from the present weights, with the same tokenizer: for
+        more data or more epochs. The optimiser and the learning rate start anew. Otherwise every ``fit`` starts from
+        ``weights``.
     dtype : {"auto", "float32", "bfloat16", "float16"}, default="auto"
-        Of the computation; weights are float32. "auto" is float32 on a CPU, bfloat16 on a GPU or TPU.
+        What the model computes in; weights are always float32. "auto" is float32 on a CPU, bfloat16 on a GPU or TPU.
     random_state : int, RandomState or None, default=None
-        Seed of the head, the batches and the dropout.
+        Seed of the head, the order of the rows, the dropout and the validation set.
     verbose : int, default=0
         1 shows a progress bar with the loss, rows per second and the time left.
 
@@ -97,7 +106,7 @@ class BertRegressor(RegressorMixin, FineTunedEstimator):
         1 when y had one dimension, as predictions then have; else 2.
     history_ : dict of list of float
         Of the last fit: ``loss`` (mean squared error over the training texts, in units of the variance of y), and with
-        an ``eval_set`` or early stopping ``val_loss`` and ``val_score``: one value an epoch.
+        a validation set ``val_loss`` and ``val_score``: one value an epoch.
     n_iter_ : int
         Epochs that the last fit ran.
     n_features_in_ : int

@@ -32,7 +32,7 @@ def _pair(eval_set: Any) -> tuple[Any, Any]:
     """X and y of an eval_set."""
     if isinstance(eval_set, list) and eval_set and all(map(_is_pair_of_columns, eval_set)):
         raise ValueError(
-            f"eval_set must be a pair (X, y), got a list with {len(eval_set)} such. Give the one to be watched: "
+            f"eval_set must be a pair (X, y), got a list with {len(eval_set)} such. Give the one for validation: "
             "eval_set=(X, y)."
         )
     if not isinstance(eval_set, (tuple, list)) or len(eval_set) != 2:
@@ -71,8 +71,8 @@ def split_rows(
         )
     except ValueError as error:
         raise ValueError(
-            f"{asking} sets validation_fraction={fraction} of {len(rows)} rows "
-            f"aside, with rows of every class on both sides, and that cannot be done here ({error}). Give an "
-            "eval_set, a larger validation_fraction, or more rows."
+            f"{asking} splits validation_fraction={fraction} of {len(rows)} rows off as a validation set, with rows of "
+            f"every class on both sides, and that cannot be done here ({error}). Give an eval_set, a larger "
+            "validation_fraction, or more rows."
         ) from None
     return np.setdiff1d(np.arange(len(weights)), validation), np.sort(validation)

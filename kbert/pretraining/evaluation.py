@@ -10,7 +10,8 @@ from kbert.pretraining.instances import Documents, draw_pairs, draw_runs
 from kbert.pretraining.masking import Masking
 from kbert.pretraining.objective import REPORTED, TASKS, mean_scores, score_sums
 from kbert.text import WordPieceTokenizer
-from kbert.training.step import StepBatch, backend_step
+from kbert.training.backends import backend_step
+from kbert.training.step import StepBatch
 
 # Tells the seeds of instances and masks from those of training.
 _SEED = 10**6

@@ -11,7 +11,7 @@ from kbert.data.frames import data_frame
 from kbert.model import BertForPreTraining
 from kbert.text import WordPieceTokenizer
 from kbert.text.vocabulary import require_no_surrogates
-from kbert.training.step import backend_step
+from kbert.training.backends import backend_step
 
 
 def fill_mask(model: BertForPreTraining, tokenizer: WordPieceTokenizer, text: str, top_k: int = 5):

@@ -7,7 +7,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from kbert.training.step import Loss, Trainer, backend_step
+from kbert.training.backends import backend_step
+from kbert.training.step import Loss, Trainer
 
 
 def all_devices() -> Any:

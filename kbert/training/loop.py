@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from kbert.data.batches import TrainingBatches
+from kbert.training.backends import backend_step
 from kbert.training.hyperparameters import HyperparameterFactory, layer_rates
 from kbert.training.labelled_batches import Counts, Labels, Level, labelled_batches
 from kbert.training.memory import memory_kept
@@ -16,7 +17,7 @@ from kbert.training.non_finite import NonFiniteGuard
 from kbert.training.progress import Progress
 from kbert.training.schedule import LinearSchedule
 from kbert.training.segments import check_segments
-from kbert.training.step import Loss, StepBatch, Tensor, backend_step
+from kbert.training.step import Loss, StepBatch, Tensor
 from kbert.training.trimmed_vocabulary import TrimmedModel, trimmed_model
 from kbert.training.updater import Updater
 

@@ -12,10 +12,11 @@ from kbert.data.batches import prediction_batches
 from kbert.data.spans import SpanReader
 from kbert.text.sequences import Sequences
 from kbert.text.words import WordSequences
+from kbert.training.backends import backend_step
 from kbert.training.memory import memory_kept
 from kbert.training.prefetch import prefetched
 from kbert.training.segments import check_segments
-from kbert.training.step import Predictor, Tensor, backend_step
+from kbert.training.step import Predictor, Tensor
 
 # Batches that the device may be computing at once.
 _IN_FLIGHT = 4

@@ -1,6 +1,6 @@
-"""What a backend does in training and predicting: the interface that each ``step_*.py`` has, and which one is in use.
+"""What a backend does in training and predicting: the interface that each ``step_*.py`` has.
 
-A new backend is a new file of this shape, and a line in `backend_step`.
+A new backend is a new file of this shape, and a line in `kbert.training.backends`.
 """
 
 from __future__ import annotations
@@ -110,19 +110,3 @@ class BackendStep(Protocol):
         The weights are those that the model has now. Any number of threads may call the function.
         """
         ...
-
-
-def backend_step() -> BackendStep:
-    """The step of the backend in use."""
-    name = keras.backend.backend()
-    if name == "jax":
-        from kbert.training import step_jax
-
-        return step_jax
-    if name == "tensorflow":
-        from kbert.training import step_tensorflow
-
-        return step_tensorflow
-    from kbert.training import step_torch
-
-    return step_torch

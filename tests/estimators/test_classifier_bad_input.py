@@ -150,10 +150,10 @@ def test_an_eval_set_that_does_not_fit_is_refused(toy, eval_set, message):
 def test_early_stopping_with_too_few_rows_says_so(toy):
     classifier = toy(early_stopping=True)
     with pytest.raises(
-        ValueError, match="early_stopping sets validation_fraction=0.1 of 3 rows aside.*Give an eval_set"
+        ValueError, match="early_stopping splits validation_fraction=0.1 of 3 rows off.*Give an eval_set"
     ):
         classifier.fit(TEXTS[:3], LABELS[:3])
-    with pytest.raises(ValueError, match="of 16 rows aside.*every class on both sides"):
+    with pytest.raises(ValueError, match="of 16 rows off.*every class on both sides"):
         classifier.fit(TEXTS, ["only once", *LABELS[1:]])
 
 

@@ -271,7 +271,7 @@ def test_tuned_thresholds_are_better_on_their_rows(toy, tagged):
     assert before < after and not np.array_equal(tuned.thresholds_, plain.thresholds_)
 
 
-def test_rows_are_set_aside_for_thresholds(toy, tagged):
+def test_rows_are_split_off_for_thresholds(toy, tagged):
     classifier = toy(tune_thresholds=True, validation_fraction=0.25).fit(*tagged)
     assert classifier.thresholds_.shape == (3,) and "val_score" in classifier.history_
 

@@ -9,49 +9,49 @@ from scipy.special import log_softmax, softmax
 from sklearn.metrics import log_loss
 
 from kbert import BertClassifier
-from kbert.errors import CollapsedWarning
+from kbert.errors import FailedRunWarning
 from kbert.estimators import fitting
 
 pytestmark = pytest.mark.slow
 
-# --- Runs that collapsed
+# --- Runs that failed
 
 
 @pytest.fixture
-def collapsing(toy, reviews):
+def failing(toy, reviews):
     """A classifier whose learning rate wrecks every run, and its rows."""
     return toy(epochs=3, learning_rate=1.0), reviews.text[:64], reviews.label[:64]
 
 
 @pytest.mark.backend
-def test_a_collapsed_run_is_told(collapsing):
-    classifier, X, y = collapsing
+def test_a_failed_run_is_told(failing):
+    classifier, X, y = failing
     with pytest.warns(
-        CollapsedWarning, match=r"after epoch 3.*gives 0\.693.*Nothing was learned. Try n_restarts=3"
+        FailedRunWarning, match=r"after epoch 3.*gives 0\.693.*Nothing was learned. Try n_restarts=3"
     ) as seen:
         classifier.fit(X, y)
-    assert [warning.filename for warning in seen if warning.category is CollapsedWarning] == [__file__]
+    assert [warning.filename for warning in seen if warning.category is FailedRunWarning] == [__file__]
     assert len(np.unique(classifier.predict(X))) == 1
 
 
 def test_a_run_that_learns_is_not(toy, reviews, quick_folder):
     with warnings.catch_warnings():
-        warnings.simplefilter("error", CollapsedWarning)
+        warnings.simplefilter("error", FailedRunWarning)
         toy(weights=quick_folder, epochs=6, n_restarts=2).fit(reviews.text, reviews.label)
 
 
-def test_a_collapsed_run_is_started_again_as_often_as_asked(collapsing):
-    classifier, X, y = collapsing
+def test_a_failed_run_is_started_again_as_often_as_asked(failing):
+    classifier, X, y = failing
     seeds = []
 
     def note(task, model, *_):
         seeds.append(model.seed)
         return True
 
-    with pytest.MonkeyPatch.context() as patch, pytest.warns(CollapsedWarning) as seen:
+    with pytest.MonkeyPatch.context() as patch, pytest.warns(FailedRunWarning) as seen:
         patch.setattr(fitting, "_has_failed", note)
         classifier.set_params(n_restarts=2).fit(X, y)
-    messages = [str(warning.message) for warning in seen if warning.category is CollapsedWarning]
+    messages = [str(warning.message) for warning in seen if warning.category is FailedRunWarning]
     assert [text.split("Nothing was learned. ")[1][:40] for text in messages] == [
         "It is started again with another seed (1",
         "It is started again with another seed (2",
@@ -60,31 +60,31 @@ def test_a_collapsed_run_is_started_again_as_often_as_asked(collapsing):
     assert len(set(seeds)) == 3 and seeds[0] == 0
 
 
-def test_the_first_run_that_did_not_collapse_is_kept(toy, reviews, monkeypatch):
+def test_the_first_run_that_did_not_fail_is_kept(toy, reviews, monkeypatch):
     X, y = reviews.text[:64], reviews.label[:64]
     plain = toy().fit(X, y).predict_proba(X)
     answers = iter([True, False])
     monkeypatch.setattr(fitting, "_has_failed", lambda *_: next(answers))
     classifier = toy(n_restarts=5)
-    with pytest.warns(CollapsedWarning, match="1 of n_restarts=5"):
+    with pytest.warns(FailedRunWarning, match="1 of n_restarts=5"):
         found = classifier.fit(X, y).predict_proba(X)
     assert not np.array_equal(found, plain)
     # The further seeds follow from the first, so that the result can be had again.
     answers = iter([True, False])
-    with pytest.warns(CollapsedWarning):
+    with pytest.warns(FailedRunWarning):
         assert np.array_equal(toy(n_restarts=1).fit(X, y).predict_proba(X), found)
 
 
-def test_uneven_labels_that_are_rightly_guessed_alike_are_no_collapse(toy):
+def test_uneven_labels_that_are_rightly_guessed_alike_are_no_failure(toy):
     with warnings.catch_warnings():
-        warnings.simplefilter("error", CollapsedWarning)
+        warnings.simplefilter("error", FailedRunWarning)
         toy(epochs=3).fit(["the table"] * 200, ["rare"] * 4 + ["usual"] * 196)
 
 
-def test_several_labels_may_collapse_too(toy):
+def test_several_labels_may_fail_too(toy):
     matrix = np.zeros((64, 3), int)
     matrix[::2, 0] = matrix[::3, 1] = matrix[::4, 2] = 1
-    with pytest.warns(CollapsedWarning):
+    with pytest.warns(FailedRunWarning):
         toy(epochs=5, learning_rate=1e-2).fit(["the table"] * 64, matrix)
 
 
@@ -99,7 +99,7 @@ def noisy(reviews):
 
 
 @pytest.mark.backend
-def test_the_temperature_is_the_best_for_rows_set_aside(toy, noisy, quick_folder):
+def test_the_temperature_is_the_best_for_the_validation_set(toy, noisy, quick_folder):
     X, y = noisy
     parameters = dict(weights=quick_folder, epochs=12)
     plain = toy(**parameters).fit(X[:120], y[:120])
@@ -118,11 +118,11 @@ def test_the_temperature_is_the_best_for_rows_set_aside(toy, noisy, quick_folder
     assert after < before
 
 
-def test_rows_are_set_aside_for_it(toy, noisy):
+def test_rows_are_split_off_for_it(toy, noisy):
     X, y = noisy
     classifier = toy(calibrate="temperature", validation_fraction=0.25).fit(X, y)
     assert classifier.temperature_ != 1.0 and len(classifier.history_["val_score"]) == 1
-    with pytest.raises(ValueError, match="calibrate sets validation_fraction=0.1 of 3 rows aside"):
+    with pytest.raises(ValueError, match="calibrate splits validation_fraction=0.1 of 3 rows off"):
         toy(calibrate="temperature").fit(X[:3], y[:3])
 
 

@@ -205,7 +205,7 @@ def test_without_early_stopping_the_last_weights_stay(toy, reviews):
 
 @pytest.fixture
 def splits(monkeypatch):
-    """The rows that were kept, and those that were set aside, in each fit."""
+    """The training rows and the validation rows of each fit."""
     seen, split = [], fitting.split_rows
 
     def spy(*args):
@@ -216,30 +216,30 @@ def splits(monkeypatch):
     return seen
 
 
-def test_early_stopping_sets_rows_of_every_class_aside(toy, reviews, splits):
+def test_early_stopping_splits_off_rows_of_every_class(toy, reviews, splits):
     classifier = toy(epochs=4, early_stopping=True, validation_fraction=0.2)
     classifier.fit(reviews.text, reviews.label)
-    ((kept, aside),) = splits
-    assert sorted([*kept, *aside]) == list(range(200))
-    assert reviews.label[aside].value_counts().to_dict() == {"bad": 20, "good": 20}
-    score = classifier.score(reviews.text[aside], reviews.label[aside])
+    ((training, validation),) = splits
+    assert sorted([*training, *validation]) == list(range(200))
+    assert reviews.label[validation].value_counts().to_dict() == {"bad": 20, "good": 20}
+    score = classifier.score(reviews.text[validation], reviews.label[validation])
     assert score == max(classifier.history_["val_score"])
 
 
-def test_rows_that_are_set_aside_are_not_trained_on(toy, reviews, splits):
+def test_rows_that_are_split_off_are_not_trained_on(toy, reviews, splits):
     def fit(texts):
         return toy(early_stopping=True, validation_fraction=0.5).fit(texts, reviews.label[:64])
 
     texts = reviews.text[:64]
     first = fit(texts)
-    kept, aside = splits[0]
+    training, validation = splits[0]
     others = texts.copy()
-    others[aside] = "plain usual fine plain usual fine"
+    others[validation] = "plain usual fine plain usual fine"
     second = fit(others)
     assert np.array_equal(first.predict_proba(texts), second.predict_proba(texts))
     assert first.history_["val_loss"] != second.history_["val_loss"]
     others = texts.copy()
-    others[kept] = "plain usual fine plain usual fine"
+    others[training] = "plain usual fine plain usual fine"
     assert not np.array_equal(first.predict_proba(texts), fit(others).predict_proba(texts))
 
 
@@ -247,9 +247,9 @@ def test_early_stopping_watches_rows_that_have_a_weight(toy, reviews, splits):
     weight = np.zeros(64)
     weight[:8] = 1
     classifier = toy(early_stopping=True, validation_fraction=0.25).fit(reviews.text[:64], reviews.label[:64], weight)
-    ((kept, aside),) = splits
-    assert len(aside) == 2 and set(aside) < set(range(8))
-    assert sorted([*kept, *aside]) == list(range(64))
+    ((training, validation),) = splits
+    assert len(validation) == 2 and set(validation) < set(range(8))
+    assert sorted([*training, *validation]) == list(range(64))
     assert np.isfinite([classifier.history_["loss"], classifier.history_["val_loss"]]).all()
 
 
@@ -259,11 +259,11 @@ def test_held_out_rows_count_without_class_weight_and_with_their_own(toy, review
     weight = np.linspace(1, 3, 64)
     parameters = dict(class_weight=class_weight, early_stopping=True, validation_fraction=0.25)
     classifier = toy(**parameters).fit(texts, labels, weight)
-    ((_, aside),) = splits
-    probability = classifier.predict_proba(texts[aside])[range(16), (labels[aside] == "good").astype(int)]
-    expected = np.average(-np.log(probability), weights=weight[aside])
+    ((_, validation),) = splits
+    probability = classifier.predict_proba(texts[validation])[range(16), (labels[validation] == "good").astype(int)]
+    expected = np.average(-np.log(probability), weights=weight[validation])
     assert classifier.history_["val_loss"] == [pytest.approx(expected, rel=1e-5)]
-    score = classifier.score(texts[aside], labels[aside], weight[aside])
+    score = classifier.score(texts[validation], labels[validation], weight[validation])
     assert classifier.history_["val_score"] == [pytest.approx(score)]
 
 

@@ -17,7 +17,7 @@ import pytest
 from kbert import BertClassifier, BertConfig, BertEncoder, BertQA, WordPieceTokenizer
 from kbert.tasks import texts
 from kbert.training import compiled
-from kbert.training.step import backend_step
+from kbert.training.backends import backend_step
 
 STATUS = Path("/proc/self/status")
 needs_proc = pytest.mark.skipif(not STATUS.exists(), reason="memory is read from /proc/self/status, which Linux has")

@@ -15,12 +15,12 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_s
 from kbert import BertClassifier, BertConfig, BertMultipleChoice
 from kbert.data.batches import TrainingBatches, make_batch
 from kbert.data.packing import Layout
-from kbert.errors import CollapsedWarning, MissingTextWarning, TruncationWarning, WeightsMismatchError
+from kbert.errors import FailedRunWarning, MissingTextWarning, TruncationWarning, WeightsMismatchError
 from kbert.model import BertForSequenceClassification
 from kbert.text import build_choices, build_sequences
+from kbert.training.backends import backend_step
 from kbert.training.hyperparameters import Hyperparameters
 from kbert.training.losses import choice_cross_entropy
-from kbert.training.step import backend_step
 from kbert.weights import save_sequence_classifier
 
 pytestmark = pytest.mark.slow
@@ -377,9 +377,9 @@ def test_a_warm_start_goes_on(make, riddles, new):
 
 def test_a_run_that_learned_nothing_is_told_and_started_again(make):
     rows = [("the red", "was it", ["red"] * 3)] * 32
-    with pytest.warns(CollapsedWarning, match="guessing alone gives 1.099") as told:
+    with pytest.warns(FailedRunWarning, match="guessing alone gives 1.099") as told:
         make(epochs=1, n_restarts=1).fit(rows, [0, 1] * 16)
-    told = [str(warning.message) for warning in told if warning.category is CollapsedWarning]
+    told = [str(warning.message) for warning in told if warning.category is FailedRunWarning]
     assert ["n_restarts=1" in message for message in told] == [True, False]
 
 
@@ -401,7 +401,7 @@ def test_it_is_no_classifier_whose_folds_were_stratified_by_the_index(make, ridd
     rare = riddles[:8].assign(options=[["red", "blue", "hot", "cold", "a", "the", "it", "was"]] * 8)
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        warnings.simplefilter("ignore", CollapsedWarning)
+        warnings.simplefilter("ignore", FailedRunWarning)
         assert len(cross_val_score(make(epochs=1), rare, np.arange(8), cv=2)) == 2
 
 

@@ -18,7 +18,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict
 from kbert import BertClassifier, BertConfig, BertQA
 from kbert.data.batches import TrainingBatches
 from kbert.data.spans import SpanReader, pieces_of, span_targets
-from kbert.errors import CollapsedWarning, KbertWarning, MissingTextWarning, TruncationWarning, WeightsMismatchError
+from kbert.errors import FailedRunWarning, KbertWarning, MissingTextWarning, TruncationWarning, WeightsMismatchError
 from kbert.metrics import squad_scores
 from kbert.text import build_question_windows
 from kbert.training.losses import span_cross_entropy
@@ -186,10 +186,10 @@ def test_several_right_answers_learn_the_first_and_count_all(make, fitted):
     assert fitted.score(riddles, wrong_first) == fitted.score(riddles, riddles) > 0.9
 
 
-def test_weighted_rows_are_no_collapse(make):
+def test_weighted_rows_are_no_failure(make):
     riddles = riddles_of(200, unanswerable=0.9)
     with warnings.catch_warnings():
-        warnings.simplefilter("error", CollapsedWarning)
+        warnings.simplefilter("error", FailedRunWarning)
         make(epochs=5, null_threshold=0.0).fit(riddles, riddles, sample_weight=(riddles.answer != "").astype(float))
 
 
@@ -455,7 +455,7 @@ def test_early_stopping_restores_the_best(make):
     assert qa.history_["val_score"][-1] < max(qa.history_["val_score"]) == pytest.approx(qa.score(watched, watched))
 
 
-def test_rows_are_set_aside_for_early_stopping(make):
+def test_rows_are_split_off_for_early_stopping(make):
     riddles = riddles_of(40)
     qa = make(epochs=2, early_stopping=True, validation_fraction=0.25).fit(riddles, riddles)
     assert len(qa.history_["val_loss"]) == 2 and qa.null_threshold_ == np.inf

@@ -10,7 +10,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.preprocessing import StandardScaler
 
 from kbert import BertClassifier, BertRegressor
-from kbert.errors import CollapsedWarning, WeightsMismatchError
+from kbert.errors import FailedRunWarning, WeightsMismatchError
 
 pytestmark = pytest.mark.slow
 
@@ -153,8 +153,8 @@ def test_early_stopping_on_one_row_goes_by_the_loss(make, priced):
     assert off[0] ** 2 == pytest.approx(min(losses), abs=1e-5)
 
 
-def test_a_collapsed_run_is_told(make):
-    with pytest.warns(CollapsedWarning, match="the mean of y alone gives 1.000. Nothing was learned"):
+def test_a_failed_run_is_told(make):
+    with pytest.warns(FailedRunWarning, match="the mean of y alone gives 1.000. Nothing was learned"):
         make(epochs=3).fit(["the table"] * 64, np.arange(64.0))
 
 

@@ -206,7 +206,7 @@ def toy_weights(toy_parent, monkeypatch):
 
 
 @pytest.mark.usefixtures("toy_weights")
-@pytest.mark.filterwarnings("ignore:The run collapsed")  # many checks give labels at random
+@pytest.mark.filterwarnings("ignore:The run failed")  # many checks give labels at random
 # Not strict: whether the last bit of a float32 differs depends on the processor.
 @parametrize_with_checks(ON_NUMBERS, expected_failed_checks=lambda _: EXPECTED_FAILURES)
 def test_an_estimator_of_numbers_as_words_passes(estimator, check):

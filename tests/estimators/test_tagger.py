@@ -394,11 +394,11 @@ def test_a_column_of_another_name_is_refused(make, things, tmp_path):
             use()
 
 
-def test_rows_without_words_are_not_set_aside(make, things):
+def test_rows_without_words_are_not_split_off(make, things):
     words, tags = [*things[0][:16], *[[]] * 48], [*things[1][:16], *[[]] * 48]
     learned = make(epochs=1, early_stopping=True, validation_fraction=0.125).fit(words, tags)
     assert np.isfinite(learned.history_["val_loss"]).all()
-    with pytest.raises(ValueError, match="early_stopping sets validation_fraction=0.1 of 1 rows aside"):
+    with pytest.raises(ValueError, match="early_stopping splits validation_fraction=0.1 of 1 rows off"):
         make(early_stopping=True).fit([["a", "b"], *[[]] * 7], [["O", "B-X"], *[[]] * 7])
 
 

@@ -10,9 +10,9 @@ from keras import ops
 
 from kbert import BertForPreTraining
 from kbert.pretraining.objective import pretraining_loss
+from kbert.training.backends import backend_step
 from kbert.training.compiled import model_key
 from kbert.training.hyperparameters import Hyperparameters
-from kbert.training.step import backend_step
 
 pytestmark = pytest.mark.slow
 

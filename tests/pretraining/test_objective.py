@@ -6,8 +6,8 @@ from keras import ops
 
 from kbert import BertConfig, BertForPreTraining
 from kbert.pretraining.objective import REPORTED, mean_scores, pretraining_loss, pretraining_losses, score_sums
+from kbert.training.backends import backend_step
 from kbert.training.hyperparameters import Hyperparameters
-from kbert.training.step import backend_step
 from kbert.weights import load_pretraining
 
 pytestmark = pytest.mark.slow

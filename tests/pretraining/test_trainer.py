@@ -19,8 +19,8 @@ from kbert.model import BertForPreTraining
 from kbert.pretraining.instances import documents_of
 from kbert.pretraining.stream import Cursor
 from kbert.pretraining.trainer import Pretraining, PretrainingOptions
+from kbert.training.backends import backend_step
 from kbert.training.non_finite import LossScaler
-from kbert.training.step import backend_step
 
 SUBJECTS = {"ada": ("wrote", "a", "program"), "grace": ("found", "the", "bug"), "alan": ("broke", "that", "code")}
 

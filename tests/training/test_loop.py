@@ -14,10 +14,10 @@ from kbert.data.batches import make_batch
 from kbert.data.packing import Layout
 from kbert.errors import DivergedError
 from kbert.training import memory
+from kbert.training.backends import backend_step
 from kbert.training.hyperparameters import Hyperparameters
 from kbert.training.losses import softmax_cross_entropy
 from kbert.training.predict import predict_logits
-from kbert.training.step import backend_step
 
 pytestmark = pytest.mark.backend
 

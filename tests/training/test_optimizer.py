@@ -6,11 +6,11 @@ import pytest
 
 from kbert import BertConfig
 from kbert.model import BertForSequenceClassification
+from kbert.training.backends import backend_step
 from kbert.training.hyperparameters import BETA_1, BETA_2, Hyperparameters, decays_of
 from kbert.training.loop import layer_rates
 from kbert.training.losses import softmax_cross_entropy
 from kbert.training.schedule import LinearSchedule
-from kbert.training.step import backend_step
 
 pytestmark = pytest.mark.backend
 
