@@ -9,7 +9,7 @@ import numpy as np
 
 from kbert.data.batches import Batch, make_batch
 from kbert.data.packing import Layout
-from kbert.pretraining.instances import Instances
+from kbert.pretraining.instances import Instances, Seed
 from kbert.pretraining.masking import Masking
 from kbert.pretraining.rows import RowShape, choose_row_shape, packed_rows
 
@@ -47,7 +47,7 @@ def batches_of(
     batch_size: int,
     max_length: int,
     pad_id: int,
-    seed,
+    seed: Seed,
     shape: RowShape | None = None,
 ) -> Iterator[PretrainingBatch]:
     """Every instance once, in random order; all batches have the same shape.
@@ -87,7 +87,7 @@ def batches_of(
         yield _masked(make_batch(instances, rows, layout, pad_id), instances, masking, shape.masked, rng)
 
 
-def n_batches_of(instances: Instances, masking: Masking, batch_size: int, seed, shape: RowShape) -> int:
+def n_batches_of(instances: Instances, masking: Masking, batch_size: int, seed: Seed, shape: RowShape) -> int:
     """How many batches `batches_of` gives. The instances are packed for it; no arrays are made."""
     n_rows = sum(len(rows) for rows in _pools(instances, masking, shape, np.random.default_rng(seed)))
     return -(-n_rows // batch_size)

@@ -1,4 +1,4 @@
-"""Checkpoints of a training run: written aside and renamed, so that a kill leaves the older one or the newer one."""
+"""Checkpoints of a training run. Each is renamed once it is complete, so that a kill leaves the one before."""
 
 from __future__ import annotations
 
@@ -20,7 +20,17 @@ _NAME = re.compile(r"checkpoint-(\d{9})")
 
 
 class Checkpoint(NamedTuple):
-    """The trained arrays, what the run had noted, and where it stood."""
+    """What a run goes on from.
+
+    Attributes
+    ----------
+    arrays : list of ndarray
+        Weights and moments.
+    history : dict of ndarray
+        Its columns.
+    facts : dict
+        Settings and counts, as JSON has them.
+    """
 
     arrays: list[np.ndarray]
     history: dict[str, np.ndarray]
@@ -30,17 +40,17 @@ class Checkpoint(NamedTuple):
 def write_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> Path:
     """Write the checkpoint of a step, and remove older ones."""
     target = folder / f"checkpoint-{step:09d}"
-    aside = folder / f"{target.name}.part"
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
+    unfinished = folder / f"{target.name}.part"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
     for name, arrays in (("state.npz", _numbered(checkpoint.arrays)), ("history.npz", checkpoint.history)):
-        with open(aside / name, "wb") as file:
+        with open(unfinished / name, "wb") as file:
             np.savez(file, **arrays)
             file.flush()
             os.fsync(file.fileno())
-    (aside / "facts.json").write_text(json.dumps(checkpoint.facts, indent=1))
+    (unfinished / "facts.json").write_text(json.dumps(checkpoint.facts, indent=1))
     shutil.rmtree(target, ignore_errors=True)
-    aside.rename(target)
+    unfinished.rename(target)
     for old in _checkpoints(folder)[:-_KEPT]:
         shutil.rmtree(old, ignore_errors=True)
     return target
@@ -64,7 +74,7 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
         ) from error
 
 
-def _numbered(values: Sequence) -> dict[str, Any]:
+def _numbered(values: Sequence[Any]) -> dict[str, Any]:
     return {f"arr_{i}": value for i, value in enumerate(values)}
 
 

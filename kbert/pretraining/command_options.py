@@ -183,10 +183,12 @@ def _rate(text: str) -> str | float:
 def _warmup(text: str) -> int | float:
     """A whole number counts steps, any other one is a share."""
     wanted = "a share between 0.0 and 1.0, or a whole number of steps"
+    warmup: int | float
     try:
-        return _number(lambda value: value >= 0, wanted, int)(text)
+        warmup = _number(lambda value: value >= 0, wanted, int)(text)
     except ArgumentTypeError:
-        return _number(lambda value: 0 <= value <= 1, wanted)(text)
+        warmup = _number(lambda value: 0 <= value <= 1, wanted)(text)
+    return warmup
 
 
 def _phases(text: str) -> tuple[tuple[int, float], ...]:

@@ -11,7 +11,7 @@ from kbert.config import BertConfig
 from kbert.json_files import json_object
 from kbert.learning_rates import default_pretraining_rate
 from kbert.pretraining.corpus import Corpus
-from kbert.pretraining.instances import Documents
+from kbert.pretraining.instances import Documents, DocumentSource
 from kbert.pretraining.options import PretrainingOptions
 from kbert.pretraining.shards import MANIFEST, Shards, tokenised, vocabulary_hash
 from kbert.text import WordPieceTokenizer
@@ -49,7 +49,7 @@ def new_run(options: Namespace, shards: Shards) -> Pretraining:
 
 def words_not_in(before: WordPieceTokenizer, after: WordPieceTokenizer) -> list[str]:
     """The words of a vocabulary that another one has not, in the order of their ids."""
-    return sorted(after.vocab.keys() - before.vocab.keys(), key=after.vocab.get)
+    return sorted(after.vocab.keys() - before.vocab.keys(), key=after.vocab.__getitem__)
 
 
 def _start(options: Namespace, tokenizer: WordPieceTokenizer) -> Start:
@@ -90,9 +90,10 @@ def _is_of_weights(tokenizer: WordPieceTokenizer, of_weights: WordPieceTokenizer
 def _held_out(options: Namespace, tokenizer: WordPieceTokenizer) -> Documents:
     """The text to evaluate on."""
     path = options.held_out
+    elements: DocumentSource
     if (path / MANIFEST).exists():
-        elements = Shards(path)
-        if vocabulary_hash(elements.tokenizer) != vocabulary_hash(tokenizer):
+        elements = shards = Shards(path)
+        if vocabulary_hash(shards.tokenizer) != vocabulary_hash(tokenizer):
             raise ValueError(f"--held-out: {path} has another vocabulary than the shards. Write it with the same one.")
     else:
         elements = tokenised(Corpus(path), tokenizer)

@@ -49,7 +49,7 @@ class Corpus:
         line of a text file is cut, at a space, after 1 MiB. A sentence is cut after 4,000 characters.
     errors : {"strict", "replace"}
         What is done with bytes that are not UTF-8 and with lone surrogates: an error that says where, or U+FFFD in
-        their place and a warning with their number.
+        their place, and a warning with their number.
 
     Raises
     ------
@@ -170,7 +170,7 @@ class Items:
 
 @dataclass(frozen=True)
 class Unit:
-    """A piece of a corpus that can be read by itself; `Corpus.units` makes them."""
+    """A piece of a corpus that one process can read; `Corpus.units` makes them."""
 
     parts: tuple[FilePart | Items, ...]
     rules: Rules
@@ -179,8 +179,10 @@ class Unit:
         """The documents of the unit, each a list of segments. There may be none."""
         segmenter = Segmenter(self.rules)
         for part in self.parts:
-            read = segments_of if isinstance(part, FilePart) else _segments_of_items
-            yield from documents(read(part, segmenter), self.rules.max_segments)
+            segments = (
+                segments_of(part, segmenter) if isinstance(part, FilePart) else _segments_of_items(part, segmenter)
+            )
+            yield from documents(segments, self.rules.max_segments)
         segmenter.warn()
 
 
@@ -229,7 +231,9 @@ def _read_source(source: Any, column: str) -> tuple[list[Path], Any]:
 def _parts_of_items(items: Any, n_bytes: int, column: str) -> list[Items]:
     if not isinstance(items, list | tuple) and not (hasattr(items, "__array__") and hasattr(items, "__len__")):
         return [Items(items)]
-    parts, unit, size = [], [], 0
+    parts: list[Items] = []
+    unit: list[Any] = []
+    size = 0
     for row, item in enumerate(items):
         if size >= n_bytes:
             parts.append(Items(unit, row - len(unit)))
@@ -247,12 +251,14 @@ def _segments_of_items(part: Items, segmenter: Segmenter) -> Iterator[str | None
     if isinstance(items, str) or not isinstance(items, Iterable):
         raise TypeError(f"source, a function, returned {_shown(items)}. Let it return an iterable of documents.")
     for row, item in enumerate(items, part.start):
-        place = partial("source: row {}".format, row)
+        location = partial("source: row {}".format, row)
         if isinstance(item, Mapping):
             if column not in item:
-                raise ValueError(f"{place()} has no {column!r}; it has {_shown(list(item))}. Choose with column=....")
+                raise ValueError(
+                    f"{location()} has no {column!r}; it has {_shown(list(item))}. Choose with column=...."
+                )
             item = item[column]
-        yield from segmenter.segments(item, place)
+        yield from segmenter.segments(item, location)
         yield None
 
 

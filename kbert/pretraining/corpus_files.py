@@ -1,4 +1,4 @@
-"""The files of a corpus: which there are, the parts to read them in, and the segments of a part."""
+"""The files of a corpus: which there are, the parts in which they are read, and the segments of a part."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from kbert.pretraining.segments import Segmenter
 
-_OPENERS = {"": open, ".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+_OPENERS: dict[str, Callable[..., Any]] = {"": open, ".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 _BOM = b"\xef\xbb\xbf"
 # Bytes of a line of plain text that are read at a time, for files without line breaks.
 _LONGEST_LINE = 2**20
@@ -172,10 +172,10 @@ def _read_text(file: BinaryIO, part: FilePart, segmenter: Segmenter) -> Iterator
         if is_blank:
             yield None
         else:
-            yield from segmenter.line(segmenter.decode(piece, partial(_place, part.path, position)).strip())
+            yield from segmenter.line(segmenter.decode(piece, partial(_location, part.path, position)).strip())
 
 
-def _place(path: Path, position: int, i: int = 0) -> str:
+def _location(path: Path, position: int, i: int = 0) -> str:
     """A byte of a file in a message. Its line is only counted now."""
     position += i
     line, left = 1, position
@@ -202,29 +202,29 @@ def _lines(file: BinaryIO, part: FilePart) -> Iterator[tuple[int, bytes]]:
 def _read_jsonl(file: BinaryIO, part: FilePart, segmenter: Segmenter) -> Iterator[str | None]:
     column = segmenter.rules.column
     for position, raw in _lines(file, part):
-        place = partial(_place, part.path, position)
-        text = segmenter.decode(raw, place)
+        location = partial(_location, part.path, position)
+        text = segmenter.decode(raw, location)
         if not text.strip():
             continue
         try:
             row = json.loads(text)
         except ValueError as error:
-            raise ValueError(f"{place()}: is not JSON ({error}). In .jsonl each line is one object.") from None
+            raise ValueError(f"{location()}: is not JSON ({error}). In .jsonl each line is one object.") from None
         if not isinstance(row, dict):
-            raise ValueError(f'{place()}: is not an object, such as {{"{column}": ...}}.')
+            raise ValueError(f'{location()}: is not an object, such as {{"{column}": ...}}.')
         if column not in row:
-            raise ValueError(_no_column(place(), column, list(row)))
-        yield from segmenter.segments(row[column], place)
+            raise ValueError(_no_column(location(), column, list(row)))
+        yield from segmenter.segments(row[column], location)
         yield None
 
 
 def _read_csv(file: BinaryIO, part: FilePart, segmenter: Segmenter) -> Iterator[str | None]:
     column = segmenter.rules.column
     rows = csv.reader(
-        segmenter.decode(raw, partial(_place, part.path, position)) for position, raw in _lines(file, part)
+        segmenter.decode(raw, partial(_location, part.path, position)) for position, raw in _lines(file, part)
     )
 
-    def place():
+    def location() -> str:
         return f"{part.path}, line {rows.line_num}"
 
     try:
@@ -234,13 +234,15 @@ def _read_csv(file: BinaryIO, part: FilePart, segmenter: Segmenter) -> Iterator[
         at = names.index(column)
         for row in rows:
             if len(row) > at:
-                yield from segmenter.segments(row[at], place)
+                yield from segmenter.segments(row[at], location)
                 yield None
             elif row:  # no row at all is a blank line
-                raise ValueError(f"{place()}: has {len(row)} of the {len(names)} columns. Is a quotation mark missing?")
+                raise ValueError(
+                    f"{location()}: has {len(row)} of the {len(names)} columns. Is a quotation mark missing?"
+                )
     except csv.Error as error:
         raise ValueError(
-            f"{place()}: {error}. Fields beyond {csv.field_size_limit()} characters need csv.field_size_limit(...) "
+            f"{location()}: {error}. Fields beyond {csv.field_size_limit()} characters need csv.field_size_limit(...) "
             "first, or .jsonl or .parquet."
         ) from None
 
@@ -260,14 +262,15 @@ def _read_parquet(file: BinaryIO, part: FilePart, segmenter: Segmenter) -> Itera
             for batch in table.iter_batches(256, row_groups=[group], columns=[column]):
                 # As bytes, since Arrow itself checks no UTF-8.
                 for value in _plain(batch.column(0)).cast(as_bytes).to_pylist():
-                    place = partial("{}, row {} of row group {}".format, part.path, row, group)
+                    location = partial("{}, row {} of row group {}".format, part.path, row, group)
+                    byte_of = partial("{}, row {} of row group {}, byte {}".format, part.path, row, group)
                     if value is not None:
                         texts = [
-                            segmenter.decode(text, lambda i, place=place: f"{place()}, byte {i}")
+                            segmenter.decode(text, byte_of)
                             for text in (value if is_list else [value])
                             if text is not None
                         ]
-                        yield from segmenter.segments(texts if is_list else texts[0], place)
+                        yield from segmenter.segments(texts if is_list else texts[0], location)
                         yield None
                     row += 1
         except pa.ArrowInvalid as error:
@@ -302,7 +305,7 @@ def _row_groups(path: Path, n_bytes: int) -> list[int]:
 
 
 def _bytes_of(kind: Any, where: str) -> tuple[bool, Any]:
-    """Whether a type of Arrow is one of lists, and the same type with bytes in place of texts."""
+    """Whether a type of Arrow is one of lists, and the same type with bytes instead of texts."""
     import pyarrow as pa
 
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind

@@ -11,7 +11,7 @@ from kbert.pretraining.masking import Masking
 from kbert.pretraining.objective import REPORTED, TASKS, mean_scores, score_sums
 from kbert.text import WordPieceTokenizer
 from kbert.training.backends import backend_step
-from kbert.training.step import StepBatch
+from kbert.training.step import StepBatch, Tensor
 
 # Tells the seeds of instances and masks from those of training.
 _SEED = 10**6
@@ -35,9 +35,8 @@ def held_out_scores(
     batches = held_out_batches(tokenizer, documents, masking, batch_size, max_length, model.choices["nsp"])
     predict = backend_step().predictor(model)
 
-    def sums(batch: PretrainingBatch) -> dict:
-        inputs, targets, weights = step_batch(model, batch)
-        return score_sums(predict(inputs), targets, weights)
+    def sums(batch: PretrainingBatch) -> dict[str, Tensor]:
+        return score_sums(predict(step_batch(model, batch).inputs), batch.targets, batch.weights)
 
     scores = mean_scores(sums(batch) for batch in batches)
     return {name: scores[name] for name in REPORTED if name in scores}

@@ -1,4 +1,4 @@
-"""A few examples, decoded and printed: what was read wrongly is seen at once in what the model is going to see."""
+"""A few examples, decoded and printed: they show at once whether the text was read as it should be."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def print_batch(batch: PretrainingBatch, tokenizer: WordPieceTokenizer, nsp: boo
     B, T = batch.inputs["token_ids"].shape
     print(f"The first instances of the first batch, {B} rows of {T} tokens:")
     n_texts = batch.inputs["text_ids"].max(axis=1)  # (B,)
-    places = [(i, k) for i in range(B) for k in range(1, n_texts[i] + 1)]
-    for row, k in places[:_N_MASKED]:
+    texts = [(i, k) for i in range(B) for k in range(1, n_texts[i] + 1)]
+    for row, k in texts[:_N_MASKED]:
         ids, of_text = batch.inputs["token_ids"][row], batch.inputs["text_ids"][row] == k  # (T,)
         positions, targets = batch.inputs["masked_positions"][row], batch.targets["mlm"][row]  # (M,)
         filled = (batch.weights["mlm"][row] > 0) & of_text[positions]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from operator import index
+from typing import Any
 
 import numpy as np
 from keras import ops
@@ -14,7 +15,7 @@ from kbert.text.vocabulary import require_no_surrogates
 from kbert.training.backends import backend_step
 
 
-def fill_mask(model: BertForPreTraining, tokenizer: WordPieceTokenizer, text: str, top_k: int = 5):
+def fill_mask(model: BertForPreTraining, tokenizer: WordPieceTokenizer, text: str, top_k: int = 5) -> Any:
     """The most probable tokens for each mask of a text.
 
     Parameters

@@ -1,4 +1,4 @@
-"""What a run of pre-training notes, update by update: as columns, as a CSV file, and for TensorBoard."""
+"""The history of a run of pre-training, a line for each update: in memory, as a CSV file, and for TensorBoard."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 from array import array
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 
@@ -36,12 +37,12 @@ class History:
         return self._n
 
     def append(self, record: Mapping[str, float]) -> None:
-        """A new line."""
+        """Add a line."""
         self._n += 1
         self.add(record)
 
     def add(self, values: Mapping[str, float]) -> None:
-        """More numbers for the newest line."""
+        """Add numbers to the newest line."""
         for name in values:
             self._columns.setdefault(name, array("d"))
         for column in self._columns.values():
@@ -50,7 +51,7 @@ class History:
             self._columns[name][-1] = value
 
     def record(self, line: int) -> dict[str, float]:
-        """The numbers of a line that are there."""
+        """The numbers that a line has."""
         values = {name: column[line] for name, column in self._columns.items()}
         return {name: value for name, value in values.items() if not np.isnan(value)}
 
@@ -64,9 +65,9 @@ class History:
 class HistoryFile:
     """``history.csv`` in a folder, a line for each update.
 
-    The first time it is written whole: aside, and renamed. Then lines are added, so that a long run does not write all
-    of them again and again. A kill may leave a part of a line, or lines that are newer than the checkpoint; a run that
-    goes on from there writes the file whole once more.
+    The first time it is written whole, into another file that is then renamed. Later, lines are added, so that a long
+    run does not write all of them again and again. A kill may leave a part of a line, or lines that are newer than the
+    checkpoint; a run that goes on from there writes the file whole once more.
     """
 
     def __init__(self, folder: Path):
@@ -80,9 +81,9 @@ class HistoryFile:
         if list(frame) == self._names:
             frame.to_csv(self._path, mode="a", header=False, index=False)
         else:  # it is new, or there is a column more
-            aside = self._path.with_suffix(".csv.part")
-            data_frame(history.columns()).to_csv(aside, index=False)
-            aside.replace(self._path)
+            unfinished = self._path.with_suffix(".csv.part")
+            data_frame(history.columns()).to_csv(unfinished, index=False)
+            unfinished.replace(self._path)
         self._names, self._n_written = list(frame), len(history)
 
 
@@ -102,7 +103,7 @@ class TensorBoard:
         If tensorboard is not installed.
     """
 
-    def __init__(self, folder: str | os.PathLike | None, history: History):
+    def __init__(self, folder: str | os.PathLike[str] | None, history: History):
         self._file, self._written = None, len(history)
         if folder is None:
             return
@@ -128,10 +129,10 @@ class TensorBoard:
         if len(history):
             self._add(Event(step=int(history.record(-1)["step"]) + 1, session_log=SessionLog(status=SessionLog.START)))
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         if self._file is not None:
             self._file.close()
 
@@ -148,6 +149,6 @@ class TensorBoard:
         self._written = len(history)
         self._file.flush()
 
-    def _add(self, event) -> None:
+    def _add(self, event: Any) -> None:
         event.wall_time = time.time()
         self._writer.write(event.SerializeToString())

@@ -1,24 +1,28 @@
 """Tokenised documents to training instances: pairs for next-sentence prediction, or runs of text without it.
 
-Instances are numbers, places in the documents' tokens, so that new ones can be drawn for every epoch.
+Instances are numbers: where they begin among the documents' tokens, and how long they are. So new ones can be drawn for
+every epoch.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 
-from kbert.text.ragged import Ragged, ranges, row_splits
+from kbert.text.ragged import Ragged, Selection, ranges, row_splits
 from kbert.text.sequences import TokenSequences, assemble, truncated_lengths
 
 if TYPE_CHECKING:
     from kbert.text import WordPieceTokenizer
 
+# What NumPy's generators take as a seed.
+Seed: TypeAlias = int | Sequence[int]
 # Share of the documents whose instances get a random shorter length (short_seq_prob of create_pretraining_data.py).
 SHORT_SHARE = 0.1
 
@@ -43,6 +47,14 @@ class Documents:
 
     def __len__(self) -> int:
         return len(self.documents) - 1
+
+
+class DocumentSource(Protocol):
+    """Documents in elements that are read one at a time: `kbert.pretraining.Shards`, or a list of `Documents`."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, i: int, /) -> Documents: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +85,8 @@ class Instances:
     @cached_property
     def lengths(self) -> np.ndarray:
         """Tokens of each, special ones included."""
-        return self.kept.sum(axis=1) + self.kept.shape[1] + 1
+        lengths: np.ndarray = self.kept.sum(axis=1) + self.kept.shape[1] + 1
+        return lengths
 
     @cached_property
     def splits(self) -> np.ndarray:
@@ -85,21 +98,21 @@ class Instances:
         """Each is a row of its own."""
         return np.arange(len(self))
 
-    def take(self, indices) -> TokenSequences:
-        """Those that an index array, a mask or a slice selects, in its order."""
-        starts, kept = self.starts[indices], self.kept[indices]
+    def take(self, selection: Selection) -> TokenSequences:
+        """The selected ones, in the order of the selection."""
+        starts, kept = self.starts[selection], self.kept[selection]
         pieces = []
         for part in range(kept.shape[1]):
             pieces += [self.source[ranges(starts[:, part], kept[:, part])], kept[:, part]]
-        return assemble(self.tokenizer, self.rows[indices], np.zeros(len(starts), bool), *pieces)
+        return assemble(self.tokenizer, self.rows[selection], np.zeros(len(starts), bool), *pieces)
 
 
-def draw_pairs(documents: Documents, tokenizer: WordPieceTokenizer, max_length: int, seed) -> Instances:
+def draw_pairs(documents: Documents, tokenizer: WordPieceTokenizer, max_length: int, seed: Seed) -> Instances:
     """Pairs of neighbouring and of random texts (Devlin et al., 2018, appendix A.2; ``create_pretraining_data.py``).
 
     A document is read in chunks, as many segments as fill ``max_length`` tokens, or, in one document of ten, a random
     shorter length. A chunk is cut between two segments at random. In half of the cases, and always where the chunk is
-    one segment, b is text from a random place of another document and the chunk's second part is read again; in the
+    one segment, b is text from a random position of another document and the chunk's second part is read again; in the
     others it is that second part. Pairs that are too long lose tokens of the longer text, from its front or its end.
 
     Parameters
@@ -145,15 +158,15 @@ def draw_pairs(documents: Documents, tokenizer: WordPieceTokenizer, max_length: 
             else:
                 found.append((segments[at], length, segments[cut], segments[stop] - segments[cut], 0))
                 at = stop
-    places = np.array(found, np.int64)
-    starts, lengths = places[:, [0, 2]], places[:, [1, 3]]
-    kept = np.stack(truncated_lengths(*lengths.T, room), axis=1)
+    table = np.array(found, np.int64)
+    starts, lengths = table[:, [0, 2]], table[:, [1, 3]]
+    kept = np.stack(truncated_lengths(lengths[:, 0], lengths[:, 1], room), axis=1)
     # Token by token one is taken off the front or the end, by a coin's toss.
     starts = starts + np.random.default_rng(sequence).binomial(lengths - kept, 0.5)
-    return Instances(tokenizer, documents.tokens, starts, kept, places[:, 4].astype(np.int32))
+    return Instances(tokenizer, documents.tokens, starts, kept, table[:, 4].astype(np.int32))
 
 
-def draw_runs(documents: Documents, tokenizer: WordPieceTokenizer, max_length: int, seed) -> Instances:
+def draw_runs(documents: Documents, tokenizer: WordPieceTokenizer, max_length: int, seed: Seed) -> Instances:
     """Runs of text of one document each, in which every token of the documents is once: for masked-LM alone.
 
     A document that is longer than ``max_length`` is cut into runs of that length; where the first cut is, is drawn.

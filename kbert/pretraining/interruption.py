@@ -1,9 +1,11 @@
-"""A run that is asked to stop, by Ctrl-C or by the cluster that wants its machine back, stops after a whole step."""
+"""A run that is asked to stop, by Ctrl-C or by the cluster that wants its machine back, first finishes its step."""
 
 from __future__ import annotations
 
 import signal
 import threading
+from types import FrameType
+from typing import Any, Self
 
 
 class Interruption:
@@ -15,23 +17,19 @@ class Interruption:
     ----------
     active : bool
         Whether to do so at all.
-
-    Attributes
-    ----------
-    came : bool
-        Whether there was one.
     """
 
     def __init__(self, active: bool):
         self._active = active and threading.current_thread() is threading.main_thread()
-        self._before: dict[int, object] = {}
+        self._before: dict[int, Any] = {}
         self._number: int | None = None
 
     @property
     def came(self) -> bool:
+        """Whether there was a signal."""
         return self._number is not None
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         if self._active:
             for number in (signal.SIGINT, signal.SIGTERM):
                 # None is a handler that was not set from Python, and could not be put back.
@@ -39,19 +37,19 @@ class Interruption:
                     self._before[number] = signal.signal(number, self._note)
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before = {}
 
-    def _note(self, number, frame) -> None:
+    def _note(self, number: int, frame: FrameType | None) -> None:
         is_second, self._number = self.came, number
         if is_second:
             self.pass_on()
 
     def pass_on(self) -> None:
-        """Let a signal that came do what it would have done."""
-        if self.came:
+        """Let a signal that came do what it would have done without this."""
+        if self._number is not None:
             number, self._number = self._number, None
             self.__exit__()
             signal.raise_signal(number)

@@ -1,4 +1,4 @@
-"""Masking for the masked language model: which tokens are to be predicted, and what stands in their place."""
+"""Masking for the masked language model: which tokens are to be predicted, and what replaces them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Masked(NamedTuple):
     token_ids : ndarray of int32, shape (n_tokens,)
         All tokens, with masks and replacements.
     chosen : ndarray of int64, shape (n_chosen,)
-        The places of those to predict, ascending.
+        The positions of those to predict, ascending.
     """
 
     token_ids: np.ndarray
@@ -55,7 +55,7 @@ class Masking:
         self.goes_on = np.zeros(tokenizer.vocab_size, bool)
         self.goes_on[[i for piece, i in tokenizer.vocab.items() if piece.startswith("##")]] = True
 
-    def number(self, lengths: np.ndarray) -> np.ndarray:
+    def number(self, lengths: np.ndarray | int) -> np.ndarray:
         """How many tokens of texts of these lengths, special ones counted, are to be predicted."""
         wanted = np.maximum(1, np.rint(self.rate * np.asarray(lengths))).astype(np.int64)
         return wanted if self.most is None else np.minimum(wanted, self.most)
@@ -95,7 +95,14 @@ class Masking:
         result[chosen] = replaced
         return Masked(result, chosen)
 
-    def _whole_words(self, token_ids, candidates, text, number, rng) -> np.ndarray:
+    def _whole_words(
+        self,
+        token_ids: np.ndarray,
+        candidates: np.ndarray,
+        text: np.ndarray,
+        number: np.ndarray,
+        rng: np.random.Generator,
+    ) -> np.ndarray:
         # A word begins at a piece without "##", or where what comes before is no candidate, such as [SEP].
         first = ~self.goes_on[token_ids[candidates]] | (np.diff(candidates, prepend=-2) > 1)
         begins = np.flatnonzero(first)
@@ -113,10 +120,11 @@ class Masking:
             room[of_text[fits]] -= sizes[fits]
             if not room.any():
                 break
-        return candidates[np.repeat(taken, sizes)]
+        chosen: np.ndarray = candidates[np.repeat(taken, sizes)]
+        return chosen
 
 
 def _rank(groups: np.ndarray) -> np.ndarray:
-    """The place of each element in its group; the elements of a group stand together."""
+    """The number of each element in its group, from 0; the elements of a group stand together."""
     starts = np.flatnonzero(np.diff(groups, prepend=-1))
     return np.arange(len(groups)) - np.repeat(starts, np.diff(np.append(starts, len(groups))))

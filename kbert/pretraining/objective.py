@@ -13,14 +13,19 @@ Empty slots have target 0 and weight 0. Letter key: B batch, V vocabulary, K tex
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TypeAlias
 
 from keras import ops
 
+from kbert.training.step import Tensor
+
+# Arrays of the backend by name.
+Tensors: TypeAlias = Mapping[str, Tensor]
 TASKS = ("mlm", "nsp")
 REPORTED = ("loss", "mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy")
 
 
-def pretraining_loss(outputs, targets, weights):
+def pretraining_loss(outputs: Tensors, targets: Tensors, weights: Tensors) -> Tensor:
     """The sum of both losses, in nats.
 
     Parameters
@@ -36,7 +41,7 @@ def pretraining_loss(outputs, targets, weights):
     )
 
 
-def pretraining_losses(outputs, targets, weights):
+def pretraining_losses(outputs: Tensors, targets: Tensors, weights: Tensors) -> Tensor:
     """`pretraining_loss`, and after it what is reported of a training step: a vector, named by `REPORTED`.
 
     The parts are weighted sums like the loss, so means where the weights add up to 1. Without the head for the next
@@ -56,7 +61,7 @@ def pretraining_losses(outputs, targets, weights):
     return ops.stack([parts[0] + parts[2], *parts])
 
 
-def score_sums(outputs, targets, weights) -> dict:
+def score_sums(outputs: Tensors, targets: Tensors, weights: Tensors) -> dict[str, Tensor]:
     """Losses and right answers of one batch, each task apart, to be put together by `mean_scores`.
 
     Every slot with a weight counts once, whatever the weights add up to, so that the weights of training serve too.
@@ -82,7 +87,7 @@ def score_sums(outputs, targets, weights) -> dict:
     return sums
 
 
-def mean_scores(batches: Iterable[Mapping]) -> dict[str, float]:
+def mean_scores(batches: Iterable[Mapping[str, Tensor]]) -> dict[str, float]:
     """The scores of many batches from the `score_sums` of each.
 
     Returns
@@ -107,12 +112,12 @@ def mean_scores(batches: Iterable[Mapping]) -> dict[str, float]:
     return scores
 
 
-def _tasks(outputs) -> list[str]:
+def _tasks(outputs: Tensors) -> list[str]:
     """Which tasks a model has heads for."""
     return [task for task in TASKS if f"{task}_logits" in outputs]
 
 
-def _cross_entropy(logits, targets):
+def _cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     """Of each slot, in nats: logits (..., C) and targets (...) to (...).
 
     Keras's sparse form. A one-hot array of the targets would be as large as the logits, (B, M, V), which are the

@@ -64,7 +64,7 @@ class PretrainingOptions:
     verbose: int = 0
     tensorboard: str | Path | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if (self.max_steps is None) == (self.max_seconds is None):
             raise ValueError("Give max_steps or max_seconds, one of the two.")
         # NumPy's numbers would be no JSON for a checkpoint, and np.int64 is no int.

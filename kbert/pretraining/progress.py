@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 from tqdm.auto import tqdm
 
@@ -40,7 +40,7 @@ class PretrainingProgress:
         step: int = 0,
         seconds: float = 0.0,
     ):
-        self.bar = None
+        self.bar: Any = None
         if not options.verbose:
             return
         self.options, self.nsp = options, model.choices["nsp"]
@@ -50,10 +50,11 @@ class PretrainingProgress:
         ]
         self.phase = 0
         self.window: deque[tuple[int, float, int]] = deque(maxlen=_WINDOW)
-        self.tokens_per_second = self.seconds_per_step = None
-        in_steps = options.max_steps is not None
+        self.tokens_per_second: float | None = None
+        self.seconds_per_step: float | None = None
+        in_steps = options.max_seconds is None
         self.bar = tqdm(
-            total=options.max_steps if in_steps else math.ceil(options.max_seconds),
+            total=options.max_steps if options.max_seconds is None else math.ceil(options.max_seconds),
             initial=step if in_steps else int(seconds),
             unit="steps" if in_steps else "s",
             desc="pretrain",
@@ -61,10 +62,10 @@ class PretrainingProgress:
             dynamic_ncols=True,
         )
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         if self.bar is not None:
             self.bar.close()
 
@@ -104,7 +105,7 @@ class PretrainingProgress:
         )
         if duration > 0:
             self.tokens_per_second, self.seconds_per_step = n_tokens / duration, duration / n_steps
-        rates = {}
+        rates: dict[str, float] = {}
         if self.tokens_per_second is not None:
             rates["peak_share"] = self.tokens_per_second * self.flops[phase] / self.peak
         self._show(step, seconds, rates, record)
@@ -118,7 +119,7 @@ class PretrainingProgress:
         options = self.options
         if options.max_seconds is not None:
             return max(0.0, options.max_seconds - seconds)
-        if self.seconds_per_step is None:
+        if options.max_steps is None or self.seconds_per_step is None:
             return None
         work = [length * flops for (length, _), flops in zip(options.phases, self.flops, strict=True)]
         total, end, left = sum(part for _, part in options.phases), 0.0, 0.0

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import time
+from collections.abc import Callable
 
 import keras
 import numpy as np
 
 from kbert.config import BertConfig
 from kbert.model.products import product
+from kbert.training.step import Tensor
 
 # A backward pass takes each product of the forward pass twice: for the gradient of its input and of its weights.
 _FORWARD_AND_BACKWARD = 3
@@ -82,7 +84,7 @@ def matrix_peak(dtype: str) -> float:
     return best
 
 
-def _seconds_of(products, matrix) -> float:
+def _seconds_of(products: Callable[[Tensor], Tensor], matrix: Tensor) -> float:
     """The shortest of several measurements: what else the machine does only makes them longer."""
     _wait_for(products(matrix))  # compiles
     found: list[float] = []
@@ -93,7 +95,7 @@ def _seconds_of(products, matrix) -> float:
     return min(found)
 
 
-def _chain(matrix):
+def _chain(matrix: Tensor) -> Tensor:
     """Products that need each other, so that none is left out; entries of variance 1/side keep their size."""
     result = matrix
     for _ in range(_CHAIN):
@@ -101,18 +103,18 @@ def _chain(matrix):
     return result
 
 
-def _compiled(function):
+def _compiled(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     backend = keras.backend.backend()
     if backend == "jax":
         import jax
 
-        return jax.jit(function)
+        function = jax.jit(function)
     if backend == "tensorflow":
         import tensorflow as tf
 
-        return tf.function(function)
+        function = tf.function(function)
     return function
 
 
-def _wait_for(result) -> None:
+def _wait_for(result: Tensor) -> None:
     keras.ops.convert_to_numpy(keras.ops.cast(result[0, 0], "float32"))

@@ -84,10 +84,10 @@ def choose_row_shape(lengths: np.ndarray, masking: Masking, length: int, masked_
     for texts in _TEXTS:
         rows = pack(lengths, length, texts)
         # An instance that fills a row has to fit too, though the sample may have none.
-        masked = max(int(_sums(n_masked, rows).max()), int(masking.number(length)))
+        masked = max(int(_sums(n_masked, rows).max(initial=0)), int(masking.number(length)))
         shapes.append(RowShape(length, texts, masked))
         costs.append(len(rows) * (length + masked_cost * masked))
-        if max(map(len, rows)) < texts:  # more room for instances is of no use
+        if max(map(len, rows), default=0) < texts:  # more room for instances is of no use
             break
     return shapes[int(np.argmin(costs))]
 
@@ -96,4 +96,4 @@ def _sums(values: np.ndarray, rows: list[list[int]]) -> np.ndarray:
     """The sum of the values of each row's members."""
     members = np.fromiter(chain.from_iterable(rows), int, len(values))
     sizes = np.fromiter(map(len, rows), int, len(rows))
-    return np.add.reduceat(values[members], np.cumsum(sizes) - sizes)
+    return np.add.reduceat(values[members], np.cumsum(sizes) - sizes) if rows else np.zeros(0, int)

@@ -46,43 +46,43 @@ class Segmenter:
     @cached_property
     def line(self) -> Callable[[str], Iterable[str]]:
         """A function that gives the segments of a line."""
-        # Made when it is wanted, because documents that are in segments already want no sentence splitter.
+        # Made when it is needed: documents that are in segments already need no sentence splitter.
         return sentence_splitter(self.rules.language) if self.rules.split == "sentences" else _whole
 
-    def segments(self, document: object, place: Callable[[], str]) -> Iterator[str]:
+    def segments(self, document: object, location: Callable[[], str]) -> Iterator[str]:
         """The segments of one document: a str, whose lines they are, or a list of them; none if it is missing.
 
-        ``place`` says where the document is from, for messages.
+        ``location`` says where the document is from, for messages.
         """
         if isinstance(document, str):
-            for line in self._characters(document, place).split("\n"):
+            for line in self._characters(document, location).split("\n"):
                 yield from self.line(line)
         elif isinstance(document, list | tuple | np.ndarray):
             for i, segment in enumerate(document):
                 if not isinstance(segment, str):
-                    raise TypeError(f"{place()}: segment {i} is of type {type(segment).__name__}, not a str.")
-                yield self._characters(segment, place)
+                    raise TypeError(f"{location()}: segment {i} is of type {type(segment).__name__}, not a str.")
+                yield self._characters(segment, location)
         elif not _is_missing(document):
             raise TypeError(
-                f"{place()} is of type {type(document).__name__}. A document is a str, or a list of str, which are its "
-                "segments. (Files go in a list of their own.)"
+                f"{location()} is of type {type(document).__name__}. A document is a str, or a list of str, which are "
+                "its segments. (Files go in a list of their own.)"
             )
 
-    def decode(self, raw: bytes, place: Callable[[int], str]) -> str:
-        """The text of UTF-8. ``place`` says where its byte i is from."""
+    def decode(self, raw: bytes, location: Callable[[int], str]) -> str:
+        """The text of UTF-8. ``location`` says where its byte i is from."""
         try:
             return raw.decode()
         except UnicodeDecodeError as error:
             if self.rules.errors == "strict":
                 raise ValueError(
-                    f"{place(error.start)}: is not UTF-8 ({error.reason}, 0x{raw[error.start]:02x}). Convert it to "
+                    f"{location(error.start)}: is not UTF-8 ({error.reason}, 0x{raw[error.start]:02x}). Convert it to "
                     'UTF-8, or have such bytes replaced with errors="replace".'
                 ) from None
             text = raw.decode(errors="replace")
-            self._count(text.count("\ufffd") - raw.count("\ufffd".encode()), place(error.start))
+            self._count(text.count("\ufffd") - raw.count("\ufffd".encode()), location(error.start))
             return text
 
-    def _characters(self, text: str, place: Callable[[], str]) -> str:
+    def _characters(self, text: str, location: Callable[[], str]) -> str:
         """A text without halves of surrogate pairs, which are no characters and have no UTF-8."""
         text = str.__str__(text)  # that of a subclass may be anything
         if text.isascii():
@@ -93,19 +93,19 @@ class Segmenter:
         except UnicodeEncodeError as error:
             if self.rules.errors == "strict":
                 raise ValueError(
-                    f"{place()} holds a lone surrogate, {text[error.start]!r} at character {error.start}, which is no "
-                    'character. Repair the text, or have such characters replaced with errors="replace".'
+                    f"{location()} holds a lone surrogate, {text[error.start]!r} at character {error.start}, which is "
+                    'no character. Repair the text, or have such characters replaced with errors="replace".'
                 ) from None
             repaired = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-            self._count(repaired.count("\ufffd") - text.count("\ufffd"), place())
+            self._count(repaired.count("\ufffd") - text.count("\ufffd"), location())
             return repaired
 
-    def _count(self, n: int, place: str) -> None:
-        self._first_replaced = self._first_replaced or place
+    def _count(self, n: int, location: str) -> None:
+        self._first_replaced = self._first_replaced or location
         self._n_replaced += n
 
     def warn(self) -> None:
-        """Tell in one warning how much was replaced, if anything was."""
+        """Warn once of how much was replaced, if anything was."""
         if self._n_replaced:
             warn_user(
                 f"{self._first_replaced}: text that is not UTF-8 was replaced by U+FFFD, here for the first time, "
@@ -116,7 +116,7 @@ class Segmenter:
 
 def documents(segments: Iterable[str | None], max_segments: int) -> Iterator[list[str]]:
     """Group a stream of segments, in which None ends a document; without empty segments and empty documents."""
-    document = []
+    document: list[str] = []
     for segment in segments:
         if document and (segment is None or len(document) == max_segments):
             yield document
@@ -153,7 +153,7 @@ def sentence_splitter(language: str) -> Callable[[str], Iterable[str]]:
         start = 0
         while len(line) - start > _WINDOW:
             stop = plain.rfind(" ", start, start + _WINDOW) + 1 or start + _WINDOW
-            # The last one goes on behind the window, unless it fills the window by itself.
+            # The last sentence goes on behind the window, unless it fills the whole window.
             pieces = segment(language, plain[start:stop])
             for piece in pieces[:-1] or pieces:
                 yield line[start : start + len(piece)]

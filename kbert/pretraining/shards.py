@@ -19,7 +19,7 @@ from kbert.text import WordPieceTokenizer
 from kbert.text.ragged import row_splits
 
 if TYPE_CHECKING:
-    from kbert.pretraining.corpus import Corpus
+    from kbert.pretraining.corpus import Corpus, Unit
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -32,7 +32,7 @@ _PART_CHARACTERS = 4_000_000
 def write_shards(
     corpus: Corpus,
     tokenizer: WordPieceTokenizer,
-    folder: str | os.PathLike,
+    folder: str | os.PathLike[str],
     *,
     n_jobs: int | None = None,
     shard_tokens: int = SHARD_TOKENS,
@@ -121,7 +121,7 @@ class Shards:
         If a file is damaged or of another vocabulary.
     """
 
-    def __init__(self, folder: str | os.PathLike, verify: bool = False):
+    def __init__(self, folder: str | os.PathLike[str], verify: bool = False):
         self.folder = Path(folder).expanduser()
         path = self.folder / MANIFEST
         if not path.exists():
@@ -202,7 +202,7 @@ def _begin(folder: Path, settings: dict[str, Any]) -> None:
         )
 
 
-def _write_unit(unit, number: int, tokenizer: WordPieceTokenizer, folder: Path, shard_tokens: int) -> None:
+def _write_unit(unit: Unit, number: int, tokenizer: WordPieceTokenizer, folder: Path, shard_tokens: int) -> None:
     """The shards of one unit, and last the file that says that they are complete."""
     shards = [
         _write_shard(documents, f"shard-{number:05d}-{i:03d}", folder)
@@ -211,7 +211,7 @@ def _write_unit(unit, number: int, tokenizer: WordPieceTokenizer, folder: Path, 
     _write_json(_unit_file(folder, number), shards)
 
 
-def _shards_of(unit, tokenizer: WordPieceTokenizer, shard_tokens: int) -> Iterator[Documents]:
+def _shards_of(unit: Unit, tokenizer: WordPieceTokenizer, shard_tokens: int) -> Iterator[Documents]:
     """The documents of a unit, as many at a time as a shard holds."""
     parts: list[Documents] = []
     for part in _tokenised(unit, tokenizer):
@@ -227,7 +227,7 @@ def _shards_of(unit, tokenizer: WordPieceTokenizer, shard_tokens: int) -> Iterat
         yield whole
 
 
-def _tokenised(unit, tokenizer: WordPieceTokenizer) -> Iterator[Documents]:
+def _tokenised(unit: Unit, tokenizer: WordPieceTokenizer) -> Iterator[Documents]:
     texts: list[list[str]] = []
     n_characters = 0
     for document in unit.documents():

@@ -10,7 +10,7 @@ import numpy as np
 
 from kbert.config import BertConfig
 from kbert.pretraining.batches import POOL, PretrainingBatch, batches_of, n_batches_of
-from kbert.pretraining.instances import Documents, Instances, draw_pairs, draw_runs
+from kbert.pretraining.instances import Documents, DocumentSource, Instances, draw_pairs, draw_runs
 from kbert.pretraining.masking import Masking
 from kbert.pretraining.rates import flops_per_token
 from kbert.pretraining.rows import RowShape, choose_row_shape
@@ -65,7 +65,7 @@ class BatchStream:
 
     def __init__(
         self,
-        source: Sequence[Documents],
+        source: DocumentSource,
         tokenizer: WordPieceTokenizer,
         config: BertConfig,
         *,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import asdict, replace
 from functools import partial
@@ -17,7 +17,7 @@ from kbert.pretraining.batches import PretrainingBatch
 from kbert.pretraining.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
 from kbert.pretraining.evaluation import held_out_scores, step_batch
 from kbert.pretraining.history import History, HistoryFile, TensorBoard
-from kbert.pretraining.instances import Documents
+from kbert.pretraining.instances import Documents, DocumentSource
 from kbert.pretraining.interruption import Interruption
 from kbert.pretraining.masking import Masking
 from kbert.pretraining.objective import REPORTED, pretraining_losses
@@ -78,7 +78,7 @@ class Pretraining:
         self,
         model: BertForPreTraining,
         tokenizer: WordPieceTokenizer,
-        source: Sequence[Documents],
+        source: DocumentSource,
         options: PretrainingOptions,
         held_out: Documents | None = None,
         folder: str | Path | None = None,
@@ -183,6 +183,8 @@ class Pretraining:
 
     def evaluate(self) -> dict[str, float]:
         """Losses and accuracies on the held-out text, under masks that are always the same."""
+        if self.held_out is None:
+            raise ValueError("There is no text to evaluate on: give held_out.")
         length = self.options.phases[self.cursor.phase][0]
         return held_out_scores(self.model, self.tokenizer, self.held_out, self.masking, self.options.batch_size, length)
 
@@ -259,7 +261,7 @@ class Pretraining:
         }
 
     def _write(self, updater: Updater) -> None:
-        if self.process > 0:
+        if self.folder is None or self._history_file is None or self.process > 0:
             return
         facts = {
             "settings": self._settings(), "step": self.step, "tokens": self.tokens, "cursor": self.cursor,

@@ -9,8 +9,8 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 
-from kbert import BertClassifier, BertConfig, BertPretrainer
-from kbert.errors import NewWeightsWarning
+from kbert import BertClassifier, BertConfig, BertPretrainer, WordPieceTokenizer
+from kbert.errors import NewWeightsWarning, WeightsMismatchError
 from kbert.pretraining import Corpus
 
 SUBJECTS = {"ada": ("wrote", "a", "program"), "grace": ("found", "the", "bug"), "alan": ("broke", "that", "code")}
@@ -110,6 +110,28 @@ def test_epochs_are_about_so_many_passes():
     pieces = sum(len(run.tokenizer_.encode(text).ids) for text in texts)
     assert run.history_["tokens"][-1] == pytest.approx(4 * pieces, rel=0.25)
     assert set(run.history_["nsp_loss"]) == {0.0}
+
+
+@pytest.mark.parametrize(("accumulation", "n_texts"), [(1, 300), (4, 300), (1, 5)])
+def test_epochs_of_short_texts_read_each_of_them_so_often(accumulation, n_texts):
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(list(SUBJECTS), 2)) for _ in range(n_texts)]
+    run = make(max_steps=None, epochs=3, nsp=False, gradient_accumulation=accumulation).fit(corpus_of(texts))
+    # Eight texts of four tokens in a row of 32, four rows in a batch.
+    n_batches = 3 * -(-n_texts // 32)
+    assert run.n_iter_ == -(-n_batches // accumulation)
+    # With accumulation, the last update reads on.
+    assert 3 * 4 * n_texts <= run.history_["tokens"][-1] < 3 * 4 * n_texts + accumulation * 4 * 32
+
+
+def test_a_tokenizer_of_another_model_is_refused(fitted, tmp_path):
+    fitted.save(tmp_path / "mine")
+    words = [f"word{i}" for i in range(500)]
+    WordPieceTokenizer.train([" ".join(words)] * 9, vocab_size=400).save(tmp_path / "mine")
+    pretrainer = make(weights=tmp_path / "mine", max_steps=1)
+    for call in (pretrainer.fit, pretrainer.score):
+        with pytest.raises(WeightsMismatchError, match="The tokenizer belongs to another model"):
+            call(corpus_of(made_texts(5)))
 
 
 @pytest.mark.parametrize(

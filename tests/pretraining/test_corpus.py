@@ -22,6 +22,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kbert.cli import main
 from kbert.errors import KbertWarning
 from kbert.pretraining import Corpus
 from kbert.pretraining.segments import sentence_splitter
@@ -458,6 +459,20 @@ def test_missing_packages(tmp_path, monkeypatch, package):
     with pytest.raises(ImportError, match=rf"package {package}. Install it with: pip install {package}\."):
         list(Corpus(path))
     assert list(Corpus([["Segments want no splitter."]])) == [["Segments want no splitter."]]
+
+
+def test_the_advice_for_a_missing_sentence_splitter_works_for_each_caller(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sentencex", None)
+    path = _write(tmp_path / "a.txt", DOCUMENTS)
+    with pytest.raises(ImportError, match=r'Corpus\(\.\.\., split="lines"\).*BertPretrainer.*--split lines'):
+        list(Corpus(path))
+    lines = Corpus(path, split="lines")
+    assert sum(map(len, lines)) > 0
+    arguments = ["--tokenizer", str(tmp_path / "tokenizer"), "--out", str(tmp_path / "shards"), "--split", "lines"]
+    WordPieceTokenizer.train((text for document in lines for text in document), vocab_size=60).save(
+        tmp_path / "tokenizer"
+    )
+    assert main(["shards", str(path), *arguments, "--quiet"]) == 0
 
 
 # === Fingerprint ===

@@ -102,11 +102,26 @@ def test_the_rate_rises_and_falls_by_the_share_of_the_budget():
     np.testing.assert_allclose(in_steps.learning_rate, history.learning_rate)
 
 
+def test_a_warmup_of_numpys_counts_updates_and_the_rate_falls_after_it():
+    history = made(max_steps=10, warmup=np.int64(2)).run()
+    np.testing.assert_array_equal(history.learning_rate, made(max_steps=10, warmup=2).run().learning_rate)
+    assert history.learning_rate.iloc[-1] == pytest.approx(3e-3 / 8)
+
+
+def test_numbers_of_numpy_are_made_plain(tmp_path):
+    numbers = dict(max_steps=np.int64(4), batch_size=np.int32(4), learning_rate=np.float32(0.5), seed=np.uint8(5))
+    made(**numbers, phases=((np.int64(32), np.float64(1)),), fixed=np.bool_(False), folder=tmp_path).run()
+    # Also where the run goes on: a checkpoint holds its options as JSON.
+    plain = dict(max_steps=4, batch_size=4, learning_rate=0.5, seed=5)
+    assert len(made(**plain, folder=tmp_path).run()) == 4
+
+
 def test_a_budget_in_seconds_is_kept():
     began = time.perf_counter()
     history = made(max_steps=None, max_seconds=2.0, batch_size=4).run()
     assert 1.9 < history.seconds.iloc[-1] and time.perf_counter() - began < 30
     assert history.learning_rate.max() <= 3e-3 and history.learning_rate.iloc[-1] < 1e-3
+    assert history.learning_rate.min() > 0
 
 
 def test_phases_have_their_shares_and_lengths(monkeypatch):
@@ -127,6 +142,26 @@ def test_accumulated_batches_are_one_update():
     run = made(gradient_accumulation=3, max_steps=4)
     history = run.run()
     assert len(history) == 4 and history.tokens.iloc[-1] > 3 * 4 * 4 * 20
+
+
+@pytest.mark.parametrize("nsp", [True, False])
+def test_epochs_are_counted_in_batches(nsp):
+    run = made(nsp, n_elements=3)
+    read = []
+    for cursor, _ in run.stream.batches(Cursor()):
+        if cursor.epoch == 3:
+            break
+        read.append(cursor.epoch)
+    assert [run.stream.n_batches(epochs) for epochs in (1, 2, 3)] == [
+        sum(epoch < epochs for epoch in read) for epochs in (1, 2, 3)
+    ]
+
+
+def test_text_without_a_token_is_refused():
+    run = made(nsp=False, n_elements=1)
+    run.stream.source = [documents_of([], run.tokenizer)]
+    with pytest.raises(ValueError, match="no token"):
+        run.run()
 
 
 def test_new_masks_every_epoch_unless_fixed():
