@@ -338,8 +338,8 @@ class BertTagger(FineTunedEstimator):
     # --- Saving ----------------------------------------------------------------------------------------------------
 
     def _logits_of_texts(self, texts: list[str]) -> np.ndarray:
-        words, _ = self.tokenizer_.split_words(texts)
-        windows = self._task().windows(words, self.tokenizer_)
+        columns = WordColumn(None, texts).split(self.tokenizer_.split_words)
+        windows = self._task().windows(columns, self.tokenizer_)
         return predict_words(self.model_, windows, self.tokenizer_.pad_id)
 
     def __sklearn_tags__(self):

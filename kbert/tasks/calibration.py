@@ -6,10 +6,17 @@ import keras
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from kbert.tasks.texts import TextExamples, TextTask
+from kbert.data.frames import TextColumns
+from kbert.tasks.task import Task
+from kbert.tasks.texts import TextExamples
 
 
-def divide_by_temperature(task: TextTask, model: keras.Model, validation: TextExamples | None, pad_id: int) -> float:
+def divide_by_temperature(
+    task: Task[TextColumns, np.ndarray, TextExamples, np.ndarray],
+    model: keras.Model,
+    validation: TextExamples | None,
+    pad_id: int,
+) -> float:
     """Divide a model's logits by the number that gives the validation set the lowest loss.
 
     One number for all classes (Guo et al., 2017, "On Calibration of Modern Neural Networks"). The head's weights are

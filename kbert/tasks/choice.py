@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import keras
 import numpy as np
@@ -21,6 +21,7 @@ from kbert.tasks.texts import row_chunks
 from kbert.text import TokenSequences, WordPieceTokenizer, build_choices
 from kbert.training.losses import choice_cross_entropy
 from kbert.training.predict import predict_logits
+from kbert.training.step import Loss
 from kbert.warn import warn_user
 from kbert.weights import load_multiple_choice, save_multiple_choice
 
@@ -70,9 +71,9 @@ class Choice:
 
     max_length: int = 128
 
-    loss = staticmethod(choice_cross_entropy)
-    constant_knows = "guessing"
-    architecture = "BertForMultipleChoice"
+    loss: ClassVar[Loss] = staticmethod(choice_cross_entropy)
+    constant_knows: ClassVar[str] = "guessing"
+    architecture: ClassVar[str] = "BertForMultipleChoice"
 
     # --- X and y to examples
 

@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import keras
 import numpy as np
@@ -23,6 +23,7 @@ from kbert.tasks.texts import row_chunks
 from kbert.text import QuestionWindows, WordPieceTokenizer, build_question_windows
 from kbert.training.losses import span_cross_entropy
 from kbert.training.predict import predict_spans
+from kbert.training.step import Loss
 from kbert.warn import warn_user
 from kbert.weights import load_question_answerer, save_question_answerer
 
@@ -122,9 +123,9 @@ class Questions:
     max_answer_length: int = 30
     null_threshold_: float = np.inf
 
-    loss = staticmethod(span_cross_entropy)
-    constant_knows = "how often a window holds no answer"
-    architecture = "BertForQuestionAnswering"
+    loss: ClassVar[Loss] = staticmethod(span_cross_entropy)
+    constant_knows: ClassVar[str] = "how often a window holds no answer"
+    architecture: ClassVar[str] = "BertForQuestionAnswering"
 
     # --- X and y to examples
 

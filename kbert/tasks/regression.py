@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
@@ -13,10 +13,11 @@ from sklearn.metrics import r2_score
 from kbert.data.frames import TextColumns, columns_by_name
 from kbert.data.numbers import number_columns
 from kbert.errors import WeightsMismatchError
-from kbert.tasks.task import TrainingData
+from kbert.tasks.task import TrainingData, nothing_learned
 from kbert.tasks.texts import TextExamples, TextTask
 from kbert.text import WordPieceTokenizer
 from kbert.training.losses import squared_error
+from kbert.training.step import Loss
 
 # How many standard deviations the mean of y may be away from 0: float32 has about 1.7e7 steps.
 _LARGEST_MEAN = 1e5
@@ -40,23 +41,23 @@ class Regression(TextTask):
         What is learned: see there.
     """
 
-    y_mean_: np.ndarray | None = None
-    y_scale_: np.ndarray | None = None
+    y_mean_: np.ndarray = field(default_factory=nothing_learned)
+    y_scale_: np.ndarray = field(default_factory=nothing_learned)
     y_columns_: list[str | int] | None = None
-    y_ndim_: int | None = None
+    y_ndim_: int = 0
 
-    loss = staticmethod(squared_error)
-    constant_knows = "the mean of y"
-    problem_type = "regression"
+    loss: ClassVar[Loss] = staticmethod(squared_error)
+    constant_knows: ClassVar[str] = "the mean of y"
+    problem_type: ClassVar[str | None] = "regression"
 
     # --- y to labels
 
     def read_labels(self, y: Any, columns: TextColumns, name: str = "y") -> np.ndarray:
         """The numbers in their own unit, float64; another number of columns than in fit, or other names, raise."""
         numbers, names, flat = number_columns(y, columns.n_rows, name)
-        if self.y_ndim_ is None:
+        if not self.y_ndim_:
             self.y_columns_, self.y_ndim_ = names, 1 if flat else 2
-        elif self.y_mean_ is not None and numbers.shape[1] != len(self.y_mean_):
+        elif len(self.y_mean_) and numbers.shape[1] != len(self.y_mean_):
             raise ValueError(f"{name} has {numbers.shape[1]} columns of numbers, and y of fit had {len(self.y_mean_)}.")
         elif names and self.y_columns_:
             numbers = numbers[:, columns_by_name(names, self.y_columns_, name)]
@@ -66,7 +67,7 @@ class Regression(TextTask):
         self, columns: TextColumns, labels: np.ndarray, weights: np.ndarray, tokenizer: WordPieceTokenizer
     ) -> TextExamples:
         """Rows as tokens, and the standardised numbers. The mean and the scale are those of the first examples."""
-        if self.y_mean_ is None:
+        if not len(self.y_mean_):
             self._learn(labels, weights)
         standardised = ((labels - self.y_mean_) / self.y_scale_).astype("float32")
         return super().examples(columns, standardised, weights, tokenizer)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
@@ -16,9 +16,10 @@ from kbert.data.label_sets import LabelSets, kind_of_labels, label_sets
 from kbert.tasks.calibration import divide_by_temperature
 from kbert.tasks.class_weight import checked_class_weight
 from kbert.tasks.saved_labels import decode_labels, encode_labels, labels_of_config
-from kbert.tasks.task import TrainingData
+from kbert.tasks.task import TrainingData, nothing_learned
 from kbert.tasks.texts import TextExamples, TextTask
 from kbert.training.losses import binary_cross_entropy
+from kbert.training.step import Loss
 
 
 @dataclass(kw_only=True)
@@ -39,20 +40,20 @@ class SeveralLabels(TextTask):
     class_weight: str | dict[Any, float] | None = None
     calibrate: str | None = None
     tune_thresholds: bool = False
-    classes_: np.ndarray | None = None
-    thresholds_: np.ndarray | None = None
+    classes_: np.ndarray = field(default_factory=nothing_learned)
+    thresholds_: np.ndarray = field(default_factory=nothing_learned)
     temperature_: float = 1.0
-    y_type_: str | None = None
+    y_type_: str = ""
 
-    loss = staticmethod(binary_cross_entropy)
-    constant_knows = "how often each label occurs"
-    problem_type = "multi_label_classification"
+    loss: ClassVar[Loss] = staticmethod(binary_cross_entropy)
+    constant_knows: ClassVar[str] = "how often each label occurs"
+    problem_type: ClassVar[str | None] = "multi_label_classification"
 
     # --- y to labels
 
     def read_labels(self, y: Any, columns: TextColumns, name: str = "y") -> np.ndarray:
         """The indicator matrix; labels that are no classes, or other columns, raise."""
-        if self.classes_ is not None:
+        if len(self.classes_):
             return self._sets(y, columns.n_rows, name).under(self.classes_, name)
         sets = label_sets(y, columns.n_rows)
         if not len(sets.classes):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
@@ -17,9 +17,10 @@ from kbert.errors import WeightsMismatchError
 from kbert.tasks.calibration import divide_by_temperature
 from kbert.tasks.class_weight import checked_class_weight
 from kbert.tasks.saved_labels import decode_labels, encode_labels, labels_of_config
-from kbert.tasks.task import TrainingData
+from kbert.tasks.task import TrainingData, nothing_learned
 from kbert.tasks.texts import TextExamples, TextTask
 from kbert.training.losses import softmax_cross_entropy
+from kbert.training.step import Loss
 
 
 @dataclass(kw_only=True)
@@ -39,13 +40,13 @@ class SingleLabel(TextTask):
     class_weight: str | dict[Any, float] | None = None
     calibrate: str | None = None
     tune_thresholds: bool = False
-    classes_: np.ndarray | None = None
+    classes_: np.ndarray = field(default_factory=nothing_learned)
     temperature_: float = 1.0
     y_type_: str = "labels"
 
-    loss = staticmethod(softmax_cross_entropy)
-    constant_knows = "how often each label occurs"
-    problem_type = "single_label_classification"
+    loss: ClassVar[Loss] = staticmethod(softmax_cross_entropy)
+    constant_knows: ClassVar[str] = "how often each label occurs"
+    problem_type: ClassVar[str | None] = "single_label_classification"
 
     # --- y to labels
 
@@ -57,7 +58,7 @@ class SingleLabel(TextTask):
                 "tune_thresholds is for several labels a row, and y holds one. For two classes, see scikit-learn's "
                 "TunedThresholdClassifierCV."
             )
-        if self.classes_ is None:
+        if not len(self.classes_):
             return self._learn(labels)
         unknown = sorted(set(labels.tolist()) - set(self.classes_.tolist()), key=str)
         if unknown:

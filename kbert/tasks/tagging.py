@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import keras
 import numpy as np
@@ -13,16 +13,17 @@ from scipy.special import log_softmax, softmax, xlogy
 
 from kbert.config import BertConfig
 from kbert.data.tags import WordColumn, tag_lists
-from kbert.metrics import bio_spans, entity_scores, is_bio
+from kbert.metrics import bio_spans, entity_f1, is_bio
 from kbert.model import BertForTokenClassification
 from kbert.tasks.bio import legal_tags
 from kbert.tasks.saved_labels import decode_labels, encode_labels, labels_of_config
-from kbert.tasks.task import TrainingData, mean_one
+from kbert.tasks.task import TrainingData, mean_one, nothing_learned
 from kbert.tasks.words import WordReader
 from kbert.text import WordPieceTokenizer
 from kbert.text.words import WordSequences
 from kbert.training.losses import softmax_cross_entropy
 from kbert.training.predict import predict_words
+from kbert.training.step import Loss
 from kbert.weights import load_token_classifier, save_token_classifier
 
 
@@ -80,11 +81,11 @@ class Tagging(WordReader):
     """
 
     decoding: str = "argmax"
-    classes_: np.ndarray | None = None
+    classes_: np.ndarray = field(default_factory=nothing_learned)
 
-    loss = staticmethod(softmax_cross_entropy)
-    constant_knows = "how often each label occurs"
-    architecture = "BertForTokenClassification"
+    loss: ClassVar[Loss] = staticmethod(softmax_cross_entropy)
+    constant_knows: ClassVar[str] = "how often each label occurs"
+    architecture: ClassVar[str] = "BertForTokenClassification"
 
     # --- X and y to examples
 
@@ -104,7 +105,7 @@ class Tagging(WordReader):
         split = columns.split(tokenizer.split_words)
         tags = tag_lists(labels.y, split, labels.name)
         known = {tag for row in tags for tag in row}
-        if self.classes_ is None:
+        if not len(self.classes_):
             if len(known) < 2:
                 raise ValueError(
                     f"BertTagger needs at least two tags to tell apart, and y holds {sorted(known)}. Is it the right "
@@ -117,7 +118,7 @@ class Tagging(WordReader):
             raise ValueError(f"{labels.name} holds tags that y of fit did not: {unknown[:5]}.")
         # The words are split already.
         chunks = replace(split, raw_texts=None).chunks(tokenizer.split_words)
-        words = WordSequences.concatenate([self.windows(chunk.words, tokenizer) for chunk in chunks])
+        words = WordSequences.concatenate([self.windows(chunk, tokenizer) for chunk in chunks])
         if not words.n_words:
             raise ValueError(f"No row of {labels.name.removesuffix('y')}X has a word. Is it the right column?")
         numbers = np.fromiter((number[tag] for row in tags for tag in row), np.int32, words.n_words)
@@ -174,8 +175,11 @@ class Tagging(WordReader):
         numbers = np.concatenate([self.tag_numbers(row) for row in np.split(outputs, borders)])
         if not self.is_bio:
             return float(np.average(numbers == examples.labels, weights=examples.word_weights))
-        truth, found = (np.split(self.classes_[tags], borders) for tags in (examples.labels, numbers))
-        return entity_scores(truth, found, sample_weight=examples.weights).f1
+        truth, found = (
+            [tags.tolist() for tags in np.split(self.classes_[of_words], borders)]
+            for of_words in (examples.labels, numbers)
+        )
+        return entity_f1(truth, found, sample_weight=examples.weights)
 
     def constant_loss(self, data: TrainingData) -> float:
         """The entropy of the tags."""
@@ -189,7 +193,7 @@ class Tagging(WordReader):
     @property
     def is_bio(self) -> bool:
         """Whether the tags are BIO tags: O, B-... and I-..."""
-        return is_bio([self.classes_])
+        return is_bio([self.classes_.tolist()])
 
     def tag_numbers(self, outputs: np.ndarray) -> np.ndarray:
         """The number of each word's tag in one row, from the row's outputs: as ``decoding`` says."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
@@ -14,6 +14,8 @@ from kbert.config import BertConfig
 from kbert.data.columns import Columns
 from kbert.text import TokenSequences, WordPieceTokenizer
 from kbert.text.questions import QuestionWindows
+from kbert.training.labelled_batches import Level
+from kbert.training.step import Loss
 
 
 class Examples(Protocol):
@@ -55,7 +57,7 @@ class TrainingData(NamedTuple):
     sequences: TokenSequences | QuestionWindows
     targets: np.ndarray
     weights: np.ndarray
-    level: str = "text"
+    level: Level = "text"
     whole_rows: bool = False
 
 
@@ -69,7 +71,7 @@ class Task(Protocol[C, L, E, O]):
     """What X and y mean: one for each kind of task, generic in its columns, labels, examples and outputs.
 
     A task is a dataclass. Its fields are the estimator's parameters that it reads, under the same names, and what it
-    learns in ``fit``, under names that end in an underscore, None before; the estimator gets these as its fitted
+    learns in ``fit``, under names that end in an underscore, empty before; the estimator gets these as its fitted
     attributes. `task_of` makes the task of an estimator.
 
     Attributes
@@ -83,7 +85,7 @@ class Task(Protocol[C, L, E, O]):
         The class of transformers that opens what `save_model` writes.
     """
 
-    loss: ClassVar[Callable[..., Any]]
+    loss: ClassVar[Loss]
     constant_knows: ClassVar[str]
     architecture: ClassVar[str]
 
@@ -204,6 +206,12 @@ def learned_attributes(task: Task[Any, Any, Any, Any]) -> dict[str, Any]:
     }
 
 
+def nothing_learned() -> np.ndarray:
+    """What a task has before ``fit`` in the place of an array that it learns: an empty one."""
+    return np.array([])
+
+
 def mean_one(weights: np.ndarray) -> np.ndarray:
     """Weights whose mean is 1, those of 0 left out of the mean; float32."""
-    return (weights / weights[weights > 0].mean()).astype("float32")
+    mean: np.ndarray = weights / weights[weights > 0].mean()
+    return mean.astype("float32")

@@ -63,13 +63,12 @@ class TextReader:
     def chunks(self, columns: TextColumns, tokenizer: WordPieceTokenizer, cut: list[int]) -> Iterator[TokenSequences]:
         """All rows as tokens, some rows at a time; the number of rows that were cut is appended to ``cut``."""
         for rows in row_chunks(columns):
-            texts = [column[rows] for column in columns.columns]
+            first, *others = (column[rows] for column in columns.columns)
+            second = others[0] if others else None
             if self.long_text == "window":
-                chunk = build_windows(
-                    tokenizer, *texts, max_length=self.max_length, stride=self.stride, first_row=rows.start
-                )
+                chunk = build_windows(tokenizer, first, second, self.max_length, self.stride, first_row=rows.start)
             else:
-                chunk = build_sequences(tokenizer, *texts, max_length=self.max_length, first_row=rows.start)
+                chunk = build_sequences(tokenizer, first, second, self.max_length, first_row=rows.start)
             cut.append(chunk.n_truncated)
             yield chunk
 
@@ -131,7 +130,7 @@ class TextTask(TextReader):
     model is `BertForSequenceClassification`; outputs are a float64 array of shape (n_rows, n_outputs).
     """
 
-    architecture = "BertForSequenceClassification"
+    architecture: ClassVar[str] = "BertForSequenceClassification"
 
     # --- What a subclass says besides the methods of the Protocol
 

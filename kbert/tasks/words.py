@@ -42,9 +42,10 @@ class WordReader:
             )
         return columns
 
-    def windows(self, words: list[list[str]], tokenizer: WordPieceTokenizer) -> WordSequences:
-        """Rows of words as overlapping windows of tokens."""
-        return build_word_windows(tokenizer, words, self.max_length, self.stride)
+    def windows(self, columns: WordColumn, tokenizer: WordPieceTokenizer) -> WordSequences:
+        """Rows of words, split already, as overlapping windows of tokens."""
+        assert columns.words is not None
+        return build_word_windows(tokenizer, columns.words, self.max_length, self.stride)
 
     def predict(
         self, model: keras.Model, tokenizer: WordPieceTokenizer, columns: WordColumn
@@ -59,6 +60,6 @@ class WordReader:
             One array for each of these rows.
         """
         for chunk in columns.chunks(tokenizer.split_words):
-            windows = self.windows(chunk.words, tokenizer)
+            windows = self.windows(chunk, tokenizer)
             outputs = predict_words(model, windows, tokenizer.pad_id)
             yield chunk, np.split(outputs, windows.splits[1:-1])
