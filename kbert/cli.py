@@ -44,12 +44,18 @@ class Command(Protocol):
         What is printed after Ctrl-C: what the same call will do next time.
     """
 
-    name: str
-    summary: str
-    example: str
-    required: tuple[str, ...]
-    either: tuple[tuple[str, ...], ...]
-    if_interrupted: str
+    @property
+    def name(self) -> str: ...
+    @property
+    def summary(self) -> str: ...
+    @property
+    def example(self) -> str: ...
+    @property
+    def required(self) -> tuple[str, ...]: ...
+    @property
+    def either(self) -> tuple[tuple[str, ...], ...]: ...
+    @property
+    def if_interrupted(self) -> str: ...
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Declare the options. None of them is required by argparse, because it may be in the file."""
