@@ -1,4 +1,4 @@
-"""Which of Keras's backends to use, decided before Keras is imported. No Keras here."""
+"""The choice of Keras's backend, made before Keras is imported. No Keras here."""
 
 import json
 import multiprocessing
@@ -9,21 +9,21 @@ from pathlib import Path
 
 from kbert.errors import BackendNotInstalledError
 
-# In the order of preference when nobody has chosen: TensorFlow is Keras's own default.
+# In the order of preference where the user has not chosen. TensorFlow is Keras's own default.
 BACKENDS = ("tensorflow", "jax", "torch")
 
 
 def installed_backends() -> list[str]:
-    """Names of the backends that can be imported, in the order of preference."""
+    """Return the names of the installed backends, in the order of preference."""
     return [name for name in BACKENDS if find_spec(name) is not None]
 
 
 def select_backend() -> None:
-    """Set ``KERAS_BACKEND`` where Keras, left alone, would take a backend that is not installed.
+    """Set ``KERAS_BACKEND`` if Keras would otherwise use a backend that is not installed.
 
-    A user's own choice stands: the environment variable, or a ``keras.json`` that names an installed backend.
-    (Importing Keras writes a ``keras.json`` that names TensorFlow on any machine, so one that names a missing backend
-    is no choice.) Nothing happens when Keras is loaded already.
+    The user's own choice is kept: the environment variable, or a ``keras.json`` that names an installed backend. A
+    ``keras.json`` that names a missing one is not taken for a choice, since Keras itself writes the file, with
+    TensorFlow in it, when it is imported for the first time. Nothing happens if Keras has been imported already.
     """
     if "keras" in sys.modules or os.environ.get("KERAS_BACKEND"):
         return
@@ -43,11 +43,11 @@ def keeps_process_settings() -> bool:
 
 
 def share_accelerator() -> None:
-    """In a worker process, such as joblib's, let JAX and TensorFlow take an accelerator's memory as they need it.
+    """In a worker process, such as joblib's, let JAX and TensorFlow allocate GPU memory as they need it.
 
-    JAX takes three quarters of it at once and TensorFlow all of it, so that the second worker of
-    ``GridSearchCV(n_jobs=2)`` would find none. Environment variables that the user has set stand, and the main process
-    is left alone, as is any process under ``KBERT_KEEP_PROCESS_SETTINGS=1``.
+    By default JAX allocates three quarters of it at the start and TensorFlow all of it, so that the second worker of
+    ``GridSearchCV(n_jobs=2)`` would find none. Environment variables that the user has set are kept. Nothing happens in
+    the main process, nor under ``KBERT_KEEP_PROCESS_SETTINGS=1``.
     """
     if multiprocessing.current_process().name == "MainProcess" or keeps_process_settings():
         return
@@ -56,12 +56,13 @@ def share_accelerator() -> None:
 
 
 def require_backend() -> None:
-    """Raise where the backend that Keras is going to use, or uses, is not installed.
+    """Check that the backend which Keras is going to use is installed. If Keras has been imported, it is.
 
     Raises
     ------
     BackendNotInstalledError
-        With the pip command that installs one, or the name of one that is installed.
+        If it is not, or if kbert does not run on it. The message has the pip command, or the name of a backend that is
+        installed.
     """
     if "keras" in sys.modules:
         return
@@ -79,9 +80,10 @@ def require_backend() -> None:
 
 
 def _backend_of_keras_json() -> str | None:
-    """The backend that the user's keras.json names, where Keras itself looks for that file."""
+    """Return the backend in the user's keras.json, which is looked for where Keras does; None without one."""
     home = Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras")
     try:
-        return json.loads((home / "keras.json").read_text(encoding="utf-8")).get("backend")
+        backend: str | None = json.loads((home / "keras.json").read_text(encoding="utf-8")).get("backend")
+        return backend
     except (OSError, ValueError, AttributeError):
         return None

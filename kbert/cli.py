@@ -1,13 +1,14 @@
-"""The command ``kbert``: finds the command that is meant, reads its options, and tells errors in one line.
+"""The command ``kbert``: it finds the subcommand, reads its options, runs it, and prints errors in one line.
 
-Options come from the command line and from a TOML file with a table for each command. The commands themselves are
-beside what they use: another one is another object in the list below. They import Keras when they run, not before.
+Options come from the command line and from a TOML file with a table for each subcommand. The subcommands are defined in
+the packages that do their work; to add one, add its object to `COMMANDS`. They import Keras when they run, not before.
 """
 
 from __future__ import annotations
 
 import argparse
 import inspect
+import io
 import os
 import shutil
 import sys
@@ -27,61 +28,69 @@ from kbert.weights.commands import COMMANDS as WEIGHTS_COMMANDS
 
 
 class Command(Protocol):
-    """What a command has. Its docstring is the description in its help.
+    """A subcommand. Its docstring is the description in its help.
 
     Attributes
     ----------
     name, summary : str
-        As in the list of commands.
+        What the list of subcommands shows.
     example : str
         A call, for the help.
     required : tuple of str
         Options and arguments that must be given, on the command line or in the file.
     either : tuple of tuple of str
-        Options of which one at most is given. One on the command line takes the place of another one in the file.
+        Groups of options of which at most one may be given. One on the command line replaces another one in the file.
     if_interrupted : str
-        What the same call will do after Ctrl-C.
+        What is printed after Ctrl-C: what the same call will do next time.
     """
 
-    name: str
-    summary: str
-    example: str
-    required: tuple[str, ...]
-    either: tuple[tuple[str, ...], ...]
-    if_interrupted: str
+    @property
+    def name(self) -> str: ...
+    @property
+    def summary(self) -> str: ...
+    @property
+    def example(self) -> str: ...
+    @property
+    def required(self) -> tuple[str, ...]: ...
+    @property
+    def either(self) -> tuple[tuple[str, ...], ...]: ...
+    @property
+    def if_interrupted(self) -> str: ...
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the options. None is required for argparse, because it may be in the file."""
+        """Declare the options. None of them is required by argparse, because it may be in the file."""
 
     def run(self, options: argparse.Namespace) -> None:
-        """Do it, with an attribute for every option."""
+        """Run the subcommand. ``options`` has an attribute for every option."""
 
 
 COMMANDS: dict[str, Command] = {command.name: command for command in (*PRETRAINING_COMMANDS, *WEIGHTS_COMMANDS)}
 
-# What a user's input may raise. Anything else is a fault of the program, and keeps its traceback.
+# Errors that the user's input may cause. Any other is a fault of the program, and is shown with its traceback.
 _EXPECTED = (KbertError, ValueError, TypeError, OSError, ImportError)
+# The value of an option that is not on the command line.
 _NOT_GIVEN = object()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command.
+    """Run one subcommand.
 
     Parameters
     ----------
     argv : sequence of str, optional
-        Without the program's name; those of the process if not given.
+        The arguments without the program's name; those of the process by default.
 
     Returns
     -------
     int
-        The exit status: 0, or 2 for an error, which is told in one line on stderr, or 1 where it was interrupted.
+        The exit status: 0 for success, 1 if it was interrupted, 2 for an error, which is printed in one line on stderr.
     """
     if argv is None:
         argv = sys.argv[1:]
-        # Text of a corpus may have characters that a terminal lacks.
-        sys.stdout.reconfigure(errors="backslashreplace")
-        # TensorFlow tells how it was built, on stderr.
+        # The text of a corpus may have characters that the terminal's encoding lacks.
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")
+        # Without this, TensorFlow prints on stderr how it was built.
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     command, options = None, None
     try:
@@ -92,13 +101,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             command.run(options)
         sys.stdout.flush()
         return 0
-    except SystemExit as end:  # after --help and --version
-        return int(end.code or 0)
+    except SystemExit as exit_:  # argparse raises it after --help and --version
+        return int(exit_.code or 0)
     except KeyboardInterrupt:
-        print(f"kbert: interrupted. {command.if_interrupted if options else ''}".rstrip(), file=sys.stderr)
+        advice = command.if_interrupted if command is not None and options is not None else ""
+        print(f"kbert: interrupted. {advice}".rstrip(), file=sys.stderr)
         return 1
     except BrokenPipeError:
-        # Whoever read the output, head for instance, has seen enough. Python would complain of it again at its end.
+        # The reader of the output, such as head, has closed it. Python would report that once more when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except _EXPECTED as error:
@@ -109,7 +119,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _command(argv: Sequence[str]) -> Command:
-    """The command that is meant; help and version end here."""
+    """Find the subcommand. After printing --help or --version, argparse raises SystemExit here."""
     if argv and argv[0] in COMMANDS:
         return COMMANDS[argv[0]]
     width = max(map(len, COMMANDS))
@@ -132,9 +142,9 @@ def _command(argv: Sequence[str]) -> Command:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Errors are raised instead of printed, and options are not to be shortened."""
+    """A parser that raises errors instead of printing them, and does not accept shortened options."""
 
-    def __init__(self, **values):
+    def __init__(self, **values: Any) -> None:
         super().__init__(**values, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter)
 
     def error(self, message: str) -> NoReturn:
@@ -142,17 +152,19 @@ class _Parser(argparse.ArgumentParser):
 
 
 def read_options(command: Command, argv: Sequence[str]) -> argparse.Namespace:
-    """The options of a command: of the command line, else of the file, else its defaults.
+    """Read the options of a subcommand.
+
+    A value on the command line comes before one in the file, and that before the default.
 
     Raises
     ------
     ValueError
-        If one is unknown, missing, or not as it should be, or stands against another.
+        If an option is unknown, missing or invalid, or may not be given together with another one.
     FileNotFoundError
         If there is no such file.
     """
-    width = shutil.get_terminal_size().columns - 2  # as argparse has it
-    paragraphs = [textwrap.fill(part, width) for part in inspect.cleandoc(command.__doc__).split("\n\n")]
+    width = shutil.get_terminal_size().columns - 2  # argparse wraps at the same width
+    paragraphs = [textwrap.fill(text, width) for text in inspect.cleandoc(command.__doc__ or "").split("\n\n")]
     parser = _Parser(
         prog=f"kbert {command.name}",
         description="\n\n".join(paragraphs),
@@ -187,19 +199,19 @@ def read_options(command: Command, argv: Sequence[str]) -> argparse.Namespace:
 def _of_command_line(
     parser: argparse.ArgumentParser, actions: dict[str, argparse.Action], argv: Sequence[str]
 ) -> dict[str, Any]:
-    """The options that are given, without defaults."""
+    """Return the options on the command line, without the defaults of the others."""
     start = argparse.Namespace(**dict.fromkeys(actions, _NOT_GIVEN))
     found, unknown = parser.parse_known_intermixed_args(argv, start)
     if unknown:
         name = unknown[0].partition("=")[0]
         options = [option for action in actions.values() for option in action.option_strings]
         raise ValueError(f"unknown argument {name}.{_nearest(name, options)}")
-    # Arguments that are not there become None or an empty list.
+    # argparse gives None or an empty list for positional arguments that are not there.
     return {name: v for name, v in vars(found).items() if v is not _NOT_GIVEN and v is not None and v != []}
 
 
 def _of_file(path: Path, command: Command, actions: dict[str, argparse.Action]) -> dict[str, Any]:
-    """The options in a command's table of a TOML file."""
+    """Return the options in a subcommand's table of a TOML file."""
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -212,24 +224,24 @@ def _of_file(path: Path, command: Command, actions: dict[str, argparse.Action]) 
             raise ValueError(
                 f"{path}: {name!r} is no table of a command.{_nearest(name, COMMANDS)} There are {listed}."
             )
-    values = {}
+    values: dict[str, Any] = {}
     known = [name for name in actions if name not in ("config", "traceback")]
     for key, value in tables.get(command.name, {}).items():
         name = key.replace("-", "_")
-        place = f"{path}: [{command.name}] {key}"
+        shown = f"{path}: [{command.name}] {key}"
         if name not in known:
-            raise ValueError(f"{place} is no option.{_nearest(name, known)}")
+            raise ValueError(f"{shown} is no option.{_nearest(name, known)}")
         if name in values:
-            raise ValueError(f"{place} is given twice.")
+            raise ValueError(f"{shown} is given twice.")
         try:
             values[name] = _value(actions[name], value)
         except (ValueError, argparse.ArgumentTypeError) as error:
-            raise ValueError(f"{place} {error}") from None
+            raise ValueError(f"{shown} {error}") from None
     return values
 
 
 def _value(action: argparse.Action, value: Any) -> Any:
-    """A value of a TOML file as the command line would have it."""
+    """Convert a value of a TOML file as argparse converts one of the command line."""
     if action.nargs == 0:
         if not isinstance(value, bool):
             raise ValueError(f"must be true or false, not {value!r}.")
@@ -237,7 +249,7 @@ def _value(action: argparse.Action, value: Any) -> Any:
     if action.nargs == "*":
         return [_text(item) for item in (value if isinstance(value, list) else [value])]
     text = _text(value)
-    read = text if action.type is None else action.type(text)
+    read = action.type(text) if callable(action.type) else text
     if action.choices is not None and read not in action.choices:
         raise ValueError(f"must be one of {', '.join(map(str, action.choices))}, not {value!r}.")
     return read
@@ -267,9 +279,9 @@ def _message(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _show_warning(otherwise: Callable, message, category, *place) -> None:
-    """Warnings that are meant for users, without the place in the program."""
+def _show_warning(otherwise: Callable[..., None], message: Warning | str, category: type[Warning], *line: Any) -> None:
+    """Print a warning that is meant for users in one line, without the line of code that issued it."""
     if issubclass(category, UserWarning):
         print(f"kbert: warning: {' '.join(str(message).split())}", file=sys.stderr)
     else:
-        otherwise(message, category, *place)
+        otherwise(message, category, *line)

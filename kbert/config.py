@@ -86,11 +86,11 @@ class BertConfig:
             value = getattr(self, name)
             if value is None and name == "classifier_dropout":
                 continue
-            if not isinstance(value, numbers.Real) or not 0 <= value < 1:
+            if not isinstance(value, numbers.Real) or not 0 <= float(value) < 1:
                 raise ValueError(f"BertConfig: {name} must lie in [0, 1), got {value!r}.")
         for name in ("initializer_range", "layer_norm_eps"):
             value = getattr(self, name)
-            if not isinstance(value, numbers.Real) or not 0 <= value < float("inf"):
+            if not isinstance(value, numbers.Real) or not 0 <= float(value) < float("inf"):
                 raise ValueError(f"BertConfig: {name} must be a number of at least 0, got {value!r}.")
         if self.hidden_act not in ACTIVATIONS:
             raise ValueError(

@@ -1,8 +1,8 @@
-"""The named errors and warnings of kbert. Each message says what to do next."""
+"""The errors and warnings of kbert. Each message says what to do next."""
 
 
 class KbertError(Exception):
-    """Base of the errors that kbert defines itself."""
+    """Base class of the errors that kbert defines."""
 
 
 class BackendNotInstalledError(KbertError, ImportError):
@@ -14,7 +14,7 @@ class UnknownSizeError(KbertError, ValueError):
 
 
 class WeightsNotFoundError(KbertError, FileNotFoundError):
-    """A folder or name does not lead to a usable weights folder."""
+    """No usable weights were found for a folder or a name."""
 
 
 class WeightsMismatchError(KbertError, ValueError):
@@ -22,7 +22,7 @@ class WeightsMismatchError(KbertError, ValueError):
 
 
 class DatasetNotFoundError(KbertError, FileNotFoundError):
-    """A published data set, or one part of it, is not where it was looked for."""
+    """A published data set, or a part of it, was not found."""
 
 
 class DivergedError(KbertError, RuntimeError):
@@ -30,7 +30,7 @@ class DivergedError(KbertError, RuntimeError):
 
 
 class KbertWarning(UserWarning):
-    """Base of the warnings that kbert defines itself."""
+    """Base class of the warnings that kbert defines."""
 
 
 class MissingTextWarning(KbertWarning):
@@ -42,11 +42,11 @@ class TruncationWarning(KbertWarning):
 
 
 class DatasetWarning(KbertWarning):
-    """A published file is not quite as it should be: rows left out, answers beside their place, too few rows."""
+    """A data set's file has faults: rows were left out or are missing, or answers are not where the file says."""
 
 
 class NewWeightsWarning(KbertWarning):
-    """A checkpoint lacked some weights, which were started at random."""
+    """A checkpoint lacks some weights, which start at random."""
 
 
 class LabelNamesWarning(KbertWarning):
@@ -62,4 +62,4 @@ class NewWordsWarning(KbertWarning):
 
 
 class FailedRunWarning(KbertWarning):
-    """A fine-tuning run learned nothing but how often each label occurs."""
+    """A fine-tuning run failed: it learned nothing but how often each label occurs."""

@@ -69,7 +69,7 @@ def choices_frame(rows: Iterable[Choice]) -> pd.DataFrame:
             raise ValueError(f"{row.source}: has no options.")
         if row.label is not None and not 0 <= row.label < len(row.options):
             raise ValueError(f"{row.source}: label {row.label}, where the options are 0 to {len(row.options) - 1}.")
-    columns: dict[str, list] = {}
+    columns: dict[str, list[Any]] = {}
     if any(row.id is not None for row in rows):
         columns["id"] = [row.id for row in rows]
     columns["context"] = [row.context for row in rows]

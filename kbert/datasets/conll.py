@@ -167,7 +167,7 @@ def _names(lines: list[str], n_columns: int) -> tuple[str, ...]:
     known = {len(_CONLL_U): _CONLL_U, len(_CONLL_2003): _CONLL_2003}.get(n_columns, ("",) * n_columns)
     if known is not _CONLL_U:
         return known
-    first = _first_word(lines)
+    first = _first_word(lines) or ""
     return _CONLL_U if "\t" in first and _NUMBER.fullmatch(_split(first)[0]) else ("",) * n_columns
 
 

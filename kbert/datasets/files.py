@@ -30,7 +30,7 @@ def read_text(path: str | Path) -> str:
     path = Path(path).expanduser()
     try:
         with _OPENERS.get(path.suffix, open)(path, "rb") as file:
-            raw = file.read()
+            raw: bytes = file.read()
     except (gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError) as error:
         raise ValueError(
             f"{path} is no whole {path.suffix} file ({error}). Download it again, or rename it if it is not packed."

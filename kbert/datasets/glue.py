@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -131,7 +132,7 @@ def read_glue(task: str, part: str, folder: str | Path | None = None) -> pd.Data
         )
     names = (task, *spec.folders)
     folders = folders_named(root, names)
-    stems = ("diagnostic", "AX", "test") if task == "ax" else (part,)
+    stems: tuple[str, ...] = ("diagnostic", "AX", "test") if task == "ax" else (part,)
     path = find_file(folders, stems, (".tsv",))
     if path is not None:
         header, rows = _read_tsv(path, task)
@@ -198,7 +199,7 @@ def _frame(spec: GlueTask, path: Path, header: list[str], rows: list[Row]) -> pd
             f"{path} has no column {missing[0]!r}; its first line is {header}. Is it the file of another task, or has "
             "it lost its header?"
         )
-    columns: dict[str, list] = {}
+    columns: dict[str, list[Any]] = {}
     for name, text in zip(text_names(len(spec.texts)), spec.texts, strict=True):
         column = header.index(text)
         columns[name] = [fields[column] for _, fields in rows]

@@ -88,7 +88,7 @@ def load_from_hub(name: str, part: str) -> pd.DataFrame:
     return _squad(columns, repository.name)
 
 
-def _glue(task: str, columns: dict[str, list], features: Any) -> pd.DataFrame:
+def _glue(task: str, columns: dict[str, list[Any]], features: Any) -> pd.DataFrame:
     texts = HUB[task].texts
     frame = {new: columns[old] for new, old in zip(text_names(len(texts)), texts, strict=True)}
     labels = columns.get("label", [])
@@ -106,7 +106,7 @@ def _glue(task: str, columns: dict[str, list], features: Any) -> pd.DataFrame:
     return pd.DataFrame(frame)
 
 
-def _conll(columns: dict[str, list], features: Any) -> pd.DataFrame:
+def _conll(columns: dict[str, list[Any]], features: Any) -> pd.DataFrame:
     names = features["ner_tags"].feature.names
     # The hub has no lines that begin a document, and empty sentences where they were.
     rows = [
@@ -118,7 +118,7 @@ def _conll(columns: dict[str, list], features: Any) -> pd.DataFrame:
     return pd.DataFrame({"words": [words for words, _ in rows], "tags": tags, "document": 0})
 
 
-def _squad(columns: dict[str, list], source: str) -> pd.DataFrame:
+def _squad(columns: dict[str, list[Any]], source: str) -> pd.DataFrame:
     questions = []
     for i, answers in enumerate(columns["answers"]):
         pairs = list(zip(answers["text"], answers["answer_start"], strict=True))

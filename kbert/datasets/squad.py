@@ -60,28 +60,28 @@ def read_squad(path: str | Path) -> pd.DataFrame:
 def squad_frame(questions: Iterable[Question], source: str) -> pd.DataFrame:
     """Make a table of questions. ``source`` is what messages call the file."""
     rows = list(questions)
-    labelled = [row.answers is not None for row in rows]
+    labelled = [(row, row.answers) for row in rows if row.answers is not None]
     frame = pd.DataFrame([row[:4] for row in rows], columns=COLUMNS[:4])
-    if rows and not any(labelled):
+    if rows and not labelled:
         return frame
-    if not all(labelled):
-        question = rows[labelled.index(False)]
+    if len(labelled) < len(rows):
+        question = next(row for row in rows if row.answers is None)
         raise ValueError(f"{source}: question {question.id!r} has no 'answers', and others have.")
     wrong = [
         row.id
-        for row in rows
-        for text, start in row.answers
+        for row, answers in labelled
+        for text, start in answers
         if start < 0 or row.context[start : start + len(text)] != text
     ]
     if wrong:
-        n_answers = sum(len(row.answers) for row in rows)
+        n_answers = sum(len(answers) for _, answers in labelled)
         warn_user(
             f"{source}: {len(wrong)} of {n_answers} answers are not in the context where answer_start says, for "
             f"instance that of question {wrong[0]!r}. Drop these rows, or correct their answer_start, before training "
             "on them.",
             DatasetWarning,
         )
-    columns = [_columns(row.answers) for row in rows]
+    columns = [_columns(answers) for _, answers in labelled]
     frame["answer"] = [answer for answer, _ in columns]
     frame["answer_start"] = [start for _, start in columns]
     return frame
@@ -116,7 +116,7 @@ def _questions(content: Any, path: str | Path) -> Iterable[Question]:
             raise ValueError(f"{path}, article {a}: is not in SQuAD's layout ({error}).") from error
 
 
-def _answers(question: dict) -> list[tuple[str, int]] | None:
+def _answers(question: dict[str, Any]) -> list[tuple[str, int]] | None:
     """Return the right answers of a question. The "plausible_answers" of SQuAD 2.0 are wrong ones."""
     if question.get("is_impossible"):
         return []

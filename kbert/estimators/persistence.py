@@ -1,4 +1,4 @@
-"""Estimators in folders: the Hugging Face layout, and kbert.json beside it."""
+"""The file kbert.json of a saved estimator: reading, writing, and its parameters as JSON."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ FILE = "kbert.json"
 FORMAT = 1
 TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 
-
 # A saved estimator: all files that kbert writes into its folder, or that another version or library wrote into it.
 SAVED_ESTIMATOR = FolderKind(
     FILE,
     frozenset({FILE, "config.json", "model.safetensors", "pytorch_model.bin", *TOKENIZER_FILES}),
     "saved estimator",
 )
+# The keys of kbert.json besides "format" and "estimator".
 _KEYS = ("parameters", "learned", "n_features_in", "feature_names_in", "history", "golden")
 
 
 def encode_value(value: Any) -> Any:
-    """A parameter as JSON can hold it. A random generator is not kept: it becomes None."""
+    """Turn a parameter into something that JSON can hold. A random generator cannot be kept: it becomes None."""
     if isinstance(value, BertConfig):
         return {"BertConfig": value.to_dict()}
     if isinstance(value, np.generic):
@@ -46,7 +46,7 @@ def encode_value(value: Any) -> Any:
 
 
 def decode_value(value: Any) -> Any:
-    """The parameter that `encode_value` wrote."""
+    """Turn what `encode_value` wrote into the parameter again. A path has become a str."""
     if isinstance(value, dict) and "BertConfig" in value:
         return BertConfig(**value["BertConfig"])
     if isinstance(value, dict) and "dict" in value:
@@ -55,26 +55,48 @@ def decode_value(value: Any) -> Any:
 
 
 def check_architecture(folder: str | Path, architecture: str, estimator: str) -> None:
-    """Refuse a folder of transformers whose config.json names the model of another task: its arrays may fit."""
-    BertConfig.from_folder(folder)  # what is no BERT at all gets another word
+    """Refuse a folder that transformers saved for another task. Its arrays may fit all the same.
+
+    Parameters
+    ----------
+    folder : str or Path
+    architecture : str
+        The class of transformers for this task, such as "BertForSequenceClassification".
+    estimator : str
+        The name of the estimator, for the message.
+
+    Raises
+    ------
+    WeightsMismatchError
+        If config.json names another class, or describes another model than BERT.
+    """
+    BertConfig.from_folder(folder)  # raises for a model other than BERT, with a message of its own
     named = read_config_json(folder).get("architectures")
     if named and named not in ([architecture], architecture):
-        named = ", ".join(map(str, named)) if isinstance(named, list) else str(named)
+        shown = ", ".join(map(str, named)) if isinstance(named, list) else str(named)
         raise WeightsMismatchError(
-            f"{folder} holds a {named}, and {estimator} opens what transformers saved as {architecture}. Load it with "
+            f"{folder} holds a {shown}, and {estimator} opens what transformers saved as {architecture}. Load it with "
             f"the estimator of its task, or fine-tune from it: {estimator}(weights=folder). If it is the same model "
             'under another name, correct "architectures" in its config.json.'
         )
 
 
-def read_kbert_json(folder: str | Path, estimator: str) -> dict | None:
-    """The contents of kbert.json, or None where the folder was not saved by kbert."""
+def read_kbert_json(folder: str | Path, estimator: str) -> dict[str, Any] | None:
+    """Read kbert.json; None where the folder was not saved by kbert.
+
+    Raises
+    ------
+    WeightsNotFoundError
+        If the folder holds an exported model.
+    WeightsMismatchError
+        If the file is damaged, was written by a newer kbert, or was saved by another estimator than ``estimator``.
+    """
     path = Path(folder) / FILE
     refuse_exported(folder)
     if not path.is_file():
         return None
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         saved_format, saved_by = values["format"], values["estimator"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise WeightsMismatchError(f"{path} is damaged ({error!r}). Save the estimator again.") from None
@@ -92,6 +114,6 @@ def read_kbert_json(folder: str | Path, estimator: str) -> dict | None:
     return values
 
 
-def write_kbert_json(folder: Path, values: dict) -> None:
+def write_kbert_json(folder: Path, values: dict[str, Any]) -> None:
     """Write kbert.json into a folder."""
     (Path(folder) / FILE).write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

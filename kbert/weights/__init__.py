@@ -4,6 +4,7 @@ The names below are imported on first use, since they need Keras and the command
 """
 
 from importlib import import_module
+from typing import Any
 
 _HOME = "kbert.weights.models"
 __all__ = [
@@ -25,7 +26,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(_HOME), name)

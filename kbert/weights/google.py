@@ -173,11 +173,12 @@ def write_google(folder: str | Path, config: BertConfig | dict[str, Any], arrays
     folder.mkdir(parents=True, exist_ok=True)
     (folder / CONFIG).write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     # Transposed arrays are views. `write_bundle` copies one of them at a time.
-    write_bundle(
-        folder / PREFIX,
-        {array.source: array.array.T if array.note == _TRANSPOSED else array.array for array in written},
-        "float32",
-    )
+    variables = {
+        variable: canonical[name].T if note == _TRANSPOSED else canonical[name]
+        for variable, name, _, note in written
+        if name is not None
+    }
+    write_bundle(folder / PREFIX, variables, "float32")
     return written
 
 

@@ -77,7 +77,11 @@ def _encoder_entries(n_layers: int) -> list[Entry]:
         entries += dense(f"{path}feedforward_intermediate_dense", f"{name}.intermediate.dense")
         entries += dense(f"{path}feedforward_output_dense", f"{name}.output.dense")
         entries += norm(f"{path}feedforward_layer_norm", f"{name}.output.LayerNorm")
-    return entries + dense("layers/dense", "pooler.dense")
+    return entries + _pooler_entries()
+
+
+def _pooler_entries() -> list[Entry]:
+    return dense("layers/dense", "pooler.dense")
 
 
 # The entries of ``task.weights.h5``, by the class in task.json.
@@ -125,10 +129,10 @@ def read_kerashub(folder: str | Path) -> list[Array]:
     shapes = array_shapes(config, task.num_labels or 1)
     heads = config.num_attention_heads
     arrays = match(found, _encoder_entries(config.num_hidden_layers), shapes, heads, folder / WEIGHTS)
-    pooler = [array for array in arrays if array.name.startswith("pooler.")]
-    if not any(array.array.any() for array in pooler):
-        kept = [array for array in arrays if not array.name.startswith("pooler.")]
-        arrays = kept + [_skipped(a.source, "zeros in the place of a pooler that the model has not") for a in pooler]
+    pooler = {entry.path for entry in _pooler_entries()}
+    if all(array.array is None or not array.array.any() for array in arrays if array.source in pooler):
+        why = "zeros in the place of a pooler that the model has not"
+        arrays = [_skipped(array.source, why) if array.source in pooler else array for array in arrays]
     states = [_skipped(path, "no weight of the model") for path, array in found.items() if array is None]
     return [*arrays, *states, *_read_head(folder, task, shapes, heads)]
 
@@ -224,7 +228,7 @@ def write_kerashub(
     entries = _encoder_entries(config.num_hidden_layers)
     folder.mkdir(parents=True, exist_ok=True)
     written = _write_h5(folder / WEIGHTS, entries, {**zeros, **arrays}, config, _layer_names(config))
-    n_weights = sum(array.array.size for array in written)
+    n_weights = sum(array.array.size for array in written if array.array is not None)
     written = [a if a.name in arrays else a._replace(name=None, note="zeros: the model has no pooler") for a in written]
 
     backbone = _serialized("BertBackbone", "bert_backbone", _backbone_config(config))
@@ -348,7 +352,7 @@ def _task_json(
             "truncate": "round_robin",
         }
         preprocessor = _serialized(f"{head}Preprocessor", f"{_module(head)}_preprocessor", settings)
-    values = {"backbone": backbone, "preprocessor": preprocessor, "name": _module(head)}
+    values: dict[str, Any] = {"backbone": backbone, "preprocessor": preprocessor, "name": _module(head)}
     if head == "BertTextClassifier":
         values |= {"num_classes": num_labels, "activation": "linear", "dropout": config.head_dropout}
     return {**_serialized(head, _module(head), {}), "config": values}

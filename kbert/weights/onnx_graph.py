@@ -9,9 +9,10 @@ Letter key: B batch, T length, N heads, H head size, D hidden, V vocabulary. B a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from kbert.config import BertConfig
 from kbert.errors import WeightsMismatchError
@@ -22,13 +23,15 @@ if TYPE_CHECKING:
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 OPSET, IR_VERSION = 17, 8
+# The outputs of a head: the tensor and the shape of each, by its name.
+Outputs = dict[str, tuple[str, list[str | int]]]
 # Added to the attention scores of padding. It is finite, so that a row of padding only gives no NaN, and within the
 # range of float16.
 _MASKED = -10000.0
 
 
 def onnx_model(
-    values: dict, arrays: dict[str, np.ndarray], layers: str = "last", pooling: str | None = None
+    values: dict[str, Any], arrays: dict[str, np.ndarray], layers: str = "last", pooling: str | None = None
 ) -> ModelProto:
     """Build the graph of a weights folder: encoder and head.
 
@@ -76,7 +79,7 @@ def onnx_model(
     else:
         outputs = _HEADS[architecture](graph, config, _encoder(graph, config)[-1], values.get("problem_type"))
 
-    def info(name, kind, shape):
+    def info(name: str, kind: int, shape: list[str | int]) -> Any:
         return helper.make_tensor_value_info(name, kind, shape)
 
     graph.nodes += [helper.make_node("Identity", [tensor], [name]) for name, (tensor, _) in outputs.items()]
@@ -107,10 +110,10 @@ class _Graph:
 
     def __init__(self, arrays: dict[str, np.ndarray]):
         self.arrays = arrays
-        self.nodes: list = []
-        self.constants: list = []
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
 
-    def op(self, kind: str, *inputs: str, **attributes) -> str:
+    def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
         """Add a node, and return the name of its output."""
         from onnx import helper
 
@@ -118,7 +121,7 @@ class _Graph:
         self.nodes.append(helper.make_node(kind, list(inputs), [name], name=name, **attributes))
         return name
 
-    def constant(self, value, name: str | None = None) -> str:
+    def constant(self, value: ArrayLike, name: str | None = None) -> str:
         """Add an array as a constant, float32 or int64, and return its name."""
         from onnx import numpy_helper
 
@@ -167,7 +170,7 @@ def _encoder(graph: _Graph, config: BertConfig, n_layers: int | None = None) -> 
     D = config.hidden_size
     token_ids, attention_mask, segment_ids = INPUTS
 
-    def table(name, rows):
+    def table(name: str, rows: int) -> str:
         return graph.array(f"embeddings.{name}_embeddings.weight", rows, D)
 
     # For more tokens than there are positions, the sum below fails when the graph runs, because the shapes differ.
@@ -192,7 +195,7 @@ def _layer(graph: _Graph, config: BertConfig, prefix: str, x: str, mask: str) ->
     D, N, H, F = config.hidden_size, config.num_attention_heads, config.head_size, config.intermediate_size
     split, join = graph.constant([0, 0, N, H]), graph.constant([0, 0, D])  # 0 keeps B and T
 
-    def heads(part, order):
+    def heads(part: str, order: list[int]) -> str:
         vectors = graph.dense(x, f"{prefix}.attention.self.{part}", D, D)
         return graph.op("Transpose", graph.op("Reshape", vectors, split), perm=order)
 
@@ -211,21 +214,21 @@ def _layer(graph: _Graph, config: BertConfig, prefix: str, x: str, mask: str) ->
 # === Heads: each returns the tensor and the shape of each output, by its name ===
 
 
-def _sequence(graph: _Graph, config: BertConfig, x: str, problem_type: str | None) -> dict:
+def _sequence(graph: _Graph, config: BertConfig, x: str, problem_type: str | None) -> Outputs:
     """Labels, numbers, or the score of an option: a dense layer on the pooler's vector of the first token."""
     first = graph.op("Gather", x, graph.constant(0), axis=1)  # (B, D)
     pooled = graph.op("Tanh", graph.dense(first, "pooler.dense", config.hidden_size, config.hidden_size))
     return _classes(graph, config, pooled, ["batch"], problem_type)
 
 
-def _tokens(graph: _Graph, config: BertConfig, x: str, problem_type: str | None) -> dict:
+def _tokens(graph: _Graph, config: BertConfig, x: str, problem_type: str | None) -> Outputs:
     return _classes(graph, config, x, ["batch", "length"], "single_label_classification")
 
 
-def _classes(graph: _Graph, config: BertConfig, x: str, shape: list[str], problem_type: str | None) -> dict:
+def _classes(graph: _Graph, config: BertConfig, x: str, shape: list[str | int], problem_type: str | None) -> Outputs:
     n_labels = len(graph.arrays.get("classifier.bias", ()))
     logits = graph.dense(x, "classifier", config.hidden_size, n_labels)
-    outputs = {"logits": (logits, [*shape, n_labels])}
+    outputs: Outputs = {"logits": (logits, [*shape, n_labels])}
     if problem_type == "single_label_classification":
         outputs["probabilities"] = graph.op("Softmax", logits, axis=-1), [*shape, n_labels]
     elif problem_type == "multi_label_classification":
@@ -233,16 +236,16 @@ def _classes(graph: _Graph, config: BertConfig, x: str, shape: list[str], proble
     return outputs
 
 
-def _spans(graph: _Graph, config: BertConfig, x: str, problem_type: str | None) -> dict:
+def _spans(graph: _Graph, config: BertConfig, x: str, problem_type: str | None) -> Outputs:
     logits = graph.dense(x, "qa_outputs", config.hidden_size, 2)  # (B, T, 2)
-    shape = ["batch", "length"]
+    shape: list[str | int] = ["batch", "length"]
     return {
         name: (graph.op("Gather", logits, graph.constant(i), axis=2), shape)
         for i, name in enumerate(("start_logits", "end_logits"))
     }
 
 
-def _masked_words(graph: _Graph, config: BertConfig, x: str, problem_type: str | None) -> dict:
+def _masked_words(graph: _Graph, config: BertConfig, x: str, problem_type: str | None) -> Outputs:
     """The masked-LM head. Its output matrix is the word embeddings."""
     D, V = config.hidden_size, config.vocab_size
     x = graph.activation(graph.dense(x, "cls.predictions.transform.dense", D, D), config.hidden_act)
@@ -252,7 +255,7 @@ def _masked_words(graph: _Graph, config: BertConfig, x: str, problem_type: str |
     return {"logits": (logits, ["batch", "length", V])}
 
 
-def _features(graph: _Graph, config: BertConfig, layers: str, pooling: str | None) -> dict:
+def _features(graph: _Graph, config: BertConfig, layers: str, pooling: str | None) -> Outputs:
     """The vectors of `BertForFeatures`. Layers above those that are needed are left out."""
     depth, width = config.num_hidden_layers, config.hidden_size
     hidden = _encoder(graph, config, {"embeddings": 0, "second_to_last": depth - 1}.get(layers, depth))

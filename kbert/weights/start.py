@@ -21,14 +21,14 @@ from kbert.weights.models import read_checkpoint
 
 Model = TypeVar("Model", bound=keras.Model)
 # Copies a folder's arrays into a model, such as `load_encoder_weights`.
-Load = Callable[[Model, Path, dict[str, np.ndarray]], None]
+Load = Callable[[Model, Path, dict[str, np.ndarray] | None], None]
 
 
 @dataclass(frozen=True)
 class Start:
     """An architecture, a tokenizer, and the weights that training starts from.
 
-    The weights are in a folder, or in a fitted model of the same architecture and head; without either the start is
+    The weights are in a folder, or in a fitted model of the same architecture and head. Without either the start is
     random.
 
     Attributes
@@ -46,13 +46,13 @@ class Start:
     folder: Path | None = None
     model: keras.Model | None = None
 
-    def new_model(self, make: Callable[[], Model], load: Load) -> Model:
-        """A model with these weights.
+    def new_model(self, make: Callable[[], Model], load: Load[Model]) -> Model:
+        """Make a model with these weights.
 
         Parameters
         ----------
         make : callable
-            Makes the model, of this architecture.
+            Makes a model of this architecture.
         load : callable
             ``load(model, folder, arrays)`` copies a folder's arrays into it. What the folder lacks starts at random.
 
@@ -60,7 +60,7 @@ class Start:
         ------
         WeightsMismatchError
             When the arrays do not have the sizes of the architecture. They are read before the model is made, since a
-            damaged config.json may ask for a model that no memory holds.
+            damaged config.json may describe one that does not fit into memory.
         """
         arrays = None if self.folder is None else read_checkpoint(self.folder)[1]
         with skip_initialisation(self.folder is not None or self.model is not None):
@@ -76,7 +76,7 @@ class Start:
 def pretrained_start(
     size: str | BertConfig, weights: str | os.PathLike[str], revision: str | None, caller: str
 ) -> Start:
-    """The start from released weights, a folder or a hub name.
+    """Return the start from released weights, a folder or a hub name.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def pretrained_start(
     WeightsNotFoundError, WeightsMismatchError
         When there are no usable weights under that name, or the tokenizer beside them belongs to another model.
     """
-    name = weights
+    name = weights if isinstance(weights, str) else Path(weights)
     if weights == "auto":
         if isinstance(size, BertConfig):
             raise ValueError(
@@ -110,7 +110,7 @@ def pretrained_start(
 
 
 def random_start(size: str | BertConfig, texts: Iterable[str], vocab_size: int | None = None) -> Start:
-    """The start from random weights, with a vocabulary that is learned from texts.
+    """Return the start from random weights, with a vocabulary that is learned from texts.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def random_start(size: str | BertConfig, texts: Iterable[str], vocab_size: int |
         The architecture. The sizes whose names end in "-cased" tell upper and lower case apart.
     texts : iterable of str
     vocab_size : int, optional
-        Greatest number of word pieces; that of the architecture by default.
+        The most word pieces of the vocabulary; by default as many as the architecture has.
     """
     config = size if isinstance(size, BertConfig) else BertConfig.from_size(size)
     lowercase = not (isinstance(size, str) and size.endswith("-cased"))

@@ -129,7 +129,7 @@ class TensorBundle:
         path = self._data(entry.shard)
         try:
             data = np.fromfile(path, "uint8", entry.size, offset=entry.offset)
-            array = data.view(_DTYPES[entry.dtype]).reshape(entry.shape)
+            array: np.ndarray = data.view(_DTYPES[entry.dtype]).reshape(entry.shape)
         except PermissionError:
             raise
         except (OSError, ValueError) as error:
@@ -206,7 +206,7 @@ def write_bundle(prefix: str | Path, arrays: dict[str, np.ndarray], dtype: str |
         for name, array in sorted(arrays.items()):
             array = array.astype(dtype or array.dtype.newbyteorder("<"), order="C", copy=False)
             data = array.reshape(-1).view("uint8")
-            file.write(data)
+            file.write(data.data)
             shape = b"".join(_field(2, _field(1, size)) for size in array.shape)
             checksum = masked_crc32c(data).to_bytes(4, "little")
             entry = _field(1, _NUMBERS[array.dtype]) + _field(2, shape) + _field(4, offset) + _field(5, len(data))
@@ -218,7 +218,11 @@ def write_bundle(prefix: str | Path, arrays: dict[str, np.ndarray], dtype: str |
 # === The entries of the index, which are Protocol Buffers messages ===
 
 
-def _parsed(table: dict[bytes, bytes]) -> tuple[dict, dict[str, Entry]]:
+# The fields of a message by their numbers: a number, or the bytes of a string or another message.
+Fields = dict[int, int | bytes]
+
+
+def _parsed(table: dict[bytes, bytes]) -> tuple[Fields, dict[str, Entry]]:
     """Return the fields of the header, and the entries by name."""
     if _HEADER not in table:
         raise ValueError("it lacks the header of a checkpoint")
@@ -228,7 +232,7 @@ def _parsed(table: dict[bytes, bytes]) -> tuple[dict, dict[str, Entry]]:
     return header, {name.decode("utf-8", "backslashreplace"): _entry(value) for name, value in table.items()}
 
 
-def _number_of_shards(header: dict) -> int:
+def _number_of_shards(header: Fields) -> int:
     shards, version = header.get(1, 0), dict(_fields(_message(header.get(3, b""))))
     if header.get(2, 0):
         raise NotImplementedError("it was written on a big-endian machine")
@@ -240,23 +244,29 @@ def _number_of_shards(header: dict) -> int:
 
 
 def _entry(data: bytes) -> Entry:
-    fields = {1: 0, 2: b"", 3: 0, 4: 0, 5: 0, 6: 0}
+    # The fields of BundleEntryProto: 1 dtype, 2 shape, 3 shard, 4 offset, 5 size, 6 checksum, 7 slices.
+    numbers, shape = dict.fromkeys((1, 3, 4, 5, 6), 0), b""
     for number, value in _fields(data):
         if number == 7:
             raise NotImplementedError("it holds arrays in slices (partitioned variables)")
-        if number in fields and type(value) is not type(fields[number]):
+        if number == 2 and isinstance(value, bytes):
+            shape = value
+        elif number in numbers and isinstance(value, int):
+            numbers[number] = value
+        elif number == 2 or number in numbers:
             raise ValueError("an entry has fields of the wrong type")
-        fields[number] = value
-    dtype, shape, shard, offset, size, checksum = (fields[number] for number in range(1, 7))
-    sizes = []
+    sizes: list[int] = []
     for number, value in _fields(shape):
         if number == 2:
-            sizes.append(dict(_fields(_message(value))).get(1, 0))
-    if len(sizes) > _MOST_DIMENSIONS or not all(isinstance(length, int) for length in sizes):
-        raise ValueError("an array has a shape that no array can have")
-    if dtype in _DTYPES and math.prod(sizes) * _DTYPES[dtype].itemsize != size:
-        raise ValueError(f"an array of shape {tuple(sizes)} and type {_DTYPES[dtype]} is said to have {size:,} bytes")
-    return Entry(dtype, tuple(sizes), shard, offset, size, checksum)
+            size = dict(_fields(_message(value))).get(1, 0)
+            if not isinstance(size, int) or len(sizes) == _MOST_DIMENSIONS:
+                raise ValueError("an array has a shape that no array can have")
+            sizes.append(size)
+    entry = Entry(numbers[1], tuple(sizes), numbers[3], numbers[4], numbers[5], numbers[6])
+    dtype = _DTYPES.get(entry.dtype)
+    if dtype is not None and math.prod(sizes) * dtype.itemsize != entry.size:
+        raise ValueError(f"an array of shape {entry.shape} and type {dtype} is said to have {entry.size:,} bytes")
+    return entry
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:

@@ -1,0 +1,222 @@
+"""Every warning points at the user's own line: here, at a line of this file.
+
+To add one, write a function with the decorator `warns`, in which the warning is issued. It is called with a folder of
+its own that holds toy models.
+"""
+
+import json
+import shutil
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from kbert import (
+    BertClassifier,
+    BertConfig,
+    BertEncoder,
+    BertForPreTraining,
+    BertPretrainer,
+    WordPieceTokenizer,
+    datasets,
+)
+from kbert.errors import DatasetWarning, InexactWarning, KbertWarning, LabelNamesWarning, NewWeightsWarning
+from kbert.hub import packages, resolve_folder
+from kbert.model import BertForSequenceClassification
+from kbert.weights import save_sequence_classifier
+from kbert.weights.convert import convert
+
+TOY = BertConfig(
+    vocab_size=60,
+    hidden_size=16,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=32,
+    max_position_embeddings=32,
+)
+
+
+class Case(NamedTuple):
+    name: str
+    trigger: Callable[[Path], object]
+    category: type[Warning]
+    match: str
+
+
+CASES: list[Case] = []
+
+
+def warns(category: type[Warning], match: str):
+    """Add a function to the table. ``match`` is a part of the message."""
+
+    def add(trigger):
+        CASES.append(Case(trigger.__name__, trigger, category, match))
+        return trigger
+
+    return add
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory):
+    """A folder with a toy encoder and its tokenizer in "model", and a classifier in "classifier"."""
+    folder = tmp_path_factory.mktemp("toy")
+    tokenizer = WordPieceTokenizer.train(["the quick brown fox jumps over the lazy dog"] * 5, vocab_size=60)
+    config = BertConfig.from_dict({**TOY.to_dict(), "vocab_size": tokenizer.vocab_size})
+    BertEncoder(config).save_pretrained(folder / "model")
+    classifier = BertForSequenceClassification(config, 2)
+    labels = {0: "good", 1: "bad"}
+    save_sequence_classifier(classifier, folder / "classifier", labels, "single_label_classification")
+    tokenizer.save(folder / "model")
+    tokenizer.save(folder / "classifier")
+    return folder
+
+
+def change_json(path, **values):
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+# --- Weights
+
+
+@warns(NewWeightsWarning, "has no pooler")
+def an_encoder_without_a_pooler(folder):
+    BertForPreTraining(TOY, nsp=False).save_pretrained(folder / "new")
+    remove_arrays(folder / "new", "bert.pooler.")
+    return BertEncoder.from_pretrained(folder / "new")
+
+
+def remove_arrays(folder, prefix):
+    from safetensors.numpy import load_file, save_file
+
+    path = folder / "model.safetensors"
+    arrays = {name: array for name, array in load_file(path).items() if not name.startswith(prefix)}
+    save_file(arrays, path, {"format": "pt"})
+
+
+@warns(NewWeightsWarning, "no masked-LM head")
+def pre_training_from_an_encoder(folder):
+    return BertForPreTraining.from_pretrained(folder / "model")
+
+
+@warns(NewWeightsWarning, "no masked-LM head")
+def an_estimator_that_starts_from_an_encoder(folder):
+    return BertPretrainer(weights=folder / "model").fill_mask("the quick [MASK]")
+
+
+@warns(KbertWarning, "knows no activation")
+def an_activation_that_google_lacks(folder):
+    change_json(folder / "model" / "config.json", hidden_act="gelu_new")
+    return convert(folder / "model", folder / "new", "google")
+
+
+@warns(KbertWarning, "LayerNorm's epsilon fixed at 1e-12")
+def an_epsilon_that_google_lacks(folder):
+    change_json(folder / "model" / "config.json", layer_norm_eps=1e-6)
+    return convert(folder / "model", folder / "new", "google")
+
+
+@warns(InexactWarning, "Google's code, which reads vocab.txt alone")
+def a_tokenizer_that_google_lacks(folder):
+    change_json(folder / "model" / "tokenizer.json", pre_tokenizer={"type": "WhitespaceSplit"})
+    return convert(folder / "model", folder / "new", "google")
+
+
+@warns(InexactWarning, "The tokenizer is left out")
+def a_tokenizer_that_kerashub_lacks(folder):
+    change_json(folder / "model" / "config.json", hidden_act="gelu_new")
+    change_json(folder / "model" / "tokenizer.json", pre_tokenizer={"type": "WhitespaceSplit"})
+    return convert(folder / "model", folder / "new", "kerashub")
+
+
+@warns(InexactWarning, "Not the same in KerasHub")
+def an_activation_that_kerashub_lacks(folder):
+    return convert(folder / "model", folder / "new", "kerashub")
+
+
+@warns(InexactWarning, "The masked-LM head in")
+def a_masked_lm_of_kerashub(folder):
+    config = BertConfig.from_dict({**TOY.to_dict(), "hidden_act": "gelu_new"})
+    BertForPreTraining(config, nsp=False).save_pretrained(folder / "new")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InexactWarning)
+        convert(folder / "new", folder / "preset", "kerashub")
+    path = folder / "preset" / "config.json"
+    path.write_text(json.dumps({key: value for key, value in json.loads(path.read_text()).items() if key != "kbert"}))
+    return BertForPreTraining.from_pretrained(folder / "preset", nsp=False)
+
+
+@warns(LabelNamesWarning, "they become LABEL_0 to LABEL_1")
+def label_names_that_do_not_fit_when_converting(folder):
+    change_json(folder / "classifier" / "config.json", id2label={"0": "good"})
+    return convert(folder / "classifier", folder / "new", "hf")
+
+
+@warns(LabelNamesWarning, "the labels are the numbers 0 to 1")
+def label_names_that_do_not_fit_when_loading(folder):
+    change_json(folder / "classifier" / "config.json", id2label={"0": "good"})
+    return BertClassifier.load(folder / "classifier")
+
+
+@warns(KbertWarning, "is not the published one")
+def a_package_with_other_weights(folder):
+    package = folder / "site" / "kbert_test_weights"
+    shutil.copytree(folder / "model", package / "model")
+    (package / "__init__.py").touch()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(package.parent))
+        patch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+        patch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(folder / "cache"))
+        known = packages.WeightsPackage("kbert_test_weights", "model", "kbert-test-weights", {"config.json": "0" * 64})
+        patch.setitem(packages.PACKAGES, "owner/name", known)
+        with pytest.raises(FileNotFoundError):
+            resolve_folder("owner/name")
+
+
+# --- Data sets
+
+
+@warns(DatasetWarning, "answers are not in the context")
+def answers_that_are_not_in_their_contexts(folder):
+    answer = {"text": "a fox", "answer_start": 2}
+    paragraph = {"context": "the fox", "qas": [{"id": "1", "question": "who?", "answers": [answer]}]}
+    (folder / "train-v1.1.json").write_text(json.dumps({"data": [{"title": "t", "paragraphs": [paragraph]}]}))
+    return datasets.read_squad(folder / "train-v1.1.json")
+
+
+@warns(DatasetWarning, "are left out")
+def rows_that_are_broken_in_two(folder):
+    (folder / "qqp").mkdir()
+    rows = ["id\tquestion1\tquestion2\tis_duplicate", "0\ta\tb\t1", "1\ta", "b\t0"]
+    (folder / "qqp" / "train.tsv").write_text("\n".join(rows))
+    return datasets.read_glue("qqp", "train", folder)
+
+
+@warns(DatasetWarning, "holds only some of the rows")
+def a_file_with_some_of_the_rows(folder):
+    (folder / "cola").mkdir()
+    (folder / "cola" / "train_1_partial.tsv").write_text("sentence\tlabel\na fox\t1\n")
+    return datasets.load("cola", "train", folder)
+
+
+@warns(DatasetWarning, "the site takes whole files only")
+def a_submission_with_too_few_rows(folder):
+    return datasets.write_glue_submission("rte", ["entailment"], folder)
+
+
+# --- The test
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_warning_points_at_the_line_of_the_user(case, toy, tmp_path):
+    shutil.copytree(toy, tmp_path, dirs_exist_ok=True)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        case.trigger(tmp_path)
+    found = [warning for warning in caught if case.match in str(warning.message)]
+    assert [warning.category for warning in found] == [case.category]
+    code = case.trigger.__code__
+    assert found[0].filename == __file__
+    # A line of the function, not the one above that calls it.
+    assert found[0].lineno in {line for _, _, line in code.co_lines() if line is not None}
