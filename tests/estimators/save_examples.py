@@ -33,11 +33,17 @@ QUESTIONS = [(row[0], text) for row, text in zip(WORD_ROWS, TEXTS, strict=True)]
 CHOICES = [(text, ["red hot", "blue cold", "great"][: 2 + i % 2]) for i, text in enumerate(TEXTS)]
 
 
+def signature(function):
+    """The parameters of a function: name, kind and default. Annotations may become more exact."""
+    parameters = inspect.signature(function).parameters.values()
+    return [f"{p.kind.description} {p.name}{'' if p.default is p.empty else f'={p.default!r}'}" for p in parameters]
+
+
 def signatures():
     """Every estimator's parameters and defaults, and its public methods with theirs."""
     return {
         estimator.__name__: {
-            name: str(inspect.signature(getattr(estimator, name)))
+            name: signature(getattr(estimator, name))
             for name in ("__init__", *sorted(dir(estimator)))
             if name == "__init__" or (not name.startswith("_") and callable(getattr(estimator, name)))
         }
