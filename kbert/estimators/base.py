@@ -7,27 +7,20 @@ from typing import Any
 
 import keras
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
+from sklearn.utils import Tags
 
 from kbert.config import BertConfig
 from kbert.data.columns import Columns
-from kbert.estimators.export import ExportMixin
+from kbert.estimators.export import ExportableEstimator
 from kbert.estimators.parameters import Parameters
-from kbert.estimators.saving import SavingMixin
 from kbert.model.encoder import skip_initialisation
-from kbert.text import WordPieceTokenizer
 from kbert.weights.start import Start, pretrained_start, random_start
 
 
-class BertEstimator(SavingMixin, ExportMixin, BaseEstimator):
+class BertEstimator(ExportableEstimator):
     """Base of the estimators. Subclasses declare their parameters in ``__init__``, which only assigns."""
 
-    model_: keras.Model
-    tokenizer_: WordPieceTokenizer
-    config_: BertConfig
-    n_iter_: int
-    history_: dict[str, list[float]]
     n_features_in_: int
     feature_names_in_: np.ndarray
 
@@ -112,7 +105,7 @@ class BertEstimator(SavingMixin, ExportMixin, BaseEstimator):
                 f"estimator, or load a saved one: {name}.load(folder)."
             )
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.string = True
         tags.input_tags.two_d_array = False

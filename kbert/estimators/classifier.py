@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin
+from sklearn.utils import Tags
 
 from kbert.config import BertConfig
 from kbert.config_json import read_config_json
@@ -148,7 +149,7 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator):
         self,
         size: str | BertConfig = "base",
         *,
-        weights: str | os.PathLike | None = "auto",
+        weights: str | os.PathLike[str] | None = "auto",
         revision: str | None = None,
         max_length: int = 128,
         long_text: str = "truncate",
@@ -166,7 +167,7 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator):
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 2,
-        class_weight: str | dict | None = None,
+        class_weight: str | dict[Any, float] | None = None,
         calibrate: str | None = None,
         tune_thresholds: bool = False,
         n_restarts: int = 0,
@@ -210,8 +211,9 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator):
         return SingleLabel if getattr(self, "y_type_", "labels") == "labels" else SeveralLabels
 
     def _new_task(self, parameters: Parameters, y: Any) -> SingleLabel | SeveralLabels:
-        single = y is None or kind_of_labels(y) == "labels"
-        return task_of(SingleLabel if single else SeveralLabels, vars(parameters))
+        if y is None or kind_of_labels(y) == "labels":
+            return task_of(SingleLabel, vars(parameters))
+        return task_of(SeveralLabels, vars(parameters))
 
     def _learned_from_json(self, values: dict[str, Any], folder: Path) -> None:
         self.y_type_ = values.get("y_type", "labels")  # by which the task is chosen
@@ -225,7 +227,13 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator):
     # --- Fitting ---------------------------------------------------------------------------------------------------
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, *, eval_set: tuple | None = None, callbacks: Any = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        eval_set: tuple[Any, Any] | None = None,
+        callbacks: Any = None,
     ) -> Self:
         """Fine-tune on texts and their labels.
 
@@ -297,7 +305,7 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator):
         logits = self._outputs(X).astype("float64")
         return self._task().log_probabilities(logits)
 
-    def predict(self, X: Any) -> np.ndarray | list[list]:
+    def predict(self, X: Any) -> np.ndarray | list[list[Any]]:
         """The most probable label of each row, or all labels whose probability reaches their threshold.
 
         Parameters
@@ -333,7 +341,7 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator):
         right = self._task().right_rows(y, answers)
         return float(np.average(right, weights=sample_weights(sample_weight, len(right))))
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
         return tags

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ from kbert.atomic_folder import FolderKind, replace_folder
 from kbert.config_json import read_config_json
 from kbert.errors import KbertWarning, WeightsMismatchError
 from kbert.estimators import persistence
-from kbert.estimators.saving import GOLDEN_TEXTS
+from kbert.estimators.saving import GOLDEN_TEXTS, SavableEstimator
 from kbert.hub.weight_files import SAFETENSORS
 from kbert.model import BertForFeatures
 from kbert.model.encoder import skip_initialisation
@@ -36,6 +37,10 @@ _READING = "max_length long_text stride level layers pooling decoding n_best max
 # What an exported model may be off: of 1, as probabilities go, of what a regression's y varies by, or of the largest
 # number where that is more. Products of float32 have three digits on many accelerators.
 _TOLERANCE, _TOLERANCE_OF_ACCELERATORS = 1e-4, 1e-2
+
+
+# The numbers that are compared, the answers that follow from them, if there are such, and the number of rows.
+Results = tuple[np.ndarray, np.ndarray | None, int]
 
 
 @dataclass(frozen=True)
@@ -69,11 +74,11 @@ class ExportReport:
         return f"{self.folder} ({form}): on {self.n_rows} rows at most {self.max_difference:.1e} off{equal}"
 
 
-class ExportMixin:
-    """``export`` for an estimator that can be saved (see `kbert.estimators.saving`)."""
+class ExportableEstimator(SavableEstimator):
+    """An estimator with ``export``."""
 
     def export(
-        self, path: str | os.PathLike, format: str = "onnx", X: Any = None, quantize: str | None = None
+        self, path: str | os.PathLike[str], format: str = "onnx", X: Any = None, quantize: str | None = None
     ) -> ExportReport:
         """Write the fitted estimator into a folder that other programs run, without kbert.
 
@@ -118,7 +123,7 @@ class ExportMixin:
             raise ValueError(
                 f"export writes a folder, {MODEL} being one of its files. Give {str(folder.with_suffix(''))!r}."
             )
-        reports = []
+        reports: list[ExportReport] = []
         # Folders called variables or assets are somebody else's where there is no SavedModel.
         others = SAVED_MODEL_FILES if (folder / SAVED_MODEL_FILES[0]).is_file() else ()
         kind = FolderKind(EXPORT_FILE, _FILES.union(others), "exported model")
@@ -127,7 +132,9 @@ class ExportMixin:
             print(reports[-1])
         return reports[-1]
 
-    def _export(self, reports: list[ExportReport], final: Path, format: str, X, quantize, folder: Path) -> None:
+    def _export(
+        self, reports: list[ExportReport], final: Path, format: str, X: Any, quantize: str | None, folder: Path
+    ) -> None:
         """Fill a folder; the last of the reports is that of what is in it."""
         estimator = self._in_float32()
         estimator._save_model(folder)
@@ -135,7 +142,7 @@ class ExportMixin:
         choices = estimator.model_.choices if isinstance(estimator.model_, BertForFeatures) else {}
         expected = estimator._export_results(X)
 
-        def check(quantize, runner) -> ExportReport:
+        def check(quantize: str | None, runner: Callable[[Path], Callable[..., Any]]) -> ExportReport:
             exported = estimator._with_model(ExportedModel(estimator.model_, runner(folder)))
             found = exported._export_results(X)
             if quantize is None:
@@ -165,11 +172,10 @@ class ExportMixin:
         }
         (folder / EXPORT_FILE).write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
-    def _with_model(self, model) -> Self:
+    def _with_model(self, model: keras.Model | ExportedModel) -> Self:
         """This estimator with another model. Not a copy, for which the weights would be copied too."""
         other = object.__new__(type(self))
-        vars(other).update(vars(self), model_=model)
-        other._sklearn_output_config = {"transform": "default"}
+        other.__dict__.update(vars(self), model_=model, _sklearn_output_config={"transform": "default"})
         return other
 
     def _in_float32(self) -> Self:
@@ -183,8 +189,8 @@ class ExportMixin:
             variable.assign(original.value)
         return self._with_model(copy)
 
-    def _export_results(self, X: Any) -> tuple[np.ndarray, np.ndarray | None, int]:
-        """The numbers that are compared, the answers that follow from them, and the number of rows."""
+    def _export_results(self, X: Any) -> Results:
+        """What is compared: for rows of X, or for a few stored texts."""
         with warnings.catch_warnings():
             # Of cut and empty texts, which fit and predict tell of.
             warnings.simplefilter("ignore", KbertWarning)
@@ -192,8 +198,8 @@ class ExportMixin:
                 return np.asarray(self._logits_of_texts(list(GOLDEN_TEXTS)), "float64"), None, len(GOLDEN_TEXTS)
             return self._results(X)
 
-    def _results(self, X: Any) -> tuple[np.ndarray, np.ndarray | None, int]:
-        """The same for rows of X: probabilities, where there are such."""
+    def _results(self, X: Any) -> Results:
+        """What is compared for rows of X: probabilities. An estimator that gives none has its own."""
         rows = self.predict_proba(X)
         # A tagger's are arrays of each row; the options that a row does not have are NaN.
         numbers = np.nan_to_num(np.concatenate(rows) if isinstance(rows, list) else rows)
@@ -202,7 +208,7 @@ class ExportMixin:
         return numbers, answers, len(rows)
 
 
-def _compared(expected, found, folder: Path, format: str, quantize: str | None) -> ExportReport:
+def _compared(expected: Results, found: Results, folder: Path, format: str, quantize: str | None) -> ExportReport:
     (numbers, answers, n_rows), (found_numbers, found_answers, _) = expected, found
     difference = float(np.abs(numbers - found_numbers).max(initial=0.0))
     equal = None

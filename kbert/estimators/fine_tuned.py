@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import keras
 import numpy as np
@@ -22,11 +22,14 @@ from kbert.text import WordPieceTokenizer
 class FineTunedEstimator(BertEstimator):
     """An estimator with a task. Its ``fit`` is `kbert.estimators.fitting.fit`.
 
-    A subclass names its task as ``_task_type``, declares the task's parameters among its own, and turns outputs into
-    answers in ``predict`` and the like.
+    A subclass names its task, ``_task_type = Regression``, declares the task's parameters among its own, and turns
+    outputs into answers in ``predict`` and the like.
     """
 
-    _task_type: ClassVar[type[Task[Any, Any, Any, Any]]]
+    @property
+    def _task_type(self) -> type[Task[Any, Any, Any, Any]]:
+        """The task."""
+        raise NotImplementedError
 
     def _task(self) -> Any:
         """The task of the fitted estimator, with its present parameters."""

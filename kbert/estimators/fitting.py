@@ -121,7 +121,7 @@ def _train_with_restarts(
     return model, history
 
 
-def _load_encoder(model: keras.Model, folder: Path, arrays: dict[str, np.ndarray]) -> None:
+def _load_encoder(model: keras.Model, folder: Path, arrays: dict[str, np.ndarray] | None) -> None:
     load_encoder_weights(model.encoder, folder, arrays)
 
 

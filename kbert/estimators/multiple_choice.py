@@ -128,7 +128,7 @@ class BertMultipleChoice(FineTunedEstimator):
         self,
         size: str | BertConfig = "base",
         *,
-        weights: str | os.PathLike | None = "auto",
+        weights: str | os.PathLike[str] | None = "auto",
         revision: str | None = None,
         max_length: int = 128,
         epochs: int = 3,
@@ -176,7 +176,13 @@ class BertMultipleChoice(FineTunedEstimator):
     # --- Fitting ---------------------------------------------------------------------------------------------------
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, *, eval_set: tuple | None = None, callbacks: Any = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        eval_set: tuple[Any, Any] | None = None,
+        callbacks: Any = None,
     ) -> Self:
         """Fine-tune on contexts, questions and options, and the right ones among these.
 

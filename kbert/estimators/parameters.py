@@ -20,16 +20,19 @@ from kbert.tasks.task import plain
 from kbert.training.precision import DTYPES
 from kbert.training.seeds import LARGEST_SEED
 
+# A test, and what the message says is wanted.
+Rule = tuple[Callable[[Any], bool], str]
+
 
 def _is_int(value: Any, least: int) -> bool:
-    return isinstance(value, numbers.Integral) and not isinstance(value, (bool, np.bool_)) and value >= least
+    return isinstance(value, numbers.Integral) and not isinstance(value, (bool, np.bool_)) and int(value) >= least
 
 
-def _whole(least: int) -> tuple[Callable, str]:
+def _whole(least: int) -> Rule:
     return (lambda value: _is_int(value, least)), f"a whole number of at least {least}"
 
 
-def _flag() -> tuple[Callable, str]:
+def _flag() -> Rule:
     return (lambda value: isinstance(value, (bool, np.bool_))), "True or False"
 
 
@@ -37,8 +40,8 @@ def _optional_str(value: Any) -> bool:
     return value is None or isinstance(value, str)
 
 
-# Name -> test, and what the message says is wanted.
-RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
+# By the name of the parameter.
+RULES: dict[str, Rule] = {
     "size": (lambda v: isinstance(v, (str, BertConfig)), 'the name of a size, such as "base", or a BertConfig'),
     "weights": (
         lambda v: v is None or (isinstance(v, (str, os.PathLike)) and str(v) != ""),

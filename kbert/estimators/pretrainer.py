@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 from keras import ops
+from sklearn.utils import Tags
 
 from kbert.config import BertConfig
 from kbert.data.frames import NO_SAMPLES, refuse_what_has_no_rows, shown, text_columns
@@ -128,7 +130,7 @@ class BertPretrainer(BertEstimator):
         self,
         size: str | BertConfig = "base",
         *,
-        weights: str | os.PathLike | None = "auto",
+        weights: str | os.PathLike[str] | None = "auto",
         revision: str | None = None,
         max_length: int = 128,
         vocab_size: int = 30522,
@@ -226,7 +228,7 @@ class BertPretrainer(BertEstimator):
 
     # --- Using it ----------------------------------------------------------------------------------------------
 
-    def fill_mask(self, text: str, top_k: int = 5):
+    def fill_mask(self, text: str, top_k: int = 5) -> pd.DataFrame:
         """The most probable tokens for each mask of a text, "[MASK]" as a rule.
 
         Works without ``fit`` where ``weights`` are given.
@@ -276,7 +278,7 @@ class BertPretrainer(BertEstimator):
             self._unfitted = key, model, start.tokenizer
         return self._unfitted[1:]
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
         return {name: value for name, value in state.items() if name != "_unfitted"}
 
@@ -314,16 +316,16 @@ class BertPretrainer(BertEstimator):
     def _load_model(self, folder: Path, policy: str) -> BertForPreTraining:
         return load_pretraining(folder, nsp=bool(self.nsp), dtype=policy)
 
-    def _learned_to_json(self) -> dict:
+    def _learned_to_json(self) -> dict[str, Any]:
         return {"new_words": self.new_words_}
 
-    def _learned_from_json(self, values: dict, folder: Path) -> None:
+    def _learned_from_json(self, values: dict[str, Any], folder: Path) -> None:
         self.new_words_ = values.get("new_words", [])
 
     def _learned_from_config(self, folder: Path) -> None:
         self.new_words_ = []
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = False
         return tags

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 from scipy.special import softmax
+from sklearn.utils import Tags
 
 from kbert.config import BertConfig
 from kbert.data.labels import sample_weights
@@ -142,7 +143,7 @@ class BertQA(FineTunedEstimator):
         self,
         size: str | BertConfig = "base",
         *,
-        weights: str | os.PathLike | None = "auto",
+        weights: str | os.PathLike[str] | None = "auto",
         revision: str | None = None,
         max_length: int = 384,
         stride: int | None = 128,
@@ -198,7 +199,13 @@ class BertQA(FineTunedEstimator):
     # --- Fitting ---------------------------------------------------------------------------------------------------
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, *, eval_set: tuple | None = None, callbacks: Any = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        eval_set: tuple[Any, Any] | None = None,
+        callbacks: Any = None,
     ) -> Self:
         """Fine-tune on questions, contexts and answers.
 
@@ -280,7 +287,7 @@ class BertQA(FineTunedEstimator):
         n_best = self.n_best if n_best is None else n_best
         if isinstance(n_best, bool) or not isinstance(n_best, (int, np.integer)) or n_best < 1:
             raise ValueError(f"n_best must be a whole number of at least 1, got {n_best!r}.")
-        lines: list[tuple] = []
+        lines: list[tuple[Any, ...]] = []
         for found, null_scores in self._found(X, n_best):
             for i, texts in enumerate(found.texts):
                 lines += _ranked(found.first_row + i, texts, found.spans, i, null_scores[i], n_best)
@@ -315,7 +322,7 @@ class BertQA(FineTunedEstimator):
         chunks = self._task().predict(self.model_, self.tokenizer_, columns, self.n_best, warn=False)
         return _scores([found.spans for found in chunks])
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.target_tags.one_d_labels = False
@@ -339,7 +346,7 @@ def _scores(chunks: list[Spans]) -> np.ndarray:
     return np.where(np.isfinite(scores), scores, 0)
 
 
-def _ranked(row: int, texts: list[str], spans: Spans, i: int, null: float, n_best: int) -> list[tuple]:
+def _ranked(row: int, texts: list[str], spans: Spans, i: int, null: float, n_best: int) -> list[tuple[Any, ...]]:
     """The lines of one question."""
     n = len(texts)
     candidates = list(zip(texts, spans.starts[i, :n].tolist(), spans.ends[i, :n].tolist(), strict=True))
@@ -347,7 +354,8 @@ def _ranked(row: int, texts: list[str], spans: Spans, i: int, null: float, n_bes
     candidates.append(("", -1, -1))
     probabilities = softmax(np.clip(scores, -_CERTAIN, _CERTAIN))
     # Stable, so that a span comes before "" of the same score.
-    lines, seen = [], set()
+    lines: list[tuple[Any, ...]] = []
+    seen: set[str] = set()
     for k in np.argsort(-np.array(scores), kind="stable").tolist():
         answer, start, end = candidates[k]
         if answer not in seen and scores[k] > -np.inf and len(lines) < n_best:

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
+from sklearn.utils import Tags
 
 from kbert.config import BertConfig
 from kbert.data.labels import sample_weights
@@ -134,7 +135,7 @@ class BertRegressor(RegressorMixin, FineTunedEstimator):
         self,
         size: str | BertConfig = "base",
         *,
-        weights: str | os.PathLike | None = "auto",
+        weights: str | os.PathLike[str] | None = "auto",
         revision: str | None = None,
         max_length: int = 128,
         long_text: str = "truncate",
@@ -186,7 +187,13 @@ class BertRegressor(RegressorMixin, FineTunedEstimator):
     # --- Fitting ---------------------------------------------------------------------------------------------------
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, *, eval_set: tuple | None = None, callbacks: Any = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        eval_set: tuple[Any, Any] | None = None,
+        callbacks: Any = None,
     ) -> Self:
         """Fine-tune on texts and their numbers.
 
@@ -264,7 +271,7 @@ class BertRegressor(RegressorMixin, FineTunedEstimator):
         numbers = self.predict(X)
         return numbers, None, len(numbers)
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags

@@ -6,10 +6,13 @@ import os
 from pathlib import Path
 from typing import Any, Self
 
+import keras
 import numpy as np
+from sklearn.base import BaseEstimator
 
 import kbert
 from kbert.atomic_folder import complete_interrupted_replacement, replace_folder
+from kbert.config import BertConfig
 from kbert.errors import WeightsMismatchError
 from kbert.estimators import persistence
 from kbert.hub import resolve_folder
@@ -22,19 +25,46 @@ GOLDEN_TEXTS = ("The quick brown fox jumps over the lazy dog.", "Is this the sam
 _GOLDEN_TOLERANCE = {"float32": 1e-3, "mixed_bfloat16": 0.25, "mixed_float16": 0.05}
 
 
-class SavingMixin:
-    """``save`` and ``load`` for an estimator. It says how by five methods:
+class SavableEstimator(BaseEstimator):
+    """An estimator with ``save`` and ``load``. A subclass says how by the private methods below."""
 
-    ``_save_model(folder)`` and ``_load_model(folder, policy)`` write and read the Keras model; ``_learned_to_json()``
-    and ``_learned_from_json(values, folder)`` turn what it learned besides into JSON and back;
-    ``_learned_from_config(folder)`` learns it from the config.json of a folder that transformers saved.
-    """
+    model_: keras.Model
+    tokenizer_: WordPieceTokenizer
+    config_: BertConfig
+    history_: dict[str, list[float]]
+    n_iter_: int
+
+    def _check_fitted(self) -> None:
+        """Raise where the estimator is not fitted."""
+        raise NotImplementedError
 
     def _architecture(self) -> str | None:
         """The class of transformers whose folders `load` opens; None where those of any BERT will do."""
         return None
 
-    def save(self, folder: str | os.PathLike) -> None:
+    def _save_model(self, folder: Path) -> None:
+        """Write the Keras model in the Hugging Face layout."""
+        raise NotImplementedError
+
+    def _load_model(self, folder: Path, policy: str) -> keras.Model:
+        """Read the Keras model."""
+        raise NotImplementedError
+
+    def _learned_to_json(self) -> dict[str, Any]:
+        """What was learned besides the weights, as JSON can hold it."""
+        return {}
+
+    def _learned_from_json(self, values: dict[str, Any], folder: Path) -> None:
+        """Take back what `_learned_to_json` gave."""
+
+    def _learned_from_config(self, folder: Path) -> None:
+        """Learn it from the config.json of a folder that transformers saved."""
+
+    def _logits_of_texts(self, texts: list[str]) -> np.ndarray:
+        """The model's outputs for a few texts, to be stored and compared when the estimator is loaded."""
+        raise NotImplementedError
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the fitted estimator into a folder, which `load` and transformers open.
 
         Parameters
@@ -69,7 +99,7 @@ class SavingMixin:
         persistence.write_kbert_json(folder, values)
 
     @classmethod
-    def load(cls, folder: str | os.PathLike, verify: bool = False) -> Self:
+    def load(cls, folder: str | os.PathLike[str], verify: bool = False) -> Self:
         """Open a saved estimator, or a model for the same task that transformers saved.
 
         Parameters
@@ -91,7 +121,7 @@ class SavingMixin:
             When the folder is not there, not complete, damaged, or (with ``verify``) predicts something else.
         """
         complete_interrupted_replacement(folder)
-        folder = resolve_folder(folder)
+        folder = resolve_folder(folder if isinstance(folder, Path) else os.fspath(folder))
         saved = persistence.read_kbert_json(folder, cls.__name__)
         if saved is None and (architecture := cls()._architecture()) is not None:
             persistence.check_architecture(folder, architecture, cls.__name__)
@@ -130,7 +160,7 @@ class SavingMixin:
             self.history_ = saved["history"]
             self.n_iter_ = len(self.history_.get("loss", []))
 
-    def _verify(self, golden: dict, folder: Path) -> None:
+    def _verify(self, golden: dict[str, Any], folder: Path) -> None:
         expected = np.array(golden["logits"])
         difference = np.abs(self._logits_of_texts(golden["texts"]) - expected).max()
         # Numbers of a regression may be in any unit.

@@ -8,13 +8,14 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+from sklearn.utils import Tags
 
 from kbert.config import BertConfig
 from kbert.data.labels import sample_weights
 from kbert.data.tags import WordColumn, tag_lists
 from kbert.estimators.fine_tuned import FineTunedEstimator
 from kbert.estimators.fitting import fit
-from kbert.metrics import bio_spans, entity_scores, is_bio
+from kbert.metrics import bio_spans, entity_f1, is_bio
 from kbert.model import BertForTokenClassification
 from kbert.tasks import Tagging
 from kbert.training.predict import predict_words
@@ -132,7 +133,7 @@ class BertTagger(FineTunedEstimator):
         self,
         size: str | BertConfig = "base",
         *,
-        weights: str | os.PathLike | None = "auto",
+        weights: str | os.PathLike[str] | None = "auto",
         revision: str | None = None,
         max_length: int = 128,
         stride: int | None = None,
@@ -184,7 +185,13 @@ class BertTagger(FineTunedEstimator):
     # --- Fitting ---------------------------------------------------------------------------------------------------
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, *, eval_set: tuple | None = None, callbacks: Any = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        eval_set: tuple[Any, Any] | None = None,
+        callbacks: Any = None,
     ) -> Self:
         """Fine-tune on words and their tags.
 
@@ -226,7 +233,7 @@ class BertTagger(FineTunedEstimator):
         task, columns = self._read(X)
         return task, task.predict(self.model_, self.tokenizer_, columns)
 
-    def predict(self, X: Any) -> list[list]:
+    def predict(self, X: Any) -> list[list[Any]]:
         """The tags of each row's words, or for texts the spans that are marked.
 
         Parameters
@@ -246,15 +253,15 @@ class BertTagger(FineTunedEstimator):
             For rows that cannot be used; the message names them. A word or text with a lone surrogate, half of a
             character, is one.
         """
-        (task, chunks), answers = self._predictions(X), []
+        task, chunks = self._predictions(X)
+        answers: list[list[Any]] = []
         for chunk, rows in chunks:
             tags = [task.tags(logits) for logits in rows]
-            if chunk.raw_texts is not None:
-                tags = [
-                    [(offsets[start][0], offsets[end - 1][1], label) for start, end, label in task.spans(row)]
-                    for row, offsets in zip(tags, chunk.offsets, strict=True)
-                ]
-            answers += tags
+            if chunk.raw_texts is None:
+                answers += tags
+                continue
+            for row, (_, _, offsets) in zip(tags, _words_in_texts(chunk), strict=True):
+                answers.append([(offsets[first][0], offsets[end - 1][1], tag) for first, end, tag in task.spans(row)])
         return answers
 
     def predict_proba(self, X: Any) -> list[np.ndarray]:
@@ -298,15 +305,13 @@ class BertTagger(FineTunedEstimator):
                 f"entities needs BIO tags (O, B-..., I-...), and this tagger has {self.classes_.tolist()[:8]}. Use "
                 "predict, which gives every word its tag."
             )
-        (task, chunks), lines, row = self._predictions(X), [], 0
+        task, chunks = self._predictions(X)
+        lines: list[tuple[Any, ...]] = []
+        row = 0
         for chunk, rows in chunks:
-            for i, (words, logits) in enumerate(zip(chunk.words, rows, strict=True)):
+            for logits, (_, text, offsets) in zip(rows, _words_in_texts(chunk), strict=True):
                 numbers = task.tag_numbers(logits)
                 probabilities = task.probabilities(logits)[np.arange(len(numbers)), numbers]
-                if chunk.raw_texts is None:
-                    text, offsets = " ".join(words), _joined_offsets(words)
-                else:
-                    text, offsets = chunk.raw_texts[i], chunk.offsets[i]
                 for first, end, label in bio_spans(self.classes_[numbers].tolist()):
                     start, stop = offsets[first][0], offsets[end - 1][1]
                     score = float(probabilities[first:end].mean())
@@ -330,7 +335,7 @@ class BertTagger(FineTunedEstimator):
         found = [task.tags(logits) for _, rows in chunks for logits in rows]
         weights = sample_weights(sample_weight, len(truth))
         if task.is_bio and is_bio(truth):
-            return entity_scores(truth, found, sample_weight=weights).f1
+            return entity_f1(truth, found, sample_weight=weights)
         right = np.concatenate([np.equal(a, b, dtype=object) for a, b in zip(truth, found, strict=True)])
         of_words = None if weights is None else np.repeat(weights, [len(row) for row in truth])
         return float(np.average(right.astype("float64"), weights=of_words))
@@ -342,11 +347,24 @@ class BertTagger(FineTunedEstimator):
         windows = self._task().windows(columns, self.tokenizer_)
         return predict_words(self.model_, windows, self.tokenizer_.pad_id)
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.target_tags.one_d_labels = False
         return tags
+
+
+def _words_in_texts(chunk: WordColumn) -> Iterator[tuple[list[str], str, list[tuple[int, int]]]]:
+    """The words of each row, their text, and where in it each begins and ends, in characters.
+
+    The text of a list of words is these words joined by spaces.
+    """
+    assert chunk.words is not None  # chunks are split
+    for i, words in enumerate(chunk.words):
+        if chunk.raw_texts is None or chunk.offsets is None:
+            yield words, " ".join(words), _joined_offsets(words)
+        else:
+            yield words, chunk.raw_texts[i], chunk.offsets[i]
 
 
 def _joined_offsets(words: list[str]) -> list[tuple[int, int]]:

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn import get_config
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags
 
 from kbert.config import BertConfig
 from kbert.data.frames import TextColumns
@@ -95,7 +96,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
         self,
         size: str | BertConfig = "base",
         *,
-        weights: str | os.PathLike | None = "auto",
+        weights: str | os.PathLike[str] | None = "auto",
         revision: str | None = None,
         max_length: int = 128,
         long_text: str = "truncate",
@@ -134,7 +135,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
         self
         """
         parameters = checked_parameters(self)
-        columns = self._reader(of_words=self.level == "word").read(X)
+        columns = self._word_reader().read(X) if self.level == "word" else self._text_reader().read(X)
         start = self._start(parameters, columns.texts())
         seed, policy = draw_seed(parameters.random_state), dtype_policy(parameters.dtype)
         model = self._new_model(start, dtype=policy, seed=seed)
@@ -150,9 +151,13 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
             lambda model, folder, arrays: load_encoder_weights(model.encoder, folder, arrays),
         )
 
-    def _reader(self, of_words: bool) -> TextReader | WordReader:
-        """What reads X, with the present parameters."""
-        return task_of(WordReader if of_words else TextReader, vars(self))
+    def _text_reader(self) -> TextReader:
+        """What reads texts, with the present parameters."""
+        return task_of(TextReader, vars(self))
+
+    def _word_reader(self) -> WordReader:
+        """What reads rows of words, with the present parameters."""
+        return task_of(WordReader, vars(self))
 
     def transform(self, X: Any) -> np.ndarray | list[np.ndarray]:
         """The vector of each row, or those of its words.
@@ -183,21 +188,23 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
                 f'({output!r}). Call set_output(transform="default"); np.concatenate joins the arrays of all rows.'
             )
         self._check_max_length(self.config_)
-        columns = self._reader(self._is_of_words).read(X)
-        self._check_columns(columns)
-        return self._vectors(columns)
+        if self._is_of_words:
+            words = self._word_reader().read(X)
+            self._check_columns(words)
+            return self._word_vectors(words)
+        texts = self._text_reader().read(X)
+        self._check_columns(texts)
+        return self._text_reader().predict(self.model_, self.tokenizer_, texts)
 
     @property
     def _is_of_words(self) -> bool:
         """Whether the fitted model gives the vectors of words, whatever ``level`` was set to since."""
         return self.model_.choices["pooling"] is None
 
-    def _vectors(self, columns: TextColumns | WordColumn) -> np.ndarray | list[np.ndarray]:
-        """The vector of each row, or those of its words."""
-        reader = self._reader(self._is_of_words)
-        if isinstance(reader, TextReader):
-            return reader.predict(self.model_, self.tokenizer_, columns)
-        return [vectors for _, rows in reader.predict(self.model_, self.tokenizer_, columns) for vectors in rows]
+    def _word_vectors(self, words: WordColumn) -> list[np.ndarray]:
+        """Those of each row's words."""
+        chunks = self._word_reader().predict(self.model_, self.tokenizer_, words)
+        return [vectors for _, rows in chunks for vectors in rows]
 
     @property
     def _n_features_out(self) -> int:
@@ -207,15 +214,15 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
 
     def _results(self, X: Any) -> tuple[np.ndarray, None, int]:
         vectors = self.transform(X)
-        return np.concatenate(vectors) if self._is_of_words else vectors, None, len(vectors)
+        return np.concatenate(vectors) if isinstance(vectors, list) else vectors, None, len(vectors)
 
     # --- Saving ------------------------------------------------------------------------------------------------
 
     def _logits_of_texts(self, texts: list[str]) -> np.ndarray:
         if self._is_of_words:
-            return np.concatenate(self._vectors(word_column(texts)))
+            return np.concatenate(self._word_vectors(word_column(texts)))
         columns = TextColumns((texts,) * getattr(self, "n_features_in_", 1), None, 0)
-        return self._reader(of_words=False).predict(self.model_, self.tokenizer_, columns, warn=False)
+        return self._text_reader().predict(self.model_, self.tokenizer_, columns, warn=False)
 
     def _save_model(self, folder: Path) -> None:
         save_encoder(self.model_.encoder, folder)
@@ -224,16 +231,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
         tokenizer = WordPieceTokenizer.from_pretrained(folder)
         return self._new_model(Start(BertConfig.from_folder(folder), tokenizer, folder), dtype=policy)
 
-    def _learned_to_json(self) -> dict[str, Any]:
-        return {}
-
-    def _learned_from_json(self, values: dict[str, Any], folder: Path) -> None:
-        """Nothing is learned."""
-
-    def _learned_from_config(self, folder: Path) -> None:
-        """Nothing is learned."""
-
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = False
         tags.transformer_tags.preserves_dtype = []

@@ -71,7 +71,6 @@ class Choice:
 
     max_length: int = 128
 
-    loss: ClassVar[Loss] = staticmethod(choice_cross_entropy)
     constant_knows: ClassVar[str] = "guessing"
     architecture: ClassVar[str] = "BertForMultipleChoice"
 
@@ -125,6 +124,11 @@ class Choice:
         return []
 
     # --- Training
+
+    @property
+    def loss(self) -> Loss:
+        """`choice_cross_entropy`."""
+        return choice_cross_entropy
 
     def new_model(self, config: BertConfig, *, dtype: str, seed: int) -> BertForSequenceClassification:
         """BERT with one output for each sequence."""

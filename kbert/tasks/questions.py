@@ -123,7 +123,6 @@ class Questions:
     max_answer_length: int = 30
     null_threshold_: float = np.inf
 
-    loss: ClassVar[Loss] = staticmethod(span_cross_entropy)
     constant_knows: ClassVar[str] = "how often a window holds no answer"
     architecture: ClassVar[str] = "BertForQuestionAnswering"
 
@@ -182,6 +181,11 @@ class Questions:
         return self.null_threshold == "tune" and not examples.answers.answerable.all()
 
     # --- Training
+
+    @property
+    def loss(self) -> Loss:
+        """`span_cross_entropy`."""
+        return span_cross_entropy
 
     def new_model(self, config: BertConfig, *, dtype: str, seed: int) -> BertForQuestionAnswering:
         """BERT with two outputs for each token."""

@@ -46,7 +46,6 @@ class Regression(TextTask):
     y_columns_: list[str | int] | None = None
     y_ndim_: int = 0
 
-    loss: ClassVar[Loss] = staticmethod(squared_error)
     constant_knows: ClassVar[str] = "the mean of y"
     problem_type: ClassVar[str | None] = "regression"
 
@@ -89,6 +88,11 @@ class Regression(TextTask):
         self.y_mean_, self.y_scale_ = mean, scale
 
     # --- Training
+
+    @property
+    def loss(self) -> Loss:
+        """`squared_error`."""
+        return squared_error
 
     @property
     def n_outputs(self) -> int:

@@ -45,7 +45,6 @@ class SeveralLabels(TextTask):
     temperature_: float = 1.0
     y_type_: str = ""
 
-    loss: ClassVar[Loss] = staticmethod(binary_cross_entropy)
     constant_knows: ClassVar[str] = "how often each label occurs"
     problem_type: ClassVar[str | None] = "multi_label_classification"
 
@@ -90,6 +89,11 @@ class SeveralLabels(TextTask):
         return (known_sets.under(self.classes_) == found).all(axis=1) & ~sets.indicator[:, ~known].any(axis=1)
 
     # --- Training
+
+    @property
+    def loss(self) -> Loss:
+        """`binary_cross_entropy`."""
+        return binary_cross_entropy
 
     @property
     def n_outputs(self) -> int:

@@ -44,7 +44,6 @@ class SingleLabel(TextTask):
     temperature_: float = 1.0
     y_type_: str = "labels"
 
-    loss: ClassVar[Loss] = staticmethod(softmax_cross_entropy)
     constant_knows: ClassVar[str] = "how often each label occurs"
     problem_type: ClassVar[str | None] = "single_label_classification"
 
@@ -93,6 +92,11 @@ class SingleLabel(TextTask):
         return np.array([label == answer for label, answer in zip(labels.tolist(), answers.tolist(), strict=True)])
 
     # --- Training
+
+    @property
+    def loss(self) -> Loss:
+        """`softmax_cross_entropy`."""
+        return softmax_cross_entropy
 
     @property
     def n_outputs(self) -> int:

@@ -83,7 +83,6 @@ class Tagging(WordReader):
     decoding: str = "argmax"
     classes_: np.ndarray = field(default_factory=nothing_learned)
 
-    loss: ClassVar[Loss] = staticmethod(softmax_cross_entropy)
     constant_knows: ClassVar[str] = "how often each label occurs"
     architecture: ClassVar[str] = "BertForTokenClassification"
 
@@ -133,6 +132,11 @@ class Tagging(WordReader):
         return []
 
     # --- Training
+
+    @property
+    def loss(self) -> Loss:
+        """`softmax_cross_entropy`."""
+        return softmax_cross_entropy
 
     def new_model(self, config: BertConfig, *, dtype: str, seed: int) -> BertForTokenClassification:
         """BERT with a linear layer on each token's vector."""

@@ -76,8 +76,6 @@ class Task(Protocol[C, L, E, O]):
 
     Attributes
     ----------
-    loss : callable
-        One of `kbert.training.losses`.
     constant_knows : str
         What a model knows whose outputs are the best constant ones, for the warning of a failed run: "how often each
         label occurs".
@@ -85,9 +83,13 @@ class Task(Protocol[C, L, E, O]):
         The class of transformers that opens what `save_model` writes.
     """
 
-    loss: ClassVar[Loss]
     constant_knows: ClassVar[str]
     architecture: ClassVar[str]
+
+    @property
+    def loss(self) -> Loss:
+        """The loss of a batch: one of `kbert.training.losses`."""
+        ...
 
     # --- X and y to examples
 
@@ -175,15 +177,16 @@ class Task(Protocol[C, L, E, O]):
         ...
 
 
-T = TypeVar("T", bound=Task[Any, Any, Any, Any])
+T = TypeVar("T")
 
 
 def task_of(task_type: type[T], values: Mapping[str, Any]) -> T:
-    """A task with an estimator's values for its fields.
+    """A task, or a reader of a part of its X, with an estimator's values for its fields.
 
     Parameters
     ----------
     task_type : type
+        A dataclass.
     values : mapping
         Parameters by name and, of a fitted estimator, its attributes: ``vars(estimator)``. Those that are no fields of
         the task are passed over.

@@ -132,8 +132,8 @@ class NumbersAsWords:
     def _new_task(self, parameters, y):
         return of_numbers(super()._new_task(parameters, y))
 
-    def _reader(self, of_words):
-        return of_numbers(super()._reader(of_words))
+    def _text_reader(self):
+        return of_numbers(super()._text_reader())
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
