@@ -64,6 +64,8 @@ bench: $(VENV)/.bench
 	$(RUN) benchmarks/peers.py
 
 lint: $(VENV)/.test
-	$(PIP) 'ruff>=0.12'
+	$(PIP) 'ruff>=0.12' 'deptry>=0.23' 'mypy>=1.15'
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
+	$(RUN) -m deptry kbert
+	$(RUN) -m mypy

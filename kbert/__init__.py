@@ -5,6 +5,7 @@ The public names below stand in the order in which data passes through them. The
 """
 
 from importlib import import_module
+from typing import Any
 
 from kbert.backend import select_backend, share_accelerator
 
@@ -32,7 +33,7 @@ select_backend()
 share_accelerator()
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"kbert.{name}")
     if name not in _HOMES:
@@ -42,5 +43,5 @@ def __getattr__(name):
     return value
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
