@@ -12,7 +12,8 @@ import numpy as np
 from keras import ops
 
 from kbert.config import BertConfig
-from kbert.data.frames import NO_SAMPLES, refuse_what_has_no_rows, shown, text_columns
+from kbert.data.frames import NO_SAMPLES, refuse_what_has_no_rows, shown
+from kbert.data.texts import text_columns
 from kbert.estimators.base import BertEstimator
 from kbert.estimators.saving import GOLDEN_TEXTS
 from kbert.learning_rates import default_pretraining_rate

@@ -11,8 +11,9 @@ import pandas as pd
 from scipy.special import softmax
 
 from kbert.config import BertConfig
+from kbert.data.answers import answer_texts
 from kbert.data.labels import sample_weights
-from kbert.data.questions import QuestionColumns, answer_texts
+from kbert.data.questions import QuestionColumns
 from kbert.data.spans import Spans
 from kbert.estimators.fine_tuned import FineTunedEstimator
 from kbert.estimators.fitting import fit
