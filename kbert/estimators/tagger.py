@@ -343,7 +343,7 @@ class BertTagger(FineTunedEstimator):
     # --- Saving ----------------------------------------------------------------------------------------------------
 
     def _logits_of_texts(self, texts: list[str]) -> np.ndarray:
-        columns = WordColumn(None, texts).split(self.tokenizer_.split_words)
+        columns = WordColumn([], texts).split(self.tokenizer_.split_words)
         windows = self._task().windows(columns, self.tokenizer_)
         return predict_words(self.model_, windows, self.tokenizer_.pad_id)
 
@@ -359,9 +359,8 @@ def _words_in_texts(chunk: WordColumn) -> Iterator[tuple[list[str], str, list[tu
 
     The text of a list of words is these words joined by spaces.
     """
-    assert chunk.words is not None  # chunks are split
     for i, words in enumerate(chunk.words):
-        if chunk.raw_texts is None or chunk.offsets is None:
+        if chunk.raw_texts is None:
             yield words, " ".join(words), _joined_offsets(words)
         else:
             yield words, chunk.raw_texts[i], chunk.offsets[i]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -12,9 +12,10 @@ import keras
 import numpy as np
 
 from kbert.config import BertConfig
-from kbert.data.frames import warn_missing
-from kbert.data.questions import Answers, QuestionColumns, answer_columns, question_columns
+from kbert.data.answers import Answers, answer_columns
+from kbert.data.questions import QuestionColumns, question_columns
 from kbert.data.spans import SpanReader, Spans, pieces_of, span_targets
+from kbert.data.texts import warn_missing
 from kbert.errors import TruncationWarning
 from kbert.metrics import answer_scores, best_null_threshold
 from kbert.model import BertForQuestionAnswering
@@ -319,7 +320,7 @@ def answer_targets(windows: QuestionWindows, offsets: np.ndarray, answers: Answe
     return span_targets(windows, *pieces.T)
 
 
-def _found(reader: SpanReader, contexts: list[str], offsets: np.ndarray, first_row: int = 0) -> FoundSpans:
+def _found(reader: SpanReader, contexts: Sequence[str], offsets: np.ndarray, first_row: int = 0) -> FoundSpans:
     """What a reader found, as characters and texts of the rows' contexts."""
     windows, spans = reader.windows, reader.of_rows()
     there = np.isfinite(spans.scores)
@@ -328,17 +329,14 @@ def _found(reader: SpanReader, contexts: list[str], offsets: np.ndarray, first_r
     starts[there] = offsets[(first_piece + spans.starts)[there], 0]
     ends[there] = offsets[(first_piece + spans.ends)[there], 1]
     _include_marks(contexts, ends, there)
-    texts = [
-        [context[start:end] for start, end in zip(of_row[0][:n], of_row[1][:n], strict=True)]
-        for context, n, *of_row in zip(
-            contexts, there.sum(axis=1).tolist(), starts.tolist(), ends.tolist(), strict=True
-        )
-    ]
+    texts = []
+    for context, found, start, end in zip(contexts, there, starts, ends, strict=True):
+        texts.append([context[a:b] for a, b in zip(start[found], end[found], strict=True)])
     losses = np.bincount(windows.rows, reader.losses) / np.bincount(windows.rows)
     return FoundSpans(first_row, spans._replace(starts=starts, ends=ends), texts, losses)
 
 
-def _include_marks(contexts: list[str], ends: np.ndarray, there: np.ndarray) -> None:
+def _include_marks(contexts: Sequence[str], ends: np.ndarray, there: np.ndarray) -> None:
     """Move the ends of spans past accents: uncased models drop combining marks, which then belong to no piece."""
     for row, context in enumerate(contexts):
         if context.isascii():

@@ -44,7 +44,6 @@ class WordReader:
 
     def windows(self, columns: WordColumn, tokenizer: WordPieceTokenizer) -> WordSequences:
         """Rows of words, split already, as overlapping windows of tokens."""
-        assert columns.words is not None
         return build_word_windows(tokenizer, columns.words, self.max_length, self.stride)
 
     def predict(
