@@ -3,8 +3,8 @@
     KERAS_BACKEND=jax python benchmarks/optimizer_share.py
 
 A network of minilm-l6's shape, one text of 16 tokens a row, float32; 2,000 sentences of SST-2 hold 4,689 of its 30,522
-tokens, for which fine-tuning trains a table of 5,724 rows (kbert/training/compact.py). "AdamW" is the update alone. Its
-milliseconds are medians of ten, in turns; a line for each is appended to
+tokens, for which fine-tuning trains a table of 5,724 rows (kbert/training/trimmed_vocabulary.py). "AdamW" is the update
+alone. Its milliseconds are medians of ten, in turns; a line for each is appended to
 benchmarks/results/optimizer_share.csv.
 """
 

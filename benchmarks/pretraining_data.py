@@ -2,6 +2,7 @@
 
     export KBERT_DATA=...
     python benchmarks/pretraining_data.py statistics [--files 2]     # pairs, runs and masks against the paper's numbers
+    python benchmarks/pretraining_data.py rows                       # how rows are filled, and what counting them costs
     python benchmarks/pretraining_data.py shards [--files 8]         # text to shards, in one process and in two
     python benchmarks/pretraining_data.py google --google FOLDER [--epochs 1]   # beside the original's script
 
@@ -10,6 +11,10 @@ benchmarks/results/pretraining_<subcommand>.csv.
 
 statistics goes through one epoch of pairs (masked LM and next sentence) and one of runs (masked LM alone), in rows of
 each length, and looks at every instance and every batch. It ends with an error if a number is not what it must be.
+
+rows packs an epoch of long and of short texts into rows: as kbert does for each of two sizes, and as it did before,
+with two texts at most in a row of 128 tokens and eight in one of 512. "count, s" is the time in which the rows are
+counted, "make, s" that in which the batches are made.
 
 shards and google measure in new processes, from when the libraries are loaded to when the files are written. Words are
 what white space separates; "words a CPU second" divides them by the time that all processes and threads together had a
@@ -35,6 +40,7 @@ import threading
 import time
 from bisect import bisect_left
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 from unittest import mock
 
@@ -42,11 +48,15 @@ import numpy as np
 import pandas as pd
 from memory import in_new_process
 
+from kbert import BertConfig, datasets
 from kbert.pretraining import Corpus, write_shards
 from kbert.pretraining import instances as drawing
-from kbert.pretraining.batches import batches_of
+from kbert.pretraining.batches import batches_of, n_batches_of
 from kbert.pretraining.instances import Documents, Instances, draw_pairs, draw_runs
 from kbert.pretraining.masking import Masking
+from kbert.pretraining.rows import RowShape
+from kbert.pretraining.shards import tokenised
+from kbert.pretraining.stream import BatchStream
 from kbert.text import WordPieceTokenizer
 
 RESULTS = Path(__file__).parent / "results"
@@ -282,6 +292,47 @@ def statistics(n_files: int, lengths: list[int]) -> None:
         raise SystemExit("\n".join(["Not as it must be:", *failed]))
 
 
+# --- Rows
+
+
+def rows() -> None:
+    """Pack an epoch of Wikipedia and one of SST-2's sentences."""
+    tokenizer = WordPieceTokenizer.from_pretrained(VOCABULARY)
+    masking = Masking(tokenizer, RATE)
+    articles = Corpus(lambda: islice(Corpus(wikipedia(1)), 3000), split="lines")
+    sentences = Corpus(datasets.load("sst2", "train").text.drop_duplicates()[:10_000], split="lines")
+    lines = []
+    for name, corpus, nsp, length in (
+        ("Wikipedia, pairs", articles, True, 128), ("Wikipedia, pairs", articles, True, 512),
+        ("Wikipedia, runs", articles, False, 128), ("SST-2's sentences, runs", sentences, False, 128),
+    ):  # fmt: skip
+        (documents,) = tokenised(corpus, tokenizer)
+        instances = (draw_pairs if nsp else draw_runs)(documents, tokenizer, length, [SEED, 0])
+        most = max(2, length // 64)
+        shapes = {"before": RowShape(length, most, int(RATE * length) + most)}
+        for size in ("tiny", "base"):
+            stream = BatchStream(
+                [documents], tokenizer, BertConfig.from_size(size),
+                nsp=nsp, masking=masking, lengths=[length], batch_size=32, seed=SEED,
+            )  # fmt: skip
+            shapes[size] = stream.shape(0)
+        for which, shape in shapes.items():
+            start = time.perf_counter()
+            n_batches = n_batches_of(instances, masking, 32, [SEED, 1], shape)
+            counted = time.perf_counter() - start
+            start = time.perf_counter()
+            for _ in batches_of(instances, masking, 32, length, tokenizer.pad_id, [SEED, 1], shape):
+                pass
+            made = time.perf_counter() - start
+            lines.append({
+                "text": name, "row": length, "size": which, "tokens": int(instances.lengths.sum()),
+                "texts in a row": shape.texts, "masks in a row": shape.masked, "batches of 32": n_batches,
+                "padding, %": round(100 * (1 - instances.lengths.sum() / (n_batches * 32 * length)), 1),
+                "count, s": round(counted, 2), "make, s": round(made, 2),
+            })  # fmt: skip
+    append("rows", lines)
+
+
 # --- Shards
 
 
@@ -483,6 +534,7 @@ def main() -> None:
     command = commands.add_parser("statistics")
     command.add_argument("--files", type=int, default=2)
     command.add_argument("--lengths", type=int, nargs="+", default=[128, 512])
+    commands.add_parser("rows")
     command = commands.add_parser("shards")
     command.add_argument("--files", type=int, default=8)
     command.add_argument("--jobs", type=int, nargs="+", default=[1, 2])
@@ -494,6 +546,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.what == "statistics":
         statistics(arguments.files, arguments.lengths)
+    elif arguments.what == "rows":
+        rows()
     elif arguments.what == "shards":
         shards(arguments.files, arguments.jobs)
     else:

@@ -22,9 +22,17 @@ from kbert import (
     WordPieceTokenizer,
     datasets,
 )
-from kbert.errors import DatasetWarning, InexactWarning, KbertWarning, LabelNamesWarning, NewWeightsWarning
+from kbert.errors import (
+    DatasetWarning,
+    InexactWarning,
+    KbertWarning,
+    LabelNamesWarning,
+    NewWeightsWarning,
+    NewWordsWarning,
+)
 from kbert.hub import packages, resolve_folder
 from kbert.model import BertForSequenceClassification
+from kbert.pretraining import Corpus
 from kbert.weights import save_sequence_classifier
 from kbert.weights.convert import convert
 
@@ -172,6 +180,37 @@ def a_package_with_other_weights(folder):
         patch.setitem(packages.PACKAGES, "owner/name", known)
         with pytest.raises(FileNotFoundError):
             resolve_folder("owner/name")
+
+
+# --- Training and pre-training
+
+
+# So high a rate that the second step is not finite.
+DIVERGES = {"learning_rate": 1e38, "warmup": 0, "batch_size": 2, "max_length": 16, "dtype": "float32"}
+
+
+@warns(UserWarning, "The loss of step 2 or its gradients were not finite")
+def a_skipped_step_of_a_fit(folder):
+    classifier = BertClassifier(weights=folder / "model", epochs=1, **DIVERGES)
+    return classifier.fit(["the quick fox", "the lazy dog"] * 2, [0, 1] * 2)
+
+
+@warns(UserWarning, "The loss of step 2 or its gradients were not finite")
+def a_skipped_step_of_pre_training(folder):
+    pretrainer = BertPretrainer(weights=folder / "model", max_steps=3, nsp=False, **DIVERGES)
+    return pretrainer.fit(Corpus(["the quick fox", "the lazy dog"] * 20, split="lines"))
+
+
+@warns(NewWordsWarning, "new_words=5, and the vocabulary has no unused places")
+def more_new_words_than_places(folder):
+    pretrainer = BertPretrainer(weights=folder / "model", max_steps=1, nsp=False, new_words=5, max_length=16)
+    return pretrainer.fit(Corpus(["the quick fox"], split="lines"))
+
+
+@warns(KbertWarning, "was replaced by U+FFFD, here for the first time, 2 times in all")
+def text_that_is_not_utf_8(folder):
+    (folder / "text.txt").write_bytes(b"the quick \xff\n\xffbrown fox\n")
+    return list(Corpus(folder / "text.txt", split="lines", errors="replace"))
 
 
 # --- Data sets
