@@ -200,7 +200,7 @@ def match(
         arrays.append(Array(keras_path, name, from_keras(change, array, shapes[name]), _reversed(change)))
     unknown = [keras_path for keras_path, array in found.items() if keras_path not in used and array is not None]
     if unknown:
-        raise WeightsMismatchError(f"{path} holds {listed(unknown)}, which the BERT of its config has not.")
+        raise WeightsMismatchError(f"{path} holds {listed(unknown)}, which the BERT of its config does not have.")
     return arrays
 
 

@@ -131,7 +131,7 @@ def read_kerashub(folder: str | Path) -> list[Array]:
     arrays = match(found, _encoder_entries(config.num_hidden_layers), shapes, heads, folder / WEIGHTS)
     pooler = {entry.path for entry in _pooler_entries()}
     if all(array.array is None or not array.array.any() for array in arrays if array.source in pooler):
-        why = "zeros in the place of a pooler that the model has not"
+        why = "zeros in place of a pooler, which the model does not have"
         arrays = [_skipped(array.source, why) if array.source in pooler else array for array in arrays]
     states = [_skipped(path, "no weight of the model") for path, array in found.items() if array is None]
     return [*arrays, *states, *_read_head(folder, task, shapes, heads)]
@@ -160,7 +160,7 @@ def _read_head(folder: Path, task: Task, shapes: dict[str, tuple[int, ...]], hea
         return []
     if task.architecture is None or task.name is None:
         with_activation = "" if task.activation is None else f" with the activation {task.activation!r}"
-        why = f"a head of {task.name}{with_activation}, which kbert has not"
+        why = f"a head of {task.name}{with_activation}, which kbert does not have"
         return [_skipped(f"{TASK_WEIGHTS}: {source}", why) for source in read_datasets(path, path, lambda _: True)]
     found = read_datasets(path, path, is_state)
     if task.name == "BertMaskedLM" and KBERT_KEY not in json_object(folder / "config.json"):
