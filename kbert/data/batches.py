@@ -1,74 +1,83 @@
 """Batches for training and for predicting: which texts go together, and the arrays that BertEncoder takes."""
 
+from __future__ import annotations
+
 import itertools
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from kbert.data.packing import Layout, choose_layout, pack, slots_of
-from kbert.text import TokenSequences
 from kbert.text.ragged import ranges
+from kbert.text.sequences import Sequences
 
-# Texts among which one batch is balanced against another.
+# Batches among which the numbers of tokens are balanced.
 _POOL = 64
 
-# Tokens of a batch when predicting: enough to keep the matrix products busy, little enough to stay in the cache.
+# Tokens of a batch in prediction: enough to keep the matrix products busy, and few enough to stay in the cache.
 _PREDICT_TOKENS = 4096
 
 
 class Batch(NamedTuple):
-    """Some texts, packed.
+    """Some texts, packed into rows. A text is one of the sequences that a batch is made of.
+
+    Letter key: B rows, T tokens of a row, K slots for texts in a row.
 
     Attributes
     ----------
     inputs : dict of ndarray of int32
-        BertEncoder's four arrays (B, T), and ``first_positions`` (B, K): where the texts of each row start.
+        BertEncoder's four arrays (B, T), and ``first_positions`` (B, K): the position of the first token of each text
+        in its row, 0 for unused slots.
     texts : ndarray of int64, shape (B, K)
-        The text of each slot, by its number among the sequences; -1 where a slot is empty.
+        The number of the text in each slot, counted among all sequences; -1 for unused slots.
     tokens : ndarray of int64, shape (B, T)
-        Each token's number among those of all sequences; -1 on padding.
+        The number of each token, counted among the tokens of all sequences; -1 for padding.
     """
 
-    inputs: dict[str, np.ndarray]
-    texts: np.ndarray
-    tokens: np.ndarray
+    inputs: dict[str, NDArray[np.int32]]
+    texts: NDArray[np.int64]
+    tokens: NDArray[np.int64]
 
     @property
     def n_texts(self) -> int:
-        """Texts in the batch."""
+        """Number of texts in the batch."""
         return int((self.texts >= 0).sum())
 
     @property
     def n_tokens(self) -> int:
-        """Tokens that are no padding."""
+        """Number of tokens that are not padding."""
         return int((self.inputs["text_ids"] > 0).sum())
 
 
 class TrainingBatches:
-    """The steps of every epoch: each text once an epoch, exactly ``batch_size`` of them a step, but in the last.
+    """The batches of every epoch. Each text is in one batch of an epoch, and a batch makes one training step.
 
-    Texts are dealt at random, but so that the steps of an epoch have nearly the same number of tokens: then a batch
-    can be packed into one shape that hardly leaves room for padding. Every step sees short and long texts.
+    Each batch has exactly ``batch_size`` texts, except for the last one of an epoch. Texts are dealt to batches at
+    random, but so that all batches of an epoch have nearly the same number of tokens. So one shape fits all of them
+    with little padding, and every batch has short and long texts.
 
     Parameters
     ----------
     sequences : TokenSequences or QuestionWindows
+        The texts.
     batch_size : int
-        Texts a step.
+        Texts in each batch.
     seed : int
         The same seed gives the same batches.
     pad_id : int
         Token id of the padding.
-    whole_rows : bool
-        Whether ``batch_size`` counts rows, whose sequences are to stay in one step: the options of a question.
+    whole_rows : bool, default=False
+        Whether ``batch_size`` counts rows of X, and all sequences of a row are in one batch. This is needed if the loss
+        compares them, as for the options of a question.
     """
 
-    def __init__(self, sequences: TokenSequences, batch_size: int, seed: int, pad_id: int, whole_rows: bool = False):
+    def __init__(self, sequences: Sequences, batch_size: int, seed: int, pad_id: int, whole_rows: bool = False):
         self.sequences, self.batch_size, self.seed, self.pad_id = sequences, batch_size, seed, pad_id
-        # Four bytes each, here and below: among millions of texts these are most of what a fit holds.
+        # Four bytes each, here and below: with millions of texts these arrays are most of the memory of a fit.
         self.lengths = sequences.lengths.astype(np.int32)
-        # What is dealt: the numbers of these sequences, from one boundary to the next.
+        # What is dealt are the sequences from one boundary to the next: one, or those of a row.
         self.bounds = np.arange(len(sequences) + 1, dtype=np.int32)
         if whole_rows:
             self.bounds = np.concatenate([[0], np.cumsum(np.bincount(sequences.rows))]).astype(np.int32)
@@ -80,48 +89,55 @@ class TrainingBatches:
         for texts in self.deal(epoch):
             yield make_batch(self.sequences, self._packed(texts), self.layout, self.pad_id)
 
-    def _packed(self, texts: np.ndarray) -> list[np.ndarray]:
+    def _packed(self, texts: NDArray[np.int32]) -> list[NDArray[np.int32]]:
         rows = pack(self.lengths[texts], self.layout.length, self.layout.slots)
         return [texts[row] for row in rows]
 
-    def deal(self, epoch: int) -> list[np.ndarray]:
-        """The texts of each step of an epoch."""
+    def deal(self, epoch: int) -> list[NDArray[np.int32]]:
+        """The numbers of the texts in each batch of an epoch."""
         rng = np.random.default_rng([self.seed, epoch])
         order = rng.permutation(len(self.bounds) - 1).astype(np.int32)
         sizes = np.add.reduceat(self.lengths, self.bounds[:-1])
         size, pool = self.batch_size, self.batch_size * _POOL
         n_full = len(order) // size * size
-        steps = []
+        batches: list[NDArray[np.int32]] = []
         for start in range(0, n_full, pool):
-            steps += _balanced(order[start : min(start + pool, n_full)], sizes, size)
-        # The incomplete step is the last, as in every loop that users know.
-        steps = [steps[i] for i in rng.permutation(len(steps))] + [order[n_full:]] * (n_full < len(order))
-        return [ranges(self.bounds[step], self.bounds[step + 1] - self.bounds[step]).astype(np.int32) for step in steps]
+            batches += _balanced(order[start : min(start + pool, n_full)], sizes, size)
+        # The incomplete batch is the last one, as in Keras and PyTorch.
+        batches = [batches[i] for i in rng.permutation(len(batches))] + [order[n_full:]] * (n_full < len(order))
+        return [
+            ranges(self.bounds[batch], self.bounds[batch + 1] - self.bounds[batch]).astype(np.int32)
+            for batch in batches
+        ]
 
 
-def _balanced(texts: np.ndarray, lengths: np.ndarray, size: int) -> list[np.ndarray]:
-    """Deal texts to steps of ``size``, the longest first, each round's longest to the step that has fewest tokens."""
-    n_steps = len(texts) // size
-    rounds = texts[np.argsort(-lengths[texts], kind="stable")].reshape(size, n_steps)
-    steps = np.empty((n_steps, size), texts.dtype)
-    totals = np.zeros(n_steps, np.int64)
+def _balanced(texts: NDArray[np.int32], lengths: NDArray[np.int32], size: int) -> list[NDArray[np.int32]]:
+    """Deal texts to batches of ``size`` so that all have nearly the same number of tokens.
+
+    Each batch gets one text in each of ``size`` rounds. The longest texts are dealt in the first round, and in each
+    round the longest one goes to the batch that has fewest tokens so far.
+    """
+    n_batches = len(texts) // size
+    rounds = texts[np.argsort(-lengths[texts], kind="stable")].reshape(size, n_batches)
+    batches = np.empty((n_batches, size), texts.dtype)
+    totals = np.zeros(n_batches, np.int64)
     for i, longest_first in enumerate(rounds):
         emptiest_first = np.argsort(totals, kind="stable")
-        steps[emptiest_first, i] = longest_first
+        batches[emptiest_first, i] = longest_first
         totals[emptiest_first] += lengths[longest_first]
-    return list(steps)
+    return list(batches)
 
 
-def prediction_batches(sequences: TokenSequences, pad_id: int) -> Iterator[Batch]:
-    """All texts, once, in batches of one shape: for predicting.
+def prediction_batches(sequences: Sequences, pad_id: int) -> Iterator[Batch]:
+    """All texts, once, in batches of one shape, for predicting.
 
-    The texts of a batch are in no particular order; `Batch.texts` says which is which.
+    The texts are in no particular order: `Batch.texts` gives their numbers.
     """
     lengths = sequences.lengths
     length = prediction_row_length(int(lengths.max()))
     slots = slots_of(length)
     rows = pack(lengths, length, slots)
-    # Few texts should not pay for a whole batch, nor for one shape each.
+    # Few texts get a smaller batch; its number of rows is a power of two, so that there are few shapes to compile.
     size = min(1 << (len(rows) - 1).bit_length(), max(1, _PREDICT_TOKENS // length))
     for start in range(0, len(rows), size):
         members = [np.asarray(row) for row in rows[start : start + size]]
@@ -129,48 +145,58 @@ def prediction_batches(sequences: TokenSequences, pad_id: int) -> Iterator[Batch
 
 
 def prediction_row_length(longest: int) -> int:
-    """The shortest row that takes a text of ``longest`` tokens and is 16, 24, 32, 48, 64, 96, ... tokens long.
+    """The length of rows that hold a text of ``longest`` tokens: the shortest that does of 16, 24, 32, 48, 64, 96, ...
 
-    Few of them, so that XLA has few shapes to compile, and beyond 16 none more than half as long again as the text
+    These are few, so that XLA has few shapes to compile. Beyond 16, none is more than half as long again as the text
     (docs/performance.md).
     """
-    return next(length for n in itertools.count(4) for length in (2**n, 3 * 2 ** (n - 1)) if length >= longest)
+    lengths = (length for n in itertools.count(4) for length in (1 << n, 3 << (n - 1)))
+    return next(length for length in lengths if length >= longest)
 
 
-def make_batch(sequences: TokenSequences, rows: list[np.ndarray], layout: Layout, pad_id: int) -> Batch:
-    """Put the texts of each row one after the other; rows that the layout has beyond these are padding.
+def make_batch(sequences: Sequences, rows: Sequence[NDArray[Any]], layout: Layout, pad_id: int) -> Batch:
+    """Put the texts of each row one after the other.
 
-    Where more rows are needed than the layout has, the batch gets them, in a shape of its own.
+    Parameters
+    ----------
+    sequences : TokenSequences or QuestionWindows
+    rows : list of ndarray of int
+        The numbers of the texts in each row.
+    layout : Layout
+        The shape of the batch. Rows beyond those given are padding. If more rows are given than the layout has, the
+        batch has more rows too.
+    pad_id : int
+        Token id of the padding.
     """
     B, T = max(layout.rows, len(rows)), layout.length
     K = layout.slots
     texts = np.full((B, K), -1, np.int64)
-    for row, members in enumerate(rows):
-        texts[row, : len(members)] = members
+    for i, members in enumerate(rows):
+        texts[i, : len(members)] = members
     row, slot = np.nonzero(texts >= 0)
     chosen = texts[row, slot]
-    some = sequences.take(chosen)  # where the windows of a question are put together
+    some = sequences.take(chosen)  # QuestionWindows builds the sequences now
     lengths = some.lengths
 
-    # Where each text starts in its row: the lengths before it, counted from the row's first text.
-    room = np.zeros((B, K + 1), np.int64)
-    room[row, slot + 1] = lengths
-    starts = room.cumsum(axis=1)[row, slot]  # (n_texts,)
+    # Where each text starts in its row: after all texts that come before it in the row.
+    before = np.zeros((B, K + 1), np.int64)
+    before[row, slot + 1] = lengths
+    starts = before.cumsum(axis=1)[row, slot]  # (n_texts,)
 
-    inside = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)  # position in its text
-    place = np.repeat(row * T + starts, lengths) + inside
+    position = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)  # of each token in its text
+    flat_index = np.repeat(row * T + starts, lengths) + position  # of each token in the (B * T) array
 
-    def filled(values, empty=0, dtype=np.int32):
-        flat = np.full(B * T, empty, dtype)
-        flat[place] = values
+    def filled(values: ArrayLike, padding: int = 0, dtype: DTypeLike = np.int32) -> NDArray[Any]:
+        flat = np.full(B * T, padding, dtype)
+        flat[flat_index] = values
         return flat.reshape(B, T)
 
     first_positions = np.zeros((B, K), np.int32)
     first_positions[row, slot] = starts
     inputs = {
         "token_ids": filled(some.tokens.values, pad_id),
-        "segment_ids": filled(inside >= np.repeat(some.first_length, lengths)),
-        "position_ids": filled(inside),
+        "segment_ids": filled(position >= np.repeat(some.first_length, lengths)),
+        "position_ids": filled(position),
         "text_ids": filled(np.repeat(slot + 1, lengths)),
         "first_positions": first_positions,
     }

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kbert.data.frames import (
     NO_SAMPLES,
@@ -17,25 +18,25 @@ from kbert.data.frames import (
     listed_labels,
     listed_rows,
     named_columns,
-    plain_texts,
     read_table,
     refuse_what_has_no_rows,
     shown,
 )
 from kbert.data.labels import check_n_labels
+from kbert.data.texts import plain_texts
 
 NAMES = ("context", "question", "options")
 
 
 @dataclass(frozen=True)
 class ChoiceColumns:
-    """Multiple choice as plain lists. It serves where `TextColumns` does.
+    """Rows of multiple choice as plain lists. It is one kind of `kbert.data.columns.Columns`.
 
     Attributes
     ----------
     contexts : list of str
     questions : list of str or None
-        None where X has no questions.
+        None if X has no questions.
     options : list of list of str
         At least two for each row.
     names : list of str or None
@@ -44,19 +45,19 @@ class ChoiceColumns:
         How many contexts and questions were missing or empty; 0 in `rows`.
     """
 
-    contexts: list[str]
-    questions: list[str] | None
+    contexts: Sequence[str]
+    questions: Sequence[str] | None
     options: list[list[str]]
     names: list[str] | None = None
     n_missing: int = 0
 
     @classmethod
-    def of(cls, columns: tuple | list) -> ChoiceColumns:
-        """From `columns`."""
+    def of(cls, columns: Sequence[Any]) -> ChoiceColumns:
+        """The reverse of `columns`."""
         return cls(columns[0], columns[1] if len(columns) == 3 else None, columns[-1])
 
     @property
-    def columns(self) -> tuple[list, ...]:
+    def columns(self) -> tuple[Sequence[Any], ...]:
         """Contexts and options, or contexts, questions and options."""
         return (
             (self.contexts, self.options) if self.questions is None else (self.contexts, self.questions, self.options)
@@ -68,13 +69,13 @@ class ChoiceColumns:
         return len(self.contexts)
 
     @property
-    def n_options(self) -> np.ndarray:
-        """Options of each row, int64, shape (n_rows,)."""
+    def n_options(self) -> NDArray[np.int64]:
+        """Number of options of each row, int64, shape (n_rows,)."""
         return np.fromiter(map(len, self.options), np.int64, self.n_rows)
 
     @property
-    def n_characters(self) -> np.ndarray:
-        """Characters of each row, those of context and question once for each option; int64, shape (n_rows,)."""
+    def n_characters(self) -> NDArray[np.int64]:
+        """Characters of each row; context and question are counted once for each option. int64, shape (n_rows,)."""
         common = np.fromiter(map(len, self.contexts), np.int64, self.n_rows)
         if self.questions is not None:
             common += np.fromiter(map(len, self.questions), np.int64, self.n_rows)
@@ -82,7 +83,7 @@ class ChoiceColumns:
         return self.n_options * common + own
 
     def texts(self) -> Iterator[str]:
-        """All texts."""
+        """All texts: the contexts, the questions, then the options."""
         return chain(self.contexts, self.questions or [], *self.options)
 
     def rows(self, rows: slice) -> ChoiceColumns:
@@ -97,30 +98,35 @@ def choice_columns(X: Any, name: str = "X") -> ChoiceColumns:
     Parameters
     ----------
     X : array-like
-        A DataFrame with columns named context, options and, if there are questions, question, among any others; or
-        two or three columns in this order, in a DataFrame without these names, an array or a list of tuples. Options
-        are a list, a tuple or an array of str. A missing context or question becomes "".
-    name : str
-        What the caller calls X, for messages.
+        A DataFrame with columns named context, options and, if there are questions, question, among any others; or two
+        columns (contexts, options) or three (contexts, questions, options) in a DataFrame without these names, an array
+        or a list of tuples. The options of a row are a list, a tuple or an array of str. A missing context or question
+        becomes "".
+    name : str, default="X"
+        What messages call X.
+
+    Returns
+    -------
+    ChoiceColumns
 
     Raises
     ------
     TypeError
         If X is no container of rows, a context or question is no text, or options are no list of texts.
     ValueError
-        If X is empty or has other columns, or a row has less than two options, or an empty one.
+        If X is empty or has other columns, or a row has fewer than two options, or an empty one.
     """
     refuse_what_has_no_rows(X, name)
     table = read_table(X, name)
     if table.shape[0] == 0:
         raise ValueError(f"{NO_SAMPLES.format(table.shape)} {name} is empty: give at least one row.")
     columns, names = _chosen(table, name)
-    *columns, options = columns
-    read = [plain_texts(column, name) for column in columns]
-    plain = [texts for texts, _ in read]
+    *text_columns, option_column = columns
+    read = [plain_texts(column, name) for column in text_columns]
+    texts = [plain for plain, _ in read]
     n_missing = sum(missing for _, missing in read)
-    options = [_options(options, i, name) for i in range(table.shape[0])]
-    return ChoiceColumns(plain[0], plain[1] if len(plain) > 1 else None, options, names, n_missing)
+    options = [_options(option_column, i, name) for i in range(table.shape[0])]
+    return ChoiceColumns(texts[0], texts[1] if len(texts) > 1 else None, options, names, n_missing)
 
 
 def _chosen(table: Table, name: str) -> tuple[list[Column], list[str] | None]:
@@ -175,12 +181,11 @@ def _option(option: Any, j: int, where: str) -> str:
         raise TypeError(
             f"{where}: option {j} is of type {type(option).__name__}, not a text: {shown(option)}. Make it a str."
         )
-    # str() of a subclass may be anything.
-    return str.__str__(option)
+    return str.__str__(option)  # not str(option), which of a subclass may be anything
 
 
 def _hint(value: Any) -> str:
-    """What to do about options that are something else than a list."""
+    """What to do about options that are no list, for a message."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         return " A list that was written into a file as text is read again by ast.literal_eval or json.loads."
     if isinstance(value, str):
@@ -190,17 +195,17 @@ def _hint(value: Any) -> str:
     return " Give a list, a tuple or a one-dimensional array of at least two texts."
 
 
-def option_indices(y: Any, n_options: np.ndarray, name: str = "y") -> np.ndarray:
+def option_indices(y: Any, n_options: NDArray[np.int64], name: str = "y") -> NDArray[np.int64]:
     """Read the index of the right option of each row.
 
     Parameters
     ----------
     y : array-like of int, shape (n_rows,)
-        A list, Series or array; whole numbers in floats serve.
+        A list, Series or array of indices from 0; they may be floats with whole values.
     n_options : ndarray of int, shape (n_rows,)
-        Options of each row.
-    name : str
-        What the caller calls y, for messages.
+        Number of options of each row.
+    name : str, default="y"
+        What messages call y.
 
     Returns
     -------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol, Self
 
 import numpy as np
@@ -37,3 +37,9 @@ class Columns(Protocol):
 
     def rows(self, rows: slice) -> Self:
         """Some neighbouring rows."""
+
+
+def character_counts(columns: Sequence[Sequence[str]]) -> NDArray[np.int64]:
+    """Characters of each row over all columns, shape (n_rows,)."""
+    n_rows = len(columns[0])
+    return sum((np.fromiter(map(len, column), np.int64, n_rows) for column in columns), np.zeros(n_rows, np.int64))

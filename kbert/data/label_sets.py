@@ -1,8 +1,12 @@
-"""Any number of labels for each row: an indicator matrix, or a list of labels a row. No Keras here."""
+"""Any number of labels for each row: an indicator matrix, or a list of labels in each row. No Keras here."""
 
+from __future__ import annotations
+
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kbert.data.frames import Column, is_missing, read_table, shown, to_known_container
 from kbert.data.labels import check_n_labels, typed_labels
@@ -20,37 +24,42 @@ class LabelSets(NamedTuple):
     classes : ndarray of shape (n_classes,)
         The labels: sorted, or the columns of a matrix in their order.
     columns : list of str or int, or None
-        The names of a matrix's columns, which are its classes; without names, their places are.
+        The names of a matrix's columns, which are then its classes; None if the columns have no names, and their
+        numbers are the classes.
     """
 
-    indicator: np.ndarray
-    classes: np.ndarray
+    indicator: NDArray[np.bool_]
+    classes: NDArray[Any]
     columns: list[str | int] | None = None
 
-    def under(self, classes: np.ndarray, name: str = "y") -> np.ndarray:
-        """The indicator with the columns of other classes.
+    def under(self, classes: NDArray[Any], name: str = "y") -> NDArray[np.bool_]:
+        """The indicator matrix with one column for each of ``classes``, in their order.
 
         Raises
         ------
         ValueError
             If a row has a label that is none of ``classes``.
         """
-        place = {label: i for i, label in enumerate(classes.tolist())}
-        unknown = [label for label in self.classes[self.indicator.any(axis=0)].tolist() if label not in place]
+        number = {label: i for i, label in enumerate(classes.tolist())}
+        unknown = [label for label in self.classes[self.indicator.any(axis=0)].tolist() if label not in number]
         if unknown:
             raise ValueError(f"{name} holds labels that y of fit did not: {unknown[:5]}.")
         indicator = np.zeros((len(self.indicator), len(classes)), bool)
         for i, label in enumerate(self.classes.tolist()):
-            if label in place:
-                indicator[:, place[label]] = self.indicator[:, i]
+            if label in number:
+                indicator[:, number[label]] = self.indicator[:, i]
         return indicator
 
 
 def kind_of_labels(y: Any, lists: bool = False) -> str:
-    """How y gives the labels: "labels", one for each row; an "indicator" matrix; or "lists" of labels.
+    """In which form y gives labels: "labels", one for each row; an "indicator" matrix; or "lists" of labels.
 
-    Lists of equal length, two or more, of nothing but 0 and 1 are the rows of an indicator matrix, as in
-    scikit-learn's ``type_of_target``; or where ``lists`` says so, lists of the labels 0 and 1.
+    Parameters
+    ----------
+    y : array-like
+    lists : bool, default=False
+        Whether lists of equal length, at least two, that have only 0 and 1 are lists of the labels 0 and 1. By default
+        they are the rows of an indicator matrix, as in scikit-learn's ``type_of_target``.
     """
     if _is_sparse(y):
         return "indicator"
@@ -85,11 +94,15 @@ def label_sets(y: Any, n_rows: int, name: str = "y", lists: bool = False) -> Lab
         An indicator matrix (DataFrame, array, sparse matrix, list of rows) of 0 and 1 or of booleans, a column for each
         label; or a list, Series or array of lists, tuples or sets of labels.
     n_rows : int
-        How many rows there must be.
-    name : str
-        What the caller calls y, for messages.
-    lists : bool
-        Whether lists of 0 and 1 are lists of labels, and no rows of a matrix.
+        Number of rows that y must have.
+    name : str, default="y"
+        What messages call y.
+    lists : bool, default=False
+        As in `kind_of_labels`.
+
+    Returns
+    -------
+    LabelSets
 
     Raises
     ------
@@ -155,15 +168,19 @@ def _read_lists(y: Any, n_rows: int, name: str) -> LabelSets:
     values = [value.item() if isinstance(value, np.generic) else value for row in column.values for value in row]
     if not values:
         return LabelSets(np.zeros((n_rows, 0), bool), np.array([], dtype=object))
-    labels = typed_labels(_InLists(values, name, "[[str(label) for label in row] for row in y]", None, rows), name)
+    labels = typed_labels(_Labels(values, name, "[[str(label) for label in row] for row in y]", row_numbers=rows), name)
     classes, number = np.unique(labels, return_inverse=True)
     indicator = np.zeros((n_rows, len(classes)), bool)
     indicator[rows, number] = True
     return LabelSets(indicator, classes)
 
 
-class _InLists(Column):
-    """The labels of all lists; ``index`` holds the row of each."""
+@dataclass(frozen=True)
+class _Labels(Column):
+    """The labels of all lists, and the number of the row of each."""
+
+    row_numbers: NDArray[np.int64] | None = None
 
     def row(self, i: int) -> str:
-        return f"a label of row {self.index[i]}"
+        assert self.row_numbers is not None
+        return f"a label of row {self.row_numbers[i]}"

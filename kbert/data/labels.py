@@ -1,39 +1,48 @@
-"""Labels and weights of the rows, from any container to NumPy arrays. No Keras here."""
+"""One label for each row, and the weights of the rows, from any container to NumPy arrays. No Keras here."""
+
+from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kbert.data.frames import NO_SAMPLES, Column, is_missing, listed_rows, read_table, refuse_what_has_no_rows, shown
 from kbert.text.vocabulary import require_no_surrogates
 from kbert.warn import warn_user
 
 
-def label_column(y: Any, n_rows: int, name: str = "y") -> np.ndarray:
-    """Read one label for each row, in a NumPy dtype that keeps their type.
+def label_column(y: Any, n_rows: int, name: str = "y") -> NDArray[Any]:
+    """Read one label for each row into a NumPy array that keeps the type of the labels.
 
     Parameters
     ----------
     y : array-like
-        Strings, whole numbers or booleans: a list, Series (categorical and nullable dtypes too) or array; a table of
-        one column serves, with scikit-learn's DataConversionWarning.
+        Strings, whole numbers or booleans: a list, Series (categorical and nullable dtypes too) or array; or a table of
+        one column.
     n_rows : int
-        How many labels there must be.
-    name : str
-        What the caller calls y, for messages.
+        Number of labels that y must have.
+    name : str, default="y"
+        What messages call y.
 
     Returns
     -------
     ndarray of shape (n_rows,)
-        Of dtype object (str), int64, bool, or float64 if whole numbers came as floats.
+        Of dtype object (str), int64, bool, or float64 if y has whole numbers as floats. Whole numbers beyond int64 are
+        of dtype object (int).
 
     Raises
     ------
     ValueError
         If the length is wrong, labels are missing, there are several columns, the numbers are not whole, or a label
-        holds a lone surrogate, which no file could hold.
+        holds a lone surrogate, which cannot be saved.
     TypeError
-        If y is no container of rows, mixes types, or holds something else than str, numbers or booleans.
+        If y is no container of rows, mixes types, or holds other types than str, numbers or booleans.
+
+    Warns
+    -----
+    sklearn.exceptions.DataConversionWarning
+        If y is a table of one column.
     """
     if y is None:
         raise ValueError(
@@ -60,7 +69,7 @@ def label_column(y: Any, n_rows: int, name: str = "y") -> np.ndarray:
 
 
 def check_n_labels(shape: tuple[int, ...], n_rows: int, name: str) -> None:
-    """Raise where y has another number of rows than X, or none."""
+    """Raise a ValueError if y has another number of rows than X, or none."""
     n_labels = shape[0]
     if n_labels != n_rows:
         of_x = f"{name.removesuffix('y')}X"
@@ -72,15 +81,15 @@ def check_n_labels(shape: tuple[int, ...], n_rows: int, name: str) -> None:
         raise ValueError(f"{NO_SAMPLES.format(shape)} {name} is empty: give at least one label.")
 
 
-def sample_weights(sample_weight: Any, n_rows: int) -> np.ndarray | None:
+def sample_weights(sample_weight: Any, n_rows: int) -> NDArray[np.float32] | None:
     """Check the weights of the rows.
 
     Parameters
     ----------
     sample_weight : array-like of shape (n_rows,), number or None
-        A number counts for every row.
+        A number is the weight of every row.
     n_rows : int
-        How many weights there must be.
+        Number of weights that there must be.
 
     Returns
     -------
@@ -113,25 +122,25 @@ def sample_weights(sample_weight: Any, n_rows: int) -> np.ndarray | None:
             f"sample_weight.shape == {weights.shape}, expected {(n_rows,)}! Give one weight for each row of X, or one "
             "number for all."
         )
-    # Checked as they will be used: float32 turns what is very large into infinity, and what is very small into zero.
+    # Checked as float32, as they are used: it turns very large numbers into infinity, and very small ones into zero.
     with np.errstate(over="ignore", under="ignore"):
-        weights = weights.astype(np.float32)
+        checked = weights.astype(np.float32)
     for wrong, phrase in (
-        (np.isnan(weights), "Input sample_weight contains NaN"),
-        (np.isinf(weights), "Input sample_weight contains infinity or a value too large for dtype('float32')"),
-        (weights < 0, "Negative values in data passed to `sample_weight`"),
+        (np.isnan(checked), "Input sample_weight contains NaN"),
+        (np.isinf(checked), "Input sample_weight contains infinity or a value too large for dtype('float32')"),
+        (checked < 0, "Negative values in data passed to `sample_weight`"),
     ):
         if wrong.any():
             raise ValueError(f"{phrase}, first in row {int(np.argmax(wrong))}. Give weights of zero or more.")
-    if not weights.any():
+    if not checked.any():
         raise ValueError(
             "Sample weights must contain at least one non-zero number. Leave sample_weight out for equal weights."
         )
-    return weights
+    return checked
 
 
-def typed_labels(column: Column, name: str) -> np.ndarray:
-    """The labels of a column in the NumPy dtype of their one type."""
+def typed_labels(column: Column, name: str) -> NDArray[Any]:
+    """The labels of a column as an array; see `label_column`. Raises if they are not of one type."""
     values = column.values
     types = set(map(type, values))
     if not types <= {str, int, bool}:
@@ -145,7 +154,7 @@ def typed_labels(column: Column, name: str) -> np.ndarray:
     if kinds == {"int", "float"}:
         kinds = {"float"}
     if len(kinds) > 1:
-        firsts = {}
+        firsts: dict[str, str] = {}
         for i, value in enumerate(values):
             firsts.setdefault(_label_kind(type(value)), f"{column.row(i)} is {shown(value)}")
         examples = ", ".join(f"{where} ({kind})" for kind, where in firsts.items())
@@ -166,7 +175,7 @@ def typed_labels(column: Column, name: str) -> np.ndarray:
         try:
             return np.array(values, dtype=np.int64)
         except OverflowError:
-            # Hashes as labels, say. NumPy's own choice would be floats, which merges neighbours.
+            # Hashes as labels, for instance. NumPy would choose floats, in which different labels become equal.
             return np.array([int(value) for value in values], dtype=object)
     if kind == "float":
         return _whole_floats(column, name)
@@ -180,8 +189,8 @@ def typed_labels(column: Column, name: str) -> np.ndarray:
     )
 
 
-def _whole_floats(column: Column, name: str) -> np.ndarray:
-    """Labels that came as floats."""
+def _whole_floats(column: Column, name: str) -> NDArray[np.float64]:
+    """Labels that are floats with whole values."""
     labels = np.array(column.values, dtype=np.float64)
     infinite = np.flatnonzero(np.isinf(labels)).tolist()
     if infinite:
@@ -200,7 +209,7 @@ def _whole_floats(column: Column, name: str) -> np.ndarray:
 
 
 def _label_kind(kind: type) -> str:
-    """The name under which labels of a type may stand together."""
+    """The name of a type of labels; types with the same name may be mixed."""
     for name, types in (
         ("str", str),
         ("bool", bool | np.bool_),

@@ -1,4 +1,4 @@
-"""What to say of an answer that is not in its context where it should be. No Keras here."""
+"""The message for an answer that does not stand in its context where it should. No Keras here."""
 
 import re
 
@@ -9,15 +9,18 @@ _UNITS = (
 
 
 def misplaced(text: str, start: int, context: str, question: str, where: str) -> str:
-    """The message for an answer that does not begin at ``start``, with the nearest place of it or of what is like it.
+    """The message for an answer that does not begin at ``start``; it says where the answer might be.
 
     Parameters
     ----------
-    text, start : str, int
-        The answer, and where it was said to begin.
+    text : str
+        The answer.
+    start : int
+        The start that was given, in characters.
     context, question : str
+        Those of the answer's row.
     where : str
-        Which start it is; it begins the message.
+        What messages call this start; it begins the message.
     """
     if start == -1:
         message = f"{where} is -1, which stands for an unanswerable question, and the answer is {_quoted(text)}."
@@ -35,20 +38,20 @@ def misplaced(text: str, start: int, context: str, question: str, where: str) ->
 
 
 def _quoted(text: str, most: int = 60) -> str:
-    # In frames.shown all white space looks alike, and it may be all that differs.
+    # Not frames.shown, which makes all white space alike: it may be all that differs.
     return repr(text) if len(text) <= most else f"{text[: most - 3]!r}..."
 
 
 def _nearest(text: str, start: int, context: str, question: str) -> str:
-    """Where the answer is, as far as it is anywhere, and what to do about it."""
+    """Where the answer is found, or one that is nearly the same, and what to do about it."""
     start = min(max(start, 0), len(context))
     before, after = context.rfind(text, 0, start + len(text)), context.find(text, start)
-    places = [place for place in (before, after) if place >= 0]
-    if places:
-        place = min(places, key=lambda place: abs(place - start))
+    matches = [match for match in (before, after) if match >= 0]
+    if matches:
+        nearest = min(matches, key=lambda match: abs(match - start))
         if context.find(text) == context.rfind(text):
-            return f"It stands at {place}: correct the answer_start."
-        return f"The nearest of its places in the context is at {place}: correct the answer_start."
+            return f"It stands at {nearest}: correct the answer_start."
+        return f"The nearest of its places in the context is at {nearest}: correct the answer_start."
     alike = re.compile(r"\s+".join(map(re.escape, text.split())), re.IGNORECASE)
     match = min(alike.finditer(context), key=lambda match: abs(match.start() - start), default=None)
     if match:
@@ -62,10 +65,10 @@ def _nearest(text: str, start: int, context: str, question: str) -> str:
 
 
 def _encoding(text: str, start: int, context: str) -> str:
-    """A note if the start would be right in bytes or in UTF-16's units, of which some characters take several."""
+    """A note if the start would be right in bytes or in UTF-16 units, of which some characters have several."""
     for encoding, unit, units, called in _UNITS:
         head = context.encode(encoding, "surrogatepass")[: max(start, 0) * unit].decode(encoding, "replace")
-        # A head that was cut within a character, or is all of the context, is not what was counted.
+        # The start is in this unit only if the head ends with a whole character, and is no longer than the context.
         counted = context.startswith(head) and len(head.encode(encoding, "surrogatepass")) == start * unit
         if counted and context.startswith(text, len(head)):
             end = "answer_start" if unit == 1 else "2 * answer_start"

@@ -1,15 +1,19 @@
-"""Numbers of the rows, from any container to a NumPy array. No Keras here."""
+"""One or several numbers for each row, from any container to a NumPy array. No Keras here."""
 
+from __future__ import annotations
+
+import math
 import numbers
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kbert.data.frames import Column, is_missing, listed_rows, read_table, refuse_what_has_no_rows, shown
 from kbert.data.labels import check_n_labels
 
 
-def number_columns(y: Any, n_rows: int, name: str = "y") -> tuple[np.ndarray, list[str | int] | None, bool]:
+def number_columns(y: Any, n_rows: int, name: str = "y") -> tuple[NDArray[np.float64], list[str | int] | None, bool]:
     """Read one or several numbers for each row.
 
     Parameters
@@ -17,15 +21,15 @@ def number_columns(y: Any, n_rows: int, name: str = "y") -> tuple[np.ndarray, li
     y : array-like of shape (n_rows,) or (n_rows, n_columns)
         A list, Series, DataFrame or array.
     n_rows : int
-        How many rows there must be.
-    name : str
-        What the caller calls y, for messages.
+        Number of rows that y must have.
+    name : str, default="y"
+        What messages call y.
 
     Returns
     -------
     numbers : ndarray of float64, shape (n_rows, n_columns)
     names : list of str or int, or None
-        The columns of a DataFrame, if all are strings or whole numbers, each another one.
+        The names of a DataFrame's columns, if all of them are strings or whole numbers, and different.
     flat : bool
         Whether y had one dimension.
 
@@ -48,7 +52,7 @@ def number_columns(y: Any, n_rows: int, name: str = "y") -> tuple[np.ndarray, li
     return numbers, table.target_names, len(table.shape) == 1
 
 
-def _numbers(column: Column, name: str) -> np.ndarray:
+def _numbers(column: Column, name: str) -> NDArray[np.float64]:
     missing = [i for i, value in enumerate(column.values) if is_missing(value)]
     if missing:
         raise ValueError(
@@ -87,4 +91,9 @@ def _as_float(value: Any) -> float:
 
 def is_real(value: Any) -> bool:
     """Whether a value is a finite number, and no boolean."""
-    return isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_) and bool(np.isfinite(value))
+    if not isinstance(value, numbers.Real) or isinstance(value, bool | np.bool_):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an int of more than 308 digits
+        return False

@@ -1,48 +1,62 @@
-"""Packing: several short texts in a row, so that few tokens of a batch are padding and one shape serves all batches.
+"""Sequence packing: several short texts share a row, so that few tokens of a batch are padding, and one shape fits all.
 
-The texts of a row are kept apart by ``text_ids`` (see `BertEncoder`), so each gets the vectors that it gets alone.
+``text_ids`` (see `BertEncoder`) say which of the texts in a row a token belongs to. Attention stays within each text,
+so that its vectors are those that it would have alone.
 """
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 # Row lengths to choose from. Few, so that similar data sets (the folds of a grid search) get the same shape.
 LENGTHS = (16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 1024)
 
-# A token of a row of length L costs about 1 + L / 1280 of what it costs in a very short one, attention growing with L
-# (measured: 448 tokens of minilm-l6 in rows of 16, 64 and 128, docs/performance.md).
+# A token in a row of length L costs about 1 + L / 1280 times as much time as in a very short row, because attention
+# grows with L (measured with 448 tokens of minilm-l6 in rows of 16, 64 and 128; docs/performance.md).
 _ATTENTION_LENGTH = 1280
 
 
 class Layout(NamedTuple):
-    """The shape of a batch: ``rows`` x ``length`` tokens with room for ``slots`` texts in each row."""
+    """The shape of a batch.
+
+    Attributes
+    ----------
+    rows : int
+        Number of rows.
+    length : int
+        Tokens of each row.
+    slots : int
+        Greatest number of texts in a row.
+    """
 
     rows: int
     length: int
     slots: int
 
 
-def pack(lengths: np.ndarray, length: int, slots: int) -> list[list[int]]:
-    """Put texts into as few rows as a best fit, longest first, finds.
+def pack(lengths: NDArray[Any], length: int, slots: int) -> list[list[int]]:
+    """Pack texts into few rows: best-fit decreasing. The longest text goes first, each into the fullest row it fits in.
 
     Parameters
     ----------
     lengths : ndarray of int, shape (n_texts,)
-        Tokens of each text, none over ``length``.
+        Tokens of each text, at most ``length``.
     length : int
         Tokens of a row.
     slots : int
-        Most texts in a row.
+        Greatest number of texts in a row.
 
     Returns
     -------
     list of list of int
-        The texts of each row.
+        The numbers of the texts in each row.
     """
     rows: list[list[int]] = []
     rows_by_room: list[list[int]] = [[] for _ in range(length + 1)]
-    # Bit r is set where rows_by_room[r] has a row: the least room that suffices is its lowest bit from `need` on.
+    # Bit r is set if rows_by_room[r] has a row, so the lowest bit from `need` on is the least room that is enough.
     rooms = 0
     for text in np.argsort(-lengths, kind="stable").tolist():
         need = int(lengths[text])
@@ -63,34 +77,37 @@ def pack(lengths: np.ndarray, length: int, slots: int) -> list[list[int]]:
 
 
 def row_length(longest: int) -> int:
-    """The shortest of `LENGTHS` that takes a text of ``longest`` tokens; beyond them a multiple of 256."""
+    """The shortest of `LENGTHS` that holds a text of ``longest`` tokens; a multiple of 256 if it is longer than all."""
     return next((length for length in LENGTHS if length >= longest), -(-longest // 256) * 256)
 
 
 def slots_of(length: int) -> int:
-    """Most texts in a row of this length: each slot costs a run through the head, and few texts are under 8 tokens."""
+    """The greatest number of texts in a row of this length: one for 8 tokens, since few texts are shorter.
+
+    The head computes an output for every slot, used or not.
+    """
     return max(1, length // 8)
 
 
-def choose_layout(steps: list[np.ndarray]) -> Layout:
-    """The cheapest shape into which every step's texts can be packed.
+def choose_layout(steps: list[NDArray[Any]]) -> Layout:
+    """The shape of least cost into which the texts of every step can be packed.
 
     Parameters
     ----------
     steps : list of ndarray of int
-        The lengths of the texts of each step.
+        The lengths of the texts of each step, in tokens.
     """
     shortest = row_length(max(int(lengths.max()) for lengths in steps))
-    # Rows longer than twice the longest text hardly fill better, and attention costs more.
+    # Rows that are longer than twice the longest text have hardly less padding, and attention costs more.
     candidates = sorted(length for length in {shortest, *LENGTHS} if shortest <= length <= max(2 * shortest, 64))
 
-    def smallest(length: int, steps: list[np.ndarray]) -> Layout:
+    def smallest(length: int, steps: list[NDArray[Any]]) -> Layout:
         slots = slots_of(length)
         return Layout(max(len(pack(lengths, length, slots)) for lengths in steps), length, slots)
 
     def cost(layout: Layout) -> float:
         return layout.rows * layout.length * (1 + layout.length / _ATTENTION_LENGTH)
 
-    # A sample of the steps tells most lengths apart; the best few have to show that they hold for all.
+    # Some steps are enough to find the best three lengths; which of these is best is decided with all steps.
     best = sorted(candidates, key=lambda length: cost(smallest(length, steps[:200])))[:3]
     return min((smallest(length, steps) for length in best), key=cost)

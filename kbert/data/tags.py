@@ -1,9 +1,9 @@
-"""Rows of words and of tags, or texts and the spans that are marked in them, from any container. No Keras here."""
+"""Rows of words and their tags, or texts and the spans that are marked in them, from any container. No Keras here."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -26,16 +26,16 @@ _CHUNK_CHARACTERS = 1_000_000
 
 @dataclass(frozen=True)
 class WordColumn:
-    """Rows of words, or texts to be split into words.
+    """Rows of words, or texts to be split into words. It is one kind of `kbert.data.columns.Columns`.
 
     Attributes
     ----------
-    words : list of list of str, or None
-        The words of each row; None as long as texts are not split.
+    words : list of list of str
+        The words of each row; empty as long as texts are not split.
     raw_texts : list of str or None
-        The texts of X, if X holds texts instead of lists of words.
-    offsets : list of list of (int, int), or None
-        Where in its text each word begins and ends, in characters, the end exclusive; None if there are no texts, or
+        The texts of X; None if X holds lists of words.
+    offsets : list of list of (int, int)
+        Where each word begins and ends in its text, in characters, the end exclusive; empty if there are no texts, or
         they are not split.
     names : list of str or None
         The name of a DataFrame's column, if it is a str, in a list.
@@ -43,9 +43,9 @@ class WordColumn:
         How many words, or texts that are not split, were missing or empty; 0 in `rows`.
     """
 
-    words: list[list[str]] | None
+    words: list[list[str]]
     raw_texts: list[str] | None = None
-    offsets: list[list[tuple[int, int]]] | None = None
+    offsets: list[list[tuple[int, int]]] = field(default_factory=list)
     names: list[str] | None = None
     n_missing: int = 0
 
@@ -53,6 +53,11 @@ class WordColumn:
     def n_rows(self) -> int:
         """Number of rows."""
         return len(self.words if self.raw_texts is None else self.raw_texts)
+
+    @property
+    def is_split(self) -> bool:
+        """Whether the words of each row are known."""
+        return len(self.words) == self.n_rows
 
     @property
     def n_characters(self) -> NDArray[np.int64]:
@@ -67,25 +72,28 @@ class WordColumn:
 
     def rows(self, rows: slice) -> WordColumn:
         """Some neighbouring rows."""
-        words, raw_texts, offsets = (values and values[rows] for values in (self.words, self.raw_texts, self.offsets))
-        return WordColumn(words, raw_texts, offsets, self.names)
+        raw_texts = None if self.raw_texts is None else self.raw_texts[rows]
+        return WordColumn(self.words[rows], raw_texts, self.offsets[rows], self.names)
 
     def split(self, words_of_texts: WordsOfTexts) -> WordColumn:
-        """With texts split into words by a function that gives the words and offsets of a list of texts.
+        """The same rows with texts split into words; itself if they are split already, or X holds lists of words.
 
-        What has words already stays as it is.
+        Parameters
+        ----------
+        words_of_texts : callable
+            Gives the words and offsets of a list of texts: `WordPieceTokenizer.split_words`.
         """
-        if self.words is not None:
+        if self.raw_texts is None or self.is_split:
             return self
         words, offsets = words_of_texts(self.raw_texts)
         return replace(self, words=words, offsets=offsets)
 
     def chunks(self, words_of_texts: WordsOfTexts) -> Iterator[WordColumn]:
-        """All rows, some at a time and split: rows may be long, and texts take more room when they are split."""
-        if self.words is None:
-            sizes, most = self.n_characters, _CHUNK_CHARACTERS
-        else:
+        """All rows, split, some at a time: rows may be long, and texts take more memory when they are split."""
+        if self.is_split:
             sizes, most = np.fromiter(map(len, self.words), np.int64, self.n_rows), _CHUNK_WORDS
+        else:
+            sizes, most = self.n_characters, _CHUNK_CHARACTERS
         for rows in chunks(sizes, _CHUNK_ROWS, most):
             yield self.rows(rows).split(words_of_texts)
 
@@ -96,14 +104,15 @@ def word_column(X: Any, name: str = "X") -> WordColumn:
     Parameters
     ----------
     X : array-like
-        Lists of words, one a row: a list, a Series, an object array, a DataFrame of one such column; or texts.
-    name : str
-        What the caller calls X, for messages.
+        One list of words for each row: a list, a Series, an object array, or a DataFrame of one such column; or texts.
+        A missing word or text becomes "".
+    name : str, default="X"
+        What messages call X.
 
     Returns
     -------
     WordColumn
-        Lists of words are those of X where nothing in them is missing: not to be changed.
+        Its lists of words are the user's own, unless something in them is missing: they must not be changed.
 
     Raises
     ------
@@ -155,7 +164,7 @@ def _texts(column: Column, name: str) -> WordColumn:
         texts.append(value if isinstance(value, str) else "")
         if not texts[-1].isascii():
             require_no_surrogates(texts[-1], f"{name}: {column.row(i)}")
-    return WordColumn(None, texts, names=_names(column), n_missing=sum(not text for text in texts))
+    return WordColumn([], texts, names=_names(column), n_missing=sum(not text for text in texts))
 
 
 def _names(column: Column) -> list[str] | None:
@@ -163,28 +172,30 @@ def _names(column: Column) -> list[str] | None:
 
 
 def tag_lists(y: Any, words: WordColumn, name: str = "y") -> list[list[str]]:
-    """Read one tag for each word: lists of tags, or for texts the spans that are marked.
+    """Read one tag for each word, or the spans that are marked in texts.
 
     Parameters
     ----------
     y : array-like
-        For each row a list of tags, as many as it has words; for texts a list of spans: (start, end, label) in
-        characters, end exclusive, or dicts with these keys. Spans become B- and I- tags.
+        For each row of words a list of as many tags. For each text a list of spans: (start, end, label) in characters,
+        the end exclusive, or dicts with these keys. Spans become BIO tags, B-label and I-label.
     words : WordColumn
-        Split.
-    name : str
+        The words of the same rows, split.
+    name : str, default="y"
+        What messages call y.
 
     Returns
     -------
     list of list of str
+        One tag for each word of each row.
 
     Raises
     ------
     ValueError
-        If the number of rows or of a row's tags is wrong, a span is none, overlaps another or holds no word, or a tag
-        holds a lone surrogate.
+        If the number of rows, or of tags in a row, is wrong; if a span is malformed, overlaps another one or has no
+        word; or if a tag holds a lone surrogate.
     TypeError
-        If a tag is no str or whole number.
+        If a tag is no str.
     """
     if y is None:
         raise ValueError("This estimator requires y to be passed, but the target y is None. Give a list of tags a row.")
@@ -217,12 +228,21 @@ def _tag(tag: Any, where: str) -> str:
 
 
 def spans_of(value: Any, length: int, where: str) -> list[tuple[int, int, str]]:
-    """The spans of one text, sorted.
+    """The spans of one text as tuples (start, end, label), sorted.
+
+    Parameters
+    ----------
+    value : list
+        Tuples (start, end, label), or dicts with these keys.
+    length : int
+        Characters of the text.
+    where : str
+        What messages call the row; it begins the message.
 
     Raises
     ------
     ValueError
-        If a span is malformed, outside of the text, or overlaps another; ``where`` begins the message.
+        If a span is malformed, beyond the text, or overlaps another one.
     """
     spans = []
     for span in value:
@@ -247,7 +267,8 @@ def spans_of(value: Any, length: int, where: str) -> list[tuple[int, int, str]]:
 
 
 def _tags_of_spans(value: Any, words: WordColumn, i: int, where: str) -> list[str]:
-    """BIO tags of the words that a text's spans touch."""
+    """The BIO tags of the words of row i, from the spans of its text."""
+    assert words.raw_texts is not None
     offsets = words.offsets[i]
     tags = ["O"] * len(offsets)
     starts = np.array([start for start, _ in offsets], np.int64)

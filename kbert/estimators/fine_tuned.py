@@ -11,7 +11,7 @@ import numpy as np
 from kbert.config import BertConfig
 from kbert.config_json import read_config_json
 from kbert.data.columns import Columns
-from kbert.data.frames import TextColumns
+from kbert.data.texts import TextColumns
 from kbert.estimators.base import BertEstimator
 from kbert.estimators.parameters import Parameters
 from kbert.tasks import Task, task_of

@@ -14,7 +14,8 @@ from keras import ops
 from sklearn.utils import Tags
 
 from kbert.config import BertConfig
-from kbert.data.frames import NO_SAMPLES, refuse_what_has_no_rows, shown, text_columns
+from kbert.data.frames import NO_SAMPLES, refuse_what_has_no_rows, shown
+from kbert.data.texts import text_columns
 from kbert.estimators.base import BertEstimator
 from kbert.estimators.parameters import Parameters, checked_parameters, draw_seed
 from kbert.estimators.saving import GOLDEN_TEXTS

@@ -12,8 +12,9 @@ from scipy.special import softmax
 from sklearn.utils import Tags
 
 from kbert.config import BertConfig
+from kbert.data.answers import answer_texts
 from kbert.data.labels import sample_weights
-from kbert.data.questions import QuestionColumns, answer_texts
+from kbert.data.questions import QuestionColumns
 from kbert.data.spans import Spans
 from kbert.estimators.fine_tuned import FineTunedEstimator
 from kbert.estimators.fitting import fit

@@ -12,8 +12,8 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 
 from kbert.config import BertConfig
-from kbert.data.frames import TextColumns
 from kbert.data.tags import WordColumn, word_column
+from kbert.data.texts import TextColumns
 from kbert.estimators.base import BertEstimator
 from kbert.estimators.parameters import checked_parameters, draw_seed
 from kbert.model import BertForFeatures

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from kbert.data.frames import TextColumns
+from kbert.data.texts import TextColumns
 from kbert.tasks.task import Task
 from kbert.tasks.texts import TextExamples
 

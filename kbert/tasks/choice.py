@@ -13,7 +13,7 @@ from scipy.special import log_softmax
 
 from kbert.config import BertConfig
 from kbert.data.choices import ChoiceColumns, choice_columns, option_indices
-from kbert.data.frames import warn_missing
+from kbert.data.texts import warn_missing
 from kbert.errors import TruncationWarning
 from kbert.model import BertForSequenceClassification
 from kbert.tasks.task import TrainingData, mean_one

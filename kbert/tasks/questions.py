@@ -12,9 +12,10 @@ import keras
 import numpy as np
 
 from kbert.config import BertConfig
-from kbert.data.frames import warn_missing
-from kbert.data.questions import Answers, QuestionColumns, answer_columns, question_columns
+from kbert.data.answers import Answers, answer_columns
+from kbert.data.questions import QuestionColumns, question_columns
 from kbert.data.spans import SpanReader, Spans, pieces_of, span_targets
+from kbert.data.texts import warn_missing
 from kbert.errors import TruncationWarning
 from kbert.metrics import answer_scores, best_null_threshold
 from kbert.model import BertForQuestionAnswering

@@ -10,8 +10,9 @@ import keras
 import numpy as np
 from sklearn.metrics import r2_score
 
-from kbert.data.frames import TextColumns, columns_by_name
+from kbert.data.frames import columns_by_name
 from kbert.data.numbers import number_columns
+from kbert.data.texts import TextColumns
 from kbert.errors import WeightsMismatchError
 from kbert.tasks.task import TrainingData, nothing_learned
 from kbert.tasks.texts import TextExamples, TextTask

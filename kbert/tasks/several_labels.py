@@ -11,8 +11,9 @@ import numpy as np
 from scipy.special import expit, log_expit, xlogy
 from sklearn.metrics import average_precision_score, precision_recall_curve
 
-from kbert.data.frames import TextColumns, columns_by_name
+from kbert.data.frames import columns_by_name
 from kbert.data.label_sets import LabelSets, kind_of_labels, label_sets
+from kbert.data.texts import TextColumns
 from kbert.tasks.calibration import divide_by_temperature
 from kbert.tasks.class_weight import checked_class_weight
 from kbert.tasks.saved_labels import decode_labels, encode_labels, labels_of_config

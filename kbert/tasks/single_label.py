@@ -11,8 +11,9 @@ import numpy as np
 from scipy.special import log_softmax, softmax, xlogy
 from sklearn.utils.class_weight import compute_class_weight
 
-from kbert.data.frames import TextColumns, shown
+from kbert.data.frames import shown
 from kbert.data.labels import label_column
+from kbert.data.texts import TextColumns
 from kbert.errors import WeightsMismatchError
 from kbert.tasks.calibration import divide_by_temperature
 from kbert.tasks.class_weight import checked_class_weight

@@ -90,7 +90,7 @@ class Tagging(WordReader):
 
     def read_labels(self, y: Any, columns: WordColumn, name: str = "y") -> UnreadTags:
         """y as it came, once X was found to have words."""
-        if name == "y" and columns.words is not None and not any(map(len, columns.words)):
+        if name == "y" and columns.is_split and not any(map(len, columns.words)):
             raise ValueError(
                 f"Found array with 0 feature(s) (shape={(columns.n_rows, 0)}) while a minimum of 1 is required: no row "
                 "of X has a word. Is it the right column?"

@@ -12,7 +12,7 @@ import numpy as np
 
 from kbert.config import BertConfig
 from kbert.data.columns import Columns
-from kbert.data.frames import TextColumns, text_columns, warn_missing
+from kbert.data.texts import TextColumns, text_columns, warn_missing
 from kbert.errors import TruncationWarning
 from kbert.model import BertForSequenceClassification
 from kbert.tasks.task import TrainingData, mean_one

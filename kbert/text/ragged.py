@@ -56,7 +56,7 @@ def row_splits(lengths: NDArray[Any]) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
-def ranges(starts: NDArray[np.int64], lengths: NDArray[Any]) -> NDArray[np.int64]:
+def ranges(starts: NDArray[Any], lengths: NDArray[Any]) -> NDArray[np.int64]:
     """The numbers from each start on, as many as its length says; all concatenated."""
     splits = row_splits(lengths)
     return np.repeat(starts - splits[:-1], lengths) + np.arange(splits[-1])

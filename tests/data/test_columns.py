@@ -4,9 +4,9 @@ import pandas as pd
 import pytest
 
 from kbert.data.choices import choice_columns
-from kbert.data.frames import text_columns
 from kbert.data.questions import question_columns
 from kbert.data.tags import word_column
+from kbert.data.texts import text_columns
 
 ROWS = 5
 TEXTS = ["The cat.", "", "A mat", "sat", "on it"]

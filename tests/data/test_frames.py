@@ -12,8 +12,8 @@ from scipy import sparse
 from sklearn.exceptions import DataConversionWarning
 
 from kbert.data.arrow_texts import ArrowTexts
-from kbert.data.frames import text_columns, warn_missing
 from kbert.data.labels import label_column, sample_weights
+from kbert.data.texts import text_columns, warn_missing
 from kbert.errors import MissingTextWarning
 
 TEXTS = ["One text.", " ", "Ünïcode 中文 🙂", "", "[SEP] is text"]

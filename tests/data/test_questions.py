@@ -6,7 +6,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from kbert.data.questions import Answers, QuestionColumns, answer_columns, answer_texts, question_columns
+from kbert.data.answers import Answers, answer_columns, answer_texts
+from kbert.data.questions import QuestionColumns, question_columns
 
 QUESTIONS = ["Where?", "", "Who is Ünal 🙂?", "Which?"]
 CONTEXTS = ["In Paris, not in Lyon.", "Nothing here.", "中文 🙂 Ünal, they say", "one, two, one"]

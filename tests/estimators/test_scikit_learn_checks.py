@@ -25,7 +25,7 @@ from kbert import (
     BertTagger,
     BertVectorizer,
 )
-from kbert.data.frames import TextColumns
+from kbert.data.texts import TextColumns
 
 pytestmark = pytest.mark.slow
 

@@ -1,0 +1,190 @@
+"""Texts and pairs of texts from any container. No Keras here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbert.data.arrow_texts import ArrowTexts
+from kbert.data.columns import character_counts
+from kbert.data.frames import (
+    NO_SAMPLES,
+    Column,
+    Table,
+    is_missing,
+    is_scalar,
+    read_table,
+    refuse_what_has_no_rows,
+    shown,
+)
+from kbert.errors import MissingTextWarning
+from kbert.text.vocabulary import require_no_surrogates
+from kbert.warn import warn_user
+
+
+@dataclass(frozen=True)
+class TextColumns:
+    """Columns of texts: one for single texts, two for pairs. It is one kind of `kbert.data.columns.Columns`.
+
+    Attributes
+    ----------
+    columns : tuple of list of str or of ArrowTexts
+        One list for each column, all of the same length; a slice of it is a list.
+    names : list of str or None
+        The column names of a DataFrame, if all of them are strings; what scikit-learn calls ``feature_names_in_``.
+    n_missing : int
+        How many texts, over all columns, were missing or empty; 0 in `rows`.
+    """
+
+    columns: tuple[Sequence[str], ...]
+    names: list[str] | None = None
+    n_missing: int = 0
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.columns[0])
+
+    @property
+    def n_characters(self) -> NDArray[np.int64]:
+        """Characters of each row, int64, shape (n_rows,)."""
+        return character_counts(self.columns)
+
+    def texts(self) -> Iterator[str]:
+        """All texts, column by column."""
+        return chain(*self.columns)
+
+    def rows(self, rows: slice) -> TextColumns:
+        """Some neighbouring rows."""
+        return TextColumns(tuple(column[rows] for column in self.columns), self.names)
+
+
+def text_columns(X: Any, *, columns: tuple[int, ...] = (1, 2), name: str = "X") -> TextColumns:
+    """Read one or more columns of texts out of any usual container.
+
+    Parameters
+    ----------
+    X : array-like
+        For one column: a list or tuple of str, a Series, an Index, a 1-D array, or anything with one column. For
+        several: a DataFrame, a 2-D array, or a list of rows, such as pairs of str. Containers of other libraries are
+        read through their ``to_pandas`` or ``__array__``. A missing text (None, NaN, pd.NA, NaT) becomes "".
+    columns : tuple of int, default=(1, 2)
+        The numbers of columns that are allowed.
+    name : str, default="X"
+        What messages call X.
+
+    Returns
+    -------
+    TextColumns
+        Row i of X is entry i of each column.
+
+    Raises
+    ------
+    TypeError
+        If X is no container of rows (a dict, an iterator, a sparse matrix), or a value is not a text.
+    ValueError
+        If X is a single str, is empty, is ragged, has another number of columns, or a text holds a lone surrogate.
+    """
+    refuse_what_has_no_rows(X, name)
+    table = read_table(X, name, of_texts=True)
+    if table.shape[0] == 0:
+        raise ValueError(f"{NO_SAMPLES.format(table.shape)} {name} is empty: give at least one text.")
+    if len(table.columns) not in columns:
+        raise ValueError(_wrong_number_of_columns(table, columns, name))
+    texts, n_missing = [], 0
+    for column in table.columns:
+        plain, missing = plain_texts(column, name)
+        require_whole_characters(column, plain, name)
+        texts.append(plain)
+        n_missing += missing
+    return TextColumns(tuple(texts), table.names, n_missing)
+
+
+def warn_missing(n_missing: int, n_rows: int) -> None:
+    """Issue one MissingTextWarning that counts the missing texts, if there are any."""
+    if n_missing:
+        warn_user(
+            f"{n_missing} of the texts in {n_rows} rows {'are' if n_missing > 1 else 'is'} missing (None, NaN, pd.NA "
+            "or '') and read as empty. Every row still gets a result; drop or fill such rows if that is not wanted.",
+            MissingTextWarning,
+        )
+
+
+def _wrong_number_of_columns(table: Table, columns: tuple[int, ...], name: str) -> str:
+    """The message for a container with a number of columns that is not allowed."""
+    n_found = len(table.columns)
+    if n_found == 0:
+        return (
+            f"Found array with 0 feature(s) (shape={table.shape}) while a minimum of 1 is required. Give a text column."
+        )
+    labels = [shown(label) for label in table.labels]
+    listed = f" ({', '.join(labels)})" if labels else ""
+    expected = " or ".join(map(str, columns))
+    message = f"{name} has {n_found} column{'s' if n_found > 1 else ''}{listed}, where {expected} are expected."
+    if n_found < min(columns):
+        return f"{message} Give the missing columns too."
+    if labels:
+        most = max(n for n in columns if n < n_found)
+        choice = labels[0] if most == 1 else f"[{', '.join(labels[:most])}]"
+        return f"{message} Choose those that hold the texts, for example df[{choice}]."
+    return f"{message} Rows go first: give one tuple for each row, as in list(zip(first_texts, second_texts))."
+
+
+# --- One column -> plain str
+
+
+def plain_texts(column: Column, name: str) -> tuple[Sequence[str], int]:
+    """The texts of a column as plain str, "" for missing ones, and how many were missing or empty.
+
+    Raises
+    ------
+    TypeError
+        If a value is neither a text nor missing.
+    """
+    if isinstance(column.values, ArrowTexts):
+        filled = column.values.filled()
+        return filled, sum(not text for text in filled)
+    texts, n_missing = [], 0
+    for i, value in enumerate(column.values):
+        if type(value) is not str:
+            if isinstance(value, str):
+                # Not str(value), which of a subclass may be anything: of an Enum's member it is the name.
+                value = str.__str__(value)
+            elif is_missing(value):
+                value = ""
+            else:
+                raise TypeError(_not_a_text(column, i, name))
+        if not value:
+            n_missing += 1
+        texts.append(value)
+    return texts, n_missing
+
+
+def require_whole_characters(column: Column, texts: Sequence[str], name: str) -> None:
+    """Raise a ValueError if a text has a lone surrogate. pyarrow's texts cannot have one, because they are UTF-8."""
+    if isinstance(texts, ArrowTexts):
+        return
+    of_column = "" if column.called == name else f" of {column.called}"
+    for i, text in enumerate(texts):
+        if not text.isascii():
+            require_no_surrogates(text, f"{name}: {column.row(i)}{of_column}")
+
+
+def _not_a_text(column: Column, i: int, name: str) -> str:
+    """The message for a value that is no text."""
+    value = column.values[i]
+    of_column = "" if column.called == name else f" of {column.called}"
+    dtype = "" if column.dtype is None else f" (dtype {column.dtype})"
+    message = (
+        f"{name}: {column.row(i)}{of_column}{dtype} is of type {type(value).__name__}, not a text: {shown(value)}."
+    )
+    if isinstance(value, bytes | bytearray):
+        return f"{message} Decode bytes first, with value.decode('utf-8')."
+    if is_scalar(value):
+        return f"{message} Convert with {column.convert}."
+    return f"{message} Give one str for each row and column."
