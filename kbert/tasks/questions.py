@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -320,12 +320,13 @@ def answer_targets(windows: QuestionWindows, offsets: np.ndarray, answers: Answe
     return span_targets(windows, *pieces.T)
 
 
-def _found(reader: SpanReader, contexts: list[str], offsets: np.ndarray, first_row: int = 0) -> FoundSpans:
+def _found(reader: SpanReader, contexts: Sequence[str], offsets: np.ndarray, first_row: int = 0) -> FoundSpans:
     """What a reader found, as characters and texts of the rows' contexts."""
     windows, spans = reader.windows, reader.of_rows()
     there = np.isfinite(spans.scores)
     first_piece = np.broadcast_to(windows.contexts.splits[windows.context_of][:, None], there.shape)
-    starts, ends = np.zeros(there.shape, np.int64), np.zeros(there.shape, np.int64)
+    starts: np.ndarray = np.zeros(there.shape, np.int64)
+    ends: np.ndarray = np.zeros(there.shape, np.int64)
     starts[there] = offsets[(first_piece + spans.starts)[there], 0]
     ends[there] = offsets[(first_piece + spans.ends)[there], 1]
     _include_marks(contexts, ends, there)
@@ -339,7 +340,7 @@ def _found(reader: SpanReader, contexts: list[str], offsets: np.ndarray, first_r
     return FoundSpans(first_row, spans._replace(starts=starts, ends=ends), texts, losses)
 
 
-def _include_marks(contexts: list[str], ends: np.ndarray, there: np.ndarray) -> None:
+def _include_marks(contexts: Sequence[str], ends: np.ndarray, there: np.ndarray) -> None:
     """Move the ends of spans past accents: uncased models drop combining marks, which then belong to no piece."""
     for row, context in enumerate(contexts):
         if context.isascii():
