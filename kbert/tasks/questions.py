@@ -325,7 +325,8 @@ def _found(reader: SpanReader, contexts: Sequence[str], offsets: np.ndarray, fir
     windows, spans = reader.windows, reader.of_rows()
     there = np.isfinite(spans.scores)
     first_piece = np.broadcast_to(windows.contexts.splits[windows.context_of][:, None], there.shape)
-    starts, ends = np.zeros(there.shape, np.int64), np.zeros(there.shape, np.int64)
+    starts: np.ndarray = np.zeros(there.shape, np.int64)
+    ends: np.ndarray = np.zeros(there.shape, np.int64)
     starts[there] = offsets[(first_piece + spans.starts)[there], 0]
     ends[there] = offsets[(first_piece + spans.ends)[there], 1]
     _include_marks(contexts, ends, there)

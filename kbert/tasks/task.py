@@ -12,8 +12,8 @@ import numpy as np
 
 from kbert.config import BertConfig
 from kbert.data.columns import Columns
-from kbert.text import TokenSequences, WordPieceTokenizer
-from kbert.text.questions import QuestionWindows
+from kbert.text import WordPieceTokenizer
+from kbert.text.sequences import Sequences
 from kbert.training.labelled_batches import Level
 from kbert.training.step import Loss
 
@@ -41,7 +41,7 @@ class TrainingData(NamedTuple):
 
     Attributes
     ----------
-    sequences : TokenSequences or QuestionWindows
+    sequences : Sequences
         One or several for each row.
     targets : ndarray, shape (n, ...)
         What the loss compares the model's outputs with, for each of n sequences, or each of n tokens.
@@ -54,7 +54,7 @@ class TrainingData(NamedTuple):
         counts rows.
     """
 
-    sequences: TokenSequences | QuestionWindows
+    sequences: Sequences
     targets: np.ndarray
     weights: np.ndarray
     level: Level = "text"

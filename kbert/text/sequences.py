@@ -14,8 +14,19 @@ from kbert.text.column_tokenizer import ColumnTokenizer
 from kbert.text.ragged import Ragged, Selection, ranges, row_splits
 
 
-class Sequences(Protocol):
-    """What batches are made of: `TokenSequences`, or `QuestionWindows`, which builds its sequences when they are taken.
+class SequenceSource(Protocol):
+    """What the rows of a batch are filled from: `Sequences`, or the instances of pre-training."""
+
+    @property
+    def splits(self) -> NDArray[np.int64]:
+        """Where each sequence begins and ends if all of them are concatenated, shape (n_sequences + 1,)."""
+
+    def take(self, selection: Selection) -> TokenSequences:
+        """The selected sequences, in the order of the selection."""
+
+
+class Sequences(SequenceSource, Protocol):
+    """What texts become: `TokenSequences`, or `QuestionWindows`, which builds its sequences when they are taken.
 
     Each sequence belongs to a row of X; a row has several sequences if it is read in windows, or has several options.
     """
@@ -25,21 +36,18 @@ class Sequences(Protocol):
         """The row of each sequence, ascending, shape (n_sequences,)."""
 
     @property
-    def lengths(self) -> NDArray[np.int64]:
-        """Tokens of each sequence, special ones included, shape (n_sequences,)."""
+    def first_length(self) -> NDArray[Any]:
+        """How many tokens of each sequence have segment id 0, shape (n_sequences,)."""
 
     @property
-    def splits(self) -> NDArray[np.int64]:
-        """Where each sequence begins and ends if all of them are concatenated, shape (n_sequences + 1,)."""
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens of each sequence, special ones included, shape (n_sequences,)."""
 
     @property
     def n_rows(self) -> int:
         """Number of rows."""
 
     def __len__(self) -> int: ...
-
-    def take(self, selection: Selection) -> TokenSequences:
-        """The selected sequences, in the order of the selection."""
 
     def of_rows(self, rows: NDArray[Any]) -> Self:
         """The sequences of some rows, whose numbers are given in ascending order. These rows are numbered from 0."""
