@@ -4,31 +4,45 @@ To add one, write a function with the decorator `warns`, in which the warning is
 its own that holds toy models.
 """
 
+import ast
 import json
 import shutil
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from sklearn.exceptions import DataConversionWarning
+from sklearn.model_selection import GridSearchCV, ShuffleSplit
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
+import kbert
 from kbert import (
     BertClassifier,
     BertConfig,
     BertEncoder,
     BertForPreTraining,
+    BertMultipleChoice,
     BertPretrainer,
+    BertQA,
+    BertRegressor,
+    BertVectorizer,
     WordPieceTokenizer,
     datasets,
 )
 from kbert.errors import (
     DatasetWarning,
+    FailedRunWarning,
     InexactWarning,
     KbertWarning,
     LabelNamesWarning,
+    MissingTextWarning,
     NewWeightsWarning,
     NewWordsWarning,
+    TruncationWarning,
 )
 from kbert.hub import packages, resolve_folder
 from kbert.model import BertForSequenceClassification
@@ -244,11 +258,116 @@ def a_submission_with_too_few_rows(folder):
     return datasets.write_glue_submission("rte", ["entailment"], folder)
 
 
-# --- The test
+# --- Estimators
+
+TEXTS = ["the quick brown fox", "jumps over the lazy dog", "the fox", "a dog", "quick", "lazy"]
+LONG = " ".join(["the quick brown fox"] * 9)
+LABELS = [0, 1] * 3
+ANSWERS = [("quick", 4)] * 6
+
+
+def toy_of(estimator, folder, **parameters):
+    """An estimator on the toy encoder. Its learning rate is too low to learn anything, and it need not."""
+    common = dict(weights=folder / "model", max_length=24, epochs=1, learning_rate=1e-9, random_state=0)
+    return estimator(**{**common, **parameters})
+
+
+@warns(MissingTextWarning, "1 of the texts in 6 rows is missing")
+def missing_texts_in_fit(folder):
+    return toy_of(BertClassifier, folder).fit([*TEXTS[:5], None], LABELS)
+
+
+@warns(MissingTextWarning, "1 of the texts in 2 rows is missing")
+def missing_texts_in_predict(folder):
+    return BertClassifier.load(folder / "classifier").predict(["the fox", None])
+
+
+@warns(MissingTextWarning, "1 of the words in 2 rows is empty")
+def empty_words(folder):
+    words = [["the", ""], ["fox"]]
+    return BertVectorizer(weights=folder / "model", level="word", max_length=24).fit(words)
+
+
+@warns(TruncationWarning, "1 of 6 rows have more than max_length=24 tokens")
+def texts_that_are_cut_in_fit(folder):
+    return toy_of(BertRegressor, folder).fit([*TEXTS[:5], LONG], LABELS)
+
+
+@warns(TruncationWarning, "1 of 2 rows have more than max_length=24 tokens")
+def texts_that_are_cut_in_an_eval_set(folder):
+    return toy_of(BertClassifier, folder).fit(TEXTS, LABELS, eval_set=(["the fox", LONG], [0, 1]))
+
+
+@warns(TruncationWarning, "1 of 1 rows have more than max_length=24 tokens")
+def texts_that_are_cut_in_predict(folder):
+    return BertClassifier.load(folder / "classifier").set_params(max_length=24).predict([LONG])
+
+
+@warns(TruncationWarning, "1 of 1 rows have more than max_length=24 tokens")
+def texts_that_are_cut_in_a_pipeline(folder):
+    vectors = BertVectorizer(weights=folder / "model", max_length=24)
+    return make_pipeline(vectors, FunctionTransformer()).fit(["the fox"]).transform([LONG])
+
+
+@warns(TruncationWarning, "1 of 2 rows have more than max_length=24 tokens")
+def options_that_are_cut(folder):
+    rows = [(LONG, ["the fox", "the dog"]), ("the fox", ["dog", "lazy"])]
+    return toy_of(BertMultipleChoice, folder).fit(rows, [0, 1])
+
+
+@warns(TruncationWarning, "1 of 6 questions have more than 64 word pieces")
+def questions_that_are_cut(folder):
+    return toy_of(BertQA, folder).fit([(TEXTS[0], TEXTS[0])] * 5 + [(LONG, TEXTS[0])], ANSWERS)
+
+
+@warns(TruncationWarning, "answers are longer than what two neighbouring windows share")
+def answers_that_no_window_holds(folder):
+    return toy_of(BertQA, folder).fit([("fox", LONG)] * 2, [(LONG, 0), ("quick", 4)])
+
+
+@warns(DataConversionWarning, "A column-vector y was passed")
+def labels_in_a_column(folder):
+    return toy_of(BertClassifier, folder).fit(TEXTS, [[label] for label in LABELS])
+
+
+@warns(DataConversionWarning, "A column-vector eval_set's y was passed")
+def labels_in_a_column_of_an_eval_set(folder):
+    return toy_of(BertClassifier, folder).fit(TEXTS, LABELS, eval_set=(["a", "fox"], [[0], [1]]))
+
+
+@warns(FailedRunWarning, "The run failed")
+def a_run_that_fails(folder):
+    return toy_of(BertClassifier, folder, learning_rate=10.0, epochs=4).fit(TEXTS * 4, LABELS * 4)
+
+
+@warns(FailedRunWarning, "The run failed")
+def a_run_that_fails_in_a_search(folder):
+    split = ShuffleSplit(1, random_state=0)
+    search = GridSearchCV(toy_of(BertClassifier, folder, learning_rate=10.0), {"epochs": [4]}, cv=split, refit=False)
+    return search.fit(TEXTS * 8, LABELS * 8)
+
+
+# --- The tests
+
+# The functions of kbert in which a warning of the table above was issued: file and name.
+issued_in: set[tuple[str, str]] = set()
+
+
+@pytest.fixture
+def notes_functions(monkeypatch):
+    """Lets `issued_in` know where warnings are issued."""
+    warn = warnings.warn
+
+    def noting(message, category=None, stacklevel=1, **options):
+        frame = sys._getframe(2)  # of what called warn_user
+        issued_in.add((frame.f_code.co_filename, frame.f_code.co_name))
+        return warn(message, category, stacklevel + 1, **options)
+
+    monkeypatch.setattr(warnings, "warn", noting)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_warning_points_at_the_line_of_the_user(case, toy, tmp_path):
+def test_a_warning_points_at_the_line_of_the_user(case, toy, tmp_path, notes_functions):
     shutil.copytree(toy, tmp_path, dirs_exist_ok=True)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -259,3 +378,16 @@ def test_a_warning_points_at_the_line_of_the_user(case, toy, tmp_path):
     assert found[0].filename == __file__
     # A line of the function, not the one above that calls it.
     assert found[0].lineno in {line for _, _, line in code.co_lines() if line is not None}
+
+
+def test_every_warning_of_kbert_is_in_the_table():
+    if len(issued_in) < 2:
+        pytest.skip("goes by what the table's tests have issued: run the whole file")
+    functions = set()
+    for path in Path(kbert.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef) and node.name != "warn_user":
+                called = {call.func for call in ast.walk(node) if isinstance(call, ast.Call)}
+                if any(isinstance(name, ast.Name) and name.id == "warn_user" for name in called):
+                    functions.add((str(path), node.name))
+    assert not functions - issued_in
