@@ -1,4 +1,4 @@
-"""Displays in scikit-learn's manner: what was learned, as curves. They need matplotlib."""
+"""Displays as scikit-learn has them: curves of a training. They need matplotlib."""
 
 from __future__ import annotations
 
@@ -9,45 +9,46 @@ import numpy as np
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure, SubFigure
     from matplotlib.lines import Line2D
 
-# Updates over which lines are smoothed where it is not said: a share of all, and no fewer than so many.
+# By default, lines are averaged over this share of all updates, and over this number of updates at least.
 _SMOOTHED, _LEAST_SMOOTHED = 0.02, 10
 _X_LABELS = {"tokens": "Tokens", "step": "Updates"}
 
 
 class PretrainingDisplay:
-    """The curves of a pre-training.
+    """The learning curves of a pre-training.
 
     `from_estimator` and `from_history` make one and draw it. All parameters are stored as attributes.
 
     Parameters
     ----------
     x : ndarray of shape (n_updates,)
-        Tokens or updates so far.
+        Number of tokens, or of updates, up to each update.
     mlm_loss : ndarray of shape (n_updates,)
-        Masked-LM loss of each update in nats; NaN where an update was skipped.
+        Training loss of the masked language model in each update, in nats; NaN for updates that were skipped.
     val_mlm_loss : ndarray of shape (n_updates,), optional
-        That of held-out text, NaN where it was not looked at.
+        Loss on the validation texts, in nats; NaN for updates after which it was not computed.
     nsp_accuracy : ndarray of shape (n_updates,), optional
-        Share of the pairs whose label was told, in each update.
+        Accuracy of next sentence prediction in each update, from 0 to 1.
     x_name : {"tokens", "step"}, default="tokens"
-        What x counts.
+        Whether ``x`` is a number of tokens or of updates.
     smoothing : int, optional
-        Updates over which the lines of training are averaged; None is one in fifty of them, and ten at least.
+        Number of updates over which training loss and accuracy are averaged. None is one fiftieth of all updates, and
+        at least 10. A smaller number shows more detail, and 1 the values themselves.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
-        With the losses.
+        The axes with the losses.
     nsp_ax_ : matplotlib Axes or None
-        The second axis, with the accuracy.
+        The second vertical axis, with the accuracy.
     figure_ : matplotlib Figure
     line_ : matplotlib Line2D
-        The smoothed loss of training.
+        The smoothed training loss.
     val_line_ : matplotlib Line2D or None
-        The points of held-out text.
+        The points of the validation loss.
     nsp_line_ : matplotlib Line2D or None
         The smoothed accuracy.
 
@@ -60,7 +61,7 @@ class PretrainingDisplay:
 
     ax_: Axes
     nsp_ax_: Axes | None
-    figure_: Figure
+    figure_: Figure | SubFigure
     line_: Line2D
     val_line_: Line2D | None
     nsp_line_: Line2D | None
@@ -84,14 +85,14 @@ class PretrainingDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, *, x: str = "tokens", smoothing: int | None = None, ax: Axes | None = None, **kwargs
+        cls, estimator: Any, *, x: str = "tokens", smoothing: int | None = None, ax: Axes | None = None, **kwargs: Any
     ) -> Self:
         """Draw the last fit of a `BertPretrainer`.
 
         Parameters
         ----------
         estimator : BertPretrainer
-            Fitted.
+            A fitted one.
         x, smoothing, ax, **kwargs
             As in `from_history`.
 
@@ -112,22 +113,23 @@ class PretrainingDisplay:
         x: str = "tokens",
         smoothing: int | None = None,
         ax: Axes | None = None,
-        **kwargs,
+        **kwargs: Any,
     ) -> Self:
-        """Draw a history.
+        """Draw the history of a pre-training.
 
         Parameters
         ----------
         history : dict of list of float, or DataFrame
             ``history_`` of a `BertPretrainer`, what `kbert.pretraining.Pretraining.run` returns, or its history.csv.
         x : {"tokens", "step"}, default="tokens"
-            What the horizontal axis counts.
+            The horizontal axis: the number of tokens, or of updates.
         smoothing : int, optional
-            Updates over which the lines of training are averaged; None is one in fifty of them, and ten at least.
+            Number of updates over which training loss and accuracy are averaged. None is one fiftieth of all updates,
+            and at least 10.
         ax : matplotlib Axes, optional
-            Where to draw; a new figure otherwise.
+            The axes to draw on. None makes a new figure.
         **kwargs
-            Of `plot`.
+            Arguments of `plot`.
 
         Returns
         -------
@@ -153,7 +155,7 @@ class PretrainingDisplay:
         if n_updates == 0:
             raise ValueError("history has no update: nothing was trained.")
         found.setdefault("step", np.arange(1.0, n_updates + 1))
-        # Without the task its numbers are all 0.
+        # A pre-training without next sentence prediction has zeros there.
         has_nsp = bool(np.any(found.get("nsp_loss", 0.0)))
         display = cls(
             found[x],
@@ -169,23 +171,29 @@ class PretrainingDisplay:
         self,
         ax: Axes | None = None,
         *,
-        line_kw: dict | None = None,
-        val_line_kw: dict | None = None,
-        nsp_line_kw: dict | None = None,
+        line_kw: dict[str, Any] | None = None,
+        val_line_kw: dict[str, Any] | None = None,
+        nsp_line_kw: dict[str, Any] | None = None,
     ) -> Self:
-        """Draw.
+        """Draw the curves.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            A new figure otherwise.
+            The axes to draw on. None makes a new figure.
         line_kw, val_line_kw, nsp_line_kw : dict, optional
-            For matplotlib's ``plot``, of the loss, of the points of held-out text, and of the accuracy.
+            Arguments of matplotlib's ``plot`` for the training loss, the validation loss and the accuracy: colours and
+            labels, for instance.
 
         Returns
         -------
         PretrainingDisplay
-            This one.
+            This one, with the attributes that end in "_".
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
         """
         try:
             import matplotlib.pyplot as plt
@@ -202,9 +210,9 @@ class PretrainingDisplay:
         lines = [self.line_]
         self.val_line_ = self.nsp_line_ = self.nsp_ax_ = None
         if self.val_mlm_loss is not None:
-            looked_at = np.isfinite(self.val_mlm_loss)
+            known = np.isfinite(self.val_mlm_loss)
             kw = {"label": "Held-out text", "color": "C1", "marker": "o", **(val_line_kw or {})}
-            (self.val_line_,) = ax.plot(self.x[looked_at], self.val_mlm_loss[looked_at], **kw)
+            (self.val_line_,) = ax.plot(self.x[known], self.val_mlm_loss[known], **kw)
             lines.append(self.val_line_)
         ax.set_xlabel(_X_LABELS[self.x_name])
         ax.set_ylabel("Masked-LM loss (nats)")
@@ -215,14 +223,14 @@ class PretrainingDisplay:
             self.nsp_ax_.set_ylabel("Next-sentence accuracy")
             self.nsp_ax_.set_ylim(0, 1)
             lines.append(self.nsp_line_)
-        # On the axis that is drawn last, so that no line crosses it.
+        # On the axes that are drawn last, so that no line crosses the legend.
         (self.nsp_ax_ or ax).legend(handles=lines)
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
 
 def _smoothed(values: np.ndarray, width: int) -> np.ndarray:
-    """Of each value the mean with those before it, ``width`` in all; NaN, of skipped updates, is left out."""
+    """The mean of each value and those before it, ``width`` in all. NaN, for skipped updates, is left out."""
     known = np.isfinite(values)
     sums = np.concatenate([[0.0], np.cumsum(np.where(known, values, 0.0))])
     counts = np.concatenate([[0], np.cumsum(known)])

@@ -1,0 +1,193 @@
+"""Precision, recall and F1 of the entities that BIO tags mark."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from kbert.metrics.row_weights import row_weights
+
+
+class EntityScores(NamedTuple):
+    """Precision, recall and F1 of entities.
+
+    Attributes
+    ----------
+    precision, recall, f1 : float
+        From 0 to 1.
+    support : float
+        Number of true entities; with ``sample_weight``, the sum of their weights.
+    """
+
+    precision: float
+    recall: float
+    f1: float
+    support: float
+
+
+def is_bio_tag(tag: Any) -> bool:
+    """Whether a tag is a BIO tag: O, B-..., I-..., or B or I without a type.
+
+    Parameters
+    ----------
+    tag : object
+
+    Returns
+    -------
+    bool
+        False if the tag is not a str.
+    """
+    return isinstance(tag, str) and (tag == "O" or (tag[:1] in ("B", "I") and tag[1:2] in ("", "-")))
+
+
+def is_bio(tags: Iterable[Sequence[str]]) -> bool:
+    """Whether all tags are BIO tags (O, B-..., I-..., or B or I without a type), so that they mark entities.
+
+    Parameters
+    ----------
+    tags : iterable of sequences of str
+        A list of tags for each row.
+
+    Returns
+    -------
+    bool
+        False if a tag is not a str.
+    """
+    return all(is_bio_tag(tag) for row in tags for tag in row)
+
+
+def bio_spans(tags: Sequence[str], *, strict: bool = False) -> list[tuple[int, int, str]]:
+    """The entities that a row of BIO (IOB2) tags marks.
+
+    An entity is a B- tag and the I- tags of the same type that follow it directly. An I- tag that continues no entity,
+    because it comes after O or another type, starts an entity too, as in conlleval and in seqeval's default mode, which
+    also read IOB1 in this way.
+
+    Parameters
+    ----------
+    tags : sequence of str
+        Each is O, B-type or I-type; or B or I, whose type is "".
+    strict : bool, default=False
+        Whether an I- tag that continues no entity marks nothing, as in seqeval's strict mode for IOB2.
+
+    Returns
+    -------
+    list of (int, int, str)
+        Start, end (exclusive) and type of each entity, in order. They are numbers of words, from 0.
+
+    Raises
+    ------
+    ValueError
+        If a tag is not BIO; the message names its position.
+
+    Examples
+    --------
+    >>> bio_spans(["B-PER", "I-PER", "O", "I-LOC"])
+    [(0, 2, 'PER'), (3, 4, 'LOC')]
+    """
+    spans: list[tuple[int, int, str]] = []
+    start, kind = -1, ""
+    for i, tag in enumerate([*tags, "O"]):
+        if not is_bio_tag(tag):
+            raise ValueError(f"tag {i} is {tag!r}, not O, B-... or I-... .")
+        goes_on = tag[0] == "I" and start >= 0 and tag[2:] == kind
+        if start >= 0 and not goes_on:
+            spans.append((start, i, kind))
+            start = -1
+        if tag[0] == "B" or (tag[0] == "I" and not goes_on and not strict):
+            start, kind = i, tag[2:]
+    return spans
+
+
+def entity_scores(
+    y_true: Iterable[Sequence[str]],
+    y_pred: Iterable[Sequence[str]],
+    *,
+    by_label: bool = False,
+    strict: bool = False,
+    sample_weight: Any = None,
+) -> EntityScores | dict[str, EntityScores]:
+    """Precision, recall and F1 of the entities that BIO tags mark.
+
+    A predicted entity is right if its first word, its last word and its type are right. The scores are
+    micro-averages, as those of CoNLL-2003: the counts of all rows and types are added up before they are divided (Tjong
+    Kim Sang and De Meulder, 2003; conlleval).
+
+    Parameters
+    ----------
+    y_true, y_pred : iterable of sequences of str
+        A list of BIO tags for each row; see ``bio_spans``.
+    by_label : bool, default=False
+        Whether to score each type of entity by itself.
+    strict : bool, default=False
+        Whether an I- tag that continues no entity marks nothing; see ``bio_spans``.
+    sample_weight : array-like of shape (n_rows,), optional
+        The weight of the entities of each row; 1 by default.
+
+    Returns
+    -------
+    EntityScores, or dict of str to EntityScores
+        ``precision`` is the share of predicted entities that are right, ``recall`` the share of true entities that are
+        found, ``f1`` their harmonic mean, and ``support`` the number of true entities. A share is 0 if there are no
+        such entities. With ``by_label``, the scores of each type that is in ``y_true`` or ``y_pred``, in alphabetical
+        order.
+
+    Raises
+    ------
+    ValueError
+        If rows differ in number or length, or a tag is not BIO; the message names the row.
+
+    Examples
+    --------
+    >>> truth = [["B-PER", "I-PER", "O", "B-LOC"]]
+    >>> entity_scores(truth, [["B-PER", "I-PER", "O", "O"]])
+    EntityScores(precision=1.0, recall=0.5, f1=0.6666666666666666, support=2)
+    """
+    y_true, y_pred = list(y_true), list(y_pred)
+    weights = row_weights(sample_weight, y_true, y_pred).tolist()
+    right: Counter[str] = Counter()
+    found: Counter[str] = Counter()
+    wanted: Counter[str] = Counter()
+    for row, (true, predicted) in enumerate(zip(y_true, y_pred, strict=True)):
+        spans = []
+        for name, tags in (("y_true", true), ("y_pred", predicted)):
+            if isinstance(tags, str):
+                raise ValueError(f"{name}, row {row} is a str ({tags!r}). Give a list of tags for each row.")
+            try:
+                spans.append(set(bio_spans(tags, strict=strict)))
+            except ValueError as error:
+                raise ValueError(f"{name}, row {row}: {error} Score tags of other kinds by their accuracy.") from None
+        if len(true) != len(predicted):
+            raise ValueError(f"Row {row} has {len(true)} tags in y_true and {len(predicted)} in y_pred.")
+        for counter, some in ((right, spans[0] & spans[1]), (found, spans[1]), (wanted, spans[0])):
+            for _, _, kind in some:
+                counter[kind] += weights[row]
+    if by_label:
+        return {kind: _entity_scores(right[kind], found[kind], wanted[kind]) for kind in sorted({*found, *wanted})}
+    return _entity_scores(right.total(), found.total(), wanted.total())
+
+
+def entity_f1(
+    y_true: Iterable[Sequence[str]], y_pred: Iterable[Sequence[str]], *, strict: bool = False, sample_weight: Any = None
+) -> float:
+    """The F1 of entities: that of ``entity_scores``.
+
+    Parameters
+    ----------
+    y_true, y_pred, strict, sample_weight
+        As in ``entity_scores``.
+
+    Returns
+    -------
+    float
+        From 0 to 1.
+    """
+    scores = entity_scores(y_true, y_pred, strict=strict, sample_weight=sample_weight)
+    assert isinstance(scores, EntityScores)  # a dict only with by_label
+    return scores.f1
+
+
+def _entity_scores(right: float, found: float, wanted: float) -> EntityScores:
+    f1 = 2 * right / (found + wanted) if right else 0.0
+    return EntityScores(right / found if found else 0.0, right / wanted if wanted else 0.0, f1, wanted)
