@@ -4,8 +4,9 @@ from kbert.backend import require_backend
 
 require_backend()
 
+from kbert.model.base import INPUT_NAMES  # noqa: E402
 from kbert.model.dispatch import disable_jax_async_dispatch  # noqa: E402
-from kbert.model.encoder import INPUT_NAMES, BertEncoder  # noqa: E402
+from kbert.model.encoder import BertEncoder  # noqa: E402
 from kbert.model.heads import (  # noqa: E402
     LAYER_CHOICES,
     POOLINGS,

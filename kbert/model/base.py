@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import keras
 import numpy as np
 
 from kbert.config import BertConfig
+
+# A KerasTensor, or an array of the backend.
+Tensor: TypeAlias = Any
+DType: TypeAlias = str | keras.DTypePolicy | None
 
 INPUT_NAMES = ("token_ids", "segment_ids", "position_ids", "text_ids")
 
@@ -35,8 +39,8 @@ class FunctionalBert(keras.Model):
 
     def __init__(
         self,
-        inputs: dict[str, keras.KerasTensor],
-        outputs: Any,
+        inputs: dict[str, Tensor],
+        outputs: Tensor | dict[str, Tensor],
         *,
         config: BertConfig,
         policy: keras.DTypePolicy,
@@ -52,7 +56,7 @@ class FunctionalBert(keras.Model):
         self.seed = seed
         self.choices = choices
 
-    def call(self, inputs, training=None, mask=None):
+    def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Tensor | dict[str, Tensor]:
         self.check(inputs)
         return super().call(inputs, training=training, mask=mask)
 
@@ -75,7 +79,7 @@ class FunctionalBert(keras.Model):
         return cls(**{**config, "config": BertConfig(**config["config"])})
 
 
-def token_inputs(*names: str) -> dict[str, keras.KerasTensor]:
+def token_inputs(*names: str) -> dict[str, Tensor]:
     """Inputs of int32 and of shape (B, any length), by name."""
     return {name: keras.Input((None,), dtype="int32", name=name) for name in names}
 

@@ -1,7 +1,13 @@
 """Dropout with random bits that cost next to nothing."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 from keras import ops
+
+from kbert.model.base import Tensor
 
 
 class Dropout(keras.layers.Layer):
@@ -20,13 +26,13 @@ class Dropout(keras.layers.Layer):
         Seed of the layer's own random stream; on PyTorch it has no effect.
     """
 
-    def __init__(self, rate: float, seed: int, **kwargs):
+    def __init__(self, rate: float, seed: int, **kwargs: Any):
         super().__init__(**kwargs)
         self.rate, self.seed = rate, seed
         self.seed_generator = keras.random.SeedGenerator(seed)
         self.built = True
 
-    def call(self, x, training=False):
+    def call(self, x: Tensor, training: bool = False) -> Tensor:
         if not training or not self.rate:
             return x
         if keras.backend.backend() == "torch":
@@ -34,14 +40,14 @@ class Dropout(keras.layers.Layer):
         keep = random_bits(ops.shape(x), self.seed_generator.next()) >= ops.cast(int(self.rate * 2**32), "uint32")
         return ops.where(keep, x * ops.cast(1 / (1 - self.rate), x.dtype), ops.zeros((), x.dtype))
 
-    def compute_output_spec(self, x, **_):
+    def compute_output_spec(self, x: Tensor, **_: Any) -> keras.KerasTensor:
         return keras.KerasTensor(x.shape, self.compute_dtype)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "rate": self.rate, "seed": self.seed}
 
 
-def _dropped_by_torch(x, rate: float):
+def _dropped_by_torch(x: Tensor, rate: float) -> Tensor:
     import torch
 
     # At rates near 1, values are multiplied by so much that 16 bits do not give the rate exactly enough.
@@ -54,7 +60,7 @@ def _dropped_by_torch(x, rate: float):
     return x * keep.to(x.dtype).mul_(1 / (1 - rate))
 
 
-def random_bits(shape, seed):
+def random_bits(shape: tuple[Any, ...], seed: Tensor) -> Tensor:
     """Independent uniform uint32 values of the given shape: a hash of each position and of a seed of two uint32."""
     size = 1
     for length in shape:
@@ -68,7 +74,7 @@ def random_bits(shape, seed):
     return _mix(ops.bitwise_xor(_mix(positions + inner), outer))
 
 
-def _mix(x):
+def _mix(x: Tensor) -> Tensor:
     """A bijection of uint32 in which each input bit flips each output bit with a probability close to one half.
 
     The constants are those that C. Wellons found by search ("Hash Prospector", 2018; bias 0.11).
@@ -78,5 +84,5 @@ def _mix(x):
     return _xor_shift(x, 15)
 
 
-def _xor_shift(x, bits):
+def _xor_shift(x: Tensor, bits: int) -> Tensor:
     return ops.bitwise_xor(x, ops.right_shift(x, ops.cast(bits, "uint32")))

@@ -9,7 +9,7 @@ from pathlib import Path
 import keras
 
 from kbert.config import BertConfig
-from kbert.model.base import INPUT_NAMES, FunctionalBert, token_inputs
+from kbert.model.base import INPUT_NAMES, DType, FunctionalBert, Tensor, token_inputs
 from kbert.model.layers import BertEmbeddings, FirstTokens, Pooler, SameText, TransformerLayer
 
 # Each layer has as many seeds of its own, for its weights and dropouts.
@@ -77,7 +77,7 @@ class BertEncoder(FunctionalBert):
     4385920
     """
 
-    def __init__(self, config: BertConfig, dtype=None, name: str | None = None, seed: int = 0):
+    def __init__(self, config: BertConfig, dtype: DType = None, name: str | None = None, seed: int = 0):
         policy = keras.dtype_policies.get(dtype) if dtype is not None else keras.config.dtype_policy()
 
         # === Layers ===
@@ -108,7 +108,12 @@ class BertEncoder(FunctionalBert):
 
     @classmethod
     def from_pretrained(
-        cls, name_or_folder: str | Path, *, dtype=None, revision: str | None = None, seed: int = 0
+        cls,
+        name_or_folder: str | Path,
+        *,
+        dtype: DType = None,
+        revision: str | None = None,
+        seed: int = 0,
     ) -> "BertEncoder":
         """The encoder of a weights folder, a size or a hub name.
 
@@ -142,7 +147,8 @@ class BertEncoder(FunctionalBert):
         """
         from kbert.weights import load_encoder
 
-        return load_encoder(name_or_folder, dtype=dtype, revision=revision, seed=seed)
+        encoder: BertEncoder = load_encoder(name_or_folder, dtype=dtype, revision=revision, seed=seed)
+        return encoder
 
     def save_pretrained(self, folder: str | Path, dtype: str = "float32") -> None:
         """Write config.json and model.safetensors, which `transformers.BertModel` reads.
@@ -165,6 +171,6 @@ class BertEncoder(FunctionalBert):
         save_encoder(self, folder, dtype)
 
 
-def first_token_vectors(encoder: BertEncoder, sequence_output, first_positions):
+def first_token_vectors(encoder: BertEncoder, sequence_output: Tensor, first_positions: Tensor) -> Tensor:
     """The pooler's vector for each text that starts at one of ``first_positions`` (B, K): shape (B, K, D)."""
     return encoder.pooler(FirstTokens(name="first_tokens")(sequence_output, first_positions))

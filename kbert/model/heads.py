@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from kbert.config import BertConfig
-from kbert.model.base import INPUT_NAMES, FunctionalBert, token_inputs
+from kbert.model.base import INPUT_NAMES, DType, FunctionalBert, token_inputs
 from kbert.model.dropout import Dropout
 from kbert.model.encoder import BertEncoder, first_token_vectors
 from kbert.model.layers import FirstTokens, TextMeans, dense
@@ -38,7 +38,14 @@ class BertForSequenceClassification(FunctionalBert):
     output is the logits (B, K, num_labels) in float32. Those of unused entries of ``first_positions`` mean nothing.
     """
 
-    def __init__(self, config: BertConfig, num_labels: int, dtype=None, name: str | None = None, seed: int = 0):
+    def __init__(
+        self,
+        config: BertConfig,
+        num_labels: int,
+        dtype: DType = None,
+        name: str | None = None,
+        seed: int = 0,
+    ):
         encoder = BertEncoder(config, dtype=dtype, name="bert", seed=seed)
         policy = encoder.dtype_policy
         dropout = Dropout(config.head_dropout, encoder.last_seed + 1, dtype=policy, name="classifier_dropout")
@@ -76,7 +83,14 @@ class BertForTokenClassification(FunctionalBert):
     The input is `BertEncoder`'s dict. The output is the logits (B, T, num_labels) in float32.
     """
 
-    def __init__(self, config: BertConfig, num_labels: int, dtype=None, name: str | None = None, seed: int = 0):
+    def __init__(
+        self,
+        config: BertConfig,
+        num_labels: int,
+        dtype: DType = None,
+        name: str | None = None,
+        seed: int = 0,
+    ):
         encoder = BertEncoder(config, dtype=dtype, name="bert", seed=seed)
         encoder.pooler.trainable = False
         policy = encoder.dtype_policy
@@ -114,7 +128,7 @@ class BertForQuestionAnswering(FunctionalBert):
     being the first token of the answer, and one for being its last (Devlin et al., 2018, section 4.2).
     """
 
-    def __init__(self, config: BertConfig, dtype=None, name: str | None = None, seed: int = 0):
+    def __init__(self, config: BertConfig, dtype: DType = None, name: str | None = None, seed: int = 0):
         encoder = BertEncoder(config, dtype=dtype, name="bert", seed=seed)
         encoder.pooler.trainable = False
         qa_outputs = dense(config, 2, encoder.last_seed + 1, "float32", "qa_outputs")
@@ -164,7 +178,7 @@ class BertForFeatures(FunctionalBert):
         config: BertConfig,
         layers: str = "last",
         pooling: str | None = "mean",
-        dtype=None,
+        dtype: DType = None,
         name: str | None = None,
         seed: int = 0,
     ):

@@ -3,10 +3,16 @@
 Letter key: B batch, T length, N heads, H head size, D hidden, V vocabulary, K texts per row.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
 import keras
 from keras import ops
 
 from kbert.config import BertConfig
+from kbert.model.base import DType, Tensor
 from kbert.model.dropout import Dropout
 from kbert.model.products import product
 
@@ -14,16 +20,17 @@ from kbert.model.products import product
 _MASKED = -1e9
 
 
-def activation(name: str):
+def activation(name: str) -> Callable[[Tensor], Tensor]:
     """The activation function for ``hidden_act`` of a config.json."""
     if name == "gelu":
         return lambda x: ops.gelu(x, approximate=False)
     if name in ("gelu_new", "gelu_pytorch_tanh"):
         return lambda x: ops.gelu(x, approximate=True)
-    return getattr(ops, name)
+    function: Callable[[Tensor], Tensor] = getattr(ops, name)
+    return function
 
 
-def _initializer(config: BertConfig, seed: int):
+def _initializer(config: BertConfig, seed: int) -> str | keras.initializers.Initializer:
     if config.initializer_range == 0:
         return "zeros"
     # Truncated at two standard deviations, as in the original code. The default of Keras's Dense is Glorot uniform.
@@ -33,16 +40,16 @@ def _initializer(config: BertConfig, seed: int):
 class Dense(keras.layers.Dense):
     """A dense layer that computes by `product`, which is faster than Keras's own on some backends."""
 
-    def call(self, x, training=None):
+    def call(self, x: Tensor, training: bool | None = None) -> Tensor:
         return product(x, self.kernel, self.bias)
 
 
-def dense(config: BertConfig, width: int, seed: int, dtype, name: str) -> Dense:
+def dense(config: BertConfig, width: int, seed: int, dtype: DType, name: str) -> Dense:
     """A dense layer with BERT's initial weights: truncated normal kernel, zero bias."""
     return Dense(width, kernel_initializer=_initializer(config, seed), dtype=dtype, name=name)
 
 
-def layer_norm(config: BertConfig, dtype, name: str) -> keras.layers.LayerNormalization:
+def layer_norm(config: BertConfig, dtype: DType, name: str) -> keras.layers.LayerNormalization:
     """LayerNorm with BERT's epsilon. Keras computes it in float32 under any policy."""
     return keras.layers.LayerNormalization(epsilon=config.layer_norm_eps, dtype=dtype, name=name)
 
@@ -50,14 +57,14 @@ def layer_norm(config: BertConfig, dtype, name: str) -> keras.layers.LayerNormal
 class BertEmbeddings(keras.layers.Layer):
     """Word + position + segment embeddings, then LayerNorm and dropout: three (B, T) arrays of ids to (B, T, D)."""
 
-    def __init__(self, config: BertConfig, seed: int, **kwargs):
+    def __init__(self, config: BertConfig, seed: int, **kwargs: Any):
         super().__init__(**kwargs)
         self.config, self.seed = config, seed
         self.norm = layer_norm(config, self.dtype_policy, "norm")
         self.dropout = Dropout(config.hidden_dropout_prob, seed, dtype=self.dtype_policy, name="dropout")
 
-    def build(self, *_):
-        def table(name, rows, seed):
+    def build(self, *_: Any) -> None:
+        def table(name: str, rows: int, seed: int) -> keras.Variable:
             return self.add_weight((rows, self.config.hidden_size), _initializer(self.config, seed), name=name)
 
         config = self.config
@@ -67,7 +74,7 @@ class BertEmbeddings(keras.layers.Layer):
         self.norm.build((None, None, config.hidden_size))
         self.built = True
 
-    def call(self, token_ids, position_ids, segment_ids, training=False):
+    def call(self, token_ids: Tensor, position_ids: Tensor, segment_ids: Tensor, training: bool = False) -> Tensor:
         x = ops.take(self.word, token_ids, axis=0)  # (B, T, D)
         x = x + ops.take(self.position, position_ids, axis=0)
         # A product with one-hot rows, because the table has two rows or so. Its gradient is a product too; that of a
@@ -76,7 +83,7 @@ class BertEmbeddings(keras.layers.Layer):
         x = x + ops.matmul(one_hot, ops.cast(self.segment, x.dtype))
         return self.dropout(self.norm(x), training=training)
 
-    def compute_output_spec(self, token_ids, *_, **__):
+    def compute_output_spec(self, token_ids: Tensor, *_: Any, **__: Any) -> keras.KerasTensor:
         return keras.KerasTensor((*token_ids.shape, self.config.hidden_size), self.compute_dtype)
 
 
@@ -86,10 +93,10 @@ class SameText(keras.layers.Layer):
     Padding has text id 0 and attends to padding, so that no row of the softmax is empty.
     """
 
-    def call(self, text_ids):
+    def call(self, text_ids: Tensor) -> Tensor:
         return ops.equal(text_ids[:, None, :, None], text_ids[:, None, None, :])
 
-    def compute_output_spec(self, text_ids):
+    def compute_output_spec(self, text_ids: Tensor) -> keras.KerasTensor:
         batch, length = text_ids.shape
         return keras.KerasTensor((batch, 1, length, length), "bool")
 
@@ -97,7 +104,7 @@ class SameText(keras.layers.Layer):
 class SelfAttention(keras.layers.Layer):
     """Multi-head scaled dot-product attention of x (B, T, D) with itself under a mask (B, 1, T, T)."""
 
-    def __init__(self, config: BertConfig, seed: int, **kwargs):
+    def __init__(self, config: BertConfig, seed: int, **kwargs: Any):
         super().__init__(**kwargs)
         self.config = config
         width, policy = config.hidden_size, self.dtype_policy
@@ -108,12 +115,12 @@ class SelfAttention(keras.layers.Layer):
         self.output_dense = dense(config, width, seed + 3, policy, "output")
         self.dropout = Dropout(config.attention_probs_dropout_prob, seed + 4, dtype=policy, name="dropout")
 
-    def build(self, x_shape, *_):
+    def build(self, x_shape: tuple[int | None, ...], *_: Any) -> None:
         for layer in (self.query, self.key, self.value, self.output_dense):
             layer.build(x_shape)
         self.built = True
 
-    def call(self, x, mask, training=False):
+    def call(self, x: Tensor, mask: Tensor, training: bool = False) -> Tensor:
         B, T, D = ops.shape(x)
         N, H = self.config.num_attention_heads, self.config.head_size
         query, key, value = (ops.reshape(layer(x), (B, T, N, H)) for layer in (self.query, self.key, self.value))
@@ -128,17 +135,17 @@ class SelfAttention(keras.layers.Layer):
             context = ops.dot_product_attention(query, key, value, mask=mask)
         return self.output_dense(ops.reshape(context, (B, T, D)))  # (B, T, N, H) -> (B, T, D)
 
-    def _explicit_attention(self, query, key, value, mask, training):
+    def _explicit_attention(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, training: bool) -> Tensor:
         scores = ops.einsum("btnh,bsnh->bnts", query * self.config.head_size**-0.5, key)
         scores = ops.where(mask, ops.cast(scores, "float32"), _MASKED)
         probabilities = ops.cast(ops.softmax(scores, axis=-1), value.dtype)
         return ops.einsum("bnts,bsnh->btnh", self.dropout(probabilities, training=training), value)
 
-    def compute_output_spec(self, x, *_, **__):
+    def compute_output_spec(self, x: Tensor, *_: Any, **__: Any) -> keras.KerasTensor:
         return keras.KerasTensor(x.shape, self.compute_dtype)
 
 
-def _torch_attention(query, key, value, mask, rate: float):
+def _torch_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, rate: float) -> Tensor:
     """PyTorch's attention with dropout, which on a GPU stores no matrix of probabilities; arrays (B, T, N, H)."""
     from torch.nn.functional import scaled_dot_product_attention
 
@@ -149,7 +156,7 @@ def _torch_attention(query, key, value, mask, rate: float):
 class TransformerLayer(keras.layers.Layer):
     """One layer: attention and feed-forward, each with a residual connection and then LayerNorm (post-LN)."""
 
-    def __init__(self, config: BertConfig, seed: int, **kwargs):
+    def __init__(self, config: BertConfig, seed: int, **kwargs: Any):
         super().__init__(**kwargs)
         self.config = config
         policy, rate = self.dtype_policy, config.hidden_dropout_prob
@@ -162,44 +169,44 @@ class TransformerLayer(keras.layers.Layer):
         self.output_dropout = Dropout(rate, seed + 8, dtype=policy, name="output_dropout")
         self.output_norm = layer_norm(config, policy, "output_norm")
 
-    def build(self, x_shape, *_):
+    def build(self, x_shape: tuple[int | None, ...], *_: Any) -> None:
         for layer in (self.attention, self.attention_norm, self.intermediate, self.output_norm):
             layer.build(x_shape)
         self.output_dense.build((*x_shape[:-1], self.config.intermediate_size))
         self.built = True
 
-    def call(self, x, mask, training=False):
+    def call(self, x: Tensor, mask: Tensor, training: bool = False) -> Tensor:
         attended = self.attention(x, mask, training=training)
         x = self.attention_norm(x + self.attention_dropout(attended, training=training))
         expanded = self.activation(self.intermediate(x))
         return self.output_norm(x + self.output_dropout(self.output_dense(expanded), training=training))
 
-    def compute_output_spec(self, x, *_, **__):
+    def compute_output_spec(self, x: Tensor, *_: Any, **__: Any) -> keras.KerasTensor:
         return keras.KerasTensor(x.shape, self.compute_dtype)
 
 
 class Pooler(keras.layers.Layer):
     """tanh(dense(x)) of the vectors of [CLS], x (..., D): the vector of each text (..., D)."""
 
-    def __init__(self, config: BertConfig, seed: int, **kwargs):
+    def __init__(self, config: BertConfig, seed: int, **kwargs: Any):
         super().__init__(**kwargs)
         self.dense = dense(config, config.hidden_size, seed, self.dtype_policy, "dense")
 
-    def build(self, x_shape):
+    def build(self, x_shape: tuple[int | None, ...]) -> None:
         self.dense.build(x_shape)
         self.built = True
 
-    def call(self, x):
+    def call(self, x: Tensor) -> Tensor:
         return ops.tanh(self.dense(x))
 
 
 class FirstTokens(keras.layers.Layer):
     """The vectors at given positions: x (B, T, D) and positions (B, K) to (B, K, D)."""
 
-    def call(self, x, positions):
+    def call(self, x: Tensor, positions: Tensor) -> Tensor:
         return ops.take_along_axis(x, ops.expand_dims(positions, -1), axis=1)
 
-    def compute_output_spec(self, x, positions):
+    def compute_output_spec(self, x: Tensor, positions: Tensor) -> keras.KerasTensor:
         return keras.KerasTensor((*positions.shape, x.shape[-1]), x.dtype)
 
 
@@ -210,12 +217,12 @@ class TextMeans(keras.layers.Layer):
     x (B, T, D), text_ids (B, T) and first_positions (B, K) to (B, K, D); zeros where a row has fewer than K texts.
     """
 
-    def call(self, x, text_ids, first_positions):
+    def call(self, x: Tensor, text_ids: Tensor, first_positions: Tensor) -> Tensor:
         K = ops.shape(first_positions)[1]
         slots = ops.arange(1, K + 1, dtype="int32")
         member = ops.cast(text_ids[:, None, :] == slots[None, :, None], "float32")  # (B, K, T)
         counts = ops.maximum(ops.sum(member, axis=-1, keepdims=True), 1.0)  # (B, K, 1)
         return ops.matmul(member / counts, ops.cast(x, "float32"))  # (B, K, D)
 
-    def compute_output_spec(self, x, text_ids, first_positions):
+    def compute_output_spec(self, x: Tensor, text_ids: Tensor, first_positions: Tensor) -> keras.KerasTensor:
         return keras.KerasTensor((x.shape[0], first_positions.shape[1], x.shape[2]), dtype="float32")

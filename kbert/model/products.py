@@ -1,10 +1,14 @@
 """The product with a matrix of weights, computed in the way that is fastest on each backend."""
 
+from __future__ import annotations
+
 import keras
 from keras import ops
 
+from kbert.model.base import Tensor
 
-def product(x, kernel, bias=None):
+
+def product(x: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
     """x (..., D) times kernel (D, U), plus bias (U,): shape (..., U).
 
     x is reshaped to one matrix. The gradient of the kernel is then a plain product too; with a batch of matrices, XLA

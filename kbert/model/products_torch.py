@@ -1,5 +1,9 @@
 """Products of float32 matrices by oneDNN, called as PyTorch's compiler calls it."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import torch
 
 # Not part of PyTorch's public interface. A version that does not have it uses PyTorch's own product.
@@ -11,12 +15,12 @@ except (AttributeError, RuntimeError):
 
 class _Product(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, kernel, bias):
+    def forward(ctx: Any, x: torch.Tensor, kernel: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         ctx.save_for_backward(x, kernel)
         return _linear(x, kernel.t(), bias, "none", [], "")
 
     @staticmethod
-    def backward(ctx, dy):
+    def backward(ctx: Any, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         x, kernel = ctx.saved_tensors
         for_x, for_kernel, for_bias = ctx.needs_input_grad
         return (

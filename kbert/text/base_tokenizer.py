@@ -26,7 +26,8 @@ class BaseTokenizer:
         backend = Tokenizer.from_str(json.dumps(spec | {"truncation": None, "padding": None, "post_processor": None}))
         names = [name for name in self._special_tokens.values() if name is not None]
         backend.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in names])
-        self._ids = {name: i for name in names if (i := backend.token_to_id(name)) is not None}
+        self._vocab: dict[str, int] = dict(sorted(backend.get_vocab().items(), key=itemgetter(1)))
+        self._ids = {name: self._vocab[name] for name in names}
         cls, sep = self._special_tokens["cls"], self._special_tokens["sep"]
         backend.post_processor = processors.TemplateProcessing(
             single=f"{cls}:0 $A:0 {sep}:0",
@@ -37,7 +38,6 @@ class BaseTokenizer:
             backend.decoder = decoders.WordPiece(prefix=backend.model.continuing_subword_prefix)
         self._json = backend.to_str()
         self._backend = _not_found_in_texts(backend, names)
-        self._vocab = dict(sorted(backend.get_vocab().items(), key=itemgetter(1)))
         self._vocab_size = max(self._vocab.values()) + 1
         added = self._backend.get_added_tokens_decoder().values()
         suits = KnownWords.suit(spec) and all(token.content in names for token in added)
@@ -111,11 +111,13 @@ class BaseTokenizer:
 
     def id_to_token(self, i: int) -> str | None:
         """The piece of an id, or None."""
-        return self._backend.id_to_token(int(i))
+        piece: str | None = self._backend.id_to_token(int(i))
+        return piece
 
     def token_to_id(self, token: str) -> int | None:
         """The id of a piece, or None."""
-        return self._backend.token_to_id(token)
+        i: int | None = self._backend.token_to_id(token)
+        return i
 
     def decode(self, ids: Iterable[int], skip_special_tokens: bool = True) -> str:
         """The text that ids stand for. Casing, accents and spaces may differ from the original text.
@@ -130,7 +132,8 @@ class BaseTokenizer:
         -------
         str
         """
-        return self._backend.decode([int(i) for i in ids], skip_special_tokens=skip_special_tokens)
+        text: str = self._backend.decode([int(i) for i in ids], skip_special_tokens=skip_special_tokens)
+        return text
 
     # === Python's protocols ===
 

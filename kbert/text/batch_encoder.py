@@ -82,12 +82,13 @@ class BatchEncoder:
         """Some rows, as the library encodes them; offsets take longer."""
         encode = self._backend.encode_batch if with_offsets else self._backend.encode_batch_fast
         try:
-            return encode(rows[chunk], add_special_tokens=False)
+            encoded: list[Encoding] = encode(rows[chunk], add_special_tokens=False)
         except TypeError:
             # Looked for only now, because it is rare and looking takes time.
             for row in range(chunk.start, chunk.stop):
                 require_no_surrogates(rows[row], f"{name}: row {first_row + row}")
             raise
+        return encoded
 
 
 def text_list(texts: Iterable[str], name: str = "texts") -> list[str]:

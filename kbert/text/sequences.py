@@ -25,6 +25,10 @@ class Sequences(Protocol):
         """The row of each sequence, ascending, shape (n_sequences,)."""
 
     @property
+    def first_length(self) -> NDArray[Any]:
+        """How many tokens of each sequence have segment id 0, shape (n_sequences,)."""
+
+    @property
     def lengths(self) -> NDArray[np.int64]:
         """Tokens of each sequence, special ones included, shape (n_sequences,)."""
 
