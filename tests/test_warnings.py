@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from sklearn.exceptions import DataConversionWarning
 
 from kbert import (
     BertClassifier,
@@ -22,11 +23,14 @@ from kbert import (
     WordPieceTokenizer,
     datasets,
 )
+from kbert.data.labels import label_column
+from kbert.data.texts import text_columns, warn_missing
 from kbert.errors import (
     DatasetWarning,
     InexactWarning,
     KbertWarning,
     LabelNamesWarning,
+    MissingTextWarning,
     NewWeightsWarning,
     NewWordsWarning,
 )
@@ -211,6 +215,30 @@ def more_new_words_than_places(folder):
 def text_that_is_not_utf_8(folder):
     (folder / "text.txt").write_bytes(b"the quick \xff\n\xffbrown fox\n")
     return list(Corpus(folder / "text.txt", split="lines", errors="replace"))
+
+
+# --- X and y
+
+
+@warns(MissingTextWarning, "2 of the texts in 3 rows are missing")
+def texts_that_are_missing(folder):
+    columns = text_columns(["the fox", None, ""])
+    warn_missing(columns.n_missing, columns.n_rows)
+
+
+@warns(MissingTextWarning, "1 of the texts in 2 rows is missing")
+def a_missing_text_in_a_prediction(folder):
+    return BertClassifier.load(folder / "classifier").predict(["the fox", None])
+
+
+@warns(DataConversionWarning, "A column-vector y was passed")
+def a_column_of_labels(folder):
+    return label_column([["good"], ["bad"]], 2)
+
+
+@warns(DataConversionWarning, "A column-vector y was passed")
+def a_column_of_labels_in_a_score(folder):
+    return BertClassifier.load(folder / "classifier").score(["the fox", "the dog"], [["good"], ["bad"]])
 
 
 # --- Data sets

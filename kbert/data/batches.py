@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from kbert.data.packing import Layout, choose_layout, pack, slots_of
 from kbert.text.ragged import ranges
-from kbert.text.sequences import Sequences
+from kbert.text.sequences import Sequences, SequenceSource
 
 # Batches among which the numbers of tokens are balanced.
 _POOL = 64
@@ -154,12 +154,12 @@ def prediction_row_length(longest: int) -> int:
     return next(length for length in lengths if length >= longest)
 
 
-def make_batch(sequences: Sequences, rows: Sequence[NDArray[Any]], layout: Layout, pad_id: int) -> Batch:
+def make_batch(sequences: SequenceSource, rows: Sequence[NDArray[Any]], layout: Layout, pad_id: int) -> Batch:
     """Put the texts of each row one after the other.
 
     Parameters
     ----------
-    sequences : TokenSequences or QuestionWindows
+    sequences : TokenSequences, QuestionWindows or another `SequenceSource`
     rows : list of ndarray of int
         The numbers of the texts in each row.
     layout : Layout

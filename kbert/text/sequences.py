@@ -14,10 +14,21 @@ from kbert.text.column_tokenizer import ColumnTokenizer
 from kbert.text.ragged import Ragged, Selection, ranges, row_splits
 
 
-class Sequences(Protocol):
-    """What batches are made of: `TokenSequences`, or `QuestionWindows`, which builds its sequences when they are taken.
+class SequenceSource(Protocol):
+    """What one batch is made of: sequences that exist already, or that are built when they are taken."""
 
-    Each sequence belongs to a row of X; a row has several sequences if it is read in windows, or has several options.
+    @property
+    def splits(self) -> NDArray[np.int64]:
+        """Where each sequence begins and ends if all of them are concatenated, shape (n_sequences + 1,)."""
+
+    def take(self, selection: Selection) -> TokenSequences:
+        """The selected sequences, in the order of the selection."""
+
+
+class Sequences(SequenceSource, Protocol):
+    """The sequences of all rows of X: `TokenSequences`, or `QuestionWindows`, which builds them when they are taken.
+
+    Each sequence belongs to a row; a row has several sequences if it is read in windows, or has several options.
     """
 
     @property
@@ -33,17 +44,10 @@ class Sequences(Protocol):
         """Tokens of each sequence, special ones included, shape (n_sequences,)."""
 
     @property
-    def splits(self) -> NDArray[np.int64]:
-        """Where each sequence begins and ends if all of them are concatenated, shape (n_sequences + 1,)."""
-
-    @property
     def n_rows(self) -> int:
         """Number of rows."""
 
     def __len__(self) -> int: ...
-
-    def take(self, selection: Selection) -> TokenSequences:
-        """The selected sequences, in the order of the selection."""
 
     def of_rows(self, rows: NDArray[Any]) -> Self:
         """The sequences of some rows, whose numbers are given in ascending order. These rows are numbered from 0."""
