@@ -33,6 +33,8 @@ from kbert import (
     WordPieceTokenizer,
     datasets,
 )
+from kbert.data.labels import label_column
+from kbert.data.texts import text_columns, warn_missing
 from kbert.errors import (
     DatasetWarning,
     FailedRunWarning,
@@ -227,6 +229,30 @@ def text_that_is_not_utf_8(folder):
     return list(Corpus(folder / "text.txt", split="lines", errors="replace"))
 
 
+# --- X and y
+
+
+@warns(MissingTextWarning, "2 of the texts in 3 rows are missing")
+def texts_that_are_missing(folder):
+    columns = text_columns(["the fox", None, ""])
+    warn_missing(columns.n_missing, columns.n_rows)
+
+
+@warns(MissingTextWarning, "1 of the texts in 2 rows is missing")
+def a_missing_text_in_a_prediction(folder):
+    return BertClassifier.load(folder / "classifier").predict(["the fox", None])
+
+
+@warns(DataConversionWarning, "A column-vector y was passed")
+def a_column_of_labels(folder):
+    return label_column([["good"], ["bad"]], 2)
+
+
+@warns(DataConversionWarning, "A column-vector y was passed")
+def a_column_of_labels_in_a_score(folder):
+    return BertClassifier.load(folder / "classifier").score(["the fox", "the dog"], [["good"], ["bad"]])
+
+
 # --- Data sets
 
 
@@ -272,16 +298,6 @@ def toy_of(estimator, folder, **parameters):
     return estimator(**{**common, **parameters})
 
 
-@warns(MissingTextWarning, "1 of the texts in 6 rows is missing")
-def missing_texts_in_fit(folder):
-    return toy_of(BertClassifier, folder).fit([*TEXTS[:5], None], LABELS)
-
-
-@warns(MissingTextWarning, "1 of the texts in 2 rows is missing")
-def missing_texts_in_predict(folder):
-    return BertClassifier.load(folder / "classifier").predict(["the fox", None])
-
-
 @warns(MissingTextWarning, "1 of the words in 2 rows is empty")
 def empty_words(folder):
     words = [["the", ""], ["fox"]]
@@ -323,11 +339,6 @@ def questions_that_are_cut(folder):
 @warns(TruncationWarning, "answers are longer than what two neighbouring windows share")
 def answers_that_no_window_holds(folder):
     return toy_of(BertQA, folder).fit([("fox", LONG)] * 2, [(LONG, 0), ("quick", 4)])
-
-
-@warns(DataConversionWarning, "A column-vector y was passed")
-def labels_in_a_column(folder):
-    return toy_of(BertClassifier, folder).fit(TEXTS, [[label] for label in LABELS])
 
 
 @warns(DataConversionWarning, "A column-vector eval_set's y was passed")

@@ -159,7 +159,7 @@ def make_batch(sequences: SequenceSource, rows: Sequence[NDArray[Any]], layout: 
 
     Parameters
     ----------
-    sequences : TokenSequences or QuestionWindows
+    sequences : TokenSequences, QuestionWindows or another `SequenceSource`
     rows : list of ndarray of int
         The numbers of the texts in each row.
     layout : Layout

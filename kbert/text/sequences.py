@@ -15,7 +15,7 @@ from kbert.text.ragged import Ragged, Selection, ranges, row_splits
 
 
 class SequenceSource(Protocol):
-    """What the rows of a batch are filled from: `Sequences`, or the instances of pre-training."""
+    """What one batch is made of: sequences that exist already, or that are built when they are taken."""
 
     @property
     def splits(self) -> NDArray[np.int64]:
@@ -26,9 +26,9 @@ class SequenceSource(Protocol):
 
 
 class Sequences(SequenceSource, Protocol):
-    """What texts become: `TokenSequences`, or `QuestionWindows`, which builds its sequences when they are taken.
+    """The sequences of all rows of X: `TokenSequences`, or `QuestionWindows`, which builds them when they are taken.
 
-    Each sequence belongs to a row of X; a row has several sequences if it is read in windows, or has several options.
+    Each sequence belongs to a row; a row has several sequences if it is read in windows, or has several options.
     """
 
     @property
