@@ -86,15 +86,17 @@ def words_to_add(words: Iterable[str], backend: Tokenizer, unk_id: int) -> list[
 def _normalised(word: str, backend: Tokenizer) -> str:
     """A word as it is looked up in the vocabulary. Raises where this is no single word."""
     text = word if backend.normalizer is None else backend.normalizer.normalize_str(word)
-    parts = [text] if backend.pre_tokenizer is None else [p for p, _ in backend.pre_tokenizer.pre_tokenize_str(text)]
-    if not parts:
+    found = [text]
+    if backend.pre_tokenizer is not None:
+        found = [word for word, _ in backend.pre_tokenizer.pre_tokenize_str(text)]
+    if not found:
         raise ValueError(f"words: {word!r} has no character that the tokenizer reads. Leave it out.")
-    if len(parts) > 1:
+    if len(found) > 1:
         raise ValueError(
             f"words: {word!r} cannot be one entry of the vocabulary: texts are split there into "
-            f"{', '.join(map(repr, parts))} before words are looked up. Give words without spaces and punctuation."
+            f"{', '.join(map(repr, found))} before words are looked up. Give words without spaces and punctuation."
         )
-    (normalised,) = parts
+    (normalised,) = found
     prefix = backend.model.continuing_subword_prefix
     if prefix and normalised.startswith(prefix):
         raise ValueError(f"words: {word!r} begins with {prefix!r}, as pieces inside of words do. Give whole words.")

@@ -104,8 +104,7 @@ def most_context(
 
     The context of a piece in a window is the number of tokens on the side where there are fewer; of equal windows the
     first is taken (Devlin et al., 2018: ``_check_is_max_context`` of run_squad.py). So each piece belongs to the window
-    whose middle is nearest, and of two neighbouring windows the one ends, and the other begins, halfway between their
-    middles.
+    whose middle is nearest. The border between two neighbouring windows lies halfway between their middles.
 
     Parameters
     ----------
