@@ -26,7 +26,7 @@ class DatasetNotFoundError(KbertError, FileNotFoundError):
 
 
 class DivergedError(KbertError, RuntimeError):
-    """Several training steps in a row gave a loss or gradients that are not finite."""
+    """Training gave losses, gradients or weights, or a model gives outputs, that are not finite numbers."""
 
 
 class KbertWarning(UserWarning):

@@ -21,6 +21,7 @@ from kbert.sizes import SIZES
 from kbert.tasks.task import Examples, Task, TrainingData
 from kbert.training.early_stopping import Evaluation
 from kbert.training.loop import TrainingOptions, layer_rates, train
+from kbert.training.non_finite import may_overflow
 from kbert.training.precision import dtype_policy
 from kbert.warn import warn_user
 from kbert.weights import load_encoder_weights
@@ -182,8 +183,16 @@ def _has_failed(
     constant_loss: float,
     pad_id: int,
 ) -> bool:
-    """Whether a run has learned nothing: what Mosbach et al. (2021) call a degenerate run."""
-    if constant_loss < _LEAST_CONSTANT_LOSS or not loss >= _FAILED_SHARE * constant_loss:
+    """Whether a run has learned nothing: what Mosbach et al. (2021) call a degenerate run.
+
+    Raises
+    ------
+    DivergedError
+        When the outputs are not finite. The last update may have done that, of which no loss tells.
+    """
+    may_be_constant = constant_loss >= _LEAST_CONSTANT_LOSS and loss >= _FAILED_SHARE * constant_loss
+    if not may_be_constant and not may_overflow(model):
         return False
     some = np.linspace(0, examples.n_rows - 1, min(examples.n_rows, _ROWS_LOOKED_AT)).astype(int)
-    return task.is_constant(task.outputs(model, examples.take(some), pad_id))
+    outputs = task.outputs(model, examples.take(some), pad_id)
+    return may_be_constant and task.is_constant(outputs)

@@ -14,6 +14,7 @@ from kbert.text.sequences import Sequences
 from kbert.text.words import WordSequences
 from kbert.training.backends import backend_step
 from kbert.training.memory import memory_kept
+from kbert.training.non_finite import require_finite
 from kbert.training.prefetch import prefetched
 from kbert.training.segments import check_segments
 from kbert.training.step import Predictor, Tensor
@@ -41,11 +42,17 @@ def predict_logits(model: keras.Model, chunks: Iterable[Sequences], n_rows: int,
     Returns
     -------
     ndarray of float32, shape (n_rows, n_outputs)
+
+    Raises
+    ------
+    DivergedError
+        When an output is not a finite number; so also from the two functions below.
     """
     results = np.zeros((n_rows, model.output_shape[-1]), "float32")
     for texts, outputs in _outputs(model, _batches(chunks, pad_id)):
         # Not `results[rows] += ...`, which counts one only of several windows of a row.
         np.add.at(results, texts.rows, outputs[texts.slots] * texts.shares[:, None])
+    require_finite(results, "row")
     return results
 
 
@@ -91,6 +98,7 @@ def predict_words(model: keras.Model, words: WordSequences, pad_id: int) -> np.n
         numbers = np.where(batch.tokens >= 0, words.words[batch.tokens], -1)
         is_word = numbers >= 0
         results[numbers[is_word]] = outputs[is_word]
+    require_finite(results, "word")
     return results
 
 
@@ -107,6 +115,7 @@ def predict_spans(model: keras.Model, reader: SpanReader, pad_id: int) -> None:
     """
     batches = ((batch, batch.inputs) for batch in prediction_batches(reader.windows, pad_id))
     for batch, outputs in _outputs(model, batches):
+        require_finite(outputs[batch.tokens >= 0], "token")
         reader.read(batch, outputs)
 
 

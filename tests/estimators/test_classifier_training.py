@@ -9,6 +9,8 @@ import pandas as pd
 import pytest
 from sklearn.utils.class_weight import compute_sample_weight
 
+from kbert import BertRegressor
+from kbert.errors import DivergedError
 from kbert.estimators import fitting
 
 pytestmark = pytest.mark.slow
@@ -299,3 +301,32 @@ def test_max_length_beyond_the_models_positions_is_refused_when_predicting_too(f
     classifier = copy.deepcopy(fitted).set_params(max_length=65)
     with pytest.raises(ValueError, match="max_length must be at most 64"):
         classifier.predict(reviews.text)
+
+
+# --- What is not finite
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_a_training_that_destroys_the_weights_is_an_error(toy, fitted, reviews, epochs):
+    # One update: its loss is that of the weights before it.
+    X, y = reviews.text[:16], reviews.label[:16]
+    with pytest.raises(DivergedError, match="not finite"):
+        toy(learning_rate=1e30, epochs=epochs).fit(X, y)
+    regressor = BertRegressor(weights=toy().weights, max_length=16, epochs=1, learning_rate=1e30, random_state=0)
+    with pytest.raises(DivergedError, match="not finite"):
+        regressor.fit(X, np.arange(16.0))
+    assert not hasattr(regressor, "model_")
+    again = copy.deepcopy(fitted).set_params(learning_rate=1e30, epochs=1)
+    with pytest.raises(DivergedError, match="not finite"):
+        again.fit(X, y)
+    assert np.array_equal(again.predict_proba(X), fitted.predict_proba(X)) and again.n_iter_ == fitted.n_iter_
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_a_prediction_that_is_not_finite_is_an_error(fitted, reviews, wrong):
+    broken = copy.deepcopy(fitted)
+    broken.model_.classifier.bias.assign(np.array([wrong, 0], "float32"))
+    with pytest.raises(DivergedError, match="not finite for 5 of 5 rows, first for row 0.*lower learning_rate"):
+        broken.predict(reviews.text[:5])
