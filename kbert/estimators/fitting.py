@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import keras
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from kbert.config import BertConfig
 from kbert.data.batches import TrainingBatches
 from kbert.data.labels import sample_weights
-from kbert.errors import FailedRunWarning
+from kbert.errors import DivergedError, FailedRunWarning
 from kbert.estimators.fine_tuned import FineTunedEstimator
 from kbert.estimators.parameters import Parameters, checked_callbacks, checked_parameters, draw_seed
 from kbert.estimators.validation import read_eval_set, split_rows
@@ -20,19 +20,23 @@ from kbert.learning_rates import default_learning_rate
 from kbert.sizes import SIZES
 from kbert.tasks.task import Examples, Task, TrainingData
 from kbert.training.early_stopping import Evaluation
+from kbert.training.finite_outputs import may_overflow
 from kbert.training.loop import TrainingOptions, layer_rates, train
-from kbert.training.non_finite import may_overflow
 from kbert.training.precision import dtype_policy
 from kbert.warn import warn_user
 from kbert.weights import load_encoder_weights
 from kbert.weights.start import Start
 
-# A run has failed if its loss is at least this share of the loss of the best constant outputs,
+# A run has failed if its last training loss is at least this share of the constant predictor's loss, and all checked
+# rows get the same answer.
 _FAILED_SHARE = 0.98
-# unless that loss is so low (two labels, 97 rows in 100 of one of them) that constant outputs may well be the best,
-_LEAST_CONSTANT_LOSS = 0.13
-# and its outputs for so many training rows are all the same.
-_ROWS_LOOKED_AT = 256
+# Below this loss (two labels, 97 rows to 3) a constant predictor may be the best: no run counts as failed.
+_LEAST_BASELINE_LOSS = 0.13
+# Training rows that are checked.
+_ROWS_CHECKED = 256
+
+
+E = TypeVar("E", bound=Examples)
 
 
 def fit(
@@ -45,18 +49,19 @@ def fit(
     seed = draw_seed(parameters.random_state)
 
     # Read X and y.
-    goes_on = estimator._is_warm_start()
-    task = estimator._task() if goes_on else estimator._new_task(parameters, y)
+    is_warm_start = estimator._is_warm_start()
+    task = estimator._task() if is_warm_start else estimator._new_task(parameters, y)
     columns = task.read(X)
-    if goes_on:
+    if is_warm_start:
         estimator._check_columns(columns)
     labels = task.read_labels(y, columns)
     weights = sample_weights(sample_weight, columns.n_rows)
     weights = np.ones(columns.n_rows, "float32") if weights is None else weights
+    task.learn(labels, weights)
 
     # Find the start: architecture, tokenizer and weights. Then rows become tokens.
     start = estimator._start(parameters, columns.texts())
-    _check_freeze(estimator, start.config)
+    _check_freeze(parameters, start.config, type(estimator).__name__)
     config, pad_id = start.config.with_dropout(parameters.dropout), start.tokenizer.pad_id
     examples = task.examples(columns, labels, weights, start.tokenizer)
 
@@ -79,11 +84,11 @@ def fit(
     return estimator
 
 
-def _check_freeze(estimator: FineTunedEstimator, config: BertConfig) -> None:
-    if estimator.freeze > config.num_hidden_layers:
+def _check_freeze(parameters: Parameters, config: BertConfig, name: str) -> None:
+    if parameters.freeze > config.num_hidden_layers:
         raise ValueError(
-            f"{type(estimator).__name__}: freeze must be at most {config.num_hidden_layers}, the layers of this model, "
-            f"got {estimator.freeze}."
+            f"{name}: freeze must be at most {config.num_hidden_layers}, the layers of this model, got "
+            f"{parameters.freeze}."
         )
 
 
@@ -99,7 +104,7 @@ def _train_with_restarts(
 ) -> tuple[keras.Model, dict[str, list[float]]]:
     """The model and the history of the first of up to ``n_restarts + 1`` runs that does not fail, or of the last."""
     data, pad_id = task.training_data(examples), start.tokenizer.pad_id
-    policy, constant_loss = dtype_policy(parameters.dtype), task.constant_loss(data)
+    policy, baseline_loss = dtype_policy(parameters.dtype), task.baseline_loss(data)
     for restart in range(parameters.n_restarts + 1):
         run_seed = seed if restart == 0 else draw_seed(np.random.RandomState([seed, restart]))
         model = start.new_model(partial(task.new_model, config, dtype=policy, seed=run_seed), _load_encoder)
@@ -107,7 +112,8 @@ def _train_with_restarts(
             task.before_training(model)
         history = _train(task, model, data, validation, parameters, run_seed, callbacks, pad_id)
         loss = history["loss"][-1]
-        if not _has_failed(task, model, examples, loss, constant_loss, pad_id):
+        _require_finite_outputs(task, model, examples, loss, pad_id)
+        if not _has_failed(task, model, examples, loss, baseline_loss, pad_id):
             break
         what_now = (
             f"It is started again with another seed ({restart + 1} of n_restarts={parameters.n_restarts})."
@@ -116,7 +122,7 @@ def _train_with_restarts(
         )
         warn_user(
             f"The run failed: at its end, after epoch {len(history['loss'])}, the training loss is {loss:.3f}, and "
-            f"{task.constant_knows} alone gives {constant_loss:.3f}. Nothing was learned. {what_now}",
+            f"{task.baseline} alone gives {baseline_loss:.3f}. Nothing was learned. {what_now}",
             FailedRunWarning,
         )
     return model, history
@@ -154,7 +160,10 @@ def _train(
     )
 
     def evaluate() -> dict[str, float]:
-        outputs = task.outputs(model, validation, pad_id)
+        try:
+            outputs = task.outputs(model, validation, pad_id)
+        except DivergedError:  # an earlier epoch may be the best one; the last word is `_require_finite_outputs`'s
+            return {"val_loss": np.nan, "val_score": np.nan}
         return {"val_loss": task.mean_loss(outputs, validation), "val_score": task.score(outputs, validation)}
 
     patience = parameters.n_iter_no_change if parameters.early_stopping else None
@@ -180,19 +189,34 @@ def _has_failed(
     model: keras.Model,
     examples: Examples,
     loss: float,
-    constant_loss: float,
+    baseline_loss: float,
     pad_id: int,
 ) -> bool:
-    """Whether a run has learned nothing: what Mosbach et al. (2021) call a degenerate run.
+    """Whether a run has learned nothing: what Mosbach et al. (2021) call a degenerate run."""
+    if baseline_loss < _LEAST_BASELINE_LOSS or loss < _FAILED_SHARE * baseline_loss:
+        return False
+    return task.is_constant(task.outputs(model, _some(examples), pad_id))
+
+
+def _require_finite_outputs(
+    task: Task[Any, Any, Any, Any], model: keras.Model, examples: Examples, loss: float, pad_id: int
+) -> None:
+    """Refuse a model that training has destroyed. The last update may have done that, of which no loss tells.
 
     Raises
     ------
     DivergedError
-        When the outputs are not finite. The last update may have done that, of which no loss tells.
     """
-    may_be_constant = constant_loss >= _LEAST_CONSTANT_LOSS and loss >= _FAILED_SHARE * constant_loss
-    if not may_be_constant and not may_overflow(model):
-        return False
-    some = np.linspace(0, examples.n_rows - 1, min(examples.n_rows, _ROWS_LOOKED_AT)).astype(int)
-    outputs = task.outputs(model, examples.take(some), pad_id)
-    return may_be_constant and task.is_constant(outputs)
+    if np.isnan(loss):
+        raise DivergedError(
+            "No update of the last epoch had a finite loss and finite gradients. Try a lower learning_rate, or "
+            "dtype='float32'."
+        )
+    if may_overflow(model):
+        task.outputs(model, _some(examples), pad_id)
+
+
+def _some(examples: E) -> E:
+    """Examples from all over, few enough to predict quickly."""
+    n_rows = examples.n_rows
+    return examples.take(np.linspace(0, n_rows - 1, min(n_rows, _ROWS_CHECKED)).astype(int))

@@ -214,7 +214,7 @@ class BertMultipleChoice(FineTunedEstimator):
         WeightsNotFoundError, WeightsMismatchError
             When there are no weights under that name, or damaged ones.
         DivergedError
-            When several updates in a row gave a loss or gradients that are not finite.
+            When several updates in a row are not finite, or the trained model's outputs are not.
         """
         return fit(self, X, y, sample_weight, eval_set, callbacks)
 
@@ -253,6 +253,8 @@ class BertMultipleChoice(FineTunedEstimator):
         ValueError, TypeError
             For rows that cannot be used; the message names them. A text with a lone surrogate, half of a character, is
             one.
+        DivergedError
+            When the model's outputs are not finite.
         """
         return self._outputs(X).argmax(axis=1).astype("int64")
 

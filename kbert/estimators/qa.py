@@ -239,7 +239,7 @@ class BertQA(FineTunedEstimator):
         WeightsNotFoundError, WeightsMismatchError
             When there are no weights under that name, or damaged ones.
         DivergedError
-            When several updates in a row gave a loss or gradients that are not finite.
+            When several updates in a row are not finite, or the trained model's outputs are not.
         """
         return fit(self, X, y, sample_weight, eval_set, callbacks)
 
@@ -263,6 +263,13 @@ class BertQA(FineTunedEstimator):
         -------
         ndarray of str, shape (n_rows,)
             Each a slice of its context, or "" for no answer. The array is of dtype object.
+
+        Raises
+        ------
+        ValueError, TypeError
+            For rows that cannot be used; the message names them.
+        DivergedError
+            When the model's outputs are not finite.
         """
         return _best_answers(self._found(X, 1))
 

@@ -100,7 +100,7 @@ class BertRegressor(RegressorMixin, FineTunedEstimator):
     tokenizer_ : WordPieceTokenizer
     config_ : BertConfig
     y_mean_, y_scale_ : ndarray of shape (n_columns,)
-        Mean and standard deviation of y in the training rows.
+        Mean and standard deviation of y, weighted as the rows are.
     y_columns_ : list of str or int, or None
         The columns of y, when ``fit`` was given a DataFrame.
     y_ndim_ : int
@@ -223,7 +223,7 @@ class BertRegressor(RegressorMixin, FineTunedEstimator):
         WeightsNotFoundError, WeightsMismatchError
             When there are no weights under that name, or damaged ones.
         DivergedError
-            When several updates in a row gave a loss or gradients that are not finite.
+            When several updates in a row are not finite, or the trained model's outputs are not.
         """
         return fit(self, X, y, sample_weight, eval_set, callbacks)
 
@@ -246,6 +246,8 @@ class BertRegressor(RegressorMixin, FineTunedEstimator):
         ValueError, TypeError
             For rows that cannot be used; the message names them. A text with a lone surrogate, half of a character, is
             one.
+        DivergedError
+            When the model's outputs are not finite.
         """
         outputs = self._outputs(X).astype("float64")
         return self._task().decode(outputs)

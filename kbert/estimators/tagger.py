@@ -222,7 +222,7 @@ class BertTagger(FineTunedEstimator):
         WeightsNotFoundError, WeightsMismatchError
             When there are no weights under that name, or damaged ones.
         DivergedError
-            When several updates in a row gave a loss or gradients that are not finite.
+            When several updates in a row are not finite, or the trained model's outputs are not.
         """
         return fit(self, X, y, sample_weight, eval_set, callbacks)
 
@@ -252,6 +252,8 @@ class BertTagger(FineTunedEstimator):
         ValueError, TypeError
             For rows that cannot be used; the message names them. A word or text with a lone surrogate, half of a
             character, is one.
+        DivergedError
+            When the model's outputs are not finite.
         """
         task, chunks = self._predictions(X)
         answers: list[list[Any]] = []

@@ -16,7 +16,7 @@ from kbert.data.choices import ChoiceColumns, choice_columns, option_indices
 from kbert.data.texts import warn_missing
 from kbert.errors import TruncationWarning
 from kbert.model import BertForSequenceClassification
-from kbert.tasks.task import TrainingData, mean_one
+from kbert.tasks.task import TaskDefaults, TrainingData, mean_one
 from kbert.tasks.texts import row_chunks
 from kbert.text import TokenSequences, WordPieceTokenizer, build_choices
 from kbert.training.losses import choice_cross_entropy
@@ -57,7 +57,7 @@ class ChoiceExamples(NamedTuple):
 
 
 @dataclass(kw_only=True)
-class Choice:
+class Choice(TaskDefaults[np.ndarray, ChoiceExamples]):
     """One right option for each row, by a softmax over the scores of its options.
 
     The model is `BertForSequenceClassification` with one output, the score of an option. Outputs are a float64 array
@@ -71,7 +71,7 @@ class Choice:
 
     max_length: int = 128
 
-    constant_knows: ClassVar[str] = "guessing"
+    baseline: ClassVar[str] = "guessing"
     architecture: ClassVar[str] = "BertForMultipleChoice"
 
     # --- X and y to examples
@@ -115,14 +115,6 @@ class Choice:
                 TruncationWarning,
             )
 
-    def strata(self, examples: ChoiceExamples) -> None:
-        """None: the index of an option means something else in each row."""
-        return None
-
-    def needs_validation(self, examples: ChoiceExamples) -> list[str]:
-        """Nothing but early stopping."""
-        return []
-
     # --- Training
 
     @property
@@ -134,9 +126,6 @@ class Choice:
         """BERT with one output for each sequence."""
         return BertForSequenceClassification(config, 1, dtype=dtype, seed=seed)
 
-    def before_training(self, model: keras.Model) -> None:
-        """Nothing: the outputs are those that the loss takes."""
-
     def training_data(self, examples: ChoiceExamples) -> TrainingData:
         """The targets and weights of `choice_cross_entropy`: the number of each option's row, from 1."""
         sequences, n_options = examples.sequences, examples.n_options
@@ -144,9 +133,6 @@ class Choice:
         weights[np.cumsum(n_options) - n_options + examples.right] = examples.weights
         rows = (sequences.rows + 1).astype("int32")
         return TrainingData(sequences, rows, mean_one(weights), whole_rows=True)
-
-    def after_training(self, model: keras.Model, validation: ChoiceExamples | None, pad_id: int) -> None:
-        """Nothing to learn."""
 
     # --- Outputs
 
@@ -177,7 +163,7 @@ class Choice:
         """Accuracy."""
         return float(np.average(outputs.argmax(axis=1) == examples.right, weights=examples.weights))
 
-    def constant_loss(self, data: TrainingData) -> float:
+    def baseline_loss(self, data: TrainingData) -> float:
         """The mean loss where all options of a row have the same score."""
         n_options = np.bincount(data.targets)[data.targets]
         return float(np.average(np.log(n_options), weights=data.weights))
@@ -197,16 +183,6 @@ class Choice:
     def load_model(folder: Path, dtype: str) -> BertForSequenceClassification:
         """From a folder of transformers' BertForMultipleChoice."""
         return load_multiple_choice(folder, dtype=dtype)
-
-    def learned_to_json(self) -> dict[str, Any]:
-        """Nothing is learned but the weights."""
-        return {}
-
-    def learn_from_json(self, values: dict[str, Any], model: keras.Model, folder: Path) -> None:
-        """Nothing is learned but the weights."""
-
-    def learn_from_config(self, values: dict[str, Any], model: keras.Model, folder: Path) -> None:
-        """Nothing is learned but the weights."""
 
 
 def _scores(model: keras.Model, sequences: Iterable[TokenSequences], n_options: int, pad_id: int) -> np.ndarray:

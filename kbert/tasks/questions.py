@@ -19,7 +19,7 @@ from kbert.data.texts import warn_missing
 from kbert.errors import TruncationWarning
 from kbert.metrics import answer_scores, best_null_threshold
 from kbert.model import BertForQuestionAnswering
-from kbert.tasks.task import TrainingData, mean_one
+from kbert.tasks.task import TaskDefaults, TrainingData, mean_one
 from kbert.tasks.texts import row_chunks
 from kbert.text import QuestionWindows, WordPieceTokenizer, build_question_windows
 from kbert.training.losses import span_cross_entropy
@@ -39,6 +39,8 @@ class QuestionExamples(NamedTuple):
     offsets : ndarray of int32, shape (n_pieces, 2)
         Where each piece of ``windows.contexts`` begins and ends in its context, in characters.
     answers : Answers
+    targets : ndarray of int32, shape (n_windows, 4)
+        Where each window has the first right answer, for `span_cross_entropy`.
     weights : ndarray of float32, shape (n_rows,)
     """
 
@@ -46,6 +48,7 @@ class QuestionExamples(NamedTuple):
     windows: QuestionWindows
     offsets: np.ndarray
     answers: Answers
+    targets: np.ndarray
     weights: np.ndarray
 
     @property
@@ -60,6 +63,7 @@ class QuestionExamples(NamedTuple):
             self.windows.of_rows(rows),
             self.offsets,
             self.answers.take(rows),
+            self.targets[np.isin(self.windows.rows, rows)],
             self.weights[rows],
         )
 
@@ -103,7 +107,7 @@ class BestSpans(NamedTuple):
 
 
 @dataclass(kw_only=True)
-class Questions:
+class Questions(TaskDefaults[Answers, QuestionExamples]):
     """An answer's first and last token in a window of the context (Devlin et al., 2018, sections 4.2 and 4.3).
 
     The model is `BertForQuestionAnswering`. A question without an answer, or whose answer is in another window, has the
@@ -124,7 +128,7 @@ class Questions:
     max_answer_length: int = 30
     null_threshold_: float = np.inf
 
-    constant_knows: ClassVar[str] = "how often a window holds no answer"
+    baseline: ClassVar[str] = "how often a window holds no answer"
     architecture: ClassVar[str] = "BertForQuestionAnswering"
 
     # --- X and y to examples
@@ -137,10 +141,12 @@ class Questions:
 
     def read_labels(self, y: Any, columns: QuestionColumns, name: str = "y") -> Answers:
         """The right answers, each of which stands in its context where it should."""
-        answers = answer_columns(y, columns, name)
-        if name == "y" and not answers.answerable.any():
+        return answer_columns(y, columns, name)
+
+    def learn(self, labels: Answers, weights: np.ndarray) -> None:
+        """Nothing but that some question has an answer."""
+        if not labels.answerable.any():
             raise ValueError("No question of y has an answer, so there is nothing to learn. Is it the right column?")
-        return answers
 
     def examples(
         self, columns: QuestionColumns, labels: Answers, weights: np.ndarray, tokenizer: WordPieceTokenizer
@@ -149,7 +155,9 @@ class Questions:
         _, windows, offsets = zip(*self._chunks(columns, tokenizer), strict=True)
         joined = QuestionWindows.concatenate(list(windows))
         self._warn_cut(int(joined.truncated_rows.sum()), columns.n_rows)
-        return QuestionExamples(columns, joined, np.concatenate(offsets), labels, weights)
+        joined_offsets = np.concatenate(offsets)
+        targets = answer_targets(joined, joined_offsets, labels)
+        return QuestionExamples(columns, joined, joined_offsets, labels, targets, weights)
 
     def _chunks(
         self, columns: QuestionColumns, tokenizer: WordPieceTokenizer
@@ -192,13 +200,9 @@ class Questions:
         """BERT with two outputs for each token."""
         return BertForQuestionAnswering(config, dtype=dtype, seed=seed)
 
-    def before_training(self, model: keras.Model) -> None:
-        """Nothing: the outputs are those that the loss takes."""
-
     def training_data(self, examples: QuestionExamples) -> TrainingData:
         """Each window is an example of its own, as in the paper's code; with a warning about answers in no window."""
-        targets = answer_targets(examples.windows, examples.offsets, examples.answers)
-        whole_in = np.bincount(examples.windows.rows, targets[:, 0] > 0)
+        whole_in = np.bincount(examples.windows.rows, examples.targets[:, 0] > 0)
         n_lost = int((examples.answers.answerable & (whole_in == 0)).sum())
         if n_lost:
             warn_user(
@@ -208,7 +212,7 @@ class Questions:
                 TruncationWarning,
             )
         weights = mean_one(examples.weights[examples.windows.rows])
-        return TrainingData(examples.windows, targets, weights, level="position")
+        return TrainingData(examples.windows, examples.targets, weights, level="position")
 
     def after_training(self, model: keras.Model, validation: QuestionExamples | None, pad_id: int) -> None:
         """The threshold: the given one, or the best one; where nothing tells, that of the fit before."""
@@ -235,15 +239,14 @@ class Questions:
         for rows, windows, offsets in self._chunks(columns, tokenizer):
             n_cut += int(windows.truncated_rows.sum())
             reader = SpanReader(windows, n_best, self.max_answer_length)
-            predict_spans(model, reader, tokenizer.pad_id)
+            predict_spans(model, reader, tokenizer.pad_id, rows.start)
             yield _found(reader, columns.contexts[rows], offsets, rows.start)
         if warn:
             self._warn_cut(n_cut, columns.n_rows)
 
     def outputs(self, model: keras.Model, examples: QuestionExamples, pad_id: int) -> BestSpans:
         """The best span of each row."""
-        targets = answer_targets(examples.windows, examples.offsets, examples.answers)
-        reader = SpanReader(examples.windows, 1, self.max_answer_length, targets)
+        reader = SpanReader(examples.windows, 1, self.max_answer_length, examples.targets)
         predict_spans(model, reader, pad_id)
         found = _found(reader, examples.columns.contexts[:], examples.offsets)
         best = found.spans.scores[:, 0]
@@ -271,7 +274,7 @@ class Questions:
         # Not minus infinity, so that probabilities stay finite: below all scores is enough.
         return max(best.threshold, float(outputs.null_scores.min()) - 1), best.score
 
-    def constant_loss(self, data: TrainingData) -> float:
+    def baseline_loss(self, data: TrainingData) -> float:
         """The loss where the model knows how often a window holds no answer, and takes any token of the others."""
         n_tokens, has_none = data.targets[:, 3] + 1, data.targets[:, 0] == 0
         share = np.clip(np.average(has_none, weights=data.weights), 1e-6, 1 - 1e-6)
@@ -279,7 +282,7 @@ class Questions:
         return float(np.average(losses, weights=data.weights))
 
     def is_constant(self, outputs: BestSpans) -> bool:
-        """True: a loss as high as `constant_loss` is enough to tell that nothing was learned."""
+        """True: a loss as high as `baseline_loss` is enough to tell that nothing was learned."""
         return True
 
     # --- Folders
@@ -303,9 +306,6 @@ class Questions:
     def learn_from_json(self, values: dict[str, Any], model: keras.Model, folder: Path) -> None:
         """The threshold."""
         self.null_threshold_ = float(values["null_threshold"])
-
-    def learn_from_config(self, values: dict[str, Any], model: keras.Model, folder: Path) -> None:
-        """Nothing: transformers keeps no threshold, so "" is never answered."""
 
 
 def answer_targets(windows: QuestionWindows, offsets: np.ndarray, answers: Answers) -> np.ndarray:

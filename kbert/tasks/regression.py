@@ -47,7 +47,7 @@ class Regression(TextTask):
     y_columns_: list[str | int] | None = None
     y_ndim_: int = 0
 
-    constant_knows: ClassVar[str] = "the mean of y"
+    baseline: ClassVar[str] = "the mean of y"
     problem_type: ClassVar[str | None] = "regression"
 
     # --- y to labels
@@ -66,17 +66,18 @@ class Regression(TextTask):
     def examples(
         self, columns: TextColumns, labels: np.ndarray, weights: np.ndarray, tokenizer: WordPieceTokenizer
     ) -> TextExamples:
-        """Rows as tokens, and the standardised numbers. The mean and the scale are those of the first examples."""
-        if not len(self.y_mean_):
-            self._learn(labels, weights)
+        """Rows as tokens, and the standardised numbers."""
         standardised = ((labels - self.y_mean_) / self.y_scale_).astype("float32")
         return super().examples(columns, standardised, weights, tokenizer)
 
-    def _learn(self, numbers: np.ndarray, weights: np.ndarray) -> None:
-        mean = np.average(numbers, axis=0, weights=weights)
-        scale = np.sqrt(np.average((numbers - mean) ** 2, axis=0, weights=weights))
+    def learn(self, labels: np.ndarray, weights: np.ndarray) -> None:
+        """Mean and scale of y, but for a warm start, which keeps those of the fit before."""
+        if len(self.y_mean_):
+            return
+        mean = np.average(labels, axis=0, weights=weights)
+        scale = np.sqrt(np.average((labels - mean) ** 2, axis=0, weights=weights))
         # Not scale > 0: the mean of equal numbers may be off by its last digit.
-        varies = np.ptp(numbers[weights > 0], axis=0) > 0
+        varies = np.ptp(labels[weights > 0], axis=0) > 0
         scale = np.where(varies, scale, 1.0)
         for i in np.flatnonzero(varies & (np.abs(mean) > _LARGEST_MEAN * scale)).tolist():
             of_column = "" if self.y_ndim_ == 1 else f" of column {self.y_columns_[i] if self.y_columns_ else i!r}"
@@ -133,7 +134,7 @@ class Regression(TextTask):
             return float("nan")
         return float(r2_score(examples.labels, outputs, sample_weight=examples.weights))
 
-    def constant_loss(self, data: TrainingData) -> float:
+    def baseline_loss(self, data: TrainingData) -> float:
         """The variance."""
         mean = np.average(data.targets, axis=0, weights=data.weights)
         return float(np.average(((data.targets - mean) ** 2).mean(axis=1), weights=data.weights))

@@ -46,7 +46,7 @@ class SeveralLabels(TextTask):
     temperature_: float = 1.0
     y_type_: str = ""
 
-    constant_knows: ClassVar[str] = "how often each label occurs"
+    baseline: ClassVar[str] = "how often each label occurs"
     problem_type: ClassVar[str | None] = "multi_label_classification"
 
     # --- y to labels
@@ -180,7 +180,7 @@ class SeveralLabels(TextTask):
         repeated = np.repeat(examples.weights, positive.shape[1])
         return float(average_precision_score(positive.ravel(), outputs.ravel(), sample_weight=repeated))
 
-    def constant_loss(self, data: TrainingData) -> float:
+    def baseline_loss(self, data: TrainingData) -> float:
         """The mean entropy of the labels."""
         masses = np.abs(data.targets) * data.weights[:, None]
         total = masses.sum(axis=0)

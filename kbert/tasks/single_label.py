@@ -45,7 +45,7 @@ class SingleLabel(TextTask):
     temperature_: float = 1.0
     y_type_: str = "labels"
 
-    constant_knows: ClassVar[str] = "how often each label occurs"
+    baseline: ClassVar[str] = "how often each label occurs"
     problem_type: ClassVar[str | None] = "single_label_classification"
 
     # --- y to labels
@@ -92,6 +92,11 @@ class SingleLabel(TextTask):
             raise TypeError(f"y holds {shown(labels[0])}, and y of fit held {shown(self.classes_[0])}: give one type.")
         return np.array([label == answer for label, answer in zip(labels.tolist(), answers.tolist(), strict=True)])
 
+    def learn(self, labels: np.ndarray, weights: np.ndarray) -> None:
+        """Nothing but that some row counts."""
+        if self.class_weight is not None and not (weights * self._weight_of_classes(labels)[labels]).sum() > 0:
+            raise ValueError("All rows have weight 0 after class_weight: nothing could be learned.")
+
     # --- Training
 
     @property
@@ -122,8 +127,6 @@ class SingleLabel(TextTask):
         weights = examples.weights
         if self.class_weight is not None:
             weights = (weights * self._weight_of_classes(examples.labels)[examples.labels]).astype("float32")
-            if not weights.sum() > 0:
-                raise ValueError("All rows have weight 0 after class_weight: nothing could be learned.")
         return self._training_data(examples, examples.labels, weights)
 
     def _weight_of_classes(self, numbers: np.ndarray) -> np.ndarray:
@@ -151,7 +154,7 @@ class SingleLabel(TextTask):
         """Accuracy."""
         return float(np.average(outputs.argmax(axis=1) == examples.labels, weights=examples.weights))
 
-    def constant_loss(self, data: TrainingData) -> float:
+    def baseline_loss(self, data: TrainingData) -> float:
         """The entropy of the labels."""
         shares = np.bincount(data.targets, data.weights) / data.weights.sum()
         return float(-xlogy(shares, shares).sum())

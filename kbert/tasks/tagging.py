@@ -17,7 +17,7 @@ from kbert.metrics import bio_spans, entity_f1, is_bio
 from kbert.model import BertForTokenClassification
 from kbert.tasks.bio import legal_tags
 from kbert.tasks.saved_labels import decode_labels, encode_labels, labels_of_config
-from kbert.tasks.task import TrainingData, mean_one, nothing_learned
+from kbert.tasks.task import TaskDefaults, TrainingData, mean_one, nothing_learned
 from kbert.tasks.words import WordReader
 from kbert.text import WordPieceTokenizer
 from kbert.text.words import WordSequences
@@ -67,7 +67,7 @@ class TaggingExamples(NamedTuple):
 
 
 @dataclass(kw_only=True)
-class Tagging(WordReader):
+class Tagging(TaskDefaults[UnreadTags, TaggingExamples], WordReader):
     """A tag for each word, by a softmax over the tags at the word's first piece.
 
     The model is `BertForTokenClassification`. Outputs are a float64 array of shape (n_words, n_classes).
@@ -83,18 +83,15 @@ class Tagging(WordReader):
     decoding: str = "argmax"
     classes_: np.ndarray = field(default_factory=nothing_learned)
 
-    constant_knows: ClassVar[str] = "how often each label occurs"
+    baseline: ClassVar[str] = "how often each label occurs"
     architecture: ClassVar[str] = "BertForTokenClassification"
 
     # --- X and y to examples
 
     def read_labels(self, y: Any, columns: WordColumn, name: str = "y") -> UnreadTags:
         """y as it came, once X was found to have words."""
-        if name == "y" and columns.is_split and not any(map(len, columns.words)):
-            raise ValueError(
-                f"Found array with 0 feature(s) (shape={(columns.n_rows, 0)}) while a minimum of 1 is required: no row "
-                "of X has a word. Is it the right column?"
-            )
+        if columns.is_split:
+            _require_words(columns.n_rows, any(map(len, columns.words)), name)
         return UnreadTags(y, name)
 
     def examples(
@@ -118,18 +115,9 @@ class Tagging(WordReader):
         # The words are split already.
         chunks = replace(split, raw_texts=None).chunks(tokenizer.split_words)
         words = WordSequences.concatenate([self.windows(chunk, tokenizer) for chunk in chunks])
-        if not words.n_words:
-            raise ValueError(f"No row of {labels.name.removesuffix('y')}X has a word. Is it the right column?")
+        _require_words(words.n_rows, words.n_words > 0, labels.name)
         numbers = np.fromiter((number[tag] for row in tags for tag in row), np.int32, words.n_words)
         return TaggingExamples(words, numbers, np.where(np.diff(words.splits) > 0, weights, 0).astype("float32"))
-
-    def strata(self, examples: TaggingExamples) -> None:
-        """None: rows have many tags."""
-        return None
-
-    def needs_validation(self, examples: TaggingExamples) -> list[str]:
-        """Nothing but early stopping."""
-        return []
 
     # --- Training
 
@@ -142,18 +130,12 @@ class Tagging(WordReader):
         """BERT with a linear layer on each token's vector."""
         return BertForTokenClassification(config, len(self.classes_), dtype=dtype, seed=seed)
 
-    def before_training(self, model: keras.Model) -> None:
-        """Nothing: the outputs are those that the loss takes."""
-
     def training_data(self, examples: TaggingExamples) -> TrainingData:
         """The tag of each word at its first piece."""
         word = examples.words.words  # of each token, -1 where no word has its first piece
         targets = np.where(word >= 0, examples.labels[word], 0).astype("int32")
         weights = np.where(word >= 0, examples.word_weights[word], 0)
         return TrainingData(examples.words.sequences, targets, mean_one(weights), level="token")
-
-    def after_training(self, model: keras.Model, validation: TaggingExamples | None, pad_id: int) -> None:
-        """Nothing to learn."""
 
     # --- Outputs
 
@@ -185,7 +167,7 @@ class Tagging(WordReader):
         )
         return entity_f1(truth, found, sample_weight=examples.weights)
 
-    def constant_loss(self, data: TrainingData) -> float:
+    def baseline_loss(self, data: TrainingData) -> float:
         """The entropy of the tags."""
         shares = np.bincount(data.targets, data.weights) / data.weights.sum()
         return float(-xlogy(shares, shares).sum())
@@ -240,3 +222,12 @@ class Tagging(WordReader):
         """The tags of id2label."""
         names = labels_of_config(folder, model.num_labels)
         self.classes_ = np.array([str(name) for name in names], dtype=object)
+
+
+def _require_words(n_rows: int, has_words: bool, name: str) -> None:
+    """Refuse rows that have no word at all; the message begins in scikit-learn's words."""
+    if not has_words:
+        raise ValueError(
+            f"Found array with 0 feature(s) (shape={(n_rows, 0)}) while a minimum of 1 is required. No row of "
+            f"{name.removesuffix('y')}X has a word. Is it the right column?"
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import keras
 import numpy as np
@@ -76,14 +76,13 @@ class Task(Protocol[C, L, E, O]):
 
     Attributes
     ----------
-    constant_knows : str
-        What a model knows whose outputs are the best constant ones, for the warning of a failed run: "how often each
-        label occurs".
+    baseline : str
+        What the constant predictor goes by, for the warning about a failed run: "how often each label occurs".
     architecture : str
         The class of transformers that opens what `save_model` writes.
     """
 
-    constant_knows: ClassVar[str]
+    baseline: ClassVar[str]
     architecture: ClassVar[str]
 
     @property
@@ -101,12 +100,16 @@ class Task(Protocol[C, L, E, O]):
         """y as plain labels. A new task learns from the first y what labels there are; others are refused."""
         ...
 
+    def learn(self, labels: L, weights: np.ndarray) -> None:
+        """Learn from the labels and weights of the rows of fit; refuse what nothing can be learned from."""
+        ...
+
     def examples(self, columns: C, labels: L, weights: np.ndarray, tokenizer: WordPieceTokenizer) -> E:
         """Rows as tokens, with one warning about rows that were cut."""
         ...
 
     def strata(self, examples: E) -> np.ndarray | None:
-        """A number for each row; the shares of equal ones are kept when rows are split off for validation."""
+        """The stratum of each row, for a stratified split; None for a random one."""
         ...
 
     def needs_validation(self, examples: E) -> list[str]:
@@ -120,7 +123,7 @@ class Task(Protocol[C, L, E, O]):
         ...
 
     def before_training(self, model: keras.Model) -> None:
-        """Undo in a fitted model, which a warm start goes on from, what `after_training` did to its weights."""
+        """Undo what `after_training` did to the weights of the model that a warm start begins with."""
         ...
 
     def training_data(self, examples: E) -> TrainingData:
@@ -145,12 +148,12 @@ class Task(Protocol[C, L, E, O]):
         """What early stopping maximises: the estimator's own score, where the labels allow it."""
         ...
 
-    def constant_loss(self, data: TrainingData) -> float:
-        """The mean loss of the best outputs that are the same for all rows."""
+    def baseline_loss(self, data: TrainingData) -> float:
+        """The mean loss of the constant predictor: of the best outputs that are the same for all rows."""
         ...
 
     def is_constant(self, outputs: O) -> bool:
-        """Whether the outputs for all rows are, or mean, the same."""
+        """Whether the model gives all rows the same answer."""
         ...
 
     # --- Folders
@@ -177,19 +180,50 @@ class Task(Protocol[C, L, E, O]):
         ...
 
 
+class TaskDefaults(Generic[L, E]):
+    """What most tasks do not need: nothing is learned besides the weights, and nothing is changed after training."""
+
+    def learn(self, labels: L, weights: np.ndarray) -> None:
+        """Nothing."""
+
+    def strata(self, examples: E) -> np.ndarray | None:
+        """None: rows are split at random."""
+        return None
+
+    def needs_validation(self, examples: E) -> list[str]:
+        """No parameter but ``early_stopping``."""
+        return []
+
+    def before_training(self, model: keras.Model) -> None:
+        """Nothing: the head gives what the loss takes."""
+
+    def after_training(self, model: keras.Model, validation: E | None, pad_id: int) -> None:
+        """Nothing."""
+
+    def learned_to_json(self) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+    def learn_from_json(self, values: dict[str, Any], model: keras.Model, folder: Path) -> None:
+        """Nothing."""
+
+    def learn_from_config(self, values: dict[str, Any], model: keras.Model, folder: Path) -> None:
+        """Nothing."""
+
+
 T = TypeVar("T")
 
 
 def task_of(task_type: type[T], values: Mapping[str, Any]) -> T:
-    """A task, or a reader of a part of its X, with an estimator's values for its fields.
+    """Make a task, or a reader such as `TextReader`, from an estimator's values.
 
     Parameters
     ----------
     task_type : type
         A dataclass.
     values : mapping
-        Parameters by name and, of a fitted estimator, its attributes: ``vars(estimator)``. Those that are no fields of
-        the task are passed over.
+        Parameters by name and, of a fitted estimator, its attributes: ``vars(estimator)``. Values that
+        the task has no field for are ignored.
     """
     names = [field.name for field in fields(task_type)]  # type: ignore[arg-type]
     return task_type(**{name: plain(values[name]) for name in names if name in values})
@@ -210,11 +244,11 @@ def learned_attributes(task: Task[Any, Any, Any, Any]) -> dict[str, Any]:
 
 
 def nothing_learned() -> np.ndarray:
-    """What a task has before ``fit`` in the place of an array that it learns: an empty one."""
+    """An empty array: the value of a learned array before ``fit``."""
     return np.array([])
 
 
 def mean_one(weights: np.ndarray) -> np.ndarray:
-    """Weights whose mean is 1, those of 0 left out of the mean; float32."""
+    """Scale weights so that the mean of those that are not 0 is 1; float32."""
     mean: np.ndarray = weights / weights[weights > 0].mean()
     return mean.astype("float32")

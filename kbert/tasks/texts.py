@@ -15,7 +15,7 @@ from kbert.data.columns import Columns
 from kbert.data.texts import TextColumns, text_columns, warn_missing
 from kbert.errors import TruncationWarning
 from kbert.model import BertForSequenceClassification
-from kbert.tasks.task import TrainingData, mean_one
+from kbert.tasks.task import TaskDefaults, TrainingData, mean_one
 from kbert.text import TokenSequences, WordPieceTokenizer, build_sequences, build_windows
 from kbert.text.chunks import chunks
 from kbert.training.predict import predict_logits
@@ -123,7 +123,7 @@ class TextExamples(NamedTuple):
 
 
 @dataclass(kw_only=True)
-class TextTask(TextReader):
+class TextTask(TaskDefaults[np.ndarray, TextExamples], TextReader):
     """A task that reads texts or pairs of texts and gives each row ``n_outputs`` numbers, through the pooler.
 
     Base of single label, several labels and regression. A subclass says what y means: see `kbert.tasks.task.Task`. Its
@@ -155,20 +155,9 @@ class TextTask(TextReader):
         """Rows as tokens, with one warning about rows that were cut."""
         return TextExamples(self.sequences(columns, tokenizer), labels, weights)
 
-    def strata(self, examples: TextExamples) -> np.ndarray | None:
-        """None: rows are split at random."""
-        return None
-
-    def needs_validation(self, examples: TextExamples) -> list[str]:
-        """Nothing but early stopping."""
-        return []
-
     def new_model(self, config: BertConfig, *, dtype: str, seed: int) -> BertForSequenceClassification:
         """BERT with a linear layer on the pooler's vector."""
         return BertForSequenceClassification(config, self.n_outputs, dtype=dtype, seed=seed)
-
-    def before_training(self, model: BertForSequenceClassification) -> None:
-        """Nothing: the outputs are those that the loss takes."""
 
     def training_data(self, examples: TextExamples) -> TrainingData:
         """Every window of a row with the row's label."""
@@ -180,11 +169,6 @@ class TextTask(TextReader):
         row = examples.sequences.rows
         # A row counts as much in several windows as it would in one.
         return TrainingData(examples.sequences, targets[row], mean_one((weights / np.bincount(row))[row]))
-
-    def after_training(
-        self, model: BertForSequenceClassification, validation: TextExamples | None, pad_id: int
-    ) -> None:
-        """Nothing to learn."""
 
     def outputs(self, model: BertForSequenceClassification, examples: TextExamples, pad_id: int) -> np.ndarray:
         """The model's outputs for each row, the mean over its windows."""

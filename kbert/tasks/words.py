@@ -58,7 +58,9 @@ class WordReader:
         outputs : list of ndarray of float32, shape (n_words, n_outputs)
             One array for each of these rows.
         """
+        first_row = 0
         for chunk in columns.chunks(tokenizer.split_words):
             windows = self.windows(chunk, tokenizer)
-            outputs = predict_words(model, windows, tokenizer.pad_id)
+            outputs = predict_words(model, windows, tokenizer.pad_id, first_row)
             yield chunk, np.split(outputs, windows.splits[1:-1])
+            first_row += chunk.n_rows

@@ -1,4 +1,4 @@
-"""Numbers that are not finite: updates that are skipped and end training where they go on, and outputs that raise."""
+"""The guard against updates that are not finite: it skips them, and ends training after several in a row."""
 
 from __future__ import annotations
 
@@ -136,38 +136,3 @@ class NonFiniteGuard:
         self._in_a_row = state["in_a_row"]
         if self._scaler is not None and state["scaler"] is not None:
             self._scaler.restore(state["scaler"])
-
-
-# Weights of a trained BERT are under 100. As long as all are under this, LayerNorm keeps every product far below the
-# largest number of float32 and bfloat16, 3e38.
-_LARGEST_SAFE_WEIGHT = 1e3
-
-
-def may_overflow(model: keras.Model) -> bool:
-    """Whether a model's outputs may be no finite numbers: by its largest weight, or because it computes in float16."""
-    if model.compute_dtype == "float16":
-        return True
-    largest = (keras.ops.max(keras.ops.abs(variable.value)) for variable in model.trainable_variables)
-    return not all(float(keras.ops.convert_to_numpy(weight)) < _LARGEST_SAFE_WEIGHT for weight in largest)
-
-
-def require_finite(outputs: np.ndarray, what: str) -> None:
-    """Refuse outputs of a model of which one is not finite.
-
-    Parameters
-    ----------
-    outputs : ndarray, shape (n, ...)
-    what : str
-        What each of the n is called in the message, such as "row".
-
-    Raises
-    ------
-    DivergedError
-    """
-    finite = np.isfinite(outputs).reshape(len(outputs), -1).all(axis=1)
-    if not finite.all():
-        raise DivergedError(
-            f"The model's outputs are not finite for {np.count_nonzero(~finite)} of {len(outputs)} {what}s, first for "
-            f"{what} {int(np.argmin(finite))}. Its weights are not usable: train with a lower learning_rate, or load "
-            "another model. Under dtype='float16' numbers over 65,504 overflow: take dtype='float32' or 'bfloat16'."
-        )

@@ -13,8 +13,8 @@ from kbert.data.spans import SpanReader
 from kbert.text.sequences import Sequences
 from kbert.text.words import WordSequences
 from kbert.training.backends import backend_step
+from kbert.training.finite_outputs import require_finite
 from kbert.training.memory import memory_kept
-from kbert.training.non_finite import require_finite
 from kbert.training.prefetch import prefetched
 from kbert.training.segments import check_segments
 from kbert.training.step import Predictor, Tensor
@@ -52,7 +52,7 @@ def predict_logits(model: keras.Model, chunks: Iterable[Sequences], n_rows: int,
     for texts, outputs in _outputs(model, _batches(chunks, pad_id)):
         # Not `results[rows] += ...`, which counts one only of several windows of a row.
         np.add.at(results, texts.rows, outputs[texts.slots] * texts.shares[:, None])
-    require_finite(results, "row")
+    require_finite(np.asarray(np.isfinite(results).all(axis=1)))
     return results
 
 
@@ -75,7 +75,7 @@ def _batches(chunks: Iterable[Sequences], pad_id: int) -> Iterator[tuple[_Texts,
         first_row += chunk.n_rows
 
 
-def predict_words(model: keras.Model, words: WordSequences, pad_id: int) -> np.ndarray:
+def predict_words(model: keras.Model, words: WordSequences, pad_id: int, first_row: int = 0) -> np.ndarray:
     """The model's output for each word, at its first token.
 
     Parameters
@@ -85,6 +85,8 @@ def predict_words(model: keras.Model, words: WordSequences, pad_id: int) -> np.n
     words : WordSequences
     pad_id : int
         Token id of the padding.
+    first_row : int, default=0
+        What errors call the first row.
 
     Returns
     -------
@@ -98,11 +100,14 @@ def predict_words(model: keras.Model, words: WordSequences, pad_id: int) -> np.n
         numbers = np.where(batch.tokens >= 0, words.words[batch.tokens], -1)
         is_word = numbers >= 0
         results[numbers[is_word]] = outputs[is_word]
-    require_finite(results, "word")
+    finite = np.isfinite(results).all(axis=1)
+    if not finite.all():
+        row_of_word = np.repeat(np.arange(words.n_rows), np.diff(words.splits))
+        require_finite(np.bincount(row_of_word, ~finite, words.n_rows) == 0, first_row)
     return results
 
 
-def predict_spans(model: keras.Model, reader: SpanReader, pad_id: int) -> None:
+def predict_spans(model: keras.Model, reader: SpanReader, pad_id: int, first_row: int = 0) -> None:
     """Let a reader take in the model's outputs for all of its windows.
 
     Parameters
@@ -112,10 +117,16 @@ def predict_spans(model: keras.Model, reader: SpanReader, pad_id: int) -> None:
     reader : SpanReader
     pad_id : int
         Token id of the padding.
+    first_row : int, default=0
+        What errors call the first row.
     """
     batches = ((batch, batch.inputs) for batch in prediction_batches(reader.windows, pad_id))
     for batch, outputs in _outputs(model, batches):
-        require_finite(outputs[batch.tokens >= 0], "token")
+        row, position = np.nonzero(~np.isfinite(outputs).all(axis=-1) & (batch.tokens >= 0))
+        if len(row):
+            finite = np.ones(reader.windows.n_rows, bool)
+            finite[reader.windows.rows[batch.texts[row, batch.inputs["text_ids"][row, position] - 1]]] = False
+            require_finite(finite, first_row)
         reader.read(batch, outputs)
 
 

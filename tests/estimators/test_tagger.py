@@ -234,7 +234,7 @@ def test_legal_tags_against_all_paths():
 
 def test_decoding_bio_never_begins_inside(fitted, monkeypatch):
     rng = np.random.default_rng(0)
-    monkeypatch.setattr(words_of_tasks, "predict_words", lambda _, words, __: rng.normal(size=(words.n_words, 3)))
+    monkeypatch.setattr(words_of_tasks, "predict_words", lambda _, words, *__: rng.normal(size=(words.n_words, 3)))
     words = rows_of(60, seed=3)[0]
 
     def illegal(rows):
