@@ -18,7 +18,7 @@ CORPUS_DEFAULTS = {"split": "sentences", "language": "en", "column": "text", "er
 
 
 def add_vocab_options(parser: ArgumentParser) -> None:
-    """Those of ``vocab``."""
+    """Declare the options of ``vocab``."""
     _add_source(parser)
     add = parser.add_argument
     add("--out", type=_path, metavar="FOLDER", help="where the tokenizer is written")
@@ -39,7 +39,7 @@ def add_vocab_options(parser: ArgumentParser) -> None:
 
 
 def add_shards_options(parser: ArgumentParser) -> None:
-    """Those of ``shards``."""
+    """Declare the options of ``shards``."""
     _add_source(parser)
     add = parser.add_argument
     add("--tokenizer", metavar="FOLDER", help="of `kbert vocab`; or a weights folder, or the name of weights")
@@ -50,7 +50,7 @@ def add_shards_options(parser: ArgumentParser) -> None:
 
 
 def add_pretrain_options(parser: ArgumentParser) -> None:
-    """Those of ``pretrain``; the defaults are those of `kbert.pretraining.PretrainingOptions`."""
+    """Declare the options of ``pretrain``; the defaults are those of `kbert.pretraining.PretrainingOptions`."""
     parser.add_argument("shards", nargs="?", metavar="SHARDS", help="folder of `kbert shards`")
     parser.add_argument("--out", type=_path, metavar="FOLDER", help="where the model is written")
 
@@ -110,7 +110,7 @@ def add_pretrain_options(parser: ArgumentParser) -> None:
     _add_quiet(watching)
 
 
-# --- What several commands have
+# --- Options of several commands
 
 
 def _add_source(parser: ArgumentParser) -> None:
@@ -148,7 +148,7 @@ def _path(text: str) -> Path:
 
 
 def _number(test: Callable[[Any], bool], wanted: str, kind: type = float) -> Callable[[str], Any]:
-    """A reader of numbers that pass a test."""
+    """A function that reads a number and checks it."""
 
     def read(text: str) -> Any:
         try:
@@ -181,7 +181,7 @@ def _rate(text: str) -> str | float:
 
 
 def _warmup(text: str) -> int | float:
-    """A whole number counts steps, any other one is a share."""
+    """A whole number is a number of steps, any other number a share of the budget."""
     wanted = "a share between 0.0 and 1.0, or a whole number of steps"
     warmup: int | float
     try:

@@ -43,7 +43,7 @@ class VocabCommand:
     add_options = staticmethod(add_vocab_options)
 
     def run(self, options: Namespace) -> None:
-        """Learn it."""
+        """Learn the vocabulary, write it, and show examples."""
         out = options.out
         if (out / "config.json").exists():
             raise ValueError(f"{out} holds a model, whose vocabulary would be replaced. Give another folder.")
@@ -74,7 +74,7 @@ class VocabCommand:
         if options.weights is not None:
             shown = ", ".join(new_words[:N_SHOWN]) + (", ..." if len(new_words) > N_SHOWN else "")
             print(f"{len(new_words):,} new words: {shown}" if new_words else "no new words")
-        # Segments are to be the same.
+        # The shards have to be of the same segments.
         chosen = {name: getattr(options, name) for name in CORPUS_DEFAULTS}
         same = [f"--{name}={value}" for name, value in chosen.items() if value != CORPUS_DEFAULTS[name]]
         print(f"next: {shlex.join(['kbert', 'shards', *options.source, '--tokenizer', str(out), *same])} --out SHARDS")
@@ -95,7 +95,7 @@ class ShardsCommand:
     add_options = staticmethod(add_shards_options)
 
     def run(self, options: Namespace) -> None:
-        """Write them."""
+        """Write the shards, and show examples."""
         out = options.out
         corpus, tokenizer = _corpus(options), WordPieceTokenizer.from_pretrained(folder_or_name(options.tokenizer))
         was_complete = (out / MANIFEST).exists()
@@ -167,7 +167,7 @@ class PretrainCommand:
 COMMANDS = (VocabCommand(), ShardsCommand(), PretrainCommand())
 
 
-# --- What the options stand for
+# --- From options to objects
 
 
 def _corpus(options: Namespace) -> Corpus:
@@ -193,7 +193,7 @@ def _vocabulary(options: Namespace, segments: Iterator[str]) -> tuple[WordPieceT
     if isinstance(options.new_words, Path):
         listed = options.new_words.read_text(encoding="utf-8").split("\n")
         after = before.with_words([word.strip() for word in listed if word.strip()])
-        # Read all the same, for the counts and the examples.
+        # The text is read nevertheless, for the counts and the examples.
         for _ in segments:
             pass
     else:
@@ -202,17 +202,17 @@ def _vocabulary(options: Namespace, segments: Iterator[str]) -> tuple[WordPieceT
 
 
 def _too_few_documents(shards: Shards) -> str:
-    """What is to be said where no pairs can be drawn from some shard; else nothing."""
+    """A message if there are shards from which no pairs can be drawn; else an empty text."""
     n = sum(shard["documents"] < 2 for shard in shards.manifest["shards"])
     holds = "holds" if n == 1 else "hold"
     return f"{n} of {len(shards)} shards {holds} one document only, and the next sentence wants two" if n else ""
 
 
-# --- Numbers
+# --- Printing numbers
 
 
 def _print_scores(where: str, rows: Any, prefix: str = "") -> None:
-    """The means of some rows of the history, where they have such."""
+    """Print the mean losses and accuracies of some lines of the history, as far as they have them."""
     parts = [
         f"{task} loss {rows[f'{prefix}{name}_loss'].mean():.3f}, accuracy {rows[f'{prefix}{name}_accuracy'].mean():.3f}"
         for task, name in (("masked LM", "mlm"), ("next sentence", "nsp"))

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from kbert.pretraining.corpus_files import FilePart, find_files, parts_of, plain_size, segments_of
 from kbert.pretraining.segments import Rules, Segmenter, documents
 
-# What a unit holds, in bytes of plain text: enough for some seconds of tokenising, little enough to spread well.
+# Plain text of a unit in bytes: enough for some seconds of tokenising, little enough to spread well.
 UNIT_BYTES = 2**26
 
 
@@ -107,7 +107,7 @@ class Corpus:
             raise ValueError(f"The corpus has no text{where}{more}. Is it the right file or column?")
 
     def units(self, n_bytes: int = UNIT_BYTES) -> list[Unit]:
-        """The corpus in pieces, which several processes can read: one unit's documents after another's are the corpus.
+        """The corpus in pieces that several processes can read. All units, one after the other, are the corpus.
 
         Units depend on the source and ``n_bytes`` alone. They can be pickled. Plain text and JSONL are cut between
         documents, Parquet between row groups, and lists, arrays and columns between rows. A packed file and a CSV file
@@ -162,7 +162,7 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Items:
-    """Documents in memory, or what gives them; ``start`` is the row of the first."""
+    """Documents in memory, or an iterable or function that gives them; ``start`` is the row of the first."""
 
     items: Any
     start: int = 0
@@ -187,7 +187,7 @@ class Unit:
 
 
 def _read_source(source: Any, column: str) -> tuple[list[Path], Any]:
-    """The files of a source, or what holds or gives its documents."""
+    """The files of a source; or, with no files, the container, iterable or function that has its documents."""
     if isinstance(source, str):
         raise ValueError(
             f"source is a single str, {_shown(source)}. A str is one document: put it in a list, [text]. A file is "

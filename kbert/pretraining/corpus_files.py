@@ -64,13 +64,13 @@ def find_files(paths: list[Path]) -> list[Path]:
 
 
 def plain_size(path: Path) -> int:
-    """Bytes of a file, or about so many when it is unpacked: text shrinks to a quarter or so."""
+    """Bytes of a file; of a packed one an estimate of its unpacked size, since text shrinks to about a quarter."""
     _, packing = _ending(path)
     return path.stat().st_size * (4 if packing else 1)
 
 
 def parts_of(path: Path, n_bytes: int | None) -> list[FilePart]:
-    """Cut a file between documents into parts of ``n_bytes`` or a little more; into one part if that cannot be."""
+    """Cut a file between documents into parts of ``n_bytes`` or a little more; into one part if it cannot be cut."""
     ending, packing = _ending(path)
     if n_bytes is None or packing or ending == ".csv":
         return [FilePart(path)]
@@ -126,7 +126,7 @@ def _open(path: Path) -> BinaryIO:
 
 
 def _pieces(file: BinaryIO, position: int) -> Iterator[tuple[int, bytes, bool]]:
-    """From the start of a line on: where a line begins, the line, and whether it is blank.
+    """The lines from a position on, where a line starts: where each begins, its bytes, and whether it is blank.
 
     Only "\\n" ends a line, with or without "\\r" before it: U+2028 and others, at which ``str.splitlines`` cuts, occur
     within texts. A line that is very long comes in several pieces, cut at a space, or between two characters.
@@ -148,7 +148,7 @@ def _last_character(raw: bytes) -> int:
 
 
 def _next_document(file: BinaryIO, position: int, ending: str) -> int:
-    """Where the first document begins that is wholly behind a position, or the file ends."""
+    """Where the first document begins that starts behind a position; the end of the file where there is none."""
     file.seek(position)
     while (raw := file.readline(_LONGEST_LINE)) and not raw.endswith(b"\n"):
         pass
@@ -176,7 +176,7 @@ def _read_text(file: BinaryIO, part: FilePart, segmenter: Segmenter) -> Iterator
 
 
 def _location(path: Path, position: int, i: int = 0) -> str:
-    """A byte of a file in a message. Its line is only counted now."""
+    """A byte of a file, for a message. Its line is counted only then."""
     position += i
     line, left = 1, position
     with _open(path) as file:
@@ -190,7 +190,7 @@ def _location(path: Path, position: int, i: int = 0) -> str:
 
 
 def _lines(file: BinaryIO, part: FilePart) -> Iterator[tuple[int, bytes]]:
-    """Where each line begins, and the line, of any length."""
+    """Lines of any length, and where each begins."""
     position = part.start
     file.seek(position)
     while (part.stop is None or position < part.stop) and (raw := file.readline()):
@@ -257,10 +257,10 @@ def _read_parquet(file: BinaryIO, part: FilePart, segmenter: Segmenter) -> Itera
     is_list, as_bytes = _bytes_of(table.schema_arrow.field(column).type, f"{part.path}: the column {column!r}")
     row = 0
     for group in range(part.start, table.num_row_groups if part.stop is None else part.stop):
-        # Texts are as long as documents: few at a time.
+        # A few at a time, since texts are as long as documents.
         try:
             for batch in table.iter_batches(256, row_groups=[group], columns=[column]):
-                # As bytes, since Arrow itself checks no UTF-8.
+                # As bytes: Arrow does not check UTF-8.
                 for value in _plain(batch.column(0)).cast(as_bytes).to_pylist():
                     location = partial("{}, row {} of row group {}".format, part.path, row, group)
                     byte_of = partial("{}, row {} of row group {}, byte {}".format, part.path, row, group)
@@ -285,14 +285,14 @@ def _parquet_file(path: Path, file: BinaryIO) -> Any:
     except ImportError:
         raise ImportError(f"Reading {path} needs the package pyarrow. Install it with: pip install pyarrow.") from None
     try:
-        # Read as it goes: a row group may be as big as the file.
+        # Read in pieces: a row group may be as big as the file.
         return ParquetFile(file, pre_buffer=False, buffer_size=2**20)
     except pyarrow.ArrowInvalid as error:
         raise ValueError(f"{path} is no whole Parquet file ({error}). Download it again.") from error
 
 
 def _row_groups(path: Path, n_bytes: int) -> list[int]:
-    """The first row groups of parts of so many bytes."""
+    """The first row group of each part of ``n_bytes``."""
     with _open(path) as file:
         metadata = _parquet_file(path, file).metadata
         starts, size = [0], 0

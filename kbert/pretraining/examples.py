@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from kbert.pretraining.shards import Shards
 
 N_SHOWN = 4
-# Of a batch, whose rows are long and have their targets below.
+# Instances of a batch that are shown. They are long, and have their targets below.
 _N_MASKED = 2
 _NO_BREAK = "\u00a0"
-# Of shards: the documents that instances are drawn from, and their greatest length in tokens.
+# Instances are drawn from so many documents of a shard, with so many tokens at most.
 _DOCUMENTS, _LENGTH = 100, 64
 
 
 def print_pieces(segments: list[str], tokenizer: WordPieceTokenizer) -> None:
-    """Segments as word pieces."""
+    """Print segments as word pieces."""
     print("The first segments, as word pieces:")
     for segment in segments:
         _print(" ".join(tokenizer.encode(segment).tokens[1:-1]))
 
 
 def print_drawn(shards: Shards, nsp: bool) -> None:
-    """The first instances of the first shard, as they may be drawn."""
+    """Print instances drawn from the first documents of the first shard."""
     whole, tokenizer = shards[0], shards.tokenizer
     some = Documents(whole.tokens, whole.segments, whole.documents[: _DOCUMENTS + 1])
     drawn = (draw_pairs if nsp else draw_runs)(some, tokenizer, _LENGTH, 0)
@@ -42,7 +42,7 @@ def print_drawn(shards: Shards, nsp: bool) -> None:
 
 
 def print_batch(batch: PretrainingBatch, tokenizer: WordPieceTokenizer, nsp: bool) -> None:
-    """The first instances of a batch, and what is to be predicted of each: at its position, the input and the target.
+    """Print the first instances of a batch, with the position, the input and the target of each token to predict.
 
     Letter key: B batch, T length, K texts per row, M masked tokens per row.
     """
@@ -76,5 +76,5 @@ def _print(text: str, label: str = "", indent: int = 2) -> None:
 
 
 def _unbroken(text: str) -> str:
-    """For what is to stay in one line. The tokenizer makes ordinary spaces of such, so that no other text has them."""
+    """A text that is not broken into lines. No other text has such spaces: the tokenizer replaces them."""
     return text.replace(" ", _NO_BREAK)

@@ -59,7 +59,7 @@ class DocumentSource(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Instances:
-    """Training instances "[CLS] a [SEP] b [SEP]", or "[CLS] a [SEP]". They serve where `TokenSequences` does.
+    """Training instances "[CLS] a [SEP] b [SEP]", or "[CLS] a [SEP]". Batches are made of them as of `TokenSequences`.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class Instances:
 
     @cached_property
     def splits(self) -> np.ndarray:
-        """Where the tokens of each would begin and end if all stood one after the other."""
+        """Where each begins and ends if all of them are concatenated."""
         return row_splits(self.lengths)
 
     @property
@@ -161,13 +161,13 @@ def draw_pairs(documents: Documents, tokenizer: WordPieceTokenizer, max_length: 
     table = np.array(found, np.int64)
     starts, lengths = table[:, [0, 2]], table[:, [1, 3]]
     kept = np.stack(truncated_lengths(lengths[:, 0], lengths[:, 1], room), axis=1)
-    # Token by token one is taken off the front or the end, by a coin's toss.
+    # Each token that is removed is removed from the front or from the end, by the toss of a coin.
     starts = starts + np.random.default_rng(sequence).binomial(lengths - kept, 0.5)
     return Instances(tokenizer, documents.tokens, starts, kept, table[:, 4].astype(np.int32))
 
 
 def draw_runs(documents: Documents, tokenizer: WordPieceTokenizer, max_length: int, seed: Seed) -> Instances:
-    """Runs of text of one document each, in which every token of the documents is once: for masked-LM alone.
+    """Runs of text, each of one document, that together have every token once: for the masked LM alone.
 
     A document that is longer than ``max_length`` is cut into runs of that length; where the first cut is, is drawn.
 
@@ -188,7 +188,7 @@ def draw_runs(documents: Documents, tokenizer: WordPieceTokenizer, max_length: i
     bounds = documents.segments[documents.documents]
     lengths = np.diff(bounds)
     rng = np.random.default_rng(seed)
-    # How much of its first run a document leaves out.
+    # By how many tokens the first run of a long document is shorter than the others.
     missing = np.where(lengths > room, rng.integers(0, room, len(lengths)), 0)
     n_runs = -((-lengths - missing) // room)
     document = np.repeat(np.arange(len(lengths)), n_runs)

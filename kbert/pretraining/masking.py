@@ -29,7 +29,7 @@ class Masked(NamedTuple):
 
 
 class Masking:
-    """Draws masks.
+    """Chooses the tokens to predict, and replaces them.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class Masking:
         if self.whole_word:
             chosen = self._whole_words(token_ids, candidates, text, number, rng)
         else:
-            # The first of each text's candidates in random order.
+            # Candidates in random order within each text, of which the first so many are chosen.
             order = candidates[np.argsort(text[candidates] + rng.random(len(candidates)))]
             chosen = np.sort(order[_rank(text[order]) < number[text[order]]])
         fate = rng.random(len(chosen))
@@ -112,7 +112,7 @@ class Masking:
         rank = _rank(of_text[order])
         taken = np.zeros(len(begins), bool)
         room = number.copy()
-        # All texts at once: the first word in each one's order, then the second, ...
+        # All texts at once: first the first word of each in this order, then the second, and so on.
         by_rank = order[np.argsort(rank, kind="stable")]
         for words in np.split(by_rank, np.cumsum(np.bincount(rank))[:-1]):
             fits = words[sizes[words] <= room[of_text[words]]]

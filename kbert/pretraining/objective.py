@@ -1,4 +1,4 @@
-"""The objective: the loss of the masked language model and of the next sentence, and their scores apart.
+"""The objective: the losses of the masked language model and of the next sentence, and the scores of each.
 
 The targets and the weights of a batch (`PretrainingBatch`) are two dicts of arrays, which the training step of every
 backend takes as they are:
@@ -42,7 +42,7 @@ def pretraining_loss(outputs: Tensors, targets: Tensors, weights: Tensors) -> Te
 
 
 def pretraining_losses(outputs: Tensors, targets: Tensors, weights: Tensors) -> Tensor:
-    """`pretraining_loss`, and after it what is reported of a training step: a vector, named by `REPORTED`.
+    """`pretraining_loss`, and the loss and the accuracy of each task: a vector in the order of `REPORTED`.
 
     The parts are weighted sums like the loss, so means where the weights add up to 1. Without the head for the next
     sentence its two numbers are 0.
@@ -62,7 +62,7 @@ def pretraining_losses(outputs: Tensors, targets: Tensors, weights: Tensors) -> 
 
 
 def score_sums(outputs: Tensors, targets: Tensors, weights: Tensors) -> dict[str, Tensor]:
-    """Losses and right answers of one batch, each task apart, to be put together by `mean_scores`.
+    """Sums of the losses and of the right answers of one batch, for each task; `mean_scores` makes means of them.
 
     Every slot with a weight counts once, whatever the weights add up to, so that the weights of training serve too.
 
@@ -113,12 +113,12 @@ def mean_scores(batches: Iterable[Mapping[str, Tensor]]) -> dict[str, float]:
 
 
 def _tasks(outputs: Tensors) -> list[str]:
-    """Which tasks a model has heads for."""
+    """The tasks that a model has heads for."""
     return [task for task in TASKS if f"{task}_logits" in outputs]
 
 
 def _cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Of each slot, in nats: logits (..., C) and targets (...) to (...).
+    """The cross-entropy of each slot in nats, shape (...), of logits (..., C) and targets (...).
 
     Keras's sparse form. A one-hot array of the targets would be as large as the logits, (B, M, V), which are the
     largest array of a step; PyTorch and TensorFlow have fused kernels for this, and XLA makes the one-hot rows inside

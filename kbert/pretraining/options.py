@@ -15,34 +15,53 @@ _FLAGS = ("bias_correction", "whole_word", "fixed")
 class PretrainingOptions:
     """How to pre-train.
 
+    NumPy's numbers are taken too, and made plain.
+
     Attributes
     ----------
     max_steps : int, optional
-        Updates in all.
+        The budget: how many updates there are in all. Give this or ``max_seconds``.
     max_seconds : float, optional
-        Or the time that training may take; the schedule then follows the share of it that is used.
-    phases : tuple of (int, float)
-        Greatest lengths in tokens and the shares of the steps that they get (Devlin et al., 2018, appendix A.2: 128 for
-        nine tenths, then 512).
-    batch_size : int
-        Rows of a batch, each full of one or more instances.
-    gradient_accumulation : int
-        Batches whose gradients are averaged into one update.
-    learning_rate, warmup, weight_decay
-        Peak of the schedule; a share of the updates (float) or their number (int); decay of matrices and tables.
-    optimizer : {"adamw", "lamb"}
-    bias_correction : bool
-    mask_rate : float
-    whole_word : bool
-    fixed : bool
-        The same instances and masks in every epoch, as in the original code with one copy of the data.
-    seed : int
-    evaluate_every, checkpoint_every : int
-        Updates from one evaluation on held-out text, or checkpoint, to the next.
-    verbose : int
-        1 shows a progress bar, and notes the share of the machine's peak in the history.
+        The budget: how long training may take. The learning rate then follows the share of the time that is used, and
+        a run cannot be repeated bit for bit.
+    phases : tuple of (int, float), default=((128, 1.0),)
+        Lengths of the rows in tokens, and the share of the budget that each gets. Rows of 128 cost less than long ones
+        and teach most; the paper's schedule is ((128, 0.9), (512, 0.1)), so that the late positions are learned too
+        (Devlin et al., 2018, appendix A.2).
+    batch_size : int, default=256
+        Rows of a batch, each filled with one or more instances. On several devices, of all of them together.
+    gradient_accumulation : int, default=1
+        Batches whose gradients are averaged into one update: for large batches in little memory.
+    learning_rate : float, default=1e-4
+        The peak of the schedule: 1e-4 for BERT-base; smaller models learn quicker at 5e-4 or 1e-3.
+    warmup : float or int, default=0.1
+        Linear warm-up, after which the rate falls linearly to 0: a share of the budget (float) or a number of updates
+        (int).
+    weight_decay : float, default=0.01
+        Decoupled decay of matrices and embedding tables; biases and LayerNorm are not decayed.
+    optimizer : {"adamw", "lamb"}, default="adamw"
+        "lamb" is for batches of several thousand rows.
+    bias_correction : bool, default=True
+        Adam's bias correction. The original code has none.
+    mask_rate : float, default=0.15
+        Share of the tokens that are to be predicted.
+    whole_word : bool, default=False
+        Whether words are masked with all of their pieces.
+    fixed : bool, default=False
+        Whether every epoch has the same instances and masks, as in the original code with one copy of the data.
+    seed : int, default=0
+        Of instances, masks and dropout.
+    evaluate_every, checkpoint_every : int, default=1000
+        Updates from one evaluation on held-out text, or one checkpoint, to the next.
+    verbose : int, default=0
+        1 shows a progress bar, and writes the share of the machine's peak into the history.
     tensorboard : str or Path, optional
-        Folder to which losses, accuracies and rates are written for TensorBoard, update by update.
+        A folder, to which losses, accuracies and rates of every update are written for TensorBoard.
+
+    Raises
+    ------
+    ValueError
+        If there is no budget, or both.
     """
 
     max_steps: int | None = None

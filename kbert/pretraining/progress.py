@@ -70,7 +70,7 @@ class PretrainingProgress:
             self.bar.close()
 
     def pause(self) -> None:
-        """Leave the time from the last update to the next one out of the rates: it goes into something else."""
+        """Leave the time until the next update out of the rates: it is spent on an evaluation or a checkpoint."""
         if self.bar is not None:
             self.window.clear()
 
@@ -112,7 +112,7 @@ class PretrainingProgress:
         return rates
 
     def seconds_left(self, step: int, seconds: float) -> float | None:
-        """The time to the end of the budget; None where it cannot be told yet.
+        """The time to the end of the budget; None where it is not known yet.
 
         Steps of phases to come are taken to last as much longer as they have more arithmetic.
         """
@@ -134,7 +134,7 @@ class PretrainingProgress:
         if rates:
             shown += [f"{self.tokens_per_second:,.0f} tokens/s", f"peak {rates['peak_share']:.0%}"]
         if record is not None:
-            # A step that was skipped has none.
+            # The losses of a skipped step are NaN, and the record leaves them out.
             shown.append(f"mlm {record.get('mlm_loss', math.nan):.3f}")
             if self.nsp:
                 shown.append(f"nsp {record.get('nsp_accuracy', math.nan):.2f}")

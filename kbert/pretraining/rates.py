@@ -96,7 +96,10 @@ def _seconds_of(products: Callable[[Tensor], Tensor], matrix: Tensor) -> float:
 
 
 def _chain(matrix: Tensor) -> Tensor:
-    """Products that need each other, so that none is left out; entries of variance 1/side keep their size."""
+    """Products of which each needs the one before, so that no compiler leaves any out.
+
+    Entries of variance 1 / side keep their size.
+    """
     result = matrix
     for _ in range(_CHAIN):
         result = product(result, matrix)

@@ -1,4 +1,4 @@
-"""What a corpus is made of: texts to segments, segments to documents."""
+"""Texts to segments, such as sentences, and segments to documents."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from kbert.errors import KbertWarning
 from kbert.warn import warn_user
 
-# A sentence splitter sees so many characters of a line at a time. Its time for a line grows with the square of the
+# Characters of a line that the sentence splitter gets at a time. Its time for a line grows with the square of the
 # length, and a quotation mark that nobody closes hides all ends of sentences behind it.
 _WINDOW = 4000
 # sentencex 1.0 takes every white space for one byte after an initial, as in "J.\u3000B.", and panics where it is not.
@@ -31,7 +31,7 @@ class Rules:
 
 
 class Segmenter:
-    """Texts to segments by some rules, and a count of what it had to replace in them.
+    """Cuts texts into segments by some rules, and counts the characters that it had to replace.
 
     Parameters
     ----------
@@ -50,9 +50,9 @@ class Segmenter:
         return sentence_splitter(self.rules.language) if self.rules.split == "sentences" else _whole
 
     def segments(self, document: object, location: Callable[[], str]) -> Iterator[str]:
-        """The segments of one document: a str, whose lines they are, or a list of them; none if it is missing.
+        """The segments of one document: of the lines of a str, or the items of a list; none if the document is missing.
 
-        ``location`` says where the document is from, for messages.
+        ``location()`` says where the document is from, for messages.
         """
         if isinstance(document, str):
             for line in self._characters(document, location).split("\n"):
@@ -69,7 +69,7 @@ class Segmenter:
             )
 
     def decode(self, raw: bytes, location: Callable[[int], str]) -> str:
-        """The text of UTF-8. ``location`` says where its byte i is from."""
+        """The text of bytes in UTF-8. ``location(i)`` says where byte i is from, for messages."""
         try:
             return raw.decode()
         except UnicodeDecodeError as error:
@@ -115,7 +115,7 @@ class Segmenter:
 
 
 def documents(segments: Iterable[str | None], max_segments: int) -> Iterator[list[str]]:
-    """Group a stream of segments, in which None ends a document; without empty segments and empty documents."""
+    """Group a stream of segments, in which None ends a document. Empty segments and documents are left out."""
     document: list[str] = []
     for segment in segments:
         if document and (segment is None or len(document) == max_segments):

@@ -167,7 +167,7 @@ class Shards:
         return Documents(tokens, row_splits(segments), row_splits(documents))
 
 
-@lru_cache(1)  # the same one is asked for when shards are begun and opened
+@lru_cache(1)  # asked for when shards are begun, and again when they are opened
 def vocabulary_hash(tokenizer: WordPieceTokenizer) -> str:
     """SHA-256 of a vocabulary, its ids and how it treats case."""
     facts = json.dumps([tokenizer.vocab, tokenizer.lowercase], sort_keys=True)
@@ -175,7 +175,7 @@ def vocabulary_hash(tokenizer: WordPieceTokenizer) -> str:
 
 
 def tokenised(corpus: Corpus, tokenizer: WordPieceTokenizer, shard_tokens: int = SHARD_TOKENS) -> list[Documents]:
-    """What the shards of a corpus would hold, in memory."""
+    """A corpus as token ids in memory: what its shards would hold."""
     parts = [part for unit in corpus.units() for part in _tokenised(unit, tokenizer)]
     whole = _joined(parts)
     n_elements = max(1, len(whole.tokens) // shard_tokens)
@@ -187,7 +187,7 @@ def tokenised(corpus: Corpus, tokenizer: WordPieceTokenizer, shard_tokens: int =
 
 
 def _begin(folder: Path, settings: dict[str, Any]) -> None:
-    """Note what is to be written, or check that it is what was begun here."""
+    """Note the settings of the shards; or check that they are those of the shards that were begun in this folder."""
     folder.mkdir(parents=True, exist_ok=True)
     path = _settings_file(folder)
     if not path.exists():
@@ -218,7 +218,7 @@ def _shards_of(unit: Unit, tokenizer: WordPieceTokenizer, shard_tokens: int) -> 
         parts.append(part)
         while sum(len(part.tokens) for part in parts) >= shard_tokens:
             whole = _joined(parts)
-            # With the document in which the shard is full.
+            # A shard ends with the document in which it becomes full.
             ends = whole.segments[whole.documents[1:]]
             cut = int(np.searchsorted(ends, shard_tokens)) + 1
             yield _slice(whole, 0, cut)
@@ -254,7 +254,7 @@ def _slice(documents: Documents, first: int, stop: int) -> Documents:
 
 
 def _write_shard(documents: Documents, name: str, folder: Path) -> dict[str, Any]:
-    """Write a shard's files, lengths for splits, and give its line of the manifest."""
+    """Write a shard's files, with lengths for splits, and return its entry in the manifest."""
     arrays = {
         "tokens": documents.tokens.astype(np.uint16 if documents.tokens.max(initial=0) < 2**16 else np.int32),
         "segments": np.diff(documents.segments).astype(np.uint32),

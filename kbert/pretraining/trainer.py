@@ -55,8 +55,8 @@ class Pretraining:
     held_out : Documents, optional
         Text to evaluate on.
     folder : str or Path, optional
-        Where checkpoints are written and, if there is one, gone on from; and beside them the history so far, as
-        ``history.csv``.
+        Where checkpoints are written, and beside them the history so far, as ``history.csv``. If there is a checkpoint
+        already, the run goes on from it.
     on_step_end : callable, optional
         ``on_step_end(step)`` after each update, counted from 1.
     distribution : "auto", None, keras.distribution.DataParallel or tf.distribute.MirroredStrategy, default="auto"
