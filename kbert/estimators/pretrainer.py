@@ -24,7 +24,7 @@ from kbert.model import BertForPreTraining
 from kbert.pretraining.corpus import Corpus
 from kbert.pretraining.evaluation import held_out_scores
 from kbert.pretraining.fill_mask import fill_mask
-from kbert.pretraining.instances import Documents
+from kbert.pretraining.instances import Documents, require_tokens
 from kbert.pretraining.masking import Masking
 from kbert.pretraining.new_words import add_new_words, start_new_words
 from kbert.pretraining.options import PretrainingOptions
@@ -209,8 +209,10 @@ class BertPretrainer(BertEstimator):
         tokenizer = start.tokenizer
         if parameters.new_words is not None and start.model is None:
             tokenizer = add_new_words(tokenizer, parameters.new_words, _segments(corpus))
-        documents = tokenised(corpus, tokenizer)
-        held_out = None if eval_set is None else _whole(tokenised(_corpus(eval_set, "eval_set"), tokenizer))
+        documents = _documents(corpus, tokenizer, parameters.nsp, "X")
+        held_out = None
+        if eval_set is not None:
+            held_out = _whole(_documents(_corpus(eval_set, "eval_set"), tokenizer, parameters.nsp, "eval_set"))
 
         config, policy = start.config.with_dropout(parameters.dropout), dtype_policy(parameters.dtype)
         model = start.new_model(
@@ -259,7 +261,7 @@ class BertPretrainer(BertEstimator):
         y : ignored
         """
         model, tokenizer = self._model_and_tokenizer()
-        documents = _whole(tokenised(_corpus(X, "X"), tokenizer))
+        documents = _whole(_documents(_corpus(X, "X"), tokenizer, model.choices["nsp"], "X"))
         masking = Masking(tokenizer, self.mask_rate, self.whole_word)
         scores = held_out_scores(model, tokenizer, documents, masking, int(self.batch_size), int(self.max_length))
         return -scores["mlm_loss"]
@@ -353,6 +355,13 @@ def _corpus(X: Any, name: str) -> Corpus:
 def _segments(corpus: Corpus) -> Iterator[str]:
     """Its text, streamed."""
     return (segment for document in corpus for segment in document)
+
+
+def _documents(corpus: Corpus, tokenizer: WordPieceTokenizer, nsp: bool, name: str) -> list[Documents]:
+    """The corpus as tokens. An error if there are none, before any training."""
+    documents = tokenised(corpus, tokenizer)
+    require_tokens(documents, name, nsp)
+    return documents
 
 
 def _whole(elements: list[Documents]) -> Documents:

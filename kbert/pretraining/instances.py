@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 Seed: TypeAlias = int | Sequence[int]
 # Share of the documents whose instances get a random shorter length (short_seq_prob of create_pretraining_data.py).
 SHORT_SHARE = 0.1
+_NEEDS_TWO = (
+    "Next-sentence prediction needs text from another document, and there is only {} here. Give more documents (in "
+    "text files a blank line is between two), or train without it: nsp=False."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +111,29 @@ class Instances:
         return assemble(self.tokenizer, self.rows[selection], np.zeros(len(starts), bool), *pieces)
 
 
+def require_tokens(source: DocumentSource, name: str, nsp: bool = False) -> None:
+    """Raise where there is nothing to draw instances from.
+
+    Parameters
+    ----------
+    source : sequence of Documents
+    name : str
+        What the message calls it.
+    nsp : bool, default=False
+        Whether pairs are drawn, for which an element needs two documents. Only looked at where there is one element.
+
+    Raises
+    ------
+    ValueError
+        If there is no token in any element, or one document alone where there must be two.
+    """
+    # Documents without tokens are left out, so that an element that has one has tokens.
+    if not any(len(source[i]) for i in range(len(source))):
+        raise ValueError(f"{name}: there is no token in the text. Is it the right file or column?")
+    if nsp and len(source) == 1 and len(source[0]) < 2:
+        raise ValueError(f"{name}: {_NEEDS_TWO.format(1)}")
+
+
 def draw_pairs(documents: Documents, tokenizer: WordPieceTokenizer, max_length: int, seed: Seed) -> Instances:
     """Pairs of neighbouring and of random texts (Devlin et al., 2018, appendix A.2; ``create_pretraining_data.py``).
 
@@ -130,10 +157,7 @@ def draw_pairs(documents: Documents, tokenizer: WordPieceTokenizer, max_length: 
     Instances
     """
     if len(documents) < 2:
-        raise ValueError(
-            f"Next-sentence prediction needs text from another document, and there is only {len(documents)} here. Give "
-            "more documents (in text files a blank line is between two), or train without it: nsp=False."
-        )
+        raise ValueError(_NEEDS_TWO.format(len(documents)))
     sequence = np.random.SeedSequence(seed)
     draw = Random(int(sequence.generate_state(1, "uint64")[0])).random
     room, n_documents = max_length - 3, len(documents)

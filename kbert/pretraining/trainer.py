@@ -17,7 +17,7 @@ from kbert.pretraining.batches import PretrainingBatch
 from kbert.pretraining.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
 from kbert.pretraining.evaluation import held_out_scores, step_batch
 from kbert.pretraining.history import History, HistoryFile, TensorBoard
-from kbert.pretraining.instances import Documents, DocumentSource
+from kbert.pretraining.instances import Documents, DocumentSource, require_tokens
 from kbert.pretraining.interruption import Interruption
 from kbert.pretraining.masking import Masking
 from kbert.pretraining.objective import REPORTED, pretraining_losses
@@ -72,6 +72,12 @@ class Pretraining:
         Time that they took.
     tokens : int
         Tokens without padding that were read for them.
+
+    Raises
+    ------
+    ValueError
+        If a phase is longer than the model allows, ``source`` or ``held_out`` has no token, or pairs are to be drawn
+        and it is one document.
     """
 
     def __init__(
@@ -90,6 +96,9 @@ class Pretraining:
         self.folder = None if folder is None else Path(folder).expanduser()
         self.nsp = model.choices["nsp"]
         check_segments(model, self.nsp)
+        require_tokens(source, "source", self.nsp)
+        if held_out is not None:
+            require_tokens([held_out], "held_out", self.nsp)
         self.masking = Masking(tokenizer, options.mask_rate, options.whole_word)
         lengths = [length for length, _ in options.phases]
         if max(lengths) > model.config.max_position_embeddings:
@@ -138,7 +147,7 @@ class Pretraining:
         DivergedError
             If five updates in a row gave a loss or gradients that are not finite; such an update changes nothing.
         ValueError
-            If the folder's checkpoint is of a run with other options or another model, or the text has no token.
+            If the folder's checkpoint is of a run with other options or another model.
         ImportError
             If ``options.tensorboard`` is given, and tensorboard is not installed.
         """

@@ -124,6 +124,34 @@ def test_epochs_of_short_texts_read_each_of_them_so_often(accumulation, n_texts)
     assert 3 * 4 * n_texts <= run.history_["tokens"][-1] < 3 * 4 * n_texts + accumulation * 4 * 32
 
 
+@pytest.fixture(scope="module")
+def folder(fitted, tmp_path_factory):
+    """The folder of the fitted one. Tests must not change it."""
+    path = tmp_path_factory.mktemp("pretrained") / "mine"
+    fitted.save(path)
+    return path
+
+
+@pytest.mark.parametrize("budget", [dict(max_steps=2), dict(max_steps=None, max_seconds=1.0), dict(max_steps=None)])
+@pytest.mark.parametrize("nsp", [False, True])
+def test_texts_without_a_token_are_refused_before_training(folder, tmp_path, budget, nsp):
+    (tmp_path / "empty.txt").touch()
+    (tmp_path / "blank.txt").write_text("\u200b\n \n\n\n")
+    for X in (["", " "], ["\u200b", "\u200b\u200d"], [None], *tmp_path.iterdir()):
+        with pytest.raises(ValueError, match="X: there is no token in the text"):
+            make(weights=folder, nsp=nsp, **budget).fit(corpus_of(X))
+
+
+def test_texts_without_a_token_are_refused_to_evaluate_on(folder):
+    with pytest.raises(ValueError, match="eval_set: there is no token in the text"):
+        make(weights=folder, nsp=False, max_steps=1).fit(corpus_of(["ada wrote"]), eval_set=corpus_of([""]))
+    with pytest.raises(ValueError, match="eval_set: Next-sentence prediction needs text from another document"):
+        make(weights=folder, max_steps=10**9).fit(corpus_of(made_texts(5)), eval_set=corpus_of(["ada wrote"]))
+    for nsp in (False, True):
+        with pytest.raises(ValueError, match="X: there is no token in the text"):
+            make(weights=folder, nsp=nsp).score(corpus_of([""]))
+
+
 def test_a_tokenizer_of_another_model_is_refused(fitted, tmp_path):
     fitted.save(tmp_path / "mine")
     words = [f"word{i}" for i in range(500)]

@@ -159,7 +159,12 @@ def test_epochs_are_counted_in_batches(nsp):
 
 def test_text_without_a_token_is_refused():
     run = made(nsp=False, n_elements=1)
-    run.stream.source = [documents_of([], run.tokenizer)]
+    empty = [documents_of([["\u200b"]], run.tokenizer)]
+    with pytest.raises(ValueError, match="source: there is no token"):
+        Pretraining(run.model, run.tokenizer, empty * 2, run.options)
+    with pytest.raises(ValueError, match="held_out: there is no token"):
+        Pretraining(run.model, run.tokenizer, run.source, run.options, *empty)
+    run.stream.source = empty  # a source that has changed since
     with pytest.raises(ValueError, match="no token"):
         run.run()
 
