@@ -16,6 +16,7 @@ from kbert.data.choices import ChoiceColumns, choice_columns, option_indices
 from kbert.data.texts import warn_missing
 from kbert.errors import TruncationWarning
 from kbert.model import BertForSequenceClassification
+from kbert.saved_values import SavedValues
 from kbert.tasks.task import TrainingData, mean_one
 from kbert.tasks.texts import row_chunks
 from kbert.text import TokenSequences, WordPieceTokenizer, build_choices
@@ -202,7 +203,7 @@ class Choice:
         """Nothing is learned but the weights."""
         return {}
 
-    def learn_from_json(self, values: dict[str, Any], model: keras.Model, folder: Path) -> None:
+    def learn_from_json(self, values: SavedValues, model: keras.Model, folder: Path) -> None:
         """Nothing is learned but the weights."""
 
     def learn_from_config(self, values: dict[str, Any], model: keras.Model, folder: Path) -> None:
