@@ -18,6 +18,7 @@ from kbert.estimators.fine_tuned import FineTunedEstimator
 from kbert.estimators.fitting import fit
 from kbert.estimators.parameters import Parameters
 from kbert.model import BertForSequenceClassification
+from kbert.saved_values import SavedValues, one_of
 from kbert.tasks import SeveralLabels, SingleLabel, task_of
 
 
@@ -215,8 +216,9 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator):
             return task_of(SingleLabel, vars(parameters))
         return task_of(SeveralLabels, vars(parameters))
 
-    def _learned_from_json(self, values: dict[str, Any], folder: Path) -> None:
-        self.y_type_ = values.get("y_type", "labels")  # by which the task is chosen
+    def _learned_from_json(self, values: SavedValues, folder: Path) -> None:
+        kinds = one_of("labels", "indicator", "lists")
+        self.y_type_ = values.checked("y_type", kinds) if "y_type" in values else "labels"  # the task depends on it
         super()._learned_from_json(values, folder)
 
     def _learned_from_config(self, folder: Path) -> None:

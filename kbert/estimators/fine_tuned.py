@@ -14,6 +14,7 @@ from kbert.data.columns import Columns
 from kbert.data.texts import TextColumns
 from kbert.estimators.base import BertEstimator
 from kbert.estimators.parameters import Parameters
+from kbert.saved_values import SavedValues
 from kbert.tasks import Task, task_of
 from kbert.tasks.task import learned_attributes
 from kbert.text import WordPieceTokenizer
@@ -94,7 +95,7 @@ class FineTunedEstimator(BertEstimator):
     def _learned_to_json(self) -> dict[str, Any]:
         return self._task().learned_to_json()
 
-    def _learned_from_json(self, values: dict[str, Any], folder: Path) -> None:
+    def _learned_from_json(self, values: SavedValues, folder: Path) -> None:
         task = self._task()
         task.learn_from_json(values, self.model_, folder)
         self._take_over(task)

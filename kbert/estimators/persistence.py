@@ -13,6 +13,9 @@ from kbert.atomic_folder import FolderKind
 from kbert.config import BertConfig
 from kbert.config_json import read_config_json
 from kbert.errors import WeightsMismatchError
+from kbert.hub.weight_files import files_of_weights, hugging_face_weights
+from kbert.json_files import MOST_BYTES, json_object
+from kbert.saved_values import TEXT, SavedValues, list_of, none_or, whole
 from kbert.weights.folder import refuse_exported
 
 FILE = "kbert.json"
@@ -27,6 +30,11 @@ SAVED_ESTIMATOR = FolderKind(
 )
 # The keys of kbert.json besides "format" and "estimator".
 _KEYS = ("parameters", "learned", "n_features_in", "feature_names_in", "history", "golden")
+_REMEDY = "Save the estimator again."
+# A larger kbert.json is never parsed, however large the model.
+_MOST_BYTES = 100_000_000
+# The most columns that an X has: context, question and options.
+_MOST_COLUMNS = 3
 
 
 def encode_value(value: Any) -> Any:
@@ -52,6 +60,35 @@ def decode_value(value: Any) -> Any:
     if isinstance(value, dict) and "dict" in value:
         return {decode_value(key): decode_value(item) for key, item in value["dict"]}
     return value
+
+
+def _is_history(value: Any) -> bool:
+    """Whether a value is what `fit` keeps: a list of numbers by name. They may be NaN."""
+    return isinstance(value, dict) and all(
+        isinstance(numbers, list) and all(type(number) in (int, float) for number in numbers)
+        for numbers in value.values()
+    )
+
+
+def _is_logits(value: Any) -> bool:
+    """Whether a value is an array of finite numbers."""
+    try:
+        logits = np.array(value)
+    except ValueError:  # rows of several lengths
+        return False
+    return isinstance(value, list) and logits.dtype.kind in "if" and bool(np.isfinite(logits).all())
+
+
+def _check_values(values: SavedValues) -> None:
+    """Check all of kbert.json but the parameters and what was learned, whose owners check them."""
+    n_features = values.checked("n_features_in", none_or(whole(1, _MOST_COLUMNS)))
+    names = values.checked("feature_names_in", list_of(TEXT))
+    if names and n_features is not None and len(names) != n_features:
+        raise values.error("feature_names_in", f"must name {n_features} columns, and names {len(names)}")
+    values.checked("history", none_or((_is_history, "lists of numbers by name")))
+    golden = values.inner("golden")
+    golden.checked("texts", list_of(TEXT))
+    golden.checked("logits", (_is_logits, "an array of finite numbers"))
 
 
 def check_architecture(folder: str | Path, architecture: str, estimator: str) -> None:
@@ -81,7 +118,7 @@ def check_architecture(folder: str | Path, architecture: str, estimator: str) ->
         )
 
 
-def read_kbert_json(folder: str | Path, estimator: str) -> dict[str, Any] | None:
+def read_kbert_json(folder: str | Path, estimator: str) -> SavedValues | None:
     """Read kbert.json; None where the folder was not saved by kbert.
 
     Raises
@@ -89,19 +126,18 @@ def read_kbert_json(folder: str | Path, estimator: str) -> dict[str, Any] | None
     WeightsNotFoundError
         If the folder holds an exported model.
     WeightsMismatchError
-        If the file is damaged, was written by a newer kbert, or was saved by another estimator than ``estimator``.
+        If the file is damaged, was written by a newer kbert, or was saved by another estimator than ``estimator``. The
+        parameters and what was learned have yet to be checked.
     """
     path = Path(folder) / FILE
     refuse_exported(folder)
     if not path.is_file():
         return None
     try:
-        values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        saved_format, saved_by = values["format"], values["estimator"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise WeightsMismatchError(f"{path} is damaged ({error!r}). Save the estimator again.") from None
-    if not isinstance(saved_format, int):
-        raise WeightsMismatchError(f"{path} is damaged (format {saved_format!r}). Save the estimator again.")
+        values = SavedValues(json_object(path, most_bytes=_most_bytes(path.parent)), path, remedy=_REMEDY)
+    except ValueError as error:
+        raise WeightsMismatchError(f"{path} is damaged ({error}). {_REMEDY}") from None
+    saved_format, saved_by = values.checked("format", whole(1)), values.checked("estimator", TEXT)
     if saved_format > FORMAT:
         raise WeightsMismatchError(
             f"{path} was written by a newer kbert (format {saved_format}). Update: pip install -U kbert."
@@ -110,8 +146,27 @@ def read_kbert_json(folder: str | Path, estimator: str) -> dict[str, Any] | None
         raise WeightsMismatchError(f"{folder} holds a {saved_by}; load it with kbert.{saved_by}.load.")
     missing = [key for key in _KEYS if key not in values]
     if missing:
-        raise WeightsMismatchError(f"{path} is damaged (it lacks {', '.join(missing)}). Save the estimator again.")
+        raise WeightsMismatchError(f"{path} is damaged (it lacks {', '.join(missing)}). {_REMEDY}")
+    _check_values(values)
     return values
+
+
+def _most_bytes(folder: Path) -> int:
+    """The size of kbert.json beyond which it is not parsed. Each label in it has a row of numbers in the weights."""
+    weights = [path for found in hugging_face_weights(folder)[:1] for path in files_of_weights(found)]
+    return min(_MOST_BYTES, MOST_BYTES + sum(path.stat().st_size for path in weights if path.is_file()))
+
+
+def decode_parameters(values: SavedValues) -> dict[str, Any]:
+    """Return the parameters in the values of kbert.json, for an estimator's ``__init__``."""
+    parameters = values.inner("parameters")
+    decoded = {}
+    for name, value in parameters.items():
+        try:
+            decoded[name] = decode_value(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise parameters.error(name, f"is not usable: {error}") from None
+    return decoded
 
 
 def write_kbert_json(folder: Path, values: dict[str, Any]) -> None:

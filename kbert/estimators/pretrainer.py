@@ -31,6 +31,7 @@ from kbert.pretraining.options import PretrainingOptions
 from kbert.pretraining.shards import tokenised
 from kbert.pretraining.stream import BatchStream
 from kbert.pretraining.trainer import Pretraining
+from kbert.saved_values import TEXT, SavedValues, list_of
 from kbert.text import WordPieceTokenizer, build_sequences
 from kbert.training.precision import dtype_policy
 from kbert.training.predict import predictor
@@ -322,8 +323,8 @@ class BertPretrainer(BertEstimator):
     def _learned_to_json(self) -> dict[str, Any]:
         return {"new_words": self.new_words_}
 
-    def _learned_from_json(self, values: dict[str, Any], folder: Path) -> None:
-        self.new_words_ = values.get("new_words", [])
+    def _learned_from_json(self, values: SavedValues, folder: Path) -> None:
+        self.new_words_ = values.checked("new_words", list_of(TEXT)) if "new_words" in values else []
 
     def _learned_from_config(self, folder: Path) -> None:
         self.new_words_ = []

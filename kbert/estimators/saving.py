@@ -13,9 +13,11 @@ from sklearn.base import BaseEstimator
 import kbert
 from kbert.atomic_folder import complete_interrupted_replacement, replace_folder
 from kbert.config import BertConfig
-from kbert.errors import WeightsMismatchError
+from kbert.errors import DivergedError, WeightsMismatchError
 from kbert.estimators import persistence
+from kbert.estimators.parameters import checked_parameters
 from kbert.hub import resolve_folder
+from kbert.saved_values import SavedValues
 from kbert.text import WordPieceTokenizer
 from kbert.text.files import check_vocabulary
 from kbert.training.precision import dtype_policy
@@ -54,7 +56,7 @@ class SavableEstimator(BaseEstimator):
         """What was learned besides the weights, as JSON can hold it."""
         return {}
 
-    def _learned_from_json(self, values: dict[str, Any], folder: Path) -> None:
+    def _learned_from_json(self, values: SavedValues, folder: Path) -> None:
         """Take back what `_learned_to_json` gave."""
 
     def _learned_from_config(self, folder: Path) -> None:
@@ -77,13 +79,24 @@ class SavableEstimator(BaseEstimator):
         ------
         FileExistsError
             Where the folder holds something else, which is left as it is.
+        TypeError, ValueError
+            Where a parameter that was set after ``fit`` is none that ``fit`` would take: ``load`` would refuse it.
+        DivergedError
+            Where the model's outputs are not finite numbers.
         """
         self._check_fitted()
+        checked_parameters(self)
         replace_folder(Path(os.path.expanduser(folder)), self._write, persistence.SAVED_ESTIMATOR)
 
     def _write(self, folder: Path) -> None:
         self._save_model(folder)
         self.tokenizer_.save(folder)
+        logits = self._logits_of_texts(list(GOLDEN_TEXTS))
+        if not np.isfinite(logits).all():
+            raise DivergedError(
+                f"The outputs of this {type(self).__name__} are not finite numbers, so it is not saved. Fit it again "
+                "with a lower learning_rate, or in float32."
+            )
         values = {
             "format": persistence.FORMAT,
             "kbert": kbert.__version__,
@@ -93,7 +106,7 @@ class SavableEstimator(BaseEstimator):
             "n_features_in": getattr(self, "n_features_in_", None),
             "feature_names_in": getattr(self, "feature_names_in_", np.array([])).tolist(),
             "history": getattr(self, "history_", None),
-            "golden": {"texts": GOLDEN_TEXTS, "logits": self._logits_of_texts(list(GOLDEN_TEXTS)).tolist()},
+            "golden": {"texts": GOLDEN_TEXTS, "logits": logits.tolist()},
         }
         # Last, because it is what makes a folder that of a saved estimator.
         persistence.write_kbert_json(folder, values)
@@ -125,7 +138,7 @@ class SavableEstimator(BaseEstimator):
         saved = persistence.read_kbert_json(folder, cls.__name__)
         if saved is None and (architecture := cls()._architecture()) is not None:
             persistence.check_architecture(folder, architecture, cls.__name__)
-        parameters = saved["parameters"] if saved else {"weights": str(folder)}
+        parameters = {"weights": str(folder)} if saved is None else persistence.decode_parameters(saved)
         parameters_of_class = cls._get_param_names()
         unknown = sorted(set(parameters) - set(parameters_of_class))
         if unknown:
@@ -133,7 +146,14 @@ class SavableEstimator(BaseEstimator):
                 f"{folder / persistence.FILE} holds parameters that this {cls.__name__} does not have: "
                 f"{', '.join(unknown)}. Was it written by another version of kbert? Update: pip install -U kbert."
             )
-        estimator = cls(**{name: persistence.decode_value(value) for name, value in parameters.items()})
+        estimator = cls(**parameters)
+        if saved is not None:
+            try:
+                checked_parameters(estimator)
+            except (TypeError, ValueError) as error:
+                raise WeightsMismatchError(
+                    f"{folder / persistence.FILE} is damaged (parameters: {error}). Save the estimator again."
+                ) from None
         estimator.model_ = estimator._load_model(folder, dtype_policy(estimator.dtype))
         estimator.config_ = estimator.model_.config
         estimator.tokenizer_ = WordPieceTokenizer.from_pretrained(folder)
@@ -150,8 +170,8 @@ class SavableEstimator(BaseEstimator):
                 estimator._verify(saved["golden"], folder)
         return estimator
 
-    def _restore(self, saved: dict[str, Any], folder: Path) -> None:
-        self._learned_from_json(saved["learned"], folder)
+    def _restore(self, saved: SavedValues, folder: Path) -> None:
+        self._learned_from_json(saved.inner("learned"), folder)
         if saved["n_features_in"] is not None:
             self.n_features_in_ = saved["n_features_in"]
         if saved["feature_names_in"]:
@@ -161,10 +181,15 @@ class SavableEstimator(BaseEstimator):
             self.n_iter_ = len(self.history_.get("loss", []))
 
     def _verify(self, golden: dict[str, Any], folder: Path) -> None:
-        expected = np.array(golden["logits"])
-        difference = np.abs(self._logits_of_texts(golden["texts"]) - expected).max()
+        expected, found = np.array(golden["logits"]), self._logits_of_texts(golden["texts"])
+        if expected.size != found.size or (found.size and expected.shape != found.shape):
+            raise WeightsMismatchError(
+                f"{folder / persistence.FILE} is damaged (golden.logits has shape {expected.shape}, and the model's "
+                f"outputs have {found.shape}). Save the estimator again."
+            )
+        difference = np.abs(found - expected).max(initial=0.0)
         # Numbers of a regression may be in any unit.
-        tolerance = _GOLDEN_TOLERANCE[self.model_.dtype_policy.name] * max(1.0, np.abs(expected).max())
+        tolerance = _GOLDEN_TOLERANCE[self.model_.dtype_policy.name] * max(1.0, np.abs(expected).max(initial=0.0))
         if not difference <= tolerance:
             raise WeightsMismatchError(
                 f"The model in {folder} does not predict what it did when it was saved: logits differ by "

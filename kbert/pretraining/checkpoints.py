@@ -13,10 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kbert.errors import WeightsMismatchError
+from kbert.json_files import json_object
+from kbert.saved_values import NUMBER, SavedValues, list_of, none_or, whole
 
 # The newest and the one before it, should the newest turn out to be damaged.
 _KEPT = 2
 _NAME = re.compile(r"checkpoint-(\d{9})")
+_REMEDY = "Remove the checkpoint, and training goes on from the one before."
 
 
 class Checkpoint(NamedTuple):
@@ -63,15 +66,34 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
         return None
     path = found[-1]
     try:
-        facts = json.loads((path / "facts.json").read_text())
+        facts = _facts(path / "facts.json")
         with np.load(path / "state.npz", allow_pickle=False) as state:
             arrays = [state[name] for name in _numbered(state.files)]
         with np.load(path / "history.npz", allow_pickle=False) as history:
             return Checkpoint(arrays, dict(history), facts)
+    except WeightsMismatchError:
+        raise
     except Exception as error:  # whatever zipfile, NumPy and json say about a damaged file
         raise WeightsMismatchError(
             f"{path} is damaged ({error}). Remove it, and training goes on from the one before."
         ) from error
+
+
+def _facts(path: Path) -> SavedValues:
+    """The facts of a checkpoint, checked."""
+    facts = SavedValues(json_object(path), path, remedy=_REMEDY)
+    facts.inner("settings")
+    for name in ("step", "tokens"):
+        facts.checked(name, whole(0))
+    facts.checked("cursor", list_of(whole(0), 4))
+    updater = facts.inner("updater")
+    for name in ("updates", "batches"):
+        updater.checked(name, whole(0))
+    updater.checked("seconds", NUMBER)
+    guard = updater.inner("guard")
+    guard.checked("in_a_row", whole(0))
+    guard.checked("scaler", none_or(list_of(NUMBER, 2)))
+    return facts
 
 
 def _numbered(values: Sequence[Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -14,7 +15,9 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from kbert.errors import WeightsMismatchError
+from kbert.json_files import json_object
 from kbert.pretraining.instances import Documents, documents_of
+from kbert.saved_values import TEXT, Rule, SavedValues, whole
 from kbert.text import WordPieceTokenizer
 from kbert.text.ragged import row_splits
 
@@ -27,6 +30,16 @@ FORMAT = 1
 SHARD_TOKENS = 2**24
 # Characters of documents that are tokenised at a time.
 _PART_CHARACTERS = 4_000_000
+# The size of a manifest beyond which it is not parsed: that of 100,000 shards.
+_MOST_BYTES = 100_000_000
+_COUNTS = ("documents", "segments", "tokens")
+# The arrays of a shard, each in a file.
+_PARTS = ("tokens", "segments", "documents")
+# Names that lie in the folder itself.
+_SHARD_NAME: Rule = (
+    lambda name: isinstance(name, str) and re.fullmatch(r"shard-\d{5,}-\d{3,}", name) is not None,
+    "the name of a shard, such as shard-00000-000",
+)
 
 
 def write_shards(
@@ -90,7 +103,7 @@ def write_shards(
     shards = [shard for number in range(len(units)) for shard in json.loads(_unit_file(folder, number).read_text())]
     if not shards:
         raise ValueError(f"The corpus has no text, so {folder} has no shards. Is it the right file or column?")
-    totals = {name: sum(shard[name] for shard in shards) for name in ("documents", "segments", "tokens")}
+    totals = {name: sum(shard[name] for shard in shards) for name in _COUNTS}
     _write_json(folder / MANIFEST, {**settings, **totals, "shards": shards})
     for number in range(len(units)):
         _unit_file(folder, number).unlink()
@@ -129,12 +142,17 @@ class Shards:
                 " They were begun and not finished: write them again." if _settings_file(self.folder).exists() else ""
             )
             raise FileNotFoundError(f"{self.folder} holds no token shards: there is no {MANIFEST}.{begun}")
-        self.manifest: dict[str, Any] = json.loads(path.read_text())
+        self.manifest = SavedValues(
+            json_object(path, WeightsMismatchError, " Write the shards again.", most_bytes=_MOST_BYTES),
+            path,
+            remedy="Write the shards again.",
+        )
         if self.manifest["format"] != FORMAT:
             raise WeightsMismatchError(
                 f"{path} has format {self.manifest['format']}, and this version of kbert reads {FORMAT}. Update kbert, "
                 "or write the shards again."
             )
+        _check_manifest(self.manifest, path)
         self.tokenizer = WordPieceTokenizer.from_pretrained(self.folder / "tokenizer")
         if vocabulary_hash(self.tokenizer) != self.manifest["vocabulary"]:
             raise WeightsMismatchError(
@@ -161,10 +179,29 @@ class Shards:
         """The documents of one shard; the tokens are read from the file when they are used."""
         name = self.manifest["shards"][i]["name"]
         tokens, segments, documents = (
-            np.load(_part_file(self.folder, name, part), mmap_mode="r", allow_pickle=False)
-            for part in ("tokens", "segments", "documents")
+            np.load(_part_file(self.folder, name, part), mmap_mode="r", allow_pickle=False) for part in _PARTS
         )
         return Documents(tokens, row_splits(segments), row_splits(documents))
+
+
+def _check_manifest(manifest: SavedValues, path: Path) -> None:
+    """Check the types of all that is read from a manifest."""
+    for name in ("corpus", "vocabulary"):
+        manifest.checked(name, TEXT)
+    shards = manifest.checked("shards", (lambda value: isinstance(value, list) and len(value) > 0, "a list of shards"))
+    for i, values in enumerate(shards):
+        place = f"shards[{i}]"
+        shard = SavedValues({place: values}, path, remedy="Write the shards again.").inner(place)
+        shard.checked("name", _SHARD_NAME)
+        for name in _COUNTS:
+            shard.checked(name, whole(0))
+        files = shard.inner("files")
+        for part in _PARTS:
+            facts = files.inner(part)
+            facts.checked("bytes", whole(0))
+            facts.checked("sha256", TEXT)
+    for name in _COUNTS:
+        manifest.checked(name, whole(0))
 
 
 @lru_cache(1)  # asked for when shards are begun, and again when they are opened
@@ -193,7 +230,7 @@ def _begin(folder: Path, settings: dict[str, Any]) -> None:
     if not path.exists():
         _write_json(path, settings)
         return
-    before = json.loads(path.read_text())
+    before = json_object(path, WeightsMismatchError, " Remove the folder, and write the shards again.")
     different = sorted(name for name in settings if before.get(name) != settings[name])
     if different:
         raise ValueError(

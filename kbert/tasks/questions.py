@@ -19,6 +19,7 @@ from kbert.data.texts import warn_missing
 from kbert.errors import TruncationWarning
 from kbert.metrics import answer_scores, best_null_threshold
 from kbert.model import BertForQuestionAnswering
+from kbert.saved_values import SavedValues, is_number
 from kbert.tasks.task import TaskDefaults, TrainingData, mean_one
 from kbert.tasks.texts import row_chunks
 from kbert.text import QuestionWindows, WordPieceTokenizer, build_question_windows
@@ -303,9 +304,10 @@ class Questions(TaskDefaults[Answers, QuestionExamples]):
             raise ValueError('null_threshold_ is NaN. Set it to a number, or to infinity for never answering "".')
         return {"null_threshold": threshold if np.isfinite(threshold) else str(threshold)}
 
-    def learn_from_json(self, values: dict[str, Any], model: keras.Model, folder: Path) -> None:
+    def learn_from_json(self, values: SavedValues, model: keras.Model, folder: Path) -> None:
         """The threshold."""
-        self.null_threshold_ = float(values["null_threshold"])
+        threshold = (lambda value: is_number(value) or value in ("inf", "-inf"), 'a finite number, "inf" or "-inf"')
+        self.null_threshold_ = float(values.checked("null_threshold", threshold))
 
 
 def answer_targets(windows: QuestionWindows, offsets: np.ndarray, answers: Answers) -> np.ndarray:

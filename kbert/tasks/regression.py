@@ -14,6 +14,7 @@ from kbert.data.frames import columns_by_name
 from kbert.data.numbers import number_columns
 from kbert.data.texts import TextColumns
 from kbert.errors import WeightsMismatchError
+from kbert.saved_values import NUMBER, POSITIVE, SavedValues, list_of, none_or, whole
 from kbert.tasks.task import TrainingData, nothing_learned
 from kbert.tasks.texts import TextExamples, TextTask
 from kbert.text import WordPieceTokenizer
@@ -158,14 +159,18 @@ class Regression(TextTask):
             "ndim": self.y_ndim_,
         }
 
-    def learn_from_json(self, values: dict[str, Any], model: keras.Model, folder: Path) -> None:
+    def learn_from_json(self, values: SavedValues, model: keras.Model, folder: Path) -> None:
         """As many columns as the head has outputs."""
-        self.y_mean_, self.y_scale_ = np.array(values["mean"]), np.array(values["scale"])
-        self.y_columns_, self.y_ndim_ = values["columns"], values["ndim"]
-        if len(self.y_mean_) != model.num_labels:
+        mean, n_outputs = values.checked("mean", list_of(NUMBER)), model.num_labels
+        if len(mean) != n_outputs:
             raise WeightsMismatchError(
-                f"{folder} holds {len(self.y_mean_)} columns of numbers and a head of {model.num_labels} outputs."
+                f"{folder} holds {len(mean)} columns of numbers and a head of {n_outputs} outputs."
             )
+        self.y_mean_ = np.array(mean, "float64")
+        self.y_scale_ = np.array(values.checked("scale", list_of(POSITIVE, n_outputs)), "float64")
+        name = (lambda column: type(column) in (str, int), "a text or a whole number")
+        self.y_columns_ = values.checked("columns", none_or(list_of(name, n_outputs)))
+        self.y_ndim_ = values.checked("ndim", whole(1 if n_outputs == 1 else 2, 2))
 
     def learn_from_config(self, values: dict[str, Any], model: keras.Model, folder: Path) -> None:
         """Outputs in the unit of y, whatever that is."""

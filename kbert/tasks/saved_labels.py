@@ -10,6 +10,7 @@ import numpy as np
 from kbert.config_json import output_names, read_config_json
 from kbert.data.frames import shown
 from kbert.errors import LabelNamesWarning, WeightsMismatchError
+from kbert.saved_values import SavedValues, is_number, list_of, one_of
 from kbert.warn import warn_user
 
 
@@ -18,18 +19,32 @@ def encode_labels(classes: np.ndarray) -> dict[str, Any]:
     return {"dtype": "object" if classes.dtype.kind in "OUT" else str(classes.dtype), "values": classes.tolist()}
 
 
+# The types that classes may have, and those of their labels in JSON.
+_TYPES: dict[str, tuple[type, ...]] = {"object": (str, int), "int64": (int,), "float64": (float,), "bool": (bool,)}
+
+
 def decode_labels(encoded: dict[str, Any], n_outputs: int, what: str, folder: Path) -> np.ndarray:
     """The labels that `encode_labels` wrote.
 
     Raises
     ------
     WeightsMismatchError
-        When there are not as many as the model's head has outputs. ``what`` is what the message calls them.
+        When they are not all different and of one type, or not as many as the model's head has outputs. ``what`` is
+        what the message calls them.
     """
-    classes = np.array(encoded["values"], dtype=encoded["dtype"])
-    if len(classes) != n_outputs:
-        raise WeightsMismatchError(f"{folder} holds {len(classes)} {what} and a head of {n_outputs} outputs.")
-    return classes
+    saved = SavedValues({"classes": encoded}, Path(folder) / "kbert.json", "learned.").inner("classes")
+    dtype = saved.checked("dtype", one_of(*_TYPES))
+    values = saved.checked("values", list_of((lambda label: type(label) in _TYPES[dtype], f"a label of type {dtype}")))
+    if len(values) != n_outputs:
+        raise WeightsMismatchError(f"{folder} holds {len(values)} {what} and a head of {n_outputs} outputs.")
+    if len(set(values)) < len(values):
+        raise saved.error("values", "must be different from each other")
+    if dtype == "float64" and not all(map(is_number, values)):
+        raise saved.error("values", "must be finite")
+    try:
+        return np.array(values, dtype=dtype)
+    except OverflowError:
+        raise saved.error("values", "must lie in the range of int64") from None
 
 
 def labels_of_config(folder: Path, n_outputs: int) -> np.ndarray:

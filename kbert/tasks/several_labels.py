@@ -14,6 +14,7 @@ from sklearn.metrics import average_precision_score, precision_recall_curve
 from kbert.data.frames import columns_by_name
 from kbert.data.label_sets import LabelSets, kind_of_labels, label_sets
 from kbert.data.texts import TextColumns
+from kbert.saved_values import NUMBER, POSITIVE, SavedValues, list_of, one_of
 from kbert.tasks.calibration import divide_by_temperature
 from kbert.tasks.class_weight import checked_class_weight
 from kbert.tasks.saved_labels import decode_labels, encode_labels, labels_of_config
@@ -218,11 +219,12 @@ class SeveralLabels(TextTask):
             "temperature": self.temperature_,
         }
 
-    def learn_from_json(self, values: dict[str, Any], model: keras.Model, folder: Path) -> None:
+    def learn_from_json(self, values: SavedValues, model: keras.Model, folder: Path) -> None:
         """As many classes as the head has outputs."""
         self.classes_ = decode_labels(values["classes"], model.num_labels, "labels", folder)
-        self.y_type_, self.temperature_ = values["y_type"], values["temperature"]
-        self.thresholds_ = np.array(values["thresholds"], "float64")
+        self.y_type_ = values.checked("y_type", one_of("indicator", "lists"))
+        self.temperature_ = values.checked("temperature", POSITIVE)
+        self.thresholds_ = np.array(values.checked("thresholds", list_of(NUMBER, model.num_labels)), "float64")
 
     def learn_from_config(self, values: dict[str, Any], model: keras.Model, folder: Path) -> None:
         """The classes of id2label, with thresholds of 0.5."""

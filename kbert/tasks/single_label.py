@@ -15,6 +15,7 @@ from kbert.data.frames import shown
 from kbert.data.labels import label_column
 from kbert.data.texts import TextColumns
 from kbert.errors import WeightsMismatchError
+from kbert.saved_values import POSITIVE, SavedValues
 from kbert.tasks.calibration import divide_by_temperature
 from kbert.tasks.class_weight import checked_class_weight
 from kbert.tasks.saved_labels import decode_labels, encode_labels, labels_of_config
@@ -186,10 +187,10 @@ class SingleLabel(TextTask):
             "temperature": self.temperature_,
         }
 
-    def learn_from_json(self, values: dict[str, Any], model: keras.Model, folder: Path) -> None:
+    def learn_from_json(self, values: SavedValues, model: keras.Model, folder: Path) -> None:
         """As many classes as the head has outputs."""
         self.classes_ = decode_labels(values["classes"], model.num_labels, "labels", folder)
-        self.temperature_ = values["temperature"]
+        self.temperature_ = values.checked("temperature", POSITIVE)
 
     def learn_from_config(self, values: dict[str, Any], model: keras.Model, folder: Path) -> None:
         """The classes of id2label."""

@@ -15,6 +15,7 @@ from kbert.config import BertConfig
 from kbert.data.tags import WordColumn, tag_lists
 from kbert.metrics import bio_spans, entity_f1, is_bio
 from kbert.model import BertForTokenClassification
+from kbert.saved_values import SavedValues
 from kbert.tasks.bio import legal_tags
 from kbert.tasks.saved_labels import decode_labels, encode_labels, labels_of_config
 from kbert.tasks.task import TaskDefaults, TrainingData, mean_one, nothing_learned
@@ -214,7 +215,7 @@ class Tagging(TaskDefaults[UnreadTags, TaggingExamples], WordReader):
         """The tags."""
         return {"classes": encode_labels(self.classes_)}
 
-    def learn_from_json(self, values: dict[str, Any], model: keras.Model, folder: Path) -> None:
+    def learn_from_json(self, values: SavedValues, model: keras.Model, folder: Path) -> None:
         """As many tags as the head has outputs."""
         self.classes_ = decode_labels(values["classes"], model.num_labels, "tags", folder)
 

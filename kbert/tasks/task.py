@@ -12,6 +12,7 @@ import numpy as np
 
 from kbert.config import BertConfig
 from kbert.data.columns import Columns
+from kbert.saved_values import SavedValues
 from kbert.text import WordPieceTokenizer
 from kbert.text.sequences import Sequences
 from kbert.training.labelled_batches import Level
@@ -171,7 +172,7 @@ class Task(Protocol[C, L, E, O]):
         """What was learned, as JSON can hold it."""
         ...
 
-    def learn_from_json(self, values: dict[str, Any], model: keras.Model, folder: Path) -> None:
+    def learn_from_json(self, values: SavedValues, model: keras.Model, folder: Path) -> None:
         """Take back what `learned_to_json` gave; refuse what does not fit the model's head."""
         ...
 
@@ -204,7 +205,7 @@ class TaskDefaults(Generic[L, E]):
         """Nothing."""
         return {}
 
-    def learn_from_json(self, values: dict[str, Any], model: keras.Model, folder: Path) -> None:
+    def learn_from_json(self, values: SavedValues, model: keras.Model, folder: Path) -> None:
         """Nothing."""
 
     def learn_from_config(self, values: dict[str, Any], model: keras.Model, folder: Path) -> None:

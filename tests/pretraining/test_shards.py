@@ -163,6 +163,36 @@ def test_damaged_files_are_found(tokenizer, tmp_path):
         Shards(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "key, value",
+    [
+        ("corpus", 5),
+        ("vocabulary", None),
+        ("tokens", "many"),
+        ("documents", -1),
+        ("shards", {}),
+        ("shards", []),
+        ("shards", [5]),
+        ("shards", [{"name": "../../elsewhere", "files": {}}]),
+        ("shards", [{"name": "shard-00000-000", "files": {}}]),
+        ("shards", [{"name": "shard-00000-000", "files": {"tokens": {"bytes": "5", "sha256": ""}}}]),
+    ],
+)
+def test_a_damaged_manifest_is_refused_with_its_key(tokenizer, tmp_path, key, value):
+    write_shards(Corpus(), tokenizer, tmp_path)
+    path = tmp_path / "manifest.json"
+    values = json.loads(path.read_text())
+    path.write_text(json.dumps({**values, key: value}))
+    with pytest.raises(WeightsMismatchError, match=rf"manifest.json is damaged .*{key}"):
+        Shards(tmp_path)
+    path.write_text(json.dumps({name: value for name, value in values.items() if name != key}))
+    with pytest.raises(WeightsMismatchError, match=f"manifest.json is damaged .it lacks {key}"):
+        Shards(tmp_path)
+    path.write_text("[" * 100_000)
+    with pytest.raises(WeightsMismatchError, match="manifest.json is nested too deeply"):
+        Shards(tmp_path)
+
+
 def test_what_is_not_there_is_told(tokenizer, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no manifest\.json\.$"):
         Shards(tmp_path)

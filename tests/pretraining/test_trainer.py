@@ -316,6 +316,17 @@ def test_a_damaged_checkpoint_is_told(tmp_path):
     assert json.loads(facts.read_text())["step"] == 12
 
 
+@pytest.mark.parametrize("key", ["settings", "step", "tokens", "cursor", "updater"])
+def test_a_damaged_fact_of_a_checkpoint_is_told_by_its_key(tmp_path, key):
+    made(folder=tmp_path, checkpoint_every=5).run()
+    facts = sorted(tmp_path.glob("checkpoint-*"))[-1] / "facts.json"
+    values = json.loads(facts.read_text())
+    for damaged in ({**values, key: "abc"}, {name: value for name, value in values.items() if name != key}):
+        facts.write_text(json.dumps(damaged))
+        with pytest.raises(WeightsMismatchError, match=f"facts.json is damaged .*{key}"):
+            made(folder=tmp_path).run()
+
+
 # --- Steps that are not finite
 
 
