@@ -391,6 +391,16 @@ def test_a_warning_points_at_the_line_of_the_user(case, toy, tmp_path, notes_fun
     assert found[0].lineno in {line for _, _, line in code.co_lines() if line is not None}
 
 
+def test_a_warning_reaches_code_whose_module_has_no_name():
+    from kbert.warn import warn_user
+
+    names = {"__name__": None, "warn_user": warn_user}
+    exec(compile("def notice():\n    warn_user('look')", "no_module.py", "exec"), names)
+    with pytest.warns(UserWarning, match="look") as caught:
+        names["notice"]()
+    assert caught[0].filename == __file__
+
+
 def test_every_warning_of_kbert_is_in_the_table():
     if len(issued_in) < 2:
         pytest.skip("goes by what the table's tests have issued: run the whole file")
