@@ -217,7 +217,7 @@ def a_skipped_step_of_pre_training(folder):
     return pretrainer.fit(Corpus(["the quick fox", "the lazy dog"] * 20, split="lines"))
 
 
-@warns(NewWordsWarning, "new_words=5, and the vocabulary has no unused places")
+@warns(NewWordsWarning, "new_words=5, and the vocabulary has no unused tokens")
 def more_new_words_than_places(folder):
     pretrainer = BertPretrainer(weights=folder / "model", max_steps=1, nsp=False, new_words=5, max_length=16)
     return pretrainer.fit(Corpus(["the quick fox"], split="lines"))
