@@ -2,9 +2,10 @@
 
     KBERT_DATA=... python benchmarks/calibration.py [--seed 0 1 2] [--rows 10000]
 
-minilm-l6, the default recipe (3 epochs at batch 32), on rows drawn from the train part; a tenth of them is set aside
-for the temperature. "Before" are the same model's logits, times the temperature again, so that both columns are of
-one run. Each seed is appended to benchmarks/results/calibration.csv; those that stand there are not run again.
+minilm-l6, the default recipe (3 epochs at batch 32), on rows drawn from the train part; a tenth of them is split off
+as a validation set for the temperature. "Before" are the same model's logits, times the temperature again, so that both
+columns are of one run. Each seed is appended to benchmarks/results/calibration.csv; those that stand there are not run
+again.
 """
 
 import argparse

@@ -69,7 +69,7 @@ def pretrained(options: argparse.Namespace) -> Path:
     print(f"vocabulary: {tokenizer.vocab_size:,} pieces, {time.perf_counter() - start:.0f} s")
     start = time.perf_counter()
     shards = write_shards(training, tokenizer, out / "shards", n_jobs=-1)
-    watched = write_shards(held_out, tokenizer, out / "held-out")
+    evaluation_shards = write_shards(held_out, tokenizer, out / "held-out")
     print(f"shards: {shards.manifest['tokens']:,} tokens, {time.perf_counter() - start:.0f} s")
 
     config = BertConfig.from_dict({**BertConfig.from_size(options.size).to_dict(), "vocab_size": tokenizer.vocab_size})
@@ -84,15 +84,17 @@ def pretrained(options: argparse.Namespace) -> Path:
         checkpoint_every=500,
         verbose=1,
     )
-    run = Pretraining(model, tokenizer, shards, settings, watched[0], out / "run")
+    run = Pretraining(model, tokenizer, shards, settings, evaluation_shards[0], out / "run")
     history = run.run()
     model.save_pretrained(out / "model")
     tokenizer.save(out / "model")
     PretrainingDisplay.from_history(history).figure_.savefig(out / "curve.png", dpi=150)
 
     masking = Masking(tokenizer, MASK_RATE)
-    scores = held_out_scores(model, tokenizer, watched[0], masking, options.batch_size, options.max_length)
-    batches = held_out_batches(tokenizer, watched[0], masking, options.batch_size, options.max_length, options.nsp)
+    scores = held_out_scores(model, tokenizer, evaluation_shards[0], masking, options.batch_size, options.max_length)
+    batches = held_out_batches(
+        tokenizer, evaluation_shards[0], masking, options.batch_size, options.max_length, options.nsp
+    )
     facts = {"tokens": run.tokens, "minutes": round(run.seconds / 60, 1)}
     facts |= {"unigram_loss": unigram_loss(batches, shards), **scores}
     facts = {name: round(value, 4) for name, value in facts.items()}  # printed as it is stored

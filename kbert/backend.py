@@ -73,9 +73,9 @@ def require_backend() -> None:
         )
     if find_spec(wanted) is None:
         others = installed_backends()
-        remedy = f"or set KERAS_BACKEND={others[0]}, which is installed" if others else "which brings it"
+        remedy = f", or set KERAS_BACKEND={others[0]}, which is installed" if others else ""
         raise BackendNotInstalledError(
-            f"The Keras backend {wanted!r} is not installed. Run: pip install 'kbert[{wanted}]' {remedy}."
+            f"The Keras backend {wanted!r} is not installed. Run: pip install {wanted}{remedy}."
         )
 
 

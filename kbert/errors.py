@@ -58,7 +58,7 @@ class InexactWarning(KbertWarning):
 
 
 class NewWordsWarning(KbertWarning):
-    """A vocabulary has fewer unused places than new words were asked for."""
+    """A vocabulary has fewer unused tokens than new words were asked for."""
 
 
 class FailedRunWarning(KbertWarning):

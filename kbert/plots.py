@@ -199,7 +199,7 @@ class PretrainingDisplay:
             import matplotlib.pyplot as plt
         except ImportError as error:
             raise ImportError(
-                f"PretrainingDisplay needs matplotlib ({error}). Install it with: pip install 'kbert[plots]'"
+                f"PretrainingDisplay needs matplotlib ({error}). Install it with: pip install matplotlib"
             ) from None
 
         if ax is None:

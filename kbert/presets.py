@@ -118,7 +118,7 @@ def config_of_preset(values: dict[str, Any], folder: Path) -> dict[str, Any]:
     return config
 
 
-class Task(NamedTuple):
+class PresetHead(NamedTuple):
     """The head of a preset, as its ``task.json`` describes it.
 
     Attributes
@@ -142,24 +142,24 @@ class Task(NamedTuple):
     activation: Any = None
 
 
-def task_of_preset(folder: Path) -> Task:
+def task_of_preset(folder: Path) -> PresetHead:
     """Read the ``task.json`` of a preset; without one, all values are None."""
     path = folder / TASK
     if not path.is_file():
-        return Task()
+        return PresetHead()
     values = json_object(path, WeightsMismatchError, f" {_REMEDY}")
     name, inner = class_of(values, path), values["config"]
     if name != "BertTextClassifier":
-        return Task(name, TASKS.get(name))
+        return PresetHead(name, TASKS.get(name))
     activation = inner.get("activation")
     if isinstance(activation, dict):
         activation = activation.get("config")
     if activation not in _ACTIVATIONS:
-        return Task(name, activation=activation)
+        return PresetHead(name, activation=activation)
     num_labels = inner.get("num_classes")
     if not isinstance(num_labels, int) or isinstance(num_labels, bool) or num_labels < 1:
         raise WeightsMismatchError(f"{path}: num_classes is {num_labels!r}, which is no number of classes. {_REMEDY}")
-    return Task(name, TASKS[name], num_labels, inner.get("dropout", 0.1), activation)
+    return PresetHead(name, TASKS[name], num_labels, inner.get("dropout", 0.1), activation)
 
 
 class TokenizerSettings(NamedTuple):

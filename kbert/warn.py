@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from types import FrameType
 
 # Packages whose frames lie between the user's line and the place where kbert notices something. joblib runs the fits of
 # scikit-learn's searches.
@@ -24,6 +25,12 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     joblib's, the warning points at the outermost frame.
     """
     stacklevel, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN:
+    while frame.f_back is not None and _is_between(frame):
         stacklevel, frame = stacklevel + 1, frame.f_back
     warnings.warn(message, category, stacklevel=stacklevel)
+
+
+def _is_between(frame: FrameType) -> bool:
+    """Whether a frame is not the user's. Python drops warnings at code whose ``__name__`` is None, so pass it over."""
+    name = frame.f_globals.get("__name__", "")
+    return name is None or name.partition(".")[0] in _BETWEEN

@@ -81,14 +81,14 @@ def test_nothing_is_selected_once_keras_is_loaded(machine, monkeypatch):
 def test_no_backend_at_all_is_an_error_with_the_pip_command(machine):
     machine("")
     backend.select_backend()
-    with pytest.raises(BackendNotInstalledError, match=r"pip install 'kbert\[tensorflow\]'"):
+    with pytest.raises(BackendNotInstalledError, match=r"pip install tensorflow\.$"):
         backend.require_backend()
 
 
 def test_a_chosen_backend_that_is_not_installed_is_named_with_one_that_is(machine):
     machine("tensorflow", variable="jax")
     backend.select_backend()
-    with pytest.raises(BackendNotInstalledError, match=r"'jax'.*pip install 'kbert\[jax\]'.*KERAS_BACKEND=tensorflow"):
+    with pytest.raises(BackendNotInstalledError, match=r"'jax'.*pip install jax, or set KERAS_BACKEND=tensorflow"):
         backend.require_backend()
 
 

@@ -101,5 +101,5 @@ def test_without_matplotlib_the_command_is_told(history, monkeypatch):
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", missing)
-    with pytest.raises(ImportError, match=r"pip install 'kbert\[plots\]'"):
+    with pytest.raises(ImportError, match=r"pip install matplotlib"):
         PretrainingDisplay.from_history(history)

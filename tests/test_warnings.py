@@ -219,7 +219,7 @@ def a_skipped_step_of_pre_training(folder):
     return pretrainer.fit(Corpus(["the quick fox", "the lazy dog"] * 20, split="lines"))
 
 
-@warns(NewWordsWarning, "new_words=5, and the vocabulary has no unused places")
+@warns(NewWordsWarning, "new_words=5, and the vocabulary has no unused tokens")
 def more_new_words_than_places(folder):
     pretrainer = BertPretrainer(weights=folder / "model", max_steps=1, nsp=False, new_words=5, max_length=16)
     return pretrainer.fit(Corpus(["the quick fox"], split="lines"))
@@ -391,6 +391,16 @@ def test_a_warning_points_at_the_line_of_the_user(case, toy, tmp_path, notes_fun
     assert found[0].filename == __file__
     # A line of the function, not the one above that calls it.
     assert found[0].lineno in {line for _, _, line in code.co_lines() if line is not None}
+
+
+def test_a_warning_reaches_code_whose_module_has_no_name():
+    from kbert.warn import warn_user
+
+    names = {"__name__": None, "warn_user": warn_user}
+    exec(compile("def notice():\n    warn_user('look')", "no_module.py", "exec"), names)
+    with pytest.warns(UserWarning, match="look") as caught:
+        names["notice"]()
+    assert caught[0].filename == __file__
 
 
 def test_every_warning_of_kbert_is_in_the_table():

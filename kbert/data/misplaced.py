@@ -51,7 +51,7 @@ def _nearest(text: str, start: int, context: str, question: str) -> str:
         nearest = min(matches, key=lambda match: abs(match - start))
         if context.find(text) == context.rfind(text):
             return f"It stands at {nearest}: correct the answer_start."
-        return f"The nearest of its places in the context is at {nearest}: correct the answer_start."
+        return f"Its nearest occurrence is at {nearest}: correct the answer_start."
     alike = re.compile(r"\s+".join(map(re.escape, text.split())), re.IGNORECASE)
     match = min(alike.finditer(context), key=lambda match: abs(match.start() - start), default=None)
     if match:

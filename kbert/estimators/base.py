@@ -66,7 +66,7 @@ class BertEstimator(ExportableEstimator):
             self.feature_names_in_ = np.array(columns.names, dtype=object)
 
     def _check_columns(self, columns: Columns, like: Columns | None = None, name: str = "X") -> None:
-        """Refuse other columns than those of fit, or than those that they are to be ``like``."""
+        """Refuse columns that differ from those of fit, or from ``like``."""
         if like is None:
             # A classifier that transformers saved does not say whether it was made for pairs.
             n_features = getattr(self, "n_features_in_", None)

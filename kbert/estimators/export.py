@@ -32,14 +32,15 @@ from kbert.weights.saved_model import saved_model_runner, write_saved_model
 
 _FILES = frozenset({EXPORT_FILE, MODEL, DATA, "config.json", *persistence.TOKENIZER_FILES})
 FORMATS = ("onnx", "savedmodel")
-# Parameters that say how texts are read, and answers are read off.
+# The parameters with which another program reads texts and decodes outputs as the estimator does.
 _READING = "max_length long_text stride level layers pooling decoding n_best max_answer_length".split()
-# What an exported model may be off: of 1, as probabilities go, of what a regression's y varies by, or of the largest
-# number where that is more. Products of float32 have three digits on many accelerators.
+# How far an exported model's numbers may be from the estimator's: as a share of the largest expected number, or of 1
+# (of y's standard deviation for a regression) where that is larger. Many accelerators multiply float32 matrices with
+# about three digits.
 _TOLERANCE, _TOLERANCE_OF_ACCELERATORS = 1e-4, 1e-2
 
 
-# The numbers that are compared, the answers that follow from them, if there are such, and the number of rows.
+# What is compared: numbers, the answers decoded from them (or None), and the number of rows.
 Results = tuple[np.ndarray, np.ndarray | None, int]
 
 
@@ -53,7 +54,7 @@ class ExportReport:
     format : str
     quantize : str or None
     n_rows : int
-        Rows that were looked at.
+        Number of rows that were compared.
     max_difference : float
         Largest difference from the estimator: of probabilities, of a regression's numbers, of a vector's features, of
         the scores of answers, and without X of logits.
@@ -96,7 +97,8 @@ class ExportableEstimator(SavableEstimator):
             Rows as in ``predict``, on which the exported model is compared with the estimator; a few stored texts by
             default.
         quantize : {None, "int8"}, default=None
-            "int8" makes ``model.onnx`` about a quarter of its size, and often faster, at a price that the report tells.
+            "int8" makes ``model.onnx`` about a quarter of its size, and often faster. The report says how much the
+            predictions change.
 
         Returns
         -------
@@ -105,13 +107,14 @@ class ExportableEstimator(SavableEstimator):
         Raises
         ------
         WeightsMismatchError
-            When the exported model is off by more than 1e-4. Nothing is left behind.
+            When the exported model differs from the estimator by more than 1e-4 (1e-2 on accelerators). Nothing is
+            written.
         FileExistsError
-            Where the folder holds something else, which is left as it is.
+            If the folder holds something else, which is left as it is.
         ImportError
-            Where a package is not installed that writes or runs the format.
+            If a package that writes or runs the format is not installed.
         ValueError
-            For a format or a form that there is not, or that the backend cannot write.
+            If ``format`` or ``quantize`` is not one of these, or the backend in use cannot write the format.
         """
         self._check_fitted()
         if format not in FORMATS:
@@ -135,7 +138,7 @@ class ExportableEstimator(SavableEstimator):
     def _export(
         self, reports: list[ExportReport], final: Path, format: str, X: Any, quantize: str | None, folder: Path
     ) -> None:
-        """Fill a folder; the last of the reports is that of what is in it."""
+        """Write the exported model, check it, and append the report to ``reports``."""
         estimator = self._in_float32()
         estimator._save_model(folder)
         estimator.tokenizer_.save(folder)
@@ -146,7 +149,7 @@ class ExportableEstimator(SavableEstimator):
             exported = estimator._with_model(ExportedModel(estimator.model_, runner(folder)))
             found = exported._export_results(X)
             if quantize is None:
-                _refuse_what_is_off(expected[0], found[0], getattr(self, "y_scale_", 1.0), format)
+                _require_close(expected[0], found[0], getattr(self, "y_scale_", 1.0), format)
             return _compared(expected, found, final, format, quantize)
 
         if format == "onnx":
@@ -173,7 +176,7 @@ class ExportableEstimator(SavableEstimator):
         (folder / EXPORT_FILE).write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
     def _with_model(self, model: keras.Model | ExportedModel) -> Self:
-        """This estimator with another model. Not a copy, for which the weights would be copied too."""
+        """This estimator with another model. Not `copy.copy`, which would copy the weights."""
         other = object.__new__(type(self))
         other.__dict__.update(vars(self), model_=model, _sklearn_output_config={"transform": "default"})
         return other
@@ -192,7 +195,7 @@ class ExportableEstimator(SavableEstimator):
     def _export_results(self, X: Any) -> Results:
         """What is compared: for rows of X, or for a few stored texts."""
         with warnings.catch_warnings():
-            # Of cut and empty texts, which fit and predict tell of.
+            # Warnings about cut and empty texts: fit and predict issue them.
             warnings.simplefilter("ignore", KbertWarning)
             if X is None:
                 return np.asarray(self._logits_of_texts(list(GOLDEN_TEXTS)), "float64"), None, len(GOLDEN_TEXTS)
@@ -218,7 +221,7 @@ def _compared(expected: Results, found: Results, folder: Path, format: str, quan
     return ExportReport(folder, format, quantize, n_rows, difference, equal)
 
 
-def _refuse_what_is_off(expected: np.ndarray, found: np.ndarray, unit: float | np.ndarray, format: str) -> None:
+def _require_close(expected: np.ndarray, found: np.ndarray, unit: float | np.ndarray, format: str) -> None:
     tolerance = _TOLERANCE_OF_ACCELERATORS if has_accelerator() else _TOLERANCE
     off = np.abs(expected - found) / np.maximum(np.abs(expected).max(axis=0, initial=0.0), unit)
     if not off.max(initial=0.0) <= tolerance:  # NaN is off too

@@ -1,4 +1,4 @@
-"""What the estimators share that are fine-tuned: their task, and how its learned state becomes theirs."""
+"""What the fine-tuned estimators share: their task, and how its learned state becomes theirs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class FineTunedEstimator(BertEstimator):
 
     @property
     def _task_type(self) -> type[Task[Any, Any, Any, Any]]:
-        """The task."""
+        """The class of the task."""
         raise NotImplementedError
 
     def _task(self) -> Any:
@@ -57,7 +57,7 @@ class FineTunedEstimator(BertEstimator):
         self._take_over(task)
 
     def _take_over(self, task: Task[Any, Any, Any, Any]) -> None:
-        """Have what the task has learned as fitted attributes."""
+        """Copy what the task has learned into the fitted attributes."""
         for name, value in learned_attributes(task).items():
             setattr(self, name, value)
 
@@ -77,7 +77,7 @@ class FineTunedEstimator(BertEstimator):
         task, columns = self._read(X)
         return task.predict(self.model_, self.tokenizer_, columns)
 
-    # --- Saving: what `SavingMixin` asks for -----------------------------------------------------------------------
+    # --- Saving: what `SavableEstimator` asks for ---------------------------------------------------------------------
 
     def _logits_of_texts(self, texts: list[str]) -> np.ndarray:
         columns = TextColumns((texts,) * getattr(self, "n_features_in_", 1), None, 0)

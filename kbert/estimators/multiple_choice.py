@@ -80,7 +80,9 @@ class BertMultipleChoice(FineTunedEstimator):
         How often a failed run is started again with another seed. A run has failed when its final loss is no lower than
         that of guessing, and the options of each row get nearly the same score. Each failed run is warned of.
     warm_start : bool, default=False
-        Whether a further ``fit`` (or one after ``load``) goes on from the weights it finds, with the same tokenizer.
+        Whether a further ``fit``, or one after ``load``, starts from the present weights, with the same tokenizer: for
+        more data or more epochs. The optimiser and the learning rate start anew. Otherwise every ``fit`` starts from
+        ``weights``.
     dtype : {"auto", "float32", "bfloat16", "float16"}, default="auto"
         What the model computes in; weights are always float32. "auto" is float32 on a CPU, bfloat16 on a GPU or TPU.
     random_state : int, RandomState or None, default=None

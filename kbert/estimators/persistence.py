@@ -139,9 +139,7 @@ def read_kbert_json(folder: str | Path, estimator: str) -> SavedValues | None:
         raise WeightsMismatchError(f"{path} is damaged ({error}). {_REMEDY}") from None
     saved_format, saved_by = values.checked("format", whole(1)), values.checked("estimator", TEXT)
     if saved_format > FORMAT:
-        raise WeightsMismatchError(
-            f"{path} was written by a newer kbert (format {saved_format}). Update: pip install -U kbert."
-        )
+        raise WeightsMismatchError(f"{path} was written by a newer kbert (format {saved_format}). Update kbert.")
     if saved_by != estimator:
         raise WeightsMismatchError(f"{folder} holds a {saved_by}; load it with kbert.{saved_by}.load.")
     missing = [key for key in _KEYS if key not in values]

@@ -53,32 +53,34 @@ class BertPretrainer(BertEstimator):
         The architecture: "tiny", "mini", "small", "medium", "base", "large", "base-cased", "large-cased", "minilm-l6",
         or one of your own.
     weights : "auto", None, str or Path, default="auto"
-        "auto" goes on from the released weights of that size; None starts from scratch, with a vocabulary learned from
-        the texts; else a folder in the Hugging Face layout or a hub name.
+        Where the model starts. "auto" takes the released weights of ``size``; None starts at random, with a vocabulary
+        learned from the texts; any other value is a folder of saved weights or a name on a hub.
     revision : str, optional
-        Branch, tag or commit of a hub repository.
+        Branch, tag or commit of the hub's repository, where ``weights`` come from one. None takes the newest.
     max_length : int, default=128
         Tokens of a row, special ones included.
     vocab_size : int, default=30522
         Greatest size of a vocabulary that is learned.
     new_words : int or list of str, optional
-        Words of your texts that take the unused places of the checkpoint's vocabulary ("[unused0]" and so on, of which
+        Words of your texts that take the unused tokens of the checkpoint's vocabulary ("[unused0]" and so on, of which
         Google's have 994): how many, the most frequent ones that it has in pieces only, or which. A new word starts as
         the mean of its pieces, and every other token keeps its id. Not with ``weights=None``, where the whole
         vocabulary is learned; a fit that goes on (``warm_start``) keeps its words.
     nsp : bool, default=True
-        Whether to learn the next sentence too. Needs at least two documents.
+        Whether to train next-sentence prediction beside the masked language model. False suits single texts and short
+        documents; True needs two documents.
     mask_rate : float, default=0.15
-        Share of the tokens that are to be predicted.
+        Share of the tokens to predict. The paper has 0.15.
     whole_word : bool, default=False
         Mask whole words instead of single pieces.
     epochs : int, default=3
         Passes over the texts, where neither ``max_steps`` nor ``max_seconds`` is given. New pairs and masks are drawn
         for each.
     max_steps : int, optional
-        Updates.
+        Number of updates; None counts those of ``epochs``. Set it to compare runs of equal length.
     max_seconds : float, optional
-        Time to train; the learning rate then follows the share of it that is used, and runs cannot be repeated exactly.
+        Training time in seconds, instead of ``epochs`` or ``max_steps``. The learning rate follows the share that is
+        used, so runs do not repeat exactly.
     batch_size : int, default=32
         Rows of a batch, each filled with one text or several short ones.
     learning_rate : "auto" or float, default="auto"
@@ -91,13 +93,15 @@ class BertPretrainer(BertEstimator):
     dropout : float, optional
         Rate in hidden states and attention; None takes the checkpoint's.
     bias_correction : bool, default=True
-        Adam's bias correction.
+        Whether Adam corrects its bias. The original BERT code does not.
     gradient_accumulation : int, default=1
-        Batches whose gradients are averaged into one update.
+        Number of batches whose gradients are averaged into one update: for larger updates than memory has room for.
     warm_start : bool, default=False
-        Whether a further ``fit`` goes on from the weights it finds, with the same tokenizer.
+        Whether a further ``fit``, or one after ``load``, starts from the present weights, with the same tokenizer: for
+        more data or more epochs. The optimiser and the learning rate start anew. Otherwise every ``fit`` starts from
+        ``weights``.
     dtype : {"auto", "float32", "bfloat16", "float16"}, default="auto"
-        Of the computation; weights are float32. "auto" is float32 on a CPU, bfloat16 on a GPU or TPU.
+        What the model computes in; weights are always float32. "auto" is float32 on a CPU, bfloat16 on a GPU or TPU.
     random_state : int, RandomState or None, default=None
         Seed of the start, the pairs, the masks and the dropout.
     verbose : int, default=0
@@ -109,11 +113,11 @@ class BertPretrainer(BertEstimator):
     tokenizer_ : WordPieceTokenizer
     config_ : BertConfig
     new_words_ : list of str
-        The words that took unused places, as the tokenizer writes them.
+        The words that took unused tokens, as the tokenizer writes them.
     history_ : dict of list of float
         Of the last fit, one value an update: ``loss``, ``mlm_loss``, ``mlm_accuracy``, ``nsp_loss``, ``nsp_accuracy``,
-        ``learning_rate``, ``tokens`` and ``seconds`` so far; with an ``eval_set`` its scores, after ``val_``, where it
-        was looked at and NaN elsewhere.
+        ``learning_rate``, ``tokens`` and ``seconds`` so far; with an ``eval_set`` its scores, after ``val_``, at the
+        updates after which it was evaluated, NaN at the others.
     n_iter_ : int
         Updates of the last fit.
 
@@ -197,12 +201,26 @@ class BertPretrainer(BertEstimator):
         Returns
         -------
         self
+
+        Raises
+        ------
+        ValueError
+            If a parameter is out of range, parameters contradict each other, ``new_words`` do not fit the vocabulary,
+            X holds no text, or with ``nsp`` fewer than two documents.
+        TypeError
+            If a parameter or X has the wrong type.
+        WeightsNotFoundError
+            If there are no ``weights`` under that name.
+        WeightsMismatchError
+            If ``weights`` are damaged, or the vocabulary does not fit the model.
+        DivergedError
+            If five updates in a row gave a loss or gradients that are not finite.
         """
         parameters = checked_parameters(self)
         seed = draw_seed(parameters.random_state)
         if parameters.new_words is not None and parameters.weights is None:
             raise ValueError(
-                "BertPretrainer: new_words take the unused places of a checkpoint's vocabulary, and with weights=None "
+                "BertPretrainer: new_words take the unused tokens of a checkpoint's vocabulary, and with weights=None "
                 "the whole vocabulary is learned from the texts. Leave new_words out, or give weights."
             )
         corpus = _corpus(X, "X")
@@ -213,7 +231,7 @@ class BertPretrainer(BertEstimator):
         documents = _documents(corpus, tokenizer, parameters.nsp, "X")
         held_out = None
         if eval_set is not None:
-            held_out = _whole(_documents(_corpus(eval_set, "eval_set"), tokenizer, parameters.nsp, "eval_set"))
+            held_out = _single_element(_documents(_corpus(eval_set, "eval_set"), tokenizer, parameters.nsp, "eval_set"))
 
         config, policy = start.config.with_dropout(parameters.dropout), dtype_policy(parameters.dtype)
         model = start.new_model(
@@ -262,7 +280,7 @@ class BertPretrainer(BertEstimator):
         y : ignored
         """
         model, tokenizer = self._model_and_tokenizer()
-        documents = _whole(_documents(_corpus(X, "X"), tokenizer, model.choices["nsp"], "X"))
+        documents = _single_element(_documents(_corpus(X, "X"), tokenizer, model.choices["nsp"], "X"))
         masking = Masking(tokenizer, self.mask_rate, self.whole_word)
         scores = held_out_scores(model, tokenizer, documents, masking, int(self.batch_size), int(self.max_length))
         return -scores["mlm_loss"]
@@ -299,7 +317,7 @@ class BertPretrainer(BertEstimator):
         return self._masked_logits(texts, [0])[:, 0, :64]
 
     def _masked_logits(self, texts: list[str], positions: Iterable[int]) -> np.ndarray:
-        """The logits of what stands at some positions of each row, as far as there are such."""
+        """The logits at some positions of each row; positions beyond the longest row are left out."""
         sequences = build_sequences(self.tokenizer_, texts, max_length=self.max_length)
         inputs = sequences.padded(pad_id=self.tokenizer_.pad_id)
         length = inputs["token_ids"].shape[1]
@@ -365,8 +383,8 @@ def _documents(corpus: Corpus, tokenizer: WordPieceTokenizer, nsp: bool, name: s
     return documents
 
 
-def _whole(elements: list[Documents]) -> Documents:
-    """Held-out text is little enough to be one element."""
+def _single_element(elements: list[Documents]) -> Documents:
+    """The text to evaluate on, as one element."""
     if len(elements) > 1:
         raise ValueError("The text to evaluate on has more than 16 million tokens. Give less of it.")
     return elements[0]

@@ -91,8 +91,9 @@ class BertQA(FineTunedEstimator):
         How often a failed run is started again with another seed. A run has failed when it has learned nothing of where
         answers are. Each failed run is warned of.
     warm_start : bool, default=False
-        Whether a further ``fit``, or one after ``load``, starts from the present weights, with the same tokenizer.
-        Otherwise every ``fit`` starts from ``weights``.
+        Whether a further ``fit``, or one after ``load``, starts from the present weights, with the same tokenizer: for
+        more data or more epochs. The optimiser and the learning rate start anew. Otherwise every ``fit`` starts from
+        ``weights``.
     null_threshold : "tune" or float, default="tune"
         The answer is "" where the score of no answer, less that of the best span, is above this number. "tune" takes
         the number with the best F1 on the validation set; if all questions of ``fit`` have answers, "" is then never
@@ -113,8 +114,8 @@ class BertQA(FineTunedEstimator):
     model_ : BertForQuestionAnswering
         The trained Keras model.
     null_threshold_ : float
-        The threshold in use; infinity where "" is never the answer but in an empty context. It may be set. Of a folder
-        that transformers saved, which tells nothing of it, it is infinity.
+        The threshold in use. With infinity, "" is answered only for an empty context. It may be set. A folder that
+        transformers saved does not hold it; then it is infinity.
     tokenizer_ : WordPieceTokenizer
     config_ : BertConfig
     history_ : dict of list of float

@@ -144,7 +144,7 @@ class SavableEstimator(BaseEstimator):
         if unknown:
             raise WeightsMismatchError(
                 f"{folder / persistence.FILE} holds parameters that this {cls.__name__} does not have: "
-                f"{', '.join(unknown)}. Was it written by another version of kbert? Update: pip install -U kbert."
+                f"{', '.join(unknown)}. Was it written by another version of kbert? Update kbert."
             )
         estimator = cls(**parameters)
         if saved is not None:

@@ -64,6 +64,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
     random_state : int, RandomState or None, default=None
         Seed of a random start.
     verbose : int, default=0
+        1 prints the report of `export`.
 
     Attributes
     ----------

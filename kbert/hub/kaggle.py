@@ -81,8 +81,8 @@ def download_preset(name: str) -> Path:
         import kagglehub
     except ImportError:
         raise WeightsNotFoundError(
-            f"{full_name!r} is downloaded by kagglehub, and kagglehub is not installed. Run: pip install 'kbert[hub]' "
-            "(or pip install kagglehub), or give the folder of a preset, which is read without it."
+            f"{full_name!r} is downloaded by kagglehub, and kagglehub is not installed. Run: pip install kagglehub, "
+            "or give the folder of a preset, which is read without it."
         ) from None
 
     def fetch(file: str) -> Path:

@@ -30,7 +30,7 @@ def add_vocab_options(parser: ArgumentParser) -> None:
     text = "pieces [unused0] and so on, for words to be added later; bert-base-uncased has 994 (default: 0)"
     add("--unused", type=_whole(0), default=0, metavar="N", help=text)
     add = parser.add_argument_group("instead of learning one, new words for one that is there").add_argument
-    text = "a folder, a size or a name on the hub, whose vocabulary is taken; words go into its [unused] places"
+    text = "a folder, a size or a name on the hub, whose vocabulary is taken; new words replace its unused tokens"
     add("--weights", metavar="NAME", help=text)
     text = "so many, the most frequent words of the text that are in pieces; or a file with a word in each line"
     add("--new-words", type=_number_or_path, metavar="N_OR_FILE", help=text)
@@ -99,15 +99,15 @@ def add_pretrain_options(parser: ArgumentParser) -> None:
     text = "of the random start, pairs, masks and dropout (default: 0)"
     add("--seed", type=_whole(0, LARGEST_SEED), default=0, metavar="N", help=text)
 
-    watching = parser.add_argument_group("watching")
+    evaluation = parser.add_argument_group("evaluation and checkpoints")
     text = "shards or text to evaluate on, now and then and at the end; lines of text are split into sentences"
-    watching.add_argument("--held-out", type=_path, metavar="PATH", help=text)
+    evaluation.add_argument("--held-out", type=_path, metavar="PATH", help=text)
     for name in ("--evaluate-every", "--checkpoint-every"):
         text = "updates from one to the next (default: 1000)"
-        watching.add_argument(name, type=_whole(1), default=1000, metavar="N", help=text)
+        evaluation.add_argument(name, type=_whole(1), default=1000, metavar="N", help=text)
     text = "write losses and rates for TensorBoard, update by update"
-    watching.add_argument("--tensorboard", type=_path, metavar="FOLDER", help=text)
-    _add_quiet(watching)
+    evaluation.add_argument("--tensorboard", type=_path, metavar="FOLDER", help=text)
+    _add_quiet(evaluation)
 
 
 # --- Options of several commands

@@ -79,10 +79,10 @@ def _start(options: Namespace, tokenizer: WordPieceTokenizer) -> Start:
 
 
 def _is_of_weights(tokenizer: WordPieceTokenizer, of_weights: WordPieceTokenizer) -> bool:
-    """Whether a vocabulary is that of weights, but for new words in its unused places."""
+    """Whether a vocabulary is that of weights, but for new words that replace its unused tokens."""
     try:
         with_words = of_weights.with_words(words_not_in(of_weights, tokenizer))
-    except ValueError:  # more words than places
+    except ValueError:  # more words than unused tokens
         return False
     return vocabulary_hash(with_words) == vocabulary_hash(tokenizer)
 

@@ -31,7 +31,7 @@ from kbert.text import WordPieceTokenizer
 class VocabCommand:
     """Learn a WordPiece vocabulary from text, into a tokenizer folder. The same text always gives the same files.
 
-    With --weights and --new-words it is the vocabulary of released weights, in whose unused places new words stand.
+    With --weights and --new-words it is the vocabulary of released weights, whose unused tokens new words replace.
     """
 
     name = "vocab"

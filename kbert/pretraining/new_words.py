@@ -20,7 +20,7 @@ _CHUNK = 4096
 def add_new_words(
     tokenizer: WordPieceTokenizer, new_words: int | list[str], texts: Iterable[str]
 ) -> WordPieceTokenizer:
-    """A tokenizer with new words in the unused places of its vocabulary.
+    """A tokenizer in whose vocabulary new words replace the unused tokens.
 
     Parameters
     ----------
@@ -33,19 +33,19 @@ def add_new_words(
     Raises
     ------
     ValueError
-        If words are listed and there are fewer unused places, or one is no word (`WordPieceTokenizer.with_words`).
+        If words are listed and there are fewer unused tokens, or one is no word (`WordPieceTokenizer.with_words`).
 
     Warns
     -----
     NewWordsWarning
-        If a number is given and there are fewer places: all of them are taken.
+        If a number is given and there are fewer unused tokens: all of them are replaced.
     """
     if not isinstance(new_words, int | np.integer):
         return tokenizer.with_words(new_words)
     n_places = tokenizer.n_unused
     if new_words > n_places:
         warn_user(
-            f"new_words={new_words}, and the vocabulary has {n_places or 'no'} unused places: "
+            f"new_words={new_words}, and the vocabulary has {n_places or 'no'} unused tokens: "
             + (f"the {n_places} most frequent words are taken." if n_places else "no word is added."),
             NewWordsWarning,
         )

@@ -122,9 +122,9 @@ class PretrainingProgress:
         if options.max_steps is None or self.seconds_per_step is None:
             return None
         work = [length * flops for (length, _), flops in zip(options.phases, self.flops, strict=True)]
-        total, end, left = sum(part for _, part in options.phases), 0.0, 0.0
-        for (_, part), of_step in zip(options.phases, work, strict=True):
-            begin, end = end, end + options.max_steps * part / total
+        total, end, left = sum(share for _, share in options.phases), 0.0, 0.0
+        for (_, share), of_step in zip(options.phases, work, strict=True):
+            begin, end = end, end + options.max_steps * share / total
             left += max(0.0, end - max(step, begin)) * of_step / work[self.phase]
         return left * self.seconds_per_step
 

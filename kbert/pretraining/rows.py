@@ -10,7 +10,7 @@ import numpy as np
 from kbert.data.packing import pack
 from kbert.pretraining.masking import Masking
 
-# How many instances a row may hold, to choose from.
+# The numbers of instances a row that `choose_row_shape` tries.
 _TEXTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 
 
@@ -54,12 +54,12 @@ def packed_rows(lengths: np.ndarray, masking: Masking, shape: RowShape) -> list[
     # others are divided.
     for i in np.flatnonzero(_sums(n_masked, rows) > shape.masked):
         row = rows[i]
-        parts = []
+        divided = []
         while row:
             room = int(np.searchsorted(np.cumsum(n_masked[row]), shape.masked, "right"))
-            parts.append(row[:room])
+            divided.append(row[:room])
             row = row[room:]
-        rows[i], *others = parts
+        rows[i], *others = divided
         rows += others
     return rows
 

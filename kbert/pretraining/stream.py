@@ -83,7 +83,7 @@ class BatchStream:
         self._shapes: dict[int, RowShape] = {}
 
     def batches(self, start: Cursor) -> Iterator[tuple[Cursor, PretrainingBatch]]:
-        """The batches of a phase from a point on, without end; with each, the point behind it."""
+        """The batches of a phase from a cursor on, without end; each with the cursor after it."""
         phase, first_epoch, first_element, n_read = start
         for epoch in itertools.count(first_epoch):
             is_empty = first_element == n_read == 0
@@ -126,7 +126,7 @@ class BatchStream:
                 self._draw(_first(self.source[number], n_tokens), self.tokenizer, length, self._seed(number, phase, 0))
                 for number in numbers
             ]
-            # Of a token that is predicted, in units of one that is not.
+            # The cost of predicting one more token, relative to the layers' cost of one token.
             plain, predicted = (flops_per_token(self.config, length, share, nsp=False) for share in (0, 1))
             self._shapes[phase] = choose_row_shape(
                 np.concatenate([instances.lengths for instances in drawn]), self.masking, length, predicted / plain - 1

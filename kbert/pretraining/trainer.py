@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kbert.data.frames import data_frame
+from kbert.errors import WeightsMismatchError
 from kbert.model import BertForPreTraining
 from kbert.pretraining.batches import PretrainingBatch
 from kbert.pretraining.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
@@ -123,16 +124,31 @@ class Pretraining:
         self.process, self.n_processes = process_number()
         if self.n_processes > 1 and options.max_seconds is not None:
             raise ValueError("Give max_steps where there are several processes: their clocks differ.")
-        self.step, self.seconds, self.tokens = 0, 0.0, 0
+        self.tokens = 0
         self.guard = NonFiniteGuard(
             model.compute_dtype == "float16", "a lower learning_rate, a longer warmup, or dtype='float32'"
         )
         self.cursor = Cursor()
         self.history = History()
-        self._history_file = None if self.folder is None else HistoryFile(self.folder)
+        self._history_file: HistoryFile | None = None
+        # Made by the first `run`, with the weights that the model has then.
+        self._updater: Updater | None = None
+
+    @property
+    def step(self) -> int:
+        """Updates so far."""
+        return 0 if self._updater is None else self._updater.n_updates
+
+    @property
+    def seconds(self) -> float:
+        """Time that they took."""
+        return 0.0 if self._updater is None else self._updater.seconds
 
     def run(self) -> Any:
         """Train to the end of the budget, and give the history.
+
+        After an interruption, a further call goes on: from the newest checkpoint in ``folder``, or without one from the
+        last update. When the budget is used up, it only gives the history.
 
         Returns
         -------
@@ -148,19 +164,15 @@ class Pretraining:
             If five updates in a row gave a loss or gradients that are not finite; such an update changes nothing.
         ValueError
             If the folder's checkpoint is of a run with other options or another model.
+        WeightsMismatchError
+            If the folder's checkpoint is damaged, or was written by another version of kbert.
         ImportError
             If ``options.tensorboard`` is given, and tensorboard is not installed.
         """
         options = self.options
-        updater = Updater(
-            trainer_on(self.distribution, self.model, pretraining_losses, options.optimizer),
-            LinearSchedule(options.learning_rate, options.max_steps, options.warmup, options.max_seconds),
-            HyperparameterFactory(
-                self.model, options.weight_decay, bias_correction=options.bias_correction, seed=options.seed
-            ),
-            self.guard,
-            options.gradient_accumulation,
-        )
+        updater = self._updater = self._updater or self._new_updater()
+        updater.stop_clock()
+        self._history_file = None if self.folder is None else HistoryFile(self.folder)
         self._resume(updater)
         if self.process > 0:
             options = replace(options, verbose=0, tensorboard=None)
@@ -177,7 +189,7 @@ class Pretraining:
                     self.cursor = Cursor(phase)
                 with closing(updater.updates(self._step_batches())) as updates:
                     for update in updates:
-                        self._take_in(update, updater.seconds, progress)
+                        self._take_in(update, progress)
                         self._after_update(updater, progress, board, interruption)
                         if updater.share >= 1 or self._phase(updater.share) != phase:
                             break
@@ -197,13 +209,25 @@ class Pretraining:
         length = self.options.phases[self.cursor.phase][0]
         return held_out_scores(self.model, self.tokenizer, self.held_out, self.masking, self.options.batch_size, length)
 
+    def _new_updater(self) -> Updater:
+        options = self.options
+        return Updater(
+            trainer_on(self.distribution, self.model, pretraining_losses, options.optimizer),
+            LinearSchedule(options.learning_rate, options.max_steps, options.warmup, options.max_seconds),
+            HyperparameterFactory(
+                self.model, options.weight_decay, bias_correction=options.bias_correction, seed=options.seed
+            ),
+            self.guard,
+            options.gradient_accumulation,
+        )
+
     # --- The course of a run -------------------------------------------------------------------------------------
 
     def _phase(self, share: float) -> int:
         """Which phase comes after a share of the budget."""
-        total, used = sum(part for _, part in self.options.phases), 0.0
-        for phase, (_, part) in enumerate(self.options.phases):
-            used += part / total
+        total, used = sum(share for _, share in self.options.phases), 0.0
+        for phase, (_, share_of_phase) in enumerate(self.options.phases):
+            used += share_of_phase / total
             # Shares such as 0.9 of 10 steps are no exact numbers.
             if share < used - 1e-9:
                 return phase
@@ -214,18 +238,18 @@ class Pretraining:
         for cursor, batch in self.stream.batches(self.cursor):
             yield BatchRead(cursor, batch.n_tokens), step_batch(self.model, batch)
 
-    def _take_in(self, update: Update[BatchRead], seconds: float, progress: PretrainingProgress) -> None:
-        """Count an update, and note its losses once they are computed."""
-        self.step, self.seconds, self.cursor = update.number, seconds, update.notes[-1].cursor
+    def _take_in(self, update: Update[BatchRead], progress: PretrainingProgress) -> None:
+        """Count what an update has read, and note its losses once they are computed."""
+        self.cursor = update.notes[-1].cursor
         self.tokens += sum(note.n_tokens for note in update.notes)
         record = {
-            "step": self.step, "learning_rate": update.learning_rate, "tokens": self.tokens, "seconds": seconds,
+            "step": self.step, "learning_rate": update.learning_rate, "tokens": self.tokens, "seconds": self.seconds,
         }  # fmt: skip
         newest = self.history.record(-1) if len(self.history) else None
-        record |= progress.advance(self.cursor.phase, self.step, seconds, self.tokens, newest)
+        record |= progress.advance(self.cursor.phase, self.step, self.seconds, self.tokens, newest)
         n = len(update.losses)
         losses = update.losses[0] if n == 1 else sum(losses / n for losses in update.losses)
-        self.guard.watch(self.step, losses, partial(self._append_to_history, record))
+        self.guard.record(self.step, losses, partial(self._append_to_history, record))
 
     def _append_to_history(self, record: dict[str, float], losses: np.ndarray) -> None:
         self.history.append(record | dict(zip(REPORTED, losses.tolist(), strict=True)))
@@ -273,8 +297,7 @@ class Pretraining:
         if self.folder is None or self._history_file is None or self.process > 0:
             return
         facts = {
-            "settings": self._settings(), "step": self.step, "tokens": self.tokens, "cursor": self.cursor,
-            "updater": updater.state(),
+            "settings": self._settings(), "tokens": self.tokens, "cursor": self.cursor, "updater": updater.state(),
         }  # fmt: skip
         write_checkpoint(self.folder, self.step, Checkpoint(updater.trainer.state(), self.history.columns(), facts))
         self._history_file.write(self.history)
@@ -282,7 +305,11 @@ class Pretraining:
     def _resume(self, updater: Updater) -> None:
         """Go on from the newest checkpoint, where there is one."""
         found = None if self.folder is None else read_checkpoint(self.folder)
-        if not same_everywhere(-1 if found is None else found.facts["step"]):
+        if found is not None and found.facts.keys() != {"settings", "tokens", "cursor", "updater"}:
+            raise WeightsMismatchError(
+                f"The checkpoints in {self.folder} were written by another version of kbert. Give another folder."
+            )
+        if not same_everywhere(-1 if found is None else found.facts["updater"]["updates"]):
             raise ValueError(
                 f"The processes found different checkpoints in {self.folder}. It has to be a folder that all of them "
                 "see."
@@ -298,6 +325,5 @@ class Pretraining:
             )
         updater.trainer.restore(found.arrays)
         updater.restore(facts["updater"])
-        self.history = History(found.history)
-        self.step, self.seconds, self.tokens = updater.n_updates, updater.seconds, facts["tokens"]
+        self.history, self.tokens = History(found.history), facts["tokens"]
         self.cursor = Cursor(*facts["cursor"])

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
-from kbert.text.chunks import chunks
+from kbert.text.chunks import text_chunks
 from kbert.text.known_words import KnownWords
 from kbert.text.ragged import Ragged, row_splits
 from kbert.text.vocabulary import require_no_surrogates
@@ -39,7 +39,7 @@ class BatchEncoder:
         """See `WordPieceTokenizer.tokenize_column`."""
         rows = text_list(texts, name)
         lengths, values = [np.zeros(1, np.int64)], [np.zeros(0, np.int32)]
-        for chunk in _chunks(rows):
+        for chunk in text_chunks(rows, _CHUNK_ROWS, _CHUNK_CHARACTERS):
             ids = self._known_words.tokenize(rows[chunk]) if self._known_words else None
             if ids is None:
                 ids = _ragged([row.ids for row in self._encoded(rows, chunk, name, first_row, with_offsets=False)])
@@ -51,7 +51,7 @@ class BatchEncoder:
         """See `WordPieceTokenizer.tokenize_with_offsets`."""
         rows = text_list(texts, name)
         lengths, values, offsets = [np.zeros(1, np.int64)], [np.zeros(0, np.int32)], [np.zeros((0, 2), np.int32)]
-        for chunk in _chunks(rows):
+        for chunk in text_chunks(rows, _CHUNK_ROWS, _CHUNK_CHARACTERS):
             encoded = self._encoded(rows, chunk, name, first_row, with_offsets=True)
             lengths.append(np.fromiter(map(len, encoded), np.int64, len(encoded)))
             n_ids = int(lengths[-1].sum())
@@ -64,7 +64,7 @@ class BatchEncoder:
         """See `WordPieceTokenizer.split_words`."""
         rows = text_list(texts)
         words, offsets = [], []
-        for chunk in _chunks(rows):
+        for chunk in text_chunks(rows, _CHUNK_ROWS, _CHUNK_CHARACTERS):
             encoded_rows = self._encoded(rows, chunk, "texts", 0, with_offsets=True)
             for text, encoded in zip(rows[chunk], encoded_rows, strict=True):
                 spans: Offsets = []
@@ -122,7 +122,3 @@ def _ragged(rows: list[list[int]]) -> Ragged:
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     splits = row_splits(lengths)
     return Ragged(np.fromiter(chain.from_iterable(rows), np.int32, int(splits[-1])), splits)
-
-
-def _chunks(rows: list[str]) -> Iterator[slice]:
-    return chunks(np.fromiter(map(len, rows), np.int64, len(rows)), _CHUNK_ROWS, _CHUNK_CHARACTERS)

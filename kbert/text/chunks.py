@@ -1,6 +1,6 @@
 """Long columns are worked on some rows at a time, so that memory does not grow with them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,3 +30,8 @@ def chunks(sizes: ArrayLike, most_rows: int, most_size: int) -> Iterator[slice]:
         stop = min(max(fitting, start + 1), start + most_rows, n_rows)
         yield slice(start, stop)
         start, size_before = stop, int(ends[stop - 1])
+
+
+def text_chunks(texts: Sequence[str], most_rows: int, most_characters: int) -> Iterator[slice]:
+    """Cut texts into chunks of a bounded number of texts and of characters (`chunks`)."""
+    return chunks(np.fromiter(map(len, texts), np.int64, len(texts)), most_rows, most_characters)

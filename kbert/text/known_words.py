@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from kbert.text.chunks import chunks
+from kbert.text.chunks import text_chunks
 from kbert.text.files import TokenizerSpec
 from kbert.text.longest_match import LongestMatch
 from kbert.text.ragged import Ragged, ranges, row_splits
@@ -71,7 +70,7 @@ class KnownWords:
         This is the case if most words are long and new, and if a text cannot be tokenised.
         """
         lengths, values = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)]
-        for chunk in _chunks(texts):
+        for chunk in text_chunks(texts, _CHUNK_ROWS, _CHUNK_CHARACTERS):
             ids = self._tokenize(texts[chunk])
             if ids is None:
                 return None
@@ -276,7 +275,3 @@ def _grown(array: NDArray[Any], n: int) -> NDArray[Any]:
 def _flat(rows: list[list[int]]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     return np.fromiter(chain.from_iterable(rows), np.int32, int(lengths.sum())), lengths
-
-
-def _chunks(texts: list[str]) -> Iterator[slice]:
-    return chunks(np.fromiter(map(len, texts), np.int64, len(texts)), _CHUNK_ROWS, _CHUNK_CHARACTERS)

@@ -1,4 +1,4 @@
-"""Give new words to the unused entries of a vocabulary: "[unused0]", "[unused1]" and so on."""
+"""Give new words to the unused tokens of a vocabulary: "[unused0]", "[unused1]" and so on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNUSED = re.compile(r"\[unused\d+\]")
 
 
 def unused_tokens(spec: TokenizerSpec) -> list[str]:
-    """The unused entries of a tokenizer's vocabulary, in the order of their ids.
+    """The unused tokens of a tokenizer's vocabulary, in the order of their ids.
 
     An entry that is among the added tokens, which are found in texts, is in use: as a marker, for instance.
     """
@@ -25,7 +25,7 @@ def unused_tokens(spec: TokenizerSpec) -> list[str]:
 
 
 def with_words(spec: TokenizerSpec, words: list[str]) -> TokenizerSpec:
-    """The tokenizer in which new words replace the first unused entries.
+    """The tokenizer in which new words replace the first unused tokens.
 
     Parameters
     ----------
@@ -37,12 +37,12 @@ def with_words(spec: TokenizerSpec, words: list[str]) -> TokenizerSpec:
     Raises
     ------
     ValueError
-        If there are fewer unused entries than words.
+        If there are fewer unused tokens than words.
     """
     unused = unused_tokens(spec)
     if len(words) > len(unused):
         raise ValueError(
-            f"words: there are {len(words)} new ones, and the vocabulary has {len(unused) or 'no'} unused places left "
+            f"words: there are {len(words)} new ones, and the vocabulary has {len(unused) or 'no'} unused tokens left "
             '("[unusedN]") for them. Give fewer words, the most frequent ones for instance.'
         )
     new = dict(zip(unused, words, strict=False))

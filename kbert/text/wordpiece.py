@@ -85,7 +85,7 @@ class WordPieceTokenizer(BaseTokenizer):
         texts : iterable of str
             Read once, in a stream.
         vocab_size : int, default=30522
-            Greatest number of pieces, special tokens ([PAD], [UNK], [CLS], [SEP] and [MASK]) and unused entries
+            Greatest number of pieces, special tokens ([PAD], [UNK], [CLS], [SEP] and [MASK]) and unused tokens
             included. Few texts give fewer. A smaller vocabulary splits more words, and makes a smaller model.
         lowercase : bool, default=True
             Whether upper and lower case are the same. False for cased models, for instance for names or for German.
@@ -175,7 +175,7 @@ class WordPieceTokenizer(BaseTokenizer):
         )
 
     def with_words(self, words: Iterable[str]) -> WordPieceTokenizer:
-        """A tokenizer that has these words as whole pieces, in place of unused entries of the vocabulary ("[unusedN]").
+        """A tokenizer that has these words as whole pieces, in place of unused tokens of the vocabulary ("[unusedN]").
 
         Every other piece keeps its id, and the vocabulary its size. Longer words that begin with a new one may be split
         in another way than before, since WordPiece takes the longest piece first.
@@ -194,7 +194,7 @@ class WordPieceTokenizer(BaseTokenizer):
         Raises
         ------
         ValueError
-            If there are fewer unused entries than new words, or an item is no single word: texts are split at
+            If there are fewer unused tokens than new words, or an item is no single word: texts are split at
             punctuation, so "covid-19" is three words.
         TypeError
             If a word is not a str.

@@ -30,7 +30,7 @@ def compiled(key: Hashable, compile: Callable[[], Callable[..., Any]]) -> Callab
         return _cache[key]
 
 
-class ModelParts(NamedTuple):
+class ModelVariables(NamedTuple):
     """A model's trainable variables, its other ones, and its `model_key`."""
 
     trainable: list[keras.Variable]
@@ -39,7 +39,7 @@ class ModelParts(NamedTuple):
 
 
 class _KnownKey(NamedTuple):
-    """A model's key, and what it was made from that may change; a variable keeps its shape and type."""
+    """A model's key, and the facts it was made from that can change. Shapes and dtypes of variables cannot."""
 
     variables: list[keras.Variable]
     facts: tuple[str, list[bool]]
@@ -49,15 +49,18 @@ class _KnownKey(NamedTuple):
 _known_keys: weakref.WeakKeyDictionary[keras.Model, _KnownKey] = weakref.WeakKeyDictionary()
 
 
-def model_parts(model: keras.Model) -> ModelParts:
-    """The parts of a model as they are now, in one walk through its layers: each takes a while beside a short text."""
+def model_variables(model: keras.Model) -> ModelVariables:
+    """The variables of a model as they are now, and its key.
+
+    Walking through the layers takes long beside predicting a short text, so it is done once.
+    """
     variables = model.variables
     trainable = [variable.trainable for variable in variables]
     facts = (model.dtype_policy.name, trainable)
     known = _known_keys.get(model)
     if known is None or known.facts != facts or not _same(known.variables, variables):
         known = _known_keys[model] = _KnownKey(variables, facts, _key(model, variables, trainable))
-    return ModelParts(
+    return ModelVariables(
         [variable for variable, is_trained in zip(variables, trainable, strict=True) if is_trained],
         [variable for variable, is_trained in zip(variables, trainable, strict=True) if not is_trained],
         known.key,
@@ -79,7 +82,7 @@ def _key(model: keras.Model, variables: list[keras.Variable], trainable: list[bo
 
 def model_key(model: keras.Model) -> str:
     """What a model's compiled code depends on: its class, architecture, dtypes and which variables are trained."""
-    return model_parts(model).key
+    return model_variables(model).key
 
 
 def shapes_key(arrays: dict[str, np.ndarray]) -> tuple[tuple[str, tuple[int, ...]], ...]:

@@ -37,7 +37,7 @@ def all_devices() -> Any:
 
 
 def checked(distribution: Any, batch_size: int) -> Any:
-    """The distribution, if the backend in use knows it and each of its devices gets as many rows of a batch.
+    """Check a distribution: the backend must support it, and the batch must divide evenly among its devices.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def process_number() -> tuple[int, int]:
 
 
 def same_everywhere(number: int) -> bool:
-    """Whether all processes have the same number here. All of them have to ask."""
+    """Whether this number is the same in all processes. Every process must call this."""
     if process_number()[1] == 1:
         return True
     from jax.experimental import multihost_utils

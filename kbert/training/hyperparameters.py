@@ -13,7 +13,9 @@ BETA_1, BETA_2, EPSILON, CLIP_NORM = 0.9, 0.999, 1e-6, 1.0
 
 
 class Hyperparameters(NamedTuple):
-    """What one step needs besides its batch. They are arguments of the compiled step, so that none compiles anew.
+    """What one step needs besides its batch.
+
+    They are arguments of the compiled step, so that new values need no new compilation.
 
     Attributes
     ----------

@@ -144,7 +144,7 @@ def _train_epoch(
     for update in updater.updates(steps, callbacks):
         losses += update.losses
         counts += update.notes
-        updater.guard.watch(update.number, update.losses[-1])
+        updater.guard.record(update.number, update.losses[-1])
         if trimmed is not None:
             trimmed.note_update(update.hyper, update.losses[-1])
         progress.update(sum(count.texts for count in update.notes), losses)

@@ -14,7 +14,7 @@ def softmax_cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor) -> T
     targets : tensor of int32, shape (B, K)
         Class of each slot.
     weights : tensor of float32, shape (B, K)
-        0 in empty slots, and such that the weights of a batch add up to what its texts weigh in the mean.
+        The text's weight divided by the number of weighted texts in the batch; 0 in empty slots.
     """
     log_probabilities = ops.log_softmax(logits, axis=-1)
     one_hot = ops.one_hot(targets, logits.shape[-1], dtype=log_probabilities.dtype)
@@ -50,7 +50,7 @@ def choice_cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor) -> Te
     targets : tensor of int32, shape (B, K)
         The number of each option's question, from 1; 0 in empty slots.
     weights : tensor of float32, shape (B, K)
-        That of the question in the slot of its right option, 0 in all others.
+        The question's weight in the slot of its right option; 0 in all other slots.
     """
     scores, questions, weights = (ops.reshape(values, (-1,)) for values in (logits, targets, weights))  # (B * K,)
     # Every slot with every other. Sums by question would be smaller, but a GPU adds them up in an order of its own.
@@ -78,10 +78,10 @@ def span_cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor) -> Tens
     Parameters
     ----------
     logits : tensor, shape (B, T, 2)
-        Of each token, to be the first and to be the last.
+        Each token's score as the first and as the last token of the answer.
     targets : tensor of int32, shape (B, K, 4)
-        Of the text in each slot, as positions in the row: the answer's first and last token, and the text's own. No
-        answer is the text's first token twice.
+        For the text in each slot, positions in the row: first and last token of the answer, first and last token of the
+        text. Without an answer, the first token of the text stands for both.
     weights : tensor of float32, shape (B, K)
         As in `softmax_cross_entropy`.
     """

@@ -12,9 +12,8 @@ from kbert.backend import keeps_process_settings
 # mallopt(3) of glibc: M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX; a threshold of -1 is never reached.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4
 _NEVER = -1
-# glibc raises its thresholds by itself when large blocks are freed, up to these: DEFAULT_MMAP_THRESHOLD_MAX on 64 bits,
-# and twice that. Once a threshold has been set it stays where it is put, so afterwards they are put there.
-# DEFAULT_MMAP_MAX.
+# glibc raises its thresholds by itself up to DEFAULT_MMAP_THRESHOLD_MAX (64 bits) and twice that. A threshold that was
+# set stays fixed, so afterwards both are set to these maxima, and the number of mapped blocks to DEFAULT_MMAP_MAX.
 _LARGEST_THRESHOLD, _MOST_MAPPED = 32 * 2**20, 65536
 
 _lock = threading.Lock()

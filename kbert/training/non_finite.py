@@ -22,8 +22,8 @@ _DELAY = 8
 class LossScaler:
     """The scale of float16's loss: halved at each update that overflows, doubled after many in a row that do not.
 
-    The numbers are those of PyTorch's ``GradScaler``, but for the start, from which fewer updates are skipped on the
-    way to where most models train.
+    As PyTorch's ``GradScaler``, but with a lower first scale, so that fewer updates are skipped before the scale suits
+    the model.
 
     Attributes
     ----------
@@ -82,8 +82,8 @@ class NonFiniteGuard:
         """The loss scale of the next update; 1 under every dtype but float16."""
         return 1.0 if self._scaler is None else self._scaler.scale
 
-    def watch(self, update: int, losses: Any, on_read: Callable[[np.ndarray], None] | None = None) -> None:
-        """Take in the losses of an update, and read those of earlier ones.
+    def record(self, update: int, losses: Any, on_read: Callable[[np.ndarray], None] | None = None) -> None:
+        """Note the losses of an update, and read those of earlier ones.
 
         Parameters
         ----------
@@ -104,7 +104,7 @@ class NonFiniteGuard:
             self._read_oldest()
 
     def read_all(self) -> None:
-        """Wait for the losses that are not read yet, and read them. Raises what `watch` raises."""
+        """Wait for the losses that are not read yet, and read them. Raises what `record` raises."""
         while self._unread:
             self._read_oldest()
 
@@ -132,7 +132,8 @@ class NonFiniteGuard:
         return {"in_a_row": self._in_a_row, "scaler": None if self._scaler is None else self._scaler.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take back what `state` gave; the loss scale, where both runs have one."""
+        """Take back what `state` gave; the loss scale, where both runs have one. Losses not read yet are dropped."""
+        self._unread.clear()
         self._in_a_row = state["in_a_row"]
         if self._scaler is not None and state["scaler"] is not None:
             self._scaler.restore(state["scaler"])

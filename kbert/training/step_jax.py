@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from jax import numpy as jnp
 
-from kbert.training.compiled import compiled, model_key, model_parts, shapes_key
+from kbert.training.compiled import compiled, model_key, model_variables, shapes_key
 from kbert.training.functional import state_values, updated
 from kbert.training.hyperparameters import Hyperparameters
 from kbert.training.step import Arrays, Gradients, Loss, Predictor, StepBatch, Tensor
@@ -40,23 +40,23 @@ class Trainer:
         distribution: keras.distribution.DataParallel | None = None,
     ):
         self.model, self.loss, self.optimizer, self.distribution = model, loss, optimizer, distribution
-        devices, self.replicated = None, None
+        devices, self.replicated_sharding = None, None
         if distribution is not None:
             devices = tuple(map(str, distribution.device_mesh.devices.flat))
-            self.replicated = keras.distribution.TensorLayout([], distribution.device_mesh).backend_layout
+            self.replicated_sharding = keras.distribution.TensorLayout([], distribution.device_mesh).backend_layout
         self.key = ("jax", model_key(model), loss.__name__, optimizer, devices)
         # Copies: the step gives the memory of its arguments to its results, and the model's own must outlive it.
-        self.values = [self._everywhere(jnp.copy(variable.value)) for variable in model.trainable_variables]
+        self.values = [self._replicated(jnp.copy(variable.value)) for variable in model.trainable_variables]
         self.moments_1, self.moments_2 = (
-            [self._everywhere(jnp.zeros(value.shape, "float32")) for value in self.values] for _ in range(2)
+            [self._replicated(jnp.zeros(value.shape, "float32")) for value in self.values] for _ in range(2)
         )
         # Weights that are not trained; the dropout seeds among the non-trainable variables come with each step.
-        self.frozen = [self._everywhere(variable.value) for variable in model.non_trainable_weights]
+        self.frozen = [self._replicated(variable.value) for variable in model.non_trainable_weights]
 
     def train(self, inputs: dict[str, np.ndarray], targets: Arrays, weights: Arrays, hyper: Hyperparameters) -> Tensor:
         """Update on one batch; returns its loss, which may still be under way, NaN where the update was skipped."""
         state = (self.values, self.moments_1, self.moments_2)
-        batch = self._shared_out(StepBatch(inputs, targets, weights))
+        batch = self._sharded(StepBatch(inputs, targets, weights))
         run = self._compiled("train", self._train, (0,), inputs, (state, self.frozen, batch, hyper))
         *state, loss = run(state, self.frozen, batch, hyper)
         self.values, self.moments_1, self.moments_2 = state
@@ -71,9 +71,9 @@ class Trainer:
         gradients: Gradients | None = None,
     ) -> tuple[Gradients, Tensor]:
         """Add one batch's gradients to ``gradients``; returns them and the batch's loss."""
-        batch = self._shared_out(StepBatch(inputs, targets, weights))
+        batch = self._sharded(StepBatch(inputs, targets, weights))
         if gradients is None:
-            gradients = [self._everywhere(jnp.zeros(value.shape, "float32")) for value in self.values]
+            gradients = [self._replicated(jnp.zeros(value.shape, "float32")) for value in self.values]
         arguments = (gradients, self.values, self.frozen, batch, hyper)
         gradients, loss = self._compiled("accumulate", self._accumulate, (0,), inputs, arguments)(*arguments)
         return gradients, loss
@@ -88,35 +88,35 @@ class Trainer:
     def write_back(self) -> None:
         """Give the model its trained weights."""
         for variable, value in zip(self.model.trainable_variables, self.values, strict=True):
-            variable.assign(jnp.copy(self._here(value)))
+            variable.assign(jnp.copy(self._local(value)))
 
     def state(self) -> list[np.ndarray]:
         """Weights and moments, for a checkpoint."""
         parts = (self.values, self.moments_1, self.moments_2)
-        return [np.array(self._here(value)) for part in parts for value in part]
+        return [np.array(self._local(value)) for part in parts for value in part]
 
     def restore(self, arrays: list[np.ndarray]) -> None:
         """Take back what `state` gave."""
         n = len(self.values)
         # Copies: their memory is given away.
-        arrays = [self._everywhere(jnp.array(array)) for array in arrays]
+        arrays = [self._replicated(jnp.array(array)) for array in arrays]
         self.values, self.moments_1, self.moments_2 = arrays[:n], arrays[n : 2 * n], arrays[2 * n :]
 
     # --- Several devices -----------------------------------------------------------------------------------------
 
-    def _everywhere(self, value: Tensor) -> Tensor:
+    def _replicated(self, value: Tensor) -> Tensor:
         """A copy of a weight on every device."""
         if self.distribution is None:
             return value
         # Not `device_put`, which would send it to the devices of other processes too, and these have it.
-        return jax.make_array_from_callback(value.shape, self.replicated, np.asarray(value).__getitem__)
+        return jax.make_array_from_callback(value.shape, self.replicated_sharding, np.asarray(value).__getitem__)
 
-    def _here(self, value: Tensor) -> Tensor:
+    def _local(self, value: Tensor) -> Tensor:
         """The copy on this process's first device."""
         return value if self.distribution is None else value.addressable_data(0)
 
-    def _shared_out(self, batch: StepBatch) -> StepBatch:
-        """Rows of a batch to the devices, as many to each."""
+    def _sharded(self, batch: StepBatch) -> StepBatch:
+        """Shard a batch: every device gets the same number of rows."""
         if (distribution := self.distribution) is None:
             return batch
 
@@ -124,8 +124,8 @@ class Trainer:
             layout = distribution.get_data_layout(array.shape).backend_layout
             return jax.make_array_from_callback(array.shape, layout, array.__getitem__)
 
-        shared_out: StepBatch = jax.tree.map(split, batch)
-        return shared_out
+        sharded: StepBatch = jax.tree.map(split, batch)
+        return sharded
 
     # --- The functions that are compiled -------------------------------------------------------------------------
 
@@ -139,7 +139,7 @@ class Trainer:
     ) -> Callable[..., Any]:
         def compile() -> Any:
             # Every device has all results, weights and loss: XLA might split some among them.
-            shardings = {} if self.replicated is None else {"out_shardings": self.replicated}
+            shardings = {} if self.replicated_sharding is None else {"out_shardings": self.replicated_sharding}
             # Compiled at once and kept without the function, which would keep this trainer and its weights alive.
             return jax.jit(function, donate_argnums=donated, **shardings).lower(*arguments).compile()
 
@@ -184,7 +184,7 @@ def predictor(model: keras.Model) -> Predictor:
 
     It is for one call of an estimator: the weights are those that the model has now. Any number of threads may call it.
     """
-    parts = model_parts(model)
+    parts = model_variables(model)
     weights = ([v.value for v in parts.trainable], [v.value for v in parts.others])
     key = ("jax", parts.key, "predict")
 

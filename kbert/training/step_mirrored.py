@@ -32,9 +32,9 @@ class MirroredTrainer(Trainer):
         super().__init__(model, loss, optimizer)
         self.strategy = strategy
         self.values, self.moments_1, self.moments_2 = (
-            self._everywhere(part) for part in (self.values, self.moments_1, self.moments_2)
+            self._replicated(part) for part in (self.values, self.moments_1, self.moments_2)
         )
-        self.frozen = self._everywhere(self._frozen())
+        self.frozen = self._replicated(self._frozen())
         self._gradients_of_part = tf.function(self._gradients, jit_compile=True, autograph=False)
         self._updated = tf.function(updated, jit_compile=True, autograph=False)
         self._steps = {
@@ -45,11 +45,11 @@ class MirroredTrainer(Trainer):
     def train(self, inputs: dict[str, np.ndarray], targets: Arrays, weights: Arrays, hyper: Hyperparameters) -> Tensor:
         """Update on one batch; returns its loss, NaN where the update was skipped."""
         state = (self.values, self.moments_1, self.moments_2)
-        batch = self._shared_out((inputs, targets, weights))
+        batch = self._sharded((inputs, targets, weights))
         self.values, self.moments_1, self.moments_2, loss = self._steps["train"](
-            *state, self.frozen, *batch, self._everywhere(hyper)
+            *state, self.frozen, *batch, self._replicated(hyper)
         )
-        return self._here(loss)
+        return self._local(loss)
 
     def accumulate(
         self,
@@ -61,33 +61,33 @@ class MirroredTrainer(Trainer):
     ) -> tuple[Gradients, Tensor]:
         """Add one batch's gradients to ``gradients``; returns them and the batch's loss."""
         if gradients is None:
-            gradients = self._everywhere([tf.zeros(self._here(value).shape) for value in self.values])
-        batch = self._shared_out((inputs, targets, weights))
-        gradients, loss = self._steps["gradients"](gradients, self.values, self.frozen, *batch, self._everywhere(hyper))
-        return gradients, self._here(loss)
+            gradients = self._replicated([tf.zeros(self._local(value).shape) for value in self.values])
+        batch = self._sharded((inputs, targets, weights))
+        gradients, loss = self._steps["gradients"](gradients, self.values, self.frozen, *batch, self._replicated(hyper))
+        return gradients, self._local(loss)
 
     def update(self, gradients: Gradients, hyper: Hyperparameters) -> Tensor:
         """Update with gradients that were accumulated; returns 0, or NaN where one is not finite."""
         state = (self.values, self.moments_1, self.moments_2)
         self.values, self.moments_1, self.moments_2, found_inf = self._steps["update"](
-            *state, gradients, self._everywhere(hyper)
+            *state, gradients, self._replicated(hyper)
         )
-        return self._here(found_inf)
+        return self._local(found_inf)
 
     def write_back(self) -> None:
         """Give the model its trained weights."""
         for variable, value in zip(self.model.trainable_variables, self.values, strict=True):
-            variable.assign(self._here(value))
+            variable.assign(self._local(value))
 
     def state(self) -> list[np.ndarray]:
         """Weights and moments, for a checkpoint."""
         parts = (self.values, self.moments_1, self.moments_2)
-        return [np.array(self._here(value)) for part in parts for value in part]
+        return [np.array(self._local(value)) for part in parts for value in part]
 
     def restore(self, arrays: list[np.ndarray]) -> None:
         """Take back what `state` gave."""
         n = len(self.values)
-        self.values, self.moments_1, self.moments_2 = (self._everywhere(arrays[i * n : (i + 1) * n]) for i in range(3))
+        self.values, self.moments_1, self.moments_2 = (self._replicated(arrays[i * n : (i + 1) * n]) for i in range(3))
 
     # --- What each device does -----------------------------------------------------------------------------------
 
@@ -145,21 +145,21 @@ class MirroredTrainer(Trainer):
 
     # --- Arrays to and from the devices --------------------------------------------------------------------------
 
-    def _everywhere(self, arrays: Any) -> Any:
+    def _replicated(self, arrays: Any) -> Any:
         """The same arrays on every device."""
-        return self._given_out(arrays, lambda array, _: array)
+        return self._distributed(arrays, lambda array, _: array)
 
-    def _shared_out(self, batch: tuple[Any, ...]) -> Any:
-        """Rows of a batch to the devices, as many to each."""
+    def _sharded(self, batch: tuple[Any, ...]) -> Any:
+        """Shard a batch: every device gets the same number of rows."""
         n = self.strategy.num_replicas_in_sync
 
         def part(array: np.ndarray, number: int) -> np.ndarray:
             size = len(array) // n
             return array[number * size : (number + 1) * size]
 
-        return self._given_out(batch, part)
+        return self._distributed(batch, part)
 
-    def _given_out(self, arrays: Any, part: Callable[[Any, int], Any]) -> Any:
+    def _distributed(self, arrays: Any, part: Callable[[Any, int], Any]) -> Any:
         def on_devices(array: Any) -> Any:
             return self.strategy.experimental_distribute_values_from_function(
                 lambda context: tf.convert_to_tensor(part(array, context.replica_id_in_sync_group))
@@ -167,7 +167,7 @@ class MirroredTrainer(Trainer):
 
         return tf.nest.map_structure(on_devices, arrays)
 
-    def _here(self, value: Any) -> Tensor:
+    def _local(self, value: Any) -> Tensor:
         """The copy on the first device."""
         return self.strategy.experimental_local_results(value)[0]
 

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from kbert.training.compiled import compiled, model_key, model_parts, shapes_key
+from kbert.training.compiled import compiled, model_key, model_variables, shapes_key
 from kbert.training.functional import state_values, updated
 from kbert.training.hyperparameters import Hyperparameters
 from kbert.training.step import Arrays, Gradients, Loss, Predictor, Tensor
@@ -151,7 +151,7 @@ def predictor(model: keras.Model) -> Predictor:
 
     It is for one call of an estimator. Any number of threads may call it.
     """
-    parts = model_parts(model)
+    parts = model_variables(model)
     variables = [[variable.value for variable in part] for part in (parts.trainable, parts.others)]
     key = ("tensorflow", parts.key, "predict")
 

@@ -1,4 +1,4 @@
-"""The updates of a training run: batches accumulated, hyperparameters made, time and updates counted.
+"""Makes the updates of a training run: accumulates batches, makes hyperparameters, counts updates and time.
 
 Fine-tuning and pre-training both train through `Updater`. What they do between two updates is their own.
 """
@@ -56,7 +56,7 @@ class Updater:
     schedule : LinearSchedule
     hyperparameters : HyperparameterFactory
     guard : NonFiniteGuard
-        Gives the loss scale. The caller lets it watch the losses.
+        Gives the loss scale. The caller records the losses in it.
     accumulation : int, default=1
         Batches whose gradients are averaged into one update.
 
@@ -82,6 +82,10 @@ class Updater:
         self._hyperparameters = hyperparameters
         self._clock_start: float | None = None
 
+    def stop_clock(self) -> None:
+        """Leave the time up to the next update out of `seconds`."""
+        self._clock_start = None
+
     @property
     def share(self) -> float:
         """How much of the budget is used, from 0 to 1."""
@@ -98,7 +102,7 @@ class Updater:
             They are made ahead, in another thread. What is left of them at the end, fewer than ``accumulation``, makes
             an update too. A note is anything; the update hands it back.
         callbacks : keras.callbacks.CallbackList, optional
-            Told of the beginning and the end of each batch.
+            Its ``on_train_batch_begin`` and ``on_train_batch_end`` are called.
 
         Yields
         ------
@@ -145,6 +149,7 @@ class Updater:
         """Go on from what `state` gave."""
         self.n_updates, self.n_batches, self.seconds = state["updates"], state["batches"], state["seconds"]
         self.guard.restore(state["guard"])
+        self.stop_clock()
 
 
 Item = TypeVar("Item")

@@ -86,7 +86,7 @@ def onnx_runner(folder: str | Path) -> Run:
     except ImportError as error:
         raise ImportError(
             f"Checking what was exported needs the package onnxruntime ({error}). Install it with: pip install "
-            "'kbert[onnx]'"
+            "onnx onnxruntime"
         ) from None
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3

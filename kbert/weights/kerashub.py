@@ -27,7 +27,7 @@ from kbert.presets import (
     VOCABULARY,
     WEIGHTS,
     WEIGHTS_INDEX,
-    Task,
+    PresetHead,
     shards_of,
     task_of_preset,
 )
@@ -149,7 +149,7 @@ def _weights_files(folder: Path) -> list[Path]:
     return paths
 
 
-def _read_head(folder: Path, task: Task, shapes: dict[str, tuple[int, ...]], heads: int) -> list[Array]:
+def _read_head(folder: Path, task: PresetHead, shapes: dict[str, tuple[int, ...]], heads: int) -> list[Array]:
     path = folder / TASK_WEIGHTS
     if not path.is_file():
         if task.architecture is not None:

@@ -63,7 +63,7 @@ def onnx_model(
         from onnx import helper
     except ImportError as error:
         raise ImportError(
-            f"Writing ONNX needs the package onnx ({error}). Install it with: pip install 'kbert[onnx]'"
+            f"Writing ONNX needs the package onnx ({error}). Install it with: pip install onnx onnxruntime"
         ) from None
     import kbert
 

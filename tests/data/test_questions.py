@@ -235,8 +235,8 @@ CITY = QuestionColumns(["Where is the river?"], ["In Paris. The\n cafe in Lyon, 
     [
         ("Lyon", 20, ["y: row 0 of column 1 (answer_start) is 20, where the context has 'in L'", "the answer is 'Lyon'",
                       "It stands at 23: correct the answer_start"]),
-        ("Paris", 7, ["The nearest of its places in the context is at 3"]),
-        ("Paris", 40, ["The nearest of its places in the context is at 46"]),
+        ("Paris", 7, ["Its nearest occurrence is at 3"]),
+        ("Paris", 40, ["Its nearest occurrence is at 46"]),
         ("Lyon", -1, ["is -1, which stands for an unanswerable question, and the answer is 'Lyon'", "stands at 23"]),
         ("Lyon", -7, ["is -7, and characters count from 0", "It stands at 23"]),
         ("Lyon", 99, ["is 99, past the end of the context, which has 51 characters", "It stands at 23"]),
@@ -300,7 +300,7 @@ def test_any_slice_is_an_answer_and_no_shift_of_it(context, data):
     assert message.startswith(f"y: row 0 (index 'r') of column 'answer_start' is {shifted}, ")
     inside = min(max(shifted, 0), len(context))
     nearest = [i for i in places if abs(i - inside) == min(abs(place - inside) for place in places)]
-    words = "It stands at {}:" if len(places) == 1 else "The nearest of its places in the context is at {}:"
+    words = "It stands at {}:" if len(places) == 1 else "Its nearest occurrence is at {}:"
     assert any(words.format(i) in message for i in nearest)
     if context.isascii():
         assert "offsets" not in message

@@ -180,8 +180,8 @@ def test_an_eval_set_is_scored_after_each_epoch(toy, reviews):
 
 def test_an_eval_set_does_not_change_the_training(toy, reviews):
     X, y = reviews.text[:32], reviews.label[:32]
-    alone, watched = toy().fit(X, y), toy().fit(X, y, eval_set=(reviews.text[32:], reviews.label[32:]))
-    assert np.array_equal(alone.predict_proba(X), watched.predict_proba(X))
+    without, evaluated = toy().fit(X, y), toy().fit(X, y, eval_set=(reviews.text[32:], reviews.label[32:]))
+    assert np.array_equal(without.predict_proba(X), evaluated.predict_proba(X))
 
 
 @pytest.mark.backend

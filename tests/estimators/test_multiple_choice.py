@@ -348,7 +348,7 @@ def test_early_stopping_watches_the_accuracy_and_restores_the_best(make, riddles
     scores = chooser.history_["val_score"]
     assert chooser.n_iter_ == len(scores) < 15 and max(scores) > scores[-1]
     assert chooser.score(new, wrong) == pytest.approx(max(scores))
-    # Without an eval_set rows are set aside, whatever their indices.
+    # Without an eval_set a validation set is split off, whatever the indices of the rows.
     assert len(make(early_stopping=True, epochs=2).fit(riddles[:20], [0, 1] * 9 + [0, 0]).history_["val_score"]) == 2
 
 

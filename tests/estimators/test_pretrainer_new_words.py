@@ -1,4 +1,4 @@
-"""BertPretrainer(new_words=...): words of the texts in a checkpoint's unused places."""
+"""BertPretrainer(new_words=...): words of the texts replace a checkpoint's unused tokens."""
 
 import re
 
@@ -22,7 +22,7 @@ TEXTS = Corpus(
 
 @pytest.fixture(scope="module")
 def released(tmp_path_factory):
-    """A checkpoint with four unused places, whose vocabulary has letters and some whole words."""
+    """A checkpoint with four unused tokens, whose vocabulary has letters and some whole words."""
     folder = tmp_path_factory.mktemp("released") / "weights"
     common = "the a test was here and".split()
     letters = list("abcdefghijklmnopqrstuvwxyz")
@@ -71,7 +71,7 @@ def test_words_start_from_their_pieces(released):
 
 
 def test_fewer_places_than_words(released):
-    with pytest.warns(NewWordsWarning, match="new_words=50, and the vocabulary has 4 unused places"):
+    with pytest.warns(NewWordsWarning, match="new_words=50, and the vocabulary has 4 unused tokens"):
         run = make(released, new_words=50).fit(TEXTS)
     assert set(run.new_words_) == {"remdesivir", "dexa"}
     with pytest.raises(ValueError, match="there are 5 new ones, and the vocabulary has 4"):

@@ -106,16 +106,16 @@ def test_a_threshold_of_ones_own_is_taken(make):
 
 
 def test_the_threshold_is_the_best_for_the_eval_set(make):
-    train, watched = riddles_of(160, unanswerable=0.3), riddles_of(40, seed=3, unanswerable=0.5)
-    qa = make(epochs=6).fit(train, train, eval_set=(watched, watched))
-    tuned = qa.score(watched, watched)
+    train, held_out = riddles_of(160, unanswerable=0.3), riddles_of(40, seed=3, unanswerable=0.5)
+    qa = make(epochs=6).fit(train, train, eval_set=(held_out, held_out))
+    tuned = qa.score(held_out, held_out)
     assert tuned == pytest.approx(qa.history_["val_score"][-1])
     margins = [group.score[group.answer == ""].max() - group.score[group.answer != ""].max()
-               for _, group in qa.answers(watched).groupby("row")]  # fmt: skip
+               for _, group in qa.answers(held_out).groupby("row")]  # fmt: skip
     at = qa.null_threshold_
     for threshold in np.add(margins, at):
         qa.null_threshold_ = threshold
-        assert qa.score(watched, watched) <= tuned + 1e-9
+        assert qa.score(held_out, held_out) <= tuned + 1e-9
 
 
 def test_every_answer_is_a_slice_of_its_context(fitted_with_null):
@@ -240,10 +240,10 @@ def test_a_warm_start_keeps_the_threshold_and_a_given_one_is_scored(make, fitted
     answerable = riddles_of(16)
     further = copy.copy(fitted_with_null).set_params(warm_start=True, epochs=1, learning_rate=1e-6)
     assert further.fit(answerable, answerable).null_threshold_ == fitted_with_null.null_threshold_
-    watched = riddles_of(20, seed=3, unanswerable=0.5)
+    held_out = riddles_of(20, seed=3, unanswerable=0.5)
     for threshold in (1e3, "tune"):
-        qa = make(epochs=3, null_threshold=threshold).fit(answerable, answerable, eval_set=(watched, watched))
-        assert qa.history_["val_score"][-1] == pytest.approx(qa.score(watched, watched))
+        qa = make(epochs=3, null_threshold=threshold).fit(answerable, answerable, eval_set=(held_out, held_out))
+        assert qa.history_["val_score"][-1] == pytest.approx(qa.score(held_out, held_out))
 
 
 def test_no_limits_cost_no_memory(fitted):
@@ -448,11 +448,11 @@ def test_a_saved_one_goes_on_warm(make, fitted, tmp_path):
 
 
 def test_early_stopping_restores_the_best(make):
-    riddles, watched = riddles_of(64), riddles_of(30, seed=4)
+    riddles, held_out = riddles_of(64), riddles_of(30, seed=4)
     # So high a rate that the score goes up and down.
     qa = make(epochs=12, early_stopping=True, n_iter_no_change=12, learning_rate=0.05)
-    qa.fit(riddles, riddles, eval_set=(watched, watched))
-    assert qa.history_["val_score"][-1] < max(qa.history_["val_score"]) == pytest.approx(qa.score(watched, watched))
+    qa.fit(riddles, riddles, eval_set=(held_out, held_out))
+    assert qa.history_["val_score"][-1] < max(qa.history_["val_score"]) == pytest.approx(qa.score(held_out, held_out))
 
 
 def test_rows_are_split_off_for_early_stopping(make):

@@ -131,8 +131,8 @@ def test_early_stopping_watches_r2(make, priced):
     texts, prices = priced
     regressor = make(early_stopping=True, n_iter_no_change=3, validation_fraction=0.25).fit(texts, prices)
     assert max(regressor.history_["val_score"]) > 0.4
-    watched = make(epochs=2).fit(texts[:100], prices[:100], eval_set=(texts[100:], prices[100:]))
-    assert watched.history_["val_score"][-1] == pytest.approx(watched.score(texts[100:], prices[100:]), abs=1e-5)
+    regressor = make(epochs=2).fit(texts[:100], prices[:100], eval_set=(texts[100:], prices[100:]))
+    assert regressor.history_["val_score"][-1] == pytest.approx(regressor.score(texts[100:], prices[100:]), abs=1e-5)
 
 
 def test_it_goes_on_in_the_unit_of_y(make, priced):

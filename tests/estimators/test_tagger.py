@@ -261,12 +261,12 @@ def test_tags_that_are_no_bio_tags(make, things):
 # --- Habits
 
 
-def test_early_stopping_watches_the_entities(make, things):
+def test_early_stopping_uses_the_score_of_entities(make, things):
     words, tags = things
     learned = make(early_stopping=True, n_iter_no_change=2, validation_fraction=0.2).fit(words, tags)
     assert max(learned.history_["val_score"]) > 0.8
-    watched = make(epochs=3).fit(words[:100], tags[:100], eval_set=(words[100:], tags[100:]))
-    assert watched.history_["val_score"][-1] == pytest.approx(watched.score(words[100:], tags[100:]))
+    tagger = make(epochs=3).fit(words[:100], tags[:100], eval_set=(words[100:], tags[100:]))
+    assert tagger.history_["val_score"][-1] == pytest.approx(tagger.score(words[100:], tags[100:]))
 
 
 def test_sample_weight_counts(make, things):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import keras
 import numpy as np
+import pandas as pd
 import pytest
 
 from kbert import BertConfig, WordPieceTokenizer
@@ -211,6 +212,43 @@ def test_a_resumed_run_ends_at_the_same_weights(tmp_path, nsp):
     assert all(np.array_equal(a, b) for a, b in zip(weights_of(whole), weights_of(again), strict=True))
 
 
+@pytest.mark.parametrize("in_folder", [False, True])
+def test_a_finished_run_is_not_trained_again(tmp_path, in_folder):
+    run = made(folder=tmp_path if in_folder else None)
+    history, weights, seconds = run.run(), weights_of(run), run.seconds
+    pd.testing.assert_frame_equal(run.run(), history)
+    assert all(np.array_equal(a, b) for a, b in zip(weights, weights_of(run), strict=True))
+    assert (run.step, run.seconds) == (12, seconds)
+
+
+@pytest.mark.parametrize("in_folder", [False, True])
+def test_a_run_that_was_interrupted_goes_on_when_it_is_called_again(tmp_path, in_folder):
+    class Stop(Exception):
+        pass
+
+    def stop(step):
+        if step == 7 and not stopped:
+            stopped.append(step)
+            raise Stop
+
+    whole, stopped = made(gradient_accumulation=2), []
+    whole.run()
+    run = made(gradient_accumulation=2, on_step_end=stop, checkpoint_every=3, folder=tmp_path if in_folder else None)
+    with pytest.raises(Stop):
+        run.run()
+    assert run.step == 7
+    before = run.seconds
+    time.sleep(2)
+    began = time.perf_counter()
+    history = run.run()
+    # The time between the two calls is not counted.
+    assert run.seconds <= before + time.perf_counter() - began
+    assert history.step.tolist() == list(range(1, 13)) and run.tokens == whole.tokens
+    assert all(np.array_equal(a, b) for a, b in zip(weights_of(whole), weights_of(run), strict=True))
+    if in_folder:
+        assert pd.read_csv(tmp_path / "history.csv").step.tolist() == list(range(1, 13))
+
+
 KILLED = """
 import sys
 sys.path.insert(0, {here!r})
@@ -313,7 +351,17 @@ def test_a_damaged_checkpoint_is_told(tmp_path):
     with pytest.raises(WeightsMismatchError, match="damaged"):
         made(folder=tmp_path).run()
     facts = newest.parent / "facts.json"
-    assert json.loads(facts.read_text())["step"] == 12
+    assert json.loads(facts.read_text())["updater"]["updates"] == 12
+
+
+def test_a_checkpoint_of_another_version_is_told(tmp_path):
+    made(folder=tmp_path).run()
+    (checkpoint,) = tmp_path.glob("checkpoint-*")
+    facts = json.loads((checkpoint / "facts.json").read_text())
+    del facts["updater"]
+    (checkpoint / "facts.json").write_text(json.dumps({**facts, "step": 12}))
+    with pytest.raises(WeightsMismatchError, match="another version of kbert. Give another folder"):
+        made(folder=tmp_path).run()
 
 
 @pytest.mark.parametrize("key", ["settings", "step", "tokens", "cursor", "updater"])
@@ -347,7 +395,7 @@ def poisoned(run, steps):
 
 @pytest.mark.backend
 @pytest.mark.parametrize("every", [1, 2])
-def test_a_bad_step_is_skipped(every):
+def test_a_non_finite_step_is_skipped(every):
     run = poisoned(made(max_steps=8, gradient_accumulation=every), {3})
     with pytest.warns(UserWarning, match="step 3 .*was skipped"):
         history = run.run()
@@ -356,7 +404,7 @@ def test_a_bad_step_is_skipped(every):
 
 
 @pytest.mark.filterwarnings("ignore:The loss of step")
-def test_five_bad_steps_in_a_row_end_the_run():
+def test_five_non_finite_steps_in_a_row_end_the_run():
     with pytest.raises(DivergedError, match="5 steps in a row"):
         poisoned(made(max_steps=30), {4, 5, 6, 7, 8}).run()
     assert len(poisoned(made(max_steps=12), {2, 3, 4, 5, 7, 8, 9, 10}).run()) == 12

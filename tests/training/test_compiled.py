@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 
-from kbert.training.compiled import model_parts
+from kbert.training.compiled import model_variables
 
 pytestmark = pytest.mark.backend
 
@@ -25,32 +25,32 @@ def test_parts_follow_what_is_frozen_and_thawed(model):
     keys = []
     for frozen in (False, True, False):
         model.layers[-1].trainable = not frozen
-        parts = model_parts(model)
+        parts = model_variables(model)
         assert same(parts.trainable, model.trainable_variables) and same(parts.others, model.non_trainable_variables)
         keys.append(parts.key)
     assert keys[0] == keys[2] != keys[1]
 
 
 def test_a_change_of_weights_is_seen(model):
-    before = [keras.ops.convert_to_numpy(variable) for variable in model_parts(model).trainable]
+    before = [keras.ops.convert_to_numpy(variable) for variable in model_variables(model).trainable]
     model.trainable_variables[0].assign(before[0] + 1)
-    np.testing.assert_array_equal(keras.ops.convert_to_numpy(model_parts(model).trainable[0]), before[0] + 1)
+    np.testing.assert_array_equal(keras.ops.convert_to_numpy(model_variables(model).trainable[0]), before[0] + 1)
 
 
 def test_variables_that_are_added_to_a_frozen_layer_are_seen(model):
     layer = next(layer for layer in model._flatten_layers() if isinstance(layer, keras.layers.Dense))
     layer.trainable = False
-    before = model_parts(model)
+    before = model_variables(model)
     layer.enable_lora(2)
-    after = model_parts(model)
+    after = model_variables(model)
     assert len(after.trainable + after.others) == len(before.trainable + before.others) + 2
     assert after.key != before.key
 
 
 def test_the_key_that_is_kept_does_not_keep_the_model(model_of):
     model = model_of()
-    key = model_parts(model).key
-    assert model_parts(model).key == key
+    key = model_variables(model).key
+    assert model_variables(model).key == key
     gone = weakref.ref(model)
     del model
     gc.collect()

@@ -247,7 +247,7 @@ def test_half_precision_learns_with_rows_of_nothing_but_padding(model_of, sequen
     assert all(path.endswith("key/bias") for path in flat)
 
 
-def test_float16_alone_trains_under_a_loss_scale_and_halves_it_after_a_bad_step(model_of, trained, monkeypatch):
+def test_float16_alone_trains_under_a_loss_scale_and_halves_it_after_an_overflow(model_of, trained, monkeypatch):
     def scales(dtype, n_texts):
         found = []
 

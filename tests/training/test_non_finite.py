@@ -14,7 +14,7 @@ def read(losses, float16=False):
     """The guard after these losses."""
     guard = NonFiniteGuard(float16, "again")
     for update, loss in enumerate(losses, 1):
-        guard.watch(update, loss)
+        guard.record(update, loss)
     guard.read_all()
     return guard
 
@@ -57,7 +57,7 @@ def test_the_state_goes_on():
     other.restore(one.state())
     for guard in (one, other):
         for update in range(10):
-            guard.watch(update, 1.0)
+            guard.record(update, 1.0)
     assert one.state() == other.state() and other.loss_scale == 2.0**12
 
 
@@ -72,7 +72,7 @@ def test_losses_are_read_some_updates_late_and_in_order_but_at_once_under_float1
     for float16, delay in ((False, 8), (True, 0)):
         guard, found = NonFiniteGuard(float16, ""), []
         for update in range(1, 21):
-            guard.watch(update, [float(update), 0.5], on_read=found.append)
+            guard.record(update, [float(update), 0.5], on_read=found.append)
             assert len(found) == max(0, update - delay)
         guard.read_all()
         assert [values.tolist() for values in found] == [[update, 0.5] for update in range(1, 21)]
@@ -84,5 +84,5 @@ def test_numbers_are_handed_on_before_training_ends():
     with warnings.catch_warnings(), pytest.raises(DivergedError):
         warnings.simplefilter("ignore")
         for update in range(1, 20):
-            guard.watch(update, NAN, on_read=found.append)
+            guard.record(update, NAN, on_read=found.append)
     assert len(found) == 5

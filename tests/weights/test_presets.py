@@ -90,7 +90,7 @@ def test_a_file_that_did_not_arrive_is_not_taken_for_one_that_is_not_there(kaggl
 def test_without_kagglehub_the_pip_command_is_told(kaggle, monkeypatch):
     monkeypatch.setitem(sys.modules, "kagglehub", None)
     for name in ("bert_toy_en", "owner/bert/keras/mine"):
-        with pytest.raises(WeightsNotFoundError, match=r"kagglehub is not installed.*pip install 'kbert\[hub\]'"):
+        with pytest.raises(WeightsNotFoundError, match=r"kagglehub is not installed.*pip install kagglehub"):
             resolve_folder(f"kerashub://{name}")
 
 

@@ -1,4 +1,4 @@
-"""New words in the unused places of a vocabulary: ids, files, and the same tokens as transformers."""
+"""New words replace the unused tokens of a vocabulary: ids, files, and the same tokens as transformers."""
 
 import json
 import pickle
@@ -14,7 +14,7 @@ TEXTS = ["the patient had a cough", "they the patients coughed"] * 3
 
 @pytest.fixture(scope="module")
 def plain():
-    """With five unused places, at the ids 1 to 5."""
+    """With five unused tokens, at the ids 1 to 5."""
     texts = [" ".join([*TEXTS, "abcdefghijklmnopqrstuvwxyz xabcdefghijklmnopqrstuvwxyz"])] * 2
     return WordPieceTokenizer.train(texts, vocab_size=80, min_frequency=4, n_unused=5)
 
@@ -90,7 +90,7 @@ def test_what_is_no_new_word(plain, words, error, message):
 def test_a_vocabulary_without_unused_places(plain):
     tokenizer = WordPieceTokenizer.train(TEXTS, vocab_size=60)
     assert tokenizer.n_unused == 0
-    with pytest.raises(ValueError, match="has no unused places left"):
+    with pytest.raises(ValueError, match="has no unused tokens left"):
         tokenizer.with_words(["thepad"])
 
 
