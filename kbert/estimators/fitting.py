@@ -209,8 +209,8 @@ def _require_finite_outputs(
     """
     if np.isnan(loss):
         raise DivergedError(
-            "The losses or gradients of all updates in the last epoch were not finite, so that none was made. Try a lower "
-            "learning_rate, or dtype='float32'."
+            "The losses or gradients of all updates in the last epoch were not finite, so that none was made. Try a "
+            "lower learning_rate, or dtype='float32'."
         )
     if may_overflow(model):
         task.outputs(model, _some(examples), pad_id)
