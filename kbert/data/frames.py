@@ -215,7 +215,8 @@ def _in_arrow(dtype: Any) -> bool:
     """Whether a pandas column has its strings in pyarrow's memory, not as Python objects."""
     if isinstance(dtype, pd.StringDtype):
         return bool(dtype.storage == "pyarrow")
-    return isinstance(dtype, pd.ArrowDtype) and dtype.type is str
+    # Not by ``dtype.type``, which fails for string_view: of that, pandas can do little more than give the values.
+    return isinstance(dtype, pd.ArrowDtype) and str(dtype.pyarrow_dtype) in ("string", "large_string")
 
 
 def _split_rows(column: Column, name: str) -> Table:

@@ -489,3 +489,12 @@ def test_numbers_in_arrow_are_no_texts():
     pa = pytest.importorskip("pyarrow")
     with pytest.raises(TypeError, match="row 0 .*not a text"):
         text_columns(pd.Series([1, 2], dtype=pd.ArrowDtype(pa.int64())))
+
+
+def test_texts_as_arrows_string_view():
+    dtype = pd.ArrowDtype(pytest.importorskip("pyarrow").string_view())
+    found = text_columns(pd.Series(["a", None, "c"], dtype=dtype))
+    assert (found.columns, found.n_missing) == ((["a", "", "c"],), 1)
+    found = text_columns(pd.DataFrame({"x": ["a", "b"], "y": ["c", "d"]}).astype(dtype))
+    assert found.columns == (["a", "b"], ["c", "d"]) and found.names == ["x", "y"]
+    assert label_column(pd.Series(["a", "c", "a"], dtype=dtype), 3, "y").tolist() == ["a", "c", "a"]
