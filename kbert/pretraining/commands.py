@@ -6,6 +6,7 @@ Keras is imported when ``pretrain`` runs, since the help needs none of it.
 from __future__ import annotations
 
 import shlex
+import sys
 import time
 from argparse import Namespace
 from collections.abc import Iterator
@@ -53,10 +54,11 @@ class VocabCommand:
         out.mkdir(parents=True, exist_ok=True)  # now, as reading may take hours
         counts = {"documents": 0, "segments": 0, "words": 0}
         first: list[str] = []
+        hidden = options.quiet or sys.stderr is None
         began = time.perf_counter()
 
         def segments() -> Iterator[str]:
-            for document in tqdm(corpus, unit="document", desc="vocab", dynamic_ncols=True, disable=options.quiet):
+            for document in tqdm(corpus, unit="document", desc="vocab", dynamic_ncols=True, disable=hidden):
                 counts["documents"] += 1
                 for segment in document:
                     counts["segments"] += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections import deque
 from typing import TYPE_CHECKING, Any, Self
 
@@ -20,7 +21,7 @@ _FORMAT = "{l_bar}{bar}| {n_fmt}/{total_fmt} {unit} [{elapsed}{postfix}]"
 
 
 class PretrainingProgress:
-    """One bar over the budget; nothing is shown or measured where ``options.verbose`` is 0.
+    """One bar over the budget; nothing is shown or measured with ``options.verbose=0``, or without standard error.
 
     Parameters
     ----------
@@ -41,7 +42,7 @@ class PretrainingProgress:
         seconds: float = 0.0,
     ):
         self.bar: Any = None
-        if not options.verbose:
+        if not options.verbose or sys.stderr is None:
             return
         self.options, self.nsp = options, model.choices["nsp"]
         self.peak = n_devices * matrix_peak(model.compute_dtype)

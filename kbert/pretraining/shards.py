@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import sys
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -96,9 +97,10 @@ def write_shards(
         return Shards(folder)
     tokenizer.save(folder / "tokenizer")
     unfinished = [number for number in range(len(units)) if not _unit_file(folder, number).exists()]
+    hidden = not verbose or sys.stderr is None
     joblib.Parallel(n_jobs=n_jobs)(
         joblib.delayed(_write_unit)(units[number], number, tokenizer, folder, shard_tokens)
-        for number in tqdm(unfinished, unit="unit", desc="shards", dynamic_ncols=True, disable=not verbose)
+        for number in tqdm(unfinished, unit="unit", desc="shards", dynamic_ncols=True, disable=hidden)
     )
     shards = [shard for number in range(len(units)) for shard in json.loads(_unit_file(folder, number).read_text())]
     if not shards:

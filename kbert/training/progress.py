@@ -1,5 +1,6 @@
 """One progress bar: loss, rows per second, time left."""
 
+import sys
 from typing import Self
 
 from tqdm.auto import tqdm
@@ -11,10 +12,10 @@ _EVERY = 10
 
 
 class Progress:
-    """A bar over all rows of all epochs; nothing at all where ``verbose`` is 0."""
+    """A bar over all rows of all epochs; nothing at all where ``verbose`` is 0, or there is no standard error."""
 
     def __init__(self, n_rows: int, verbose: int):
-        self.bar = tqdm(total=n_rows, unit="row", desc="fit", dynamic_ncols=True) if verbose else None
+        self.bar = tqdm(total=n_rows, unit="row", desc="fit", dynamic_ncols=True) if verbose and sys.stderr else None
 
     def __enter__(self) -> Self:
         return self
