@@ -10,6 +10,7 @@ import numpy as np
 
 from kbert.data.batches import TrainingBatches
 from kbert.training.backends import backend_step
+from kbert.training.callbacks import optimizer_for_callbacks
 from kbert.training.hyperparameters import HyperparameterFactory, layer_rates
 from kbert.training.labelled_batches import Counts, Labels, Level, labelled_batches
 from kbert.training.memory import memory_kept
@@ -97,8 +98,12 @@ def train(
         options.callbacks, model=model, epochs=options.epochs, steps=batches.steps_per_epoch, verbose=0
     )
     model.stop_training = False
-    callbacks.on_train_begin()
-    with memory_kept(), Progress(len(batches.sequences) * options.epochs, options.verbose) as progress:
+    with (
+        optimizer_for_callbacks(model, updater),
+        memory_kept(),
+        Progress(len(batches.sequences) * options.epochs, options.verbose) as progress,
+    ):
+        callbacks.on_train_begin()
         for epoch in range(options.epochs):
             callbacks.on_epoch_begin(epoch)
             rows = None if trimmed is None else trimmed.rows
@@ -114,7 +119,7 @@ def train(
                 history.setdefault(name, []).append(float(value))
             if model.stop_training:
                 break
-    callbacks.on_train_end()
+        callbacks.on_train_end()
     return history
 
 

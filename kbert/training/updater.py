@@ -5,6 +5,7 @@ Fine-tuning and pre-training both train through `Updater`. What they do between 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
@@ -30,7 +31,7 @@ class Update(NamedTuple, Generic[Note]):
     number : int
         Counted from 1.
     learning_rate : float
-        That of the schedule.
+        That of the schedule, or what a callback has set.
     hyper : Hyperparameters
         Of the step that changed the weights.
     losses : list of tensor
@@ -81,6 +82,7 @@ class Updater:
         self.n_updates, self.n_batches, self.seconds = 0, 0, 0.0
         self._hyperparameters = hyperparameters
         self._clock_start: float | None = None
+        self._set_rate: float | None = None
 
     def stop_clock(self) -> None:
         """Leave the time up to the next update out of `seconds`."""
@@ -90,6 +92,17 @@ class Updater:
     def share(self) -> float:
         """How much of the budget is used, from 0 to 1."""
         return self.schedule.share(self.n_updates, self.seconds)
+
+    @property
+    def learning_rate(self) -> float:
+        """That of the next update: the schedule's, unless it was set."""
+        return self.schedule(self.n_updates, self.seconds) if self._set_rate is None else self._set_rate
+
+    def set_learning_rate(self, value: float) -> None:
+        """Leave the schedule: all further updates have this rate, until it is set again."""
+        if not 0 <= value < math.inf:
+            raise ValueError(f"A callback set the learning rate to {value}. It must be a number of at least 0.")
+        self._set_rate = value
 
     def updates(
         self, batches: Iterable[tuple[Note, StepBatch]], callbacks: keras.callbacks.CallbackList | None = None
@@ -114,7 +127,7 @@ class Updater:
         n_seen = 0
         with closing(prefetched(batches)) as stream:
             for group in groups_of(stream, self.accumulation):
-                learning_rate = self.schedule(self.n_updates, self.seconds)
+                learning_rate = self.learning_rate
                 gradients, losses = None, []
                 for i, (_, batch) in enumerate(group):
                     if callbacks is not None:

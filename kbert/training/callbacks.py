@@ -1,0 +1,49 @@
+"""What Keras's callbacks find on the model that is trained: an optimiser with a learning rate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import keras
+
+from kbert.training.updater import Updater
+
+
+class CallbackOptimizer:
+    """Stands for the optimiser in ``model.optimizer`` while a model is trained.
+
+    Attributes
+    ----------
+    learning_rate : float
+        Of the next update. It follows the schedule until it is set; then it stays as it was set.
+    iterations : int
+        Updates so far.
+    """
+
+    def __init__(self, updater: Updater):
+        self._updater = updater
+
+    @property
+    def learning_rate(self) -> float:
+        """The rate of the next update."""
+        return self._updater.learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, value: float) -> None:
+        self._updater.set_learning_rate(float(keras.ops.convert_to_numpy(value)))
+
+    @property
+    def iterations(self) -> int:
+        """Updates so far."""
+        return self._updater.n_updates
+
+
+@contextmanager
+def optimizer_for_callbacks(model: keras.Model, updater: Updater) -> Iterator[None]:
+    """Let ``model.optimizer`` be that of a run, inside."""
+    model.optimizer = CallbackOptimizer(updater)
+    try:
+        yield
+    finally:
+        del model.optimizer
