@@ -57,6 +57,10 @@ class InexactWarning(KbertWarning):
     """Another library computes something slightly different from the same weights."""
 
 
+class VocabularyWarning(KbertWarning):
+    """A tokenizer.json has fewer entries than the model's embedding table has rows."""
+
+
 class NewWordsWarning(KbertWarning):
     """A vocabulary has fewer unused tokens than new words were asked for."""
 

@@ -46,10 +46,12 @@ from kbert.errors import (
     NewWeightsWarning,
     NewWordsWarning,
     TruncationWarning,
+    VocabularyWarning,
 )
 from kbert.hub import packages, resolve_folder
 from kbert.model import BertForSequenceClassification
 from kbert.pretraining import Corpus
+from kbert.text.files import check_vocabulary
 from kbert.weights import save_sequence_classifier
 from kbert.weights.convert import convert
 
@@ -217,6 +219,12 @@ def a_skipped_step_of_a_fit(folder):
 def a_skipped_step_of_pre_training(folder):
     pretrainer = BertPretrainer(weights=folder / "model", max_steps=3, nsp=False, **DIVERGES)
     return pretrainer.fit(Corpus(["the quick fox", "the lazy dog"] * 20, split="lines"))
+
+
+@warns(VocabularyWarning, "has 30 entries, and the embedding table of its config.json has 100 rows")
+def a_vocabulary_with_fewer_entries_than_the_table(folder):
+    (folder / "tokenizer.json").touch()
+    return check_vocabulary(30, 100, folder)
 
 
 @warns(NewWordsWarning, "new_words=5, and the vocabulary has no unused tokens")

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from kbert.errors import WeightsMismatchError, WeightsNotFoundError
+from kbert.errors import VocabularyWarning, WeightsMismatchError, WeightsNotFoundError
 from kbert.json_files import json_object, unique_keys
 from kbert.presets import is_preset, tokenizer_of_preset
+from kbert.warn import warn_user
 
 # The content of a tokenizer.json, as `json.load` gives it.
 TokenizerSpec: TypeAlias = dict[str, Any]
@@ -190,8 +191,11 @@ def is_plain_bert(spec: TokenizerSpec) -> bool:
     )
 
 
-def check_vocabulary(n_pieces: int, n_rows: int, folder: str | Path) -> None:
-    """Raise WeightsMismatchError if a tokenizer has ids beyond the embedding table: accelerators give no error.
+def check_vocabulary(n_pieces: int, n_rows: int, folder: str | Path, warn: bool = True) -> None:
+    """Check that a tokenizer fits an embedding table.
+
+    It must not have ids beyond the table, for which accelerators give no error. It may have fewer entries than the
+    table has rows where the table was padded to a multiple of 8, 64 or 128.
 
     Parameters
     ----------
@@ -200,8 +204,38 @@ def check_vocabulary(n_pieces: int, n_rows: int, folder: str | Path) -> None:
     n_rows : int
         Rows of the embedding table: the config's ``vocab_size``.
     folder : str or Path
-        Where the tokenizer comes from, for the message.
+        Where the tokenizer comes from.
+    warn : bool
+        False where nothing is tokenised.
+
+    Raises
+    ------
+    WeightsMismatchError
+        If it has more entries than the table; or fewer, in a folder that has a vocabulary of lines alone: it may have
+        been cut, and words would then be split into other pieces.
+
+    Warns
+    -----
+    VocabularyWarning
+        If it has fewer entries in a tokenizer.json, which cannot be cut unnoticed: some models have rows to spare.
     """
+    padded = any(n_rows == -(-n_pieces // multiple) * multiple for multiple in (8, 64, 128))
+    if n_pieces < n_rows and not padded:
+        counts = (
+            f"The vocabulary in {folder} has {n_pieces} entries, and the embedding table of its config.json has "
+            f"{n_rows} rows."
+        )
+        if not (Path(folder) / "tokenizer.json").is_file():
+            raise WeightsMismatchError(
+                f"{counts} The file was cut, or belongs to another model: copy or download it again. If the model has "
+                "rows to spare, give each a line in vocab.txt: [unused0], [unused1] and so on."
+            )
+        if warn:
+            warn_user(
+                f"{counts} If the model has no rows to spare, the tokenizer belongs to another model: put the right "
+                "tokenizer.json there.",
+                VocabularyWarning,
+            )
     if n_pieces > n_rows:
         raise WeightsMismatchError(
             f"The vocabulary in {folder} has {n_pieces} entries, and the embedding table of its config.json has "

@@ -85,7 +85,7 @@ def convert(source: str | Path, target: str | Path, to: str) -> list[Row]:
     weights = read_source(source)
     tokenizer, tokenizer_row = _tokenizer(weights, to)
     if tokenizer is not None:
-        check_vocabulary(tokenizer.vocab_size, weights.config.vocab_size, weights.path)
+        check_vocabulary(tokenizer.vocab_size, weights.config.vocab_size, weights.folder, warn=False)
     config = _config(weights)
     written: list[Array] = []
 

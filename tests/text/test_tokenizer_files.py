@@ -1,11 +1,13 @@
 """Opening and saving tokenizers."""
 
 import json
+import warnings
 
 import pytest
 
-from kbert.errors import WeightsMismatchError, WeightsNotFoundError
+from kbert.errors import VocabularyWarning, WeightsMismatchError, WeightsNotFoundError
 from kbert.text import WordPieceTokenizer
+from kbert.text.files import check_vocabulary
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
@@ -241,3 +243,18 @@ def test_malformed_vocab_txt(tmp_path):
     (tmp_path / "vocab.txt").write_bytes(b"[PAD]\n\xff\n")
     with pytest.raises(WeightsMismatchError, match="is not UTF-8"):
         WordPieceTokenizer.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("n_rows", [31, 40, 30522])
+def test_a_vocab_txt_that_was_cut_is_refused(tmp_path, n_rows):
+    with pytest.raises(WeightsMismatchError, match=f"has 30 entries.*has {n_rows} rows.* cut"):
+        check_vocabulary(30, n_rows, tmp_path)
+    (tmp_path / "tokenizer.json").touch()  # which cannot be cut unnoticed
+    with pytest.warns(VocabularyWarning, match=f"has 30 entries.*has {n_rows} rows"):
+        check_vocabulary(30, n_rows, tmp_path)
+
+
+@pytest.mark.parametrize("n_rows", [30, 32, 64, 128])
+def test_a_table_may_be_padded(tmp_path, n_rows):
+    with warnings.catch_warnings(action="error"):
+        check_vocabulary(30, n_rows, tmp_path)
