@@ -105,3 +105,26 @@ def test_evaluation_without_patience_only_looks(model_of, trained):
     values = [(0.9 - 0.1 * i, 1) for i in range(6)]
     history, _, last = _evaluated(trained, model_of(), values, patience=None)
     assert len(history["val_loss"]) == 6 and last == 5
+
+
+def test_a_learning_rate_scheduler_is_honoured(model_of, trained, arrays_of):
+    model, rates = model_of(), []
+
+    def schedule(epoch, rate):
+        rates.append(rate)
+        return 0.0
+
+    trained(model, n_texts=32, epochs=2, callbacks=[keras.callbacks.LearningRateScheduler(schedule)])
+    assert _same(arrays_of(model), arrays_of(model_of()))
+    # The first one is that of the schedule, the second one what was set.
+    assert rates[0] > 0 and rates[1] == 0
+
+
+def test_the_learning_rate_is_reduced_on_a_plateau(model_of, trained):
+    seen = []
+    note = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: seen.append(model.optimizer.learning_rate))
+    plateau = keras.callbacks.ReduceLROnPlateau(monitor="val_score", mode="max", factor=0.1, patience=1)
+    model = model_of()
+    trained(model, n_texts=32, epochs=4, callbacks=[plateau, note], on_epoch_end=lambda *_: {"val_score": 0.0})
+    assert seen[2] == pytest.approx(seen[1] * 0.1, rel=0.5) or seen[2] < seen[1]
+    assert seen[3] == pytest.approx(seen[2] * 0.1)
