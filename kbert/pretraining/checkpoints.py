@@ -19,6 +19,7 @@ from kbert.saved_values import NUMBER, SavedValues, list_of, none_or, whole
 # The newest and the one before it, should the newest turn out to be damaged.
 _KEPT = 2
 _NAME = re.compile(r"checkpoint-(\d{9})")
+_FACTS = {"settings", "tokens", "cursor", "updater"}
 _REMEDY = "Remove the checkpoint, and training goes on from the one before."
 
 
@@ -81,10 +82,12 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
 
 def _facts(path: Path) -> SavedValues:
     """The facts of a checkpoint, checked."""
-    facts = SavedValues(json_object(path), path, remedy=_REMEDY)
+    values = json_object(path)
+    if not values.keys() <= _FACTS:
+        raise WeightsMismatchError(f"{path.parent} was written by another version of kbert. Give another folder.")
+    facts = SavedValues(values, path, remedy=_REMEDY)
     facts.inner("settings")
-    for name in ("step", "tokens"):
-        facts.checked(name, whole(0))
+    facts.checked("tokens", whole(0))
     facts.checked("cursor", list_of(whole(0), 4))
     updater = facts.inner("updater")
     for name in ("updates", "batches"):

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kbert.data.frames import data_frame
-from kbert.errors import WeightsMismatchError
 from kbert.model import BertForPreTraining
 from kbert.pretraining.batches import PretrainingBatch
 from kbert.pretraining.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
@@ -305,10 +304,6 @@ class Pretraining:
     def _resume(self, updater: Updater) -> None:
         """Go on from the newest checkpoint, where there is one."""
         found = None if self.folder is None else read_checkpoint(self.folder)
-        if found is not None and found.facts.keys() != {"settings", "tokens", "cursor", "updater"}:
-            raise WeightsMismatchError(
-                f"The checkpoints in {self.folder} were written by another version of kbert. Give another folder."
-            )
         if not same_everywhere(-1 if found is None else found.facts["updater"]["updates"]):
             raise ValueError(
                 f"The processes found different checkpoints in {self.folder}. It has to be a folder that all of them "

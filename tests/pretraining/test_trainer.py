@@ -364,7 +364,7 @@ def test_a_checkpoint_of_another_version_is_told(tmp_path):
         made(folder=tmp_path).run()
 
 
-@pytest.mark.parametrize("key", ["settings", "step", "tokens", "cursor", "updater"])
+@pytest.mark.parametrize("key", ["settings", "tokens", "cursor", "updater"])
 def test_a_damaged_fact_of_a_checkpoint_is_told_by_its_key(tmp_path, key):
     made(folder=tmp_path, checkpoint_every=5).run()
     facts = sorted(tmp_path.glob("checkpoint-*"))[-1] / "facts.json"
