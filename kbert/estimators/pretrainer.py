@@ -62,7 +62,7 @@ class BertPretrainer(BertEstimator):
     vocab_size : int, default=30522
         Greatest size of a vocabulary that is learned.
     new_words : int or list of str, optional
-        Words of your texts that take the unused tokens of the checkpoint's vocabulary ("[unused0]" and so on, of which
+        Words of your texts that replace unused tokens of the checkpoint's vocabulary ("[unused0]" and so on, of which
         Google's have 994): how many, the most frequent ones that it has in pieces only, or which. A new word starts as
         the mean of its pieces, and every other token keeps its id. Not with ``weights=None``, where the whole
         vocabulary is learned; a fit that goes on (``warm_start``) keeps its words.
@@ -220,7 +220,7 @@ class BertPretrainer(BertEstimator):
         seed = draw_seed(parameters.random_state)
         if parameters.new_words is not None and parameters.weights is None:
             raise ValueError(
-                "BertPretrainer: new_words take the unused tokens of a checkpoint's vocabulary, and with weights=None "
+                "BertPretrainer: new_words replace unused tokens of a checkpoint's vocabulary, and with weights=None "
                 "the whole vocabulary is learned from the texts. Leave new_words out, or give weights."
             )
         corpus = _corpus(X, "X")
