@@ -91,7 +91,7 @@ def test_rows_are_shared_out_and_weights_copied():
     one = keras.distribution.DataParallel()
     run = made(distribution=one)
     trainer = trainer_on(one, run.model, pretraining_losses, "adamw")
-    rows, copies = trainer._shared_out({"a": np.ones((4, 2))})["a"], trainer.values[0]
+    rows, copies = trainer._sharded({"a": np.ones((4, 2))})["a"], trainer.values[0]
     assert tuple(rows.sharding.spec) == ("batch", None) and tuple(copies.sharding.spec) == ()
     assert checked(one, 5) is one and n_devices(one) == 1
 
