@@ -29,6 +29,10 @@ class DivergedError(KbertError, RuntimeError):
     """Training gave losses, gradients or weights, or a model gives outputs, that are not finite numbers."""
 
 
+class ForkedProcessError(KbertError, RuntimeError):
+    """A process that was forked after kbert was used cannot predict or train: it lacks the backend's threads."""
+
+
 class KbertWarning(UserWarning):
     """Base class of the warnings that kbert defines."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import keras
 import numpy as np
@@ -13,7 +14,8 @@ from sklearn.utils import Tags
 from kbert.config import BertConfig
 from kbert.data.columns import Columns
 from kbert.estimators.export import ExportableEstimator
-from kbert.estimators.parameters import Parameters
+from kbert.estimators.parameters import Parameters, check_parameters_read_after_fit
+from kbert.forks import require_usable_process
 from kbert.model.encoder import skip_initialisation
 from kbert.weights.start import Start, pretrained_start, random_start
 
@@ -36,6 +38,7 @@ class BertEstimator(ExportableEstimator):
 
     def _start(self, parameters: Parameters, texts: Iterable[str]) -> Start:
         """The earlier fit, or ``size`` and ``weights``; a random start learns its vocabulary from the texts."""
+        require_usable_process()
         if self._is_warm_start():
             start = Start(self.config_, self.tokenizer_, model=self.model_)
         elif parameters.weights is None:
@@ -87,12 +90,36 @@ class BertEstimator(ExportableEstimator):
                 f"Select X[{names}]."
             )
 
-    # --- scikit-learn ----------------------------------------------------------------------------------------------
+    # --- The state of a fit ------------------------------------------------------------------------------------------
 
-    def _forget(self) -> None:
-        """Drop what an earlier fit learned, once a new one has succeeded."""
-        for name in [name for name in vars(self) if name.endswith("_")]:
-            delattr(self, name)
+    def _without_fit(self) -> Self:
+        """An estimator with the same parameters, which has learned nothing."""
+        other = object.__new__(type(self))
+        other.__dict__.update({name: value for name, value in vars(self).items() if not name.endswith("_")})
+        return other
+
+    def _become(self, fitted: Self) -> None:
+        """Take over all that a fit has learned, at once: no other thread finds a part of it, or nothing."""
+        self.__dict__ = fitted.__dict__
+
+    def _of_one_fit(self) -> Self:
+        """This fitted estimator as it is now: a fit in another thread does not change what is returned.
+
+        Parameters that belong to the fit are those of the fit, whatever they were set to since. The others that are
+        read after it are checked.
+        """
+        self._check_fitted()
+        other = object.__new__(type(self))
+        other.__dict__.update(vars(self))
+        other.__dict__.update(other._parameters_of_fit())
+        check_parameters_read_after_fit(other)
+        return other
+
+    def _parameters_of_fit(self) -> dict[str, Any]:
+        """The parameters that the fitted model was made with, where another value would mean another model."""
+        return {}
+
+    # --- scikit-learn ----------------------------------------------------------------------------------------------
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
@@ -131,6 +158,23 @@ class BertEstimator(ExportableEstimator):
                 variable.assign(array)
             state = {**state, "model_": model}
         super().__setstate__(state)
+
+
+Estimator = TypeVar("Estimator", bound=BertEstimator)
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def of_one_fit(
+    method: Callable[Concatenate[Estimator, Arguments], Result],
+) -> Callable[Concatenate[Estimator, Arguments], Result]:
+    """Let a method of an estimator, such as ``predict``, see the state of one fit from its begin to its end."""
+
+    @wraps(method)
+    def of_its_state_now(self: Estimator, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        return method(self._of_one_fit(), *args, **kwargs)
+
+    return of_its_state_now
 
 
 def _n_features(columns: Columns) -> int:

@@ -14,6 +14,7 @@ from kbert.config import BertConfig
 from kbert.config_json import read_config_json
 from kbert.data.label_sets import kind_of_labels
 from kbert.data.labels import sample_weights
+from kbert.estimators.base import of_one_fit
 from kbert.estimators.fine_tuned import FineTunedEstimator
 from kbert.estimators.fitting import fit
 from kbert.estimators.parameters import Parameters
@@ -252,7 +253,8 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator):
             The validation set: loss and score are taken on it after each epoch. ``early_stopping``, ``calibrate`` and
             ``tune_thresholds`` use it instead of rows that are split off.
         callbacks : keras.callbacks.Callback or list of them, optional
-            ``on_epoch_end`` sees the trained weights in the model.
+            ``on_epoch_end`` sees the trained weights in the model. ``model.optimizer.learning_rate`` follows the
+            schedule until a callback sets it.
 
         Returns
         -------
@@ -272,6 +274,7 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator):
 
     # --- Predicting ------------------------------------------------------------------------------------------------
 
+    @of_one_fit
     def decision_function(self, X: Any) -> np.ndarray:
         """The logits.
 
@@ -287,6 +290,7 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator):
         logits = self._outputs(X)
         return logits[:, 1] - logits[:, 0] if self.y_type_ == "labels" and len(self.classes_) == 2 else logits
 
+    @of_one_fit
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of each class.
 
@@ -302,11 +306,13 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator):
         logits = self._outputs(X).astype("float64")
         return self._task().probabilities(logits)
 
+    @of_one_fit
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Natural logarithm of `predict_proba`."""
         logits = self._outputs(X).astype("float64")
         return self._task().log_probabilities(logits)
 
+    @of_one_fit
     def predict(self, X: Any) -> np.ndarray | list[list[Any]]:
         """The most probable label of each row, or all labels whose probability reaches their threshold.
 
@@ -331,6 +337,7 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator):
         logits = self._outputs(X).astype("float64")
         return self._task().decode(logits)
 
+    @of_one_fit
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy: the share of rows whose label, or whose labels all, are right.
 

@@ -116,7 +116,7 @@ class ExportableEstimator(SavableEstimator):
         ValueError
             If ``format`` or ``quantize`` is not one of these, or the backend in use cannot write the format.
         """
-        self._check_fitted()
+        estimator = self._of_one_fit()
         if format not in FORMATS:
             raise ValueError(f"format must be one of {', '.join(map(repr, FORMATS))}, got {format!r}.")
         if quantize not in (None, "int8") or (quantize and format != "onnx"):
@@ -130,7 +130,7 @@ class ExportableEstimator(SavableEstimator):
         # Folders called variables or assets are somebody else's where there is no SavedModel.
         others = SAVED_MODEL_FILES if (folder / SAVED_MODEL_FILES[0]).is_file() else ()
         kind = FolderKind(EXPORT_FILE, _FILES.union(others), "exported model")
-        replace_folder(folder, partial(self._export, reports, folder, format, X, quantize), kind)
+        replace_folder(folder, partial(estimator._export, reports, folder, format, X, quantize), kind)
         if self.verbose:
             print(reports[-1])
         return reports[-1]

@@ -50,11 +50,12 @@ class FineTunedEstimator(BertEstimator):
         history: dict[str, list[float]],
     ) -> None:
         """Become the fitted estimator: only once training has succeeded, so that a fit that fails changes nothing."""
-        self._forget()
-        self._remember_columns(columns)
-        self.model_, self.tokenizer_, self.config_ = model, tokenizer, config
-        self.history_, self.n_iter_ = history, len(history["loss"])
-        self._take_over(task)
+        fitted = self._without_fit()
+        fitted._remember_columns(columns)
+        fitted.model_, fitted.tokenizer_, fitted.config_ = model, tokenizer, config
+        fitted.history_, fitted.n_iter_ = history, len(history["loss"])
+        fitted._take_over(task)
+        self._become(fitted)
 
     def _take_over(self, task: Task[Any, Any, Any, Any]) -> None:
         """Copy what the task has learned into the fitted attributes."""

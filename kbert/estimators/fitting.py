@@ -19,6 +19,7 @@ from kbert.estimators.validation import read_eval_set, split_rows
 from kbert.learning_rates import default_learning_rate
 from kbert.sizes import SIZES
 from kbert.tasks.task import Examples, Task, TrainingData
+from kbert.training.backends import able_to_train
 from kbert.training.early_stopping import Evaluation
 from kbert.training.finite_outputs import may_overflow
 from kbert.training.loop import TrainingOptions, layer_rates, train
@@ -39,6 +40,7 @@ _ROWS_CHECKED = 256
 E = TypeVar("E", bound=Examples)
 
 
+@able_to_train()
 def fit(
     estimator: FineTunedEstimator, X: Any, y: Any, sample_weight: Any, eval_set: Any, callbacks: Any
 ) -> FineTunedEstimator:

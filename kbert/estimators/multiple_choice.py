@@ -11,6 +11,7 @@ from scipy.special import softmax
 from kbert.config import BertConfig
 from kbert.data.choices import ChoiceColumns, option_indices
 from kbert.data.labels import sample_weights
+from kbert.estimators.base import of_one_fit
 from kbert.estimators.fine_tuned import FineTunedEstimator
 from kbert.estimators.fitting import fit
 from kbert.model import BertForSequenceClassification
@@ -202,7 +203,8 @@ class BertMultipleChoice(FineTunedEstimator):
             The validation set: loss and accuracy are taken on it after each epoch. ``early_stopping`` uses it instead
             of rows that are split off.
         callbacks : keras.callbacks.Callback or list of them, optional
-            ``on_epoch_end`` sees the trained weights in the model.
+            ``on_epoch_end`` sees the trained weights in the model. ``model.optimizer.learning_rate`` follows the
+            schedule until a callback sets it.
 
         Returns
         -------
@@ -222,6 +224,7 @@ class BertMultipleChoice(FineTunedEstimator):
 
     # --- Predicting ------------------------------------------------------------------------------------------------
 
+    @of_one_fit
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of each option to be the right one.
 
@@ -238,6 +241,7 @@ class BertMultipleChoice(FineTunedEstimator):
         logits = self._outputs(X).astype("float64")
         return np.where(logits == -np.inf, np.nan, softmax(logits, axis=1))
 
+    @of_one_fit
     def predict(self, X: Any) -> np.ndarray:
         """The index of each row's most probable option.
 
@@ -260,6 +264,7 @@ class BertMultipleChoice(FineTunedEstimator):
         """
         return self._outputs(X).argmax(axis=1).astype("int64")
 
+    @of_one_fit
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy: the share of rows whose right option is the most probable one.
 

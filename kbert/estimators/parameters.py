@@ -100,6 +100,10 @@ RULES: dict[str, Rule] = {
 }
 
 
+# Those that predicting reads too, and that may have been set since the fit.
+_READ_AFTER_FIT = ("max_length", "long_text", "stride", "decoding", "n_best", "max_answer_length")
+
+
 class Parameters(SimpleNamespace):
     """An estimator's parameters by name, found to be usable, NumPy's scalars as plain Python numbers."""
 
@@ -125,13 +129,33 @@ def checked_parameters(estimator: Any) -> Parameters:
                     f"got {value!r}."
                 ) from None
             continue
-        test, wanted = RULES[parameter]
-        if not test(value):
-            kind = ValueError if isinstance(value, (numbers.Number, str)) else TypeError
-            raise kind(f"{name}: {parameter} must be {wanted}, got {value!r}.")
+        _check(estimator, parameter, value)
     if isinstance(estimator.size, str) and estimator.weights in ("auto", None):
         named_size(estimator.size)
     return Parameters(**{parameter: plain(value) for parameter, value in values.items()})
+
+
+def check_parameters_read_after_fit(estimator: Any) -> None:
+    """Check those parameters of a fitted estimator that predicting reads. Raises what `checked_parameters` does."""
+    values = vars(estimator)
+    for parameter in _READ_AFTER_FIT:
+        if parameter in values:
+            _check(estimator, parameter, values[parameter])
+
+
+def _check(estimator: Any, parameter: str, value: Any) -> None:
+    test, wanted = RULES[parameter]
+    if not test(value):
+        kind = ValueError if isinstance(value, (numbers.Number, str)) else TypeError
+        raise kind(f"{type(estimator).__name__}: {parameter} must be {wanted}, got {value!r}.")
+
+
+# Keras's callbacks that need more of Keras's own training than there is, and what does the same here.
+_REFUSED_CALLBACKS: dict[str, str] = {
+    "BackupAndRestore": "to go on later, save the estimator and fit a new one from its folder (weights=folder)",
+    "OrbaxCheckpoint": "keras.callbacks.ModelCheckpoint(path, save_weights_only=True) keeps the weights of each epoch",
+    "SwapEMAWeights": "there are no moving averages of the weights; early_stopping=True keeps those of the best epoch",
+}
 
 
 def checked_callbacks(callbacks: Any) -> list[keras.callbacks.Callback]:
@@ -141,6 +165,8 @@ def checked_callbacks(callbacks: Any) -> list[keras.callbacks.Callback]:
     ------
     TypeError
         For what is no callback of Keras.
+    ValueError
+        For one that does not work with kbert's training.
     """
     listed = list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks] * (callbacks is not None)
     for callback in listed:
@@ -149,6 +175,9 @@ def checked_callbacks(callbacks: Any) -> list[keras.callbacks.Callback]:
                 f"callbacks must be a keras.callbacks.Callback or a list of them, got {callback!r} of type "
                 f"{type(callback).__name__}. keras.callbacks.LambdaCallback makes one of a function."
             )
+        for name, instead in _REFUSED_CALLBACKS.items():
+            if isinstance(callback, getattr(keras.callbacks, name, ())):
+                raise ValueError(f"callbacks: {name} does not work with kbert's training: {instead}.")
     return listed
 
 

@@ -14,7 +14,7 @@ from keras import ops
 from sklearn.utils import Tags
 
 from kbert.config import BertConfig
-from kbert.data.frames import NO_SAMPLES, refuse_what_has_no_rows, shown
+from kbert.data.frames import NO_SAMPLES, listed_labels, refuse_what_has_no_rows, shown
 from kbert.data.texts import text_columns
 from kbert.estimators.base import BertEstimator
 from kbert.estimators.parameters import Parameters, checked_parameters, draw_seed
@@ -33,6 +33,7 @@ from kbert.pretraining.stream import BatchStream
 from kbert.pretraining.trainer import Pretraining
 from kbert.saved_values import TEXT, SavedValues, list_of
 from kbert.text import WordPieceTokenizer, build_sequences
+from kbert.training.backends import able_to_train
 from kbert.training.precision import dtype_policy
 from kbert.training.predict import predictor
 from kbert.weights import load_pretraining, load_pretraining_weights, save_pretraining
@@ -185,6 +186,7 @@ class BertPretrainer(BertEstimator):
 
     # --- Fitting -----------------------------------------------------------------------------------------------
 
+    @able_to_train()
     def fit(self, X: Any, y: Any = None, *, eval_set: Any = None) -> Self:
         """Pre-train.
 
@@ -223,6 +225,11 @@ class BertPretrainer(BertEstimator):
                 "BertPretrainer: new_words replace unused tokens of a checkpoint's vocabulary, and with weights=None "
                 "the whole vocabulary is learned from the texts. Leave new_words out, or give weights."
             )
+        if self._is_warm_start() and parameters.nsp != (earlier := self.model_.choices["nsp"]):
+            raise ValueError(
+                f"BertPretrainer: nsp is {parameters.nsp}, and the earlier fit, from which warm_start goes on, had "
+                f"{earlier}. Set nsp={earlier}; or save the earlier one, and give its folder as weights of a new one."
+            )
         corpus = _corpus(X, "X")
         start = self._start(parameters, _segments(corpus))
         tokenizer = start.tokenizer
@@ -242,10 +249,11 @@ class BertPretrainer(BertEstimator):
         run = Pretraining(model, tokenizer, documents, options, held_out)
         history = run.run()
 
-        self._forget()
-        self.model_, self.tokenizer_, self.config_, self.new_words_ = model, tokenizer, config, new_words
-        self.history_ = {name: history[name].tolist() for name in history if name != "step"}
-        self.n_iter_ = len(history)
+        fitted = self._without_fit()
+        fitted.model_, fitted.tokenizer_, fitted.config_, fitted.new_words_ = model, tokenizer, config, new_words
+        fitted.history_ = {name: history[name].tolist() for name in history if name != "step"}
+        fitted.n_iter_ = len(history)
+        self._become(fitted)
         return self
 
     # --- Using it ----------------------------------------------------------------------------------------------
@@ -279,26 +287,34 @@ class BertPretrainer(BertEstimator):
             As in `fit`.
         y : ignored
         """
+        parameters = checked_parameters(self)
         model, tokenizer = self._model_and_tokenizer()
+        self._check_max_length(model.config)
         documents = _single_element(_documents(_corpus(X, "X"), tokenizer, model.choices["nsp"], "X"))
-        masking = Masking(tokenizer, self.mask_rate, self.whole_word)
-        scores = held_out_scores(model, tokenizer, documents, masking, int(self.batch_size), int(self.max_length))
+        masking = Masking(tokenizer, parameters.mask_rate, parameters.whole_word)
+        scores = held_out_scores(model, tokenizer, documents, masking, parameters.batch_size, parameters.max_length)
         return -scores["mlm_loss"]
 
     def _model_and_tokenizer(self) -> tuple[BertForPreTraining, WordPieceTokenizer]:
         if self.__sklearn_is_fitted__():
-            return self.model_, self.tokenizer_
+            fitted = self._of_one_fit()
+            return fitted.model_, fitted.tokenizer_
         if self.weights is None:
             self._check_fitted()
         parameters = checked_parameters(self)
         policy = dtype_policy(parameters.dtype)
         # Kept for the next call, and left out of pickles.
-        key = (parameters.size, parameters.weights, parameters.revision, policy, parameters.nsp)
-        if getattr(self, "_unfitted", (None,))[0] != key:
+        files = _files_of(parameters.weights)
+        key = (parameters.size, parameters.weights, parameters.revision, policy, parameters.nsp, files)
+        kept: tuple[Any, BertForPreTraining, WordPieceTokenizer] | None = getattr(self, "_unfitted", None)
+        if kept is None or kept[0] != key:
             start = pretrained_start(parameters.size, parameters.weights, parameters.revision, type(self).__name__)
             model = load_pretraining(start.folder, nsp=parameters.nsp, dtype=policy)
-            self._unfitted = key, model, start.tokenizer
-        return self._unfitted[1:]
+            kept = self._unfitted = key, model, start.tokenizer
+        return kept[1:]
+
+    def _parameters_of_fit(self) -> dict[str, Any]:
+        return {"nsp": self.model_.choices["nsp"]}
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
@@ -353,6 +369,15 @@ class BertPretrainer(BertEstimator):
         return tags
 
 
+def _files_of(weights: str | os.PathLike[str]) -> list[tuple[str, int, int, int]] | None:
+    """What tells a folder's files from others that replace them; None where weights are a name."""
+    folder = Path(weights).expanduser()
+    if not folder.is_dir():
+        return None
+    found = [(str(path.absolute()), path.stat()) for path in sorted(folder.iterdir())]
+    return [(path, status.st_ino, status.st_size, status.st_mtime_ns) for path, status in found]
+
+
 def _corpus(X: Any, name: str) -> Corpus:
     if isinstance(X, Corpus):
         return X
@@ -360,6 +385,12 @@ def _corpus(X: Any, name: str) -> Corpus:
         raise ValueError(
             f"{name} is a single str ({shown(X)}). A text is put in a list: [{name}]; a file is given as "
             "pathlib.Path(...)."
+        )
+    if isinstance(X, pd.DataFrame) and list(X.columns).count("text") != 1:
+        columns = f"the columns {listed_labels(list(X.columns))}" if len(X.columns) else "no columns"
+        raise ValueError(
+            f"{name} is a DataFrame with {columns}, and none of them alone is called 'text'. Choose the one with the "
+            f"texts: {name}[...], or kbert.pretraining.Corpus({name}, column=...)."
         )
     if hasattr(X, "tocsr"):
         refuse_what_has_no_rows(X, name)

@@ -16,6 +16,7 @@ from kbert.data.answers import answer_texts
 from kbert.data.labels import sample_weights
 from kbert.data.questions import QuestionColumns
 from kbert.data.spans import Spans
+from kbert.estimators.base import of_one_fit
 from kbert.estimators.fine_tuned import FineTunedEstimator
 from kbert.estimators.fitting import fit
 from kbert.metrics import answer_scores
@@ -226,7 +227,8 @@ class BertQA(FineTunedEstimator):
             The validation set: loss and score are taken on it after each epoch. ``early_stopping`` and
             ``null_threshold="tune"`` use it instead of rows that are split off.
         callbacks : keras.callbacks.Callback or list of them, optional
-            ``on_epoch_end`` sees the trained weights in the model.
+            ``on_epoch_end`` sees the trained weights in the model. ``model.optimizer.learning_rate`` follows the
+            schedule until a callback sets it.
 
         Returns
         -------
@@ -252,6 +254,7 @@ class BertQA(FineTunedEstimator):
         for found in task.predict(self.model_, self.tokenizer_, columns, n_best):
             yield found, found.spans.null - self.null_threshold_
 
+    @of_one_fit
     def predict(self, X: Any) -> np.ndarray:
         """The best answer to each question.
 
@@ -274,6 +277,7 @@ class BertQA(FineTunedEstimator):
         """
         return _best_answers(self._found(X, 1))
 
+    @of_one_fit
     def answers(self, X: Any, n_best: int | None = None) -> pd.DataFrame:
         """The best answers to each question, with probabilities.
 
@@ -302,6 +306,7 @@ class BertQA(FineTunedEstimator):
                 lines += _ranked(found.first_row + i, texts, found.spans, i, null_scores[i], n_best)
         return pd.DataFrame(lines, columns=_ANSWER_COLUMNS)
 
+    @of_one_fit
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """F1 of the answers' words, as SQuAD's evaluation defines it; the mean over the questions, from 0 to 1.
 

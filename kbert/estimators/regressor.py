@@ -12,6 +12,7 @@ from sklearn.utils import Tags
 
 from kbert.config import BertConfig
 from kbert.data.labels import sample_weights
+from kbert.estimators.base import of_one_fit
 from kbert.estimators.fine_tuned import FineTunedEstimator
 from kbert.estimators.fitting import fit
 from kbert.model import BertForSequenceClassification
@@ -209,7 +210,8 @@ class BertRegressor(RegressorMixin, FineTunedEstimator):
             The validation set: loss and score are taken on it after each epoch. ``early_stopping`` uses it instead of
             rows that are split off.
         callbacks : keras.callbacks.Callback or list of them, optional
-            ``on_epoch_end`` sees the trained weights in the model.
+            ``on_epoch_end`` sees the trained weights in the model. ``model.optimizer.learning_rate`` follows the
+            schedule until a callback sets it.
 
         Returns
         -------
@@ -229,6 +231,7 @@ class BertRegressor(RegressorMixin, FineTunedEstimator):
 
     # --- Predicting ------------------------------------------------------------------------------------------------
 
+    @of_one_fit
     def predict(self, X: Any) -> np.ndarray:
         """The number, or the numbers, of each row.
 
@@ -252,6 +255,7 @@ class BertRegressor(RegressorMixin, FineTunedEstimator):
         outputs = self._outputs(X).astype("float64")
         return self._task().decode(outputs)
 
+    @of_one_fit
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R², the mean over the columns.
 

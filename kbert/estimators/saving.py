@@ -16,6 +16,7 @@ from kbert.config import BertConfig
 from kbert.errors import DivergedError, WeightsMismatchError
 from kbert.estimators import persistence
 from kbert.estimators.parameters import checked_parameters
+from kbert.forks import require_usable_process
 from kbert.hub import resolve_folder
 from kbert.saved_values import SavedValues
 from kbert.text import WordPieceTokenizer
@@ -36,8 +37,8 @@ class SavableEstimator(BaseEstimator):
     history_: dict[str, list[float]]
     n_iter_: int
 
-    def _check_fitted(self) -> None:
-        """Raise where the estimator is not fitted."""
+    def _of_one_fit(self) -> Self:
+        """The fitted estimator as it is now, with the parameters of its fit; an error where it is not fitted."""
         raise NotImplementedError
 
     def _architecture(self) -> str | None:
@@ -84,9 +85,9 @@ class SavableEstimator(BaseEstimator):
         DivergedError
             Where the model's outputs are not finite numbers.
         """
-        self._check_fitted()
-        checked_parameters(self)
-        replace_folder(Path(os.path.expanduser(folder)), self._write, persistence.SAVED_ESTIMATOR)
+        estimator = self._of_one_fit()
+        checked_parameters(estimator)
+        replace_folder(Path(os.path.expanduser(folder)), estimator._write, persistence.SAVED_ESTIMATOR)
 
     def _write(self, folder: Path) -> None:
         self._save_model(folder)
@@ -133,6 +134,7 @@ class SavableEstimator(BaseEstimator):
         WeightsNotFoundError, WeightsMismatchError
             When the folder is not there, not complete, damaged, or (with ``verify``) predicts something else.
         """
+        require_usable_process()
         complete_interrupted_replacement(folder)
         folder = resolve_folder(folder if isinstance(folder, Path) else os.fspath(folder))
         saved = persistence.read_kbert_json(folder, cls.__name__)

@@ -13,6 +13,7 @@ from sklearn.utils import Tags
 from kbert.config import BertConfig
 from kbert.data.labels import sample_weights
 from kbert.data.tags import WordColumn, tag_lists
+from kbert.estimators.base import of_one_fit
 from kbert.estimators.fine_tuned import FineTunedEstimator
 from kbert.estimators.fitting import fit
 from kbert.metrics import bio_spans, entity_f1, is_bio
@@ -208,7 +209,8 @@ class BertTagger(FineTunedEstimator):
             The validation set: loss and score are taken on it after each epoch. ``early_stopping`` uses it instead of
             rows that are split off.
         callbacks : keras.callbacks.Callback or list of them, optional
-            ``on_epoch_end`` sees the trained weights in the model.
+            ``on_epoch_end`` sees the trained weights in the model. ``model.optimizer.learning_rate`` follows the
+            schedule until a callback sets it.
 
         Returns
         -------
@@ -233,6 +235,7 @@ class BertTagger(FineTunedEstimator):
         task, columns = self._read(X)
         return task, task.predict(self.model_, self.tokenizer_, columns)
 
+    @of_one_fit
     def predict(self, X: Any) -> list[list[Any]]:
         """The tags of each row's words, or for texts the spans that are marked.
 
@@ -266,6 +269,7 @@ class BertTagger(FineTunedEstimator):
                 answers.append([(offsets[first][0], offsets[end - 1][1], tag) for first, end, tag in task.spans(row)])
         return answers
 
+    @of_one_fit
     def predict_proba(self, X: Any) -> list[np.ndarray]:
         """Probability of each tag for each word, by itself (not under ``decoding="bio"``).
 
@@ -281,6 +285,7 @@ class BertTagger(FineTunedEstimator):
         task, chunks = self._predictions(X)
         return [task.probabilities(logits) for _, rows in chunks for logits in rows]
 
+    @of_one_fit
     def entities(self, X: Any) -> pd.DataFrame:
         """The entities that BIO tags mark.
 
@@ -301,7 +306,6 @@ class BertTagger(FineTunedEstimator):
         ValueError
             If the tags are not BIO tags.
         """
-        self._check_fitted()
         if not self._task().is_bio:
             raise ValueError(
                 f"entities needs BIO tags (O, B-..., I-...), and this tagger has {self.classes_.tolist()[:8]}. Use "
@@ -322,6 +326,7 @@ class BertTagger(FineTunedEstimator):
         columns = ["row", "start", "end", "word_start", "word_end", "text", "label", "score"]
         return pd.DataFrame(lines, columns=columns)
 
+    @of_one_fit
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """F1 of the entities where tags are BIO tags, else the share of words whose tag is right.
 

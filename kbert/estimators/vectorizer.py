@@ -14,7 +14,7 @@ from sklearn.utils import Tags
 from kbert.config import BertConfig
 from kbert.data.tags import WordColumn, word_column
 from kbert.data.texts import TextColumns
-from kbert.estimators.base import BertEstimator
+from kbert.estimators.base import BertEstimator, of_one_fit
 from kbert.estimators.parameters import checked_parameters, draw_seed
 from kbert.model import BertForFeatures
 from kbert.tasks.task import task_of
@@ -53,7 +53,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
         Tokens from the start of a window to that of the next; None is half of ``max_length``.
     level : {"text", "word"}, default="text"
         What gets a vector: each text, or each word. A word's vector is that of its first piece (Devlin et al., 2018,
-        section 5.3), and ``long_text`` and ``pooling`` are not used. Applies from the next ``fit``.
+        section 5.3), and ``long_text`` and ``pooling`` are not used.
     layers : str, default="last"
         "embeddings", "second_to_last", "last", "sum_last_4", "concat_last_4" (four times as wide) or "sum_all". The
         paper's sums over layers are weighted, these are plain.
@@ -65,6 +65,8 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
         Seed of a random start.
     verbose : int, default=0
         1 prints the report of `export`.
+
+    ``level``, ``layers`` and ``pooling`` make the model: set anew, they apply from the next ``fit``.
 
     Attributes
     ----------
@@ -140,9 +142,10 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
         start = self._start(parameters, columns.texts())
         seed, policy = draw_seed(parameters.random_state), dtype_policy(parameters.dtype)
         model = self._new_model(start, dtype=policy, seed=seed)
-        self._forget()
-        self._remember_columns(columns)
-        self.model_, self.tokenizer_, self.config_ = model, start.tokenizer, start.config
+        fitted = self._without_fit()
+        fitted._remember_columns(columns)
+        fitted.model_, fitted.tokenizer_, fitted.config_ = model, start.tokenizer, start.config
+        self._become(fitted)
         return self
 
     def _new_model(self, start: Start, **options: Any) -> BertForFeatures:
@@ -160,6 +163,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
         """What reads rows of words, with the present parameters."""
         return task_of(WordReader, vars(self))
 
+    @of_one_fit
     def transform(self, X: Any) -> np.ndarray | list[np.ndarray]:
         """The vector of each row, or those of its words.
 
@@ -181,7 +185,6 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
         ValueError
             For a table, which ``set_output`` asks for, of vectors of words: these are a list of arrays.
         """
-        self._check_fitted()
         output = getattr(self, "_sklearn_output_config", {}).get("transform", get_config()["transform_output"])
         if self._is_of_words and output != "default":
             raise ValueError(
@@ -201,6 +204,12 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
     def _is_of_words(self) -> bool:
         """Whether the fitted model gives the vectors of words, whatever ``level`` was set to since."""
         return self.model_.choices["pooling"] is None
+
+    def _parameters_of_fit(self) -> dict[str, Any]:
+        layers, pooling = self.model_.choices["layers"], self.model_.choices["pooling"]
+        if pooling is None:  # no use is made of the parameter
+            return {"layers": layers, "level": "word"}
+        return {"layers": layers, "level": "text", "pooling": pooling}
 
     def _word_vectors(self, words: WordColumn) -> list[np.ndarray]:
         """Those of each row's words."""

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 
 from kbert.config import BertConfig
+from kbert.forks import note_use
 
 # A KerasTensor, or an array of the backend.
 Tensor: TypeAlias = Any
@@ -49,6 +50,7 @@ class FunctionalBert(keras.Model):
         **choices: Any,
     ):
         super().__init__(inputs=inputs, outputs=outputs, name=name)
+        note_use()
         self.input_names = tuple(inputs)
         self.config = config
         # A functional model has Keras's global policy otherwise.

@@ -25,6 +25,7 @@ from kbert.pretraining.options import PretrainingOptions
 from kbert.pretraining.progress import PretrainingProgress
 from kbert.pretraining.stream import BatchStream, Cursor
 from kbert.text import WordPieceTokenizer
+from kbert.training.backends import able_to_train
 from kbert.training.distribution import all_devices, checked, n_devices, process_number, same_everywhere, trainer_on
 from kbert.training.hyperparameters import HyperparameterFactory
 from kbert.training.memory import memory_kept
@@ -143,6 +144,7 @@ class Pretraining:
         """Time that they took."""
         return 0.0 if self._updater is None else self._updater.seconds
 
+    @able_to_train()
     def run(self) -> Any:
         """Train to the end of the budget, and give the history.
 

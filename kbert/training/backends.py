@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import keras
 
+from kbert.forks import require_usable_process
 from kbert.training.step import BackendStep
 
 
 def backend_step() -> BackendStep:
-    """The step of the backend in use."""
+    """The step of the backend in use. An error in a forked process that would wait without end."""
+    require_usable_process()
     name = keras.backend.backend()
     if name == "jax":
         from kbert.training import step_jax
@@ -21,3 +26,20 @@ def backend_step() -> BackendStep:
     from kbert.training import step_torch
 
     return step_torch
+
+
+@contextmanager
+def able_to_train() -> Iterator[None]:
+    """Make and train models: refused in a forked process, done where PyTorch was told to record no gradients.
+
+    ``torch.no_grad`` and ``torch.inference_mode`` hold for all of a thread; tensors that are made in the latter can
+    never be trained.
+    """
+    require_usable_process(training=True)
+    if keras.backend.backend() != "torch":
+        yield
+        return
+    import torch
+
+    with torch.inference_mode(False), torch.enable_grad():
+        yield

@@ -172,3 +172,22 @@ def test_saving_writes_nothing_but_the_folder(fitted, tmp_path, monkeypatch):
     fitted.save(tmp_path / "models" / "first")
     assert os.listdir(tmp_path / "here") == [] and os.listdir(tmp_path / "models") == ["first"]
     assert sorted(os.listdir(tmp_path)) == ["here", "models"]
+
+
+def test_without_standard_error_nothing_is_shown(toy, reviews, monkeypatch):
+    monkeypatch.setattr("sys.stderr", None)
+    assert toy(verbose=1).fit(reviews.text, reviews.label).n_iter_ == 1
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="a setting of PyTorch")
+@pytest.mark.parametrize("name", ["no_grad", "inference_mode"])
+def test_a_fit_learns_where_pytorch_is_told_to_record_no_gradients(toy, reviews, name):
+    import torch
+
+    expected = toy().fit(reviews.text, reviews.label).predict_proba(reviews.text)
+    with getattr(torch, name)():
+        found = toy().fit(reviews.text, reviews.label)
+        assert not torch.is_grad_enabled()
+        further = toy(warm_start=True).fit(reviews.text, reviews.label).fit(reviews.text, reviews.label)
+    np.testing.assert_allclose(found.predict_proba(reviews.text), expected, atol=1e-6)
+    assert further.history_["loss"][0] < found.history_["loss"][0]

@@ -132,6 +132,28 @@ def folder(fitted, tmp_path_factory):
     return path
 
 
+def test_an_unfitted_one_reads_a_folder_that_was_replaced(folder, fitted, tmp_path):
+    fitted.save(tmp_path / "mine")
+    unfitted = make(weights=tmp_path / "mine")
+    before = unfitted.fill_mask("ada [MASK] a program")
+    pd.testing.assert_frame_equal(unfitted.fill_mask("ada [MASK] a program"), before)
+    make(max_steps=1, random_state=1).fit(corpus_of(made_texts(80))).save(tmp_path / "mine")
+    now = unfitted.fill_mask("ada [MASK] a program")
+    pd.testing.assert_frame_equal(now, make(weights=tmp_path / "mine").fill_mask("ada [MASK] a program"))
+    assert abs(now.score[0] - before.score[0]) > 0.01
+
+
+def test_it_is_saved_with_the_heads_that_it_has(fitted, tmp_path):
+    copied = pickle.loads(pickle.dumps(fitted)).set_params(nsp=False)
+    copied.save(tmp_path / "mine")
+    loaded = BertPretrainer.load(tmp_path / "mine", verify=True)
+    assert loaded.nsp and loaded.model_.choices == {"nsp": True}
+    with pytest.raises(ValueError, match="mask_rate must be"):
+        copied.set_params(mask_rate=2.0).score(corpus_of(made_texts(5)))
+    with pytest.raises(ValueError, match="max_length must be at most 32"):
+        copied.set_params(mask_rate=0.15, max_length=33).score(corpus_of(made_texts(5)))
+
+
 @pytest.mark.parametrize("budget", [dict(max_steps=2), dict(max_steps=None, max_seconds=1.0), dict(max_steps=None)])
 @pytest.mark.parametrize("nsp", [False, True])
 def test_texts_without_a_token_are_refused_before_training(folder, tmp_path, budget, nsp):
@@ -150,6 +172,26 @@ def test_texts_without_a_token_are_refused_to_evaluate_on(folder):
     for nsp in (False, True):
         with pytest.raises(ValueError, match="X: there is no token in the text"):
             make(weights=folder, nsp=nsp).score(corpus_of([""]))
+
+
+def test_a_table_without_a_column_of_texts_is_told_what_to_choose():
+    message = (
+        "the columns 'body', 'n', and none of them alone is called 'text'. Choose the one with the texts: X[...], or"
+    )
+    with pytest.raises(ValueError, match=re.escape(message)):
+        make().fit(pd.DataFrame({"body": ["a"], "n": [1]}))
+
+
+def test_going_on_with_other_heads_is_refused(fitted):
+    going_on = pickle.loads(pickle.dumps(fitted)).set_params(warm_start=True, nsp=False, max_steps=1)
+    with pytest.raises(ValueError, match=r"nsp is False, and the earlier fit, .* had True\. Set nsp=True"):
+        going_on.fit(corpus_of(made_texts(5)))
+    assert going_on.set_params(nsp=True).fit(corpus_of(made_texts(5))).n_iter_ == 1
+
+
+def test_without_standard_error_nothing_is_shown(monkeypatch):
+    monkeypatch.setattr("sys.stderr", None)
+    assert make(max_steps=2, verbose=1).fit(corpus_of(made_texts(5))).n_iter_ == 2
 
 
 def test_a_tokenizer_of_another_model_is_refused(fitted, tmp_path):

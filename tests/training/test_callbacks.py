@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+from kbert.estimators.parameters import _REFUSED_CALLBACKS, checked_callbacks
 from kbert.training.early_stopping import Evaluation
 
 pytestmark = pytest.mark.backend
@@ -107,24 +108,91 @@ def test_evaluation_without_patience_only_looks(model_of, trained):
     assert len(history["val_loss"]) == 6 and last == 5
 
 
-def test_a_learning_rate_scheduler_is_honoured(model_of, trained, arrays_of):
-    model, rates = model_of(), []
-
-    def schedule(epoch, rate):
-        rates.append(rate)
-        return 0.0
-
-    trained(model, n_texts=32, epochs=2, callbacks=[keras.callbacks.LearningRateScheduler(schedule)])
-    assert _same(arrays_of(model), arrays_of(model_of()))
-    # The first one is that of the schedule, the second one what was set.
-    assert rates[0] > 0 and rates[1] == 0
+# --- The learning rate
 
 
-def test_the_learning_rate_is_reduced_on_a_plateau(model_of, trained):
-    seen = []
-    note = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: seen.append(model.optimizer.learning_rate))
-    plateau = keras.callbacks.ReduceLROnPlateau(monitor="val_score", mode="max", factor=0.1, patience=1)
+class _Rates(keras.callbacks.Callback):
+    """The rate and the number of updates before each step, and the rate that the step takes."""
+
+    def on_train_begin(self, logs=None):
+        self.rates, self.iterations = [], []
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self.rates.append(float(self.model.optimizer.learning_rate))
+        self.iterations.append(int(self.model.optimizer.iterations))
+
+
+def test_the_learning_rate_follows_the_schedule_until_a_callback_sets_it(model_of, trained, arrays_of):
+    rates = _Rates()
     model = model_of()
-    trained(model, n_texts=32, epochs=4, callbacks=[plateau, note], on_epoch_end=lambda *_: {"val_score": 0.0})
-    assert seen[2] == pytest.approx(seen[1] * 0.1, rel=0.5) or seen[2] < seen[1]
-    assert seen[3] == pytest.approx(seen[2] * 0.1)
+    trained(model, n_texts=32, epochs=2, learning_rate=1e-3, warmup=0, callbacks=[rates])
+    np.testing.assert_allclose(rates.rates, [1e-3, 0.75e-3, 0.5e-3, 0.25e-3])
+    assert rates.iterations == [0, 1, 2, 3] and getattr(model, "optimizer", None) is None
+
+    seen = []
+
+    def scheduled(epoch, rate):
+        seen.append(rate)
+        return 1e-4 * (epoch + 1)
+
+    trained(
+        model_of(), n_texts=32, epochs=2, learning_rate=1e-3, warmup=0,
+        callbacks=[keras.callbacks.LearningRateScheduler(scheduled), rates],
+    )  # fmt: skip
+    np.testing.assert_allclose(seen, [1e-3, 1e-4])
+    np.testing.assert_allclose(rates.rates, [1e-4, 1e-4, 2e-4, 2e-4])
+
+
+def test_the_step_has_the_learning_rate_that_was_set(model_of, trained, arrays_of, largest_difference):
+    model = model_of()
+    still = keras.callbacks.LearningRateScheduler(lambda epoch: 0.0)
+    trained(model, n_texts=16, epochs=2, learning_rate=1e-3, callbacks=[still])
+    assert _same(arrays_of(model), arrays_of(model_of()))
+    with pytest.raises(ValueError, match="set the learning rate to nan"):
+        nan = keras.callbacks.LearningRateScheduler(lambda epoch: float("nan"))
+        trained(model, n_texts=16, epochs=2, learning_rate=1e-3, callbacks=[nan])
+    assert getattr(model, "optimizer", None) is None
+
+
+def test_a_plateau_reduces_the_learning_rate(model_of, trained):
+    rates = _Rates()
+    reduce = keras.callbacks.ReduceLROnPlateau("val_score", factor=0.1, patience=1, mode="max", min_delta=0)
+    trained(
+        model_of(), n_texts=16, epochs=4, learning_rate=1e-3, warmup=0, callbacks=[reduce, rates],
+        on_epoch_end=lambda *_: {"val_score": 0.5},
+    )  # fmt: skip
+    assert rates.rates[1] == pytest.approx(0.75e-3) and rates.rates[2] == pytest.approx(0.05e-3)
+    assert rates.rates[3] == pytest.approx(0.005e-3)
+
+
+def test_every_callback_of_keras_works_or_is_refused_by_name(model_of, trained, tmp_path):
+    made = {
+        "Callback": {},
+        "CSVLogger": {"filename": str(tmp_path / "log.csv")},
+        "EarlyStopping": {"monitor": "loss"},
+        "History": {},
+        "LambdaCallback": {},
+        "LearningRateScheduler": {"schedule": lambda epoch: 1e-3},
+        "ModelCheckpoint": {"filepath": str(tmp_path / "model.keras"), "monitor": "loss"},
+        "ProgbarLogger": {},
+        "ReduceLROnPlateau": {"monitor": "loss"},
+        "TerminateOnNaN": {},
+        # They need a package or a server.
+        "RemoteMonitor": None,
+        "TensorBoard": None,
+        "BackupAndRestore": {"backup_dir": str(tmp_path / "backup")},
+        "OrbaxCheckpoint": None,
+        "SwapEMAWeights": {},
+    }
+    shipped = {name for name in dir(keras.callbacks) if name[0].isupper()} - {"CallbackList"}
+    assert shipped <= set(made)
+    for name in sorted(shipped):
+        if made[name] is None:
+            continue
+        callback = getattr(keras.callbacks, name)(**made[name])
+        if name in _REFUSED_CALLBACKS:
+            with pytest.raises(ValueError, match=f"callbacks: {name} does not work with kbert"):
+                checked_callbacks([callback])
+        else:
+            assert len(trained(model_of(), n_texts=16, epochs=2, callbacks=checked_callbacks(callback))["loss"]) == 2
+    assert len((tmp_path / "log.csv").read_text().splitlines()) == 3 and (tmp_path / "model.keras").exists()

@@ -1,0 +1,64 @@
+"""A process that was forked after kbert was used predicts, or says that it cannot; it never waits without end."""
+
+import os
+import subprocess
+import sys
+
+import keras
+import pytest
+
+from kbert.errors import ForkedProcessError
+
+pytestmark = [pytest.mark.backend, pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")]
+
+# What a process of its own does: its parent is not to be forked while the tests' own threads run.
+PROGRAM = """
+import os, sys, warnings
+if sys.argv[2] == "torch":
+    import torch
+    torch.set_num_threads(int(sys.argv[3]))
+from kbert import BertClassifier
+from kbert.errors import ForkedProcessError
+
+warnings.simplefilter("ignore")
+texts, labels = ["a great table", "a sad chair"] * 8, ["good", "bad"] * 8
+make = lambda: BertClassifier(weights=sys.argv[1], max_length=16, epochs=1, batch_size=8, random_state=0)
+
+def in_a_child(work):
+    if (pid := os.fork()) == 0:
+        try:
+            work()
+        except ForkedProcessError:
+            os._exit(1)
+        except BaseException as error:
+            print(repr(error), file=sys.stderr)
+            os._exit(2)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+first = in_a_child(lambda: make().fit(texts, labels).predict(texts))
+classifier = make().fit(texts, labels)
+print(first, in_a_child(lambda: classifier.predict(texts)), in_a_child(lambda: make().fit(texts, labels)))
+"""
+
+
+@pytest.mark.parametrize("n_threads", [2, 1] if keras.backend.backend() == "torch" else [2])
+def test_a_forked_process_works_or_is_refused(toy_folder, n_threads):
+    backend = keras.backend.backend()
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, toy_folder, backend, str(n_threads)],
+        env={**os.environ, "KERAS_BACKEND": backend, "OMP_NUM_THREADS": str(n_threads)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    expected = {"tensorflow": "0 1 1", "jax": "0 0 1", "torch": "0 1 1" if n_threads > 1 else "0 0 0"}[backend]
+    assert done.stdout.split("\n")[-2] == expected, done.stderr[-2000:]
+
+
+def test_the_error_names_the_ways_that_work(monkeypatch, toy):
+    monkeypatch.setattr("kbert.forks._forked_after_use", True)
+    if keras.backend.backend() == "torch":
+        monkeypatch.setattr("torch.get_num_threads", lambda: 2)
+    with pytest.raises(ForkedProcessError, match=r'"spawn"\) or "forkserver", or by "loky"'):
+        toy().fit(["a", "b"] * 4, [0, 1] * 4)
