@@ -4,9 +4,9 @@ import sys
 import warnings
 from types import FrameType
 
-# Packages whose frames lie between the user's line and the place where kbert notices something. joblib runs the fits of
-# scikit-learn's searches.
-_BETWEEN = frozenset({"kbert", "keras", "sklearn", "joblib"})
+# Packages whose frames lie between the user's line and the place where kbert notices something: joblib runs the fits of
+# scikit-learn's searches, contextlib the functions that a context manager decorates.
+_BETWEEN = frozenset({"kbert", "keras", "sklearn", "joblib", "contextlib"})
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:

@@ -505,7 +505,7 @@ def test_transformers_opens_it_with_the_same_scores(fitted, new, tmp_path):
 def test_what_transformers_saved_is_opened(tmp_path):
     transformers = pytest.importorskip("transformers", reason="pip install 'kbert[parity]'")
     config = transformers.BertConfig(
-        vocab_size=40, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32
+        vocab_size=7, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32
     )
     transformers.BertForQuestionAnswering(config).save_pretrained(tmp_path)
     (tmp_path / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "red"]))

@@ -316,7 +316,7 @@ def test_what_transformers_saved_is_opened(things, tmp_path):
     transformers = pytest.importorskip("transformers", reason="pip install 'kbert[parity]'")
     names = {0: "O", 1: "B-X", 2: "I-X"}
     config = transformers.BertConfig(
-        vocab_size=40, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, id2label=names
+        vocab_size=7, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, id2label=names
     )
     transformers.BertForTokenClassification(config).save_pretrained(tmp_path)
     (tmp_path / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "red"]))
