@@ -23,7 +23,7 @@ from kbert.saved_values import SavedValues, one_of
 from kbert.tasks import SeveralLabels, SingleLabel, task_of
 
 
-class BertClassifier(ClassifierMixin, FineTunedEstimator):
+class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLabels]):
     """Fine-tuned BERT that classifies texts or pairs of texts.
 
     Parameters
@@ -270,7 +270,8 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator):
         DivergedError
             When several updates in a row are not finite, or the trained model's outputs are not.
         """
-        return fit(self, X, y, sample_weight, eval_set, callbacks)
+        fit(self, X, y, sample_weight, eval_set, callbacks)
+        return self
 
     # --- Predicting ------------------------------------------------------------------------------------------------
 
@@ -348,8 +349,8 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator):
             As in ``fit``. Labels that ``fit`` did not see are never right.
         sample_weight : array-like of shape (n_rows,), optional
         """
-        answers = self.predict(X)
-        right = self._task().right_rows(y, answers)
+        logits = self._outputs(X).astype("float64")
+        right = self._task().right_rows(y, logits)
         return float(np.average(right, weights=sample_weights(sample_weight, len(right))))
 
     def __sklearn_tags__(self) -> Tags:

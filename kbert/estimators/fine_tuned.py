@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import keras
 import numpy as np
@@ -16,27 +16,30 @@ from kbert.estimators.base import BertEstimator
 from kbert.estimators.parameters import Parameters
 from kbert.saved_values import SavedValues
 from kbert.tasks import Task, task_of
-from kbert.tasks.task import learned_attributes
+from kbert.tasks.task import RowTask, learned_attributes
 from kbert.text import WordPieceTokenizer
 
+# The class of an estimator's task.
+T = TypeVar("T", bound=Task[Any, Any, Any, Any], covariant=True)
 
-class FineTunedEstimator(BertEstimator):
-    """An estimator with a task. Its ``fit`` is `kbert.estimators.fitting.fit`.
+
+class FineTunedEstimator(BertEstimator, Generic[T]):
+    """An estimator with a task of type T. Its ``fit`` is `kbert.estimators.fitting.fit`.
 
     A subclass names its task, ``_task_type = Regression``, declares the task's parameters among its own, and turns
     outputs into answers in ``predict`` and the like.
     """
 
     @property
-    def _task_type(self) -> type[Task[Any, Any, Any, Any]]:
+    def _task_type(self) -> type[T]:
         """The class of the task."""
         raise NotImplementedError
 
-    def _task(self) -> Any:
+    def _task(self) -> T:
         """The task of the fitted estimator, with its present parameters."""
         return task_of(self._task_type, vars(self))
 
-    def _new_task(self, parameters: Parameters, y: Any) -> Any:
+    def _new_task(self, parameters: Parameters, y: Any) -> T:
         """The task of a first fit, which has learned nothing."""
         return task_of(self._task_type, vars(parameters))
 
@@ -64,7 +67,7 @@ class FineTunedEstimator(BertEstimator):
 
     # --- Predicting ------------------------------------------------------------------------------------------------
 
-    def _read(self, X: Any) -> tuple[Any, Any]:
+    def _read(self, X: Any) -> tuple[T, Any]:
         """The task, and X as plain columns, which are those of fit."""
         self._check_fitted()
         self._check_max_length(self.config_)
@@ -73,14 +76,14 @@ class FineTunedEstimator(BertEstimator):
         self._check_columns(columns)
         return task, columns
 
-    def _outputs(self, X: Any) -> np.ndarray:
+    def _outputs(self: FineTunedEstimator[RowTask[Any, Any, Any, Any]], X: Any) -> np.ndarray:
         """The model's outputs for each row of X, float32, shape (n_rows, n_outputs)."""
         task, columns = self._read(X)
         return task.predict(self.model_, self.tokenizer_, columns)
 
     # --- Saving: what `SavableEstimator` asks for ---------------------------------------------------------------------
 
-    def _logits_of_texts(self, texts: list[str]) -> np.ndarray:
+    def _logits_of_texts(self: FineTunedEstimator[RowTask[Any, Any, Any, Any]], texts: list[str]) -> np.ndarray:
         columns = TextColumns((texts,) * getattr(self, "n_features_in_", 1), None, 0)
         return self._task().predict(self.model_, self.tokenizer_, columns, warn=False)
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from kbert.config import BertConfig
 from kbert.data.batches import TrainingBatches
+from kbert.data.columns import Columns
 from kbert.data.labels import sample_weights
 from kbert.errors import DivergedError, FailedRunWarning
 from kbert.estimators.fine_tuned import FineTunedEstimator
@@ -37,13 +38,17 @@ _LEAST_BASELINE_LOSS = 0.13
 _ROWS_CHECKED = 256
 
 
+# What a task has: its columns, labels, examples and outputs.
+C = TypeVar("C", bound=Columns)
+L = TypeVar("L")
 E = TypeVar("E", bound=Examples)
+O = TypeVar("O")  # noqa: E741
 
 
 @able_to_train()
 def fit(
-    estimator: FineTunedEstimator, X: Any, y: Any, sample_weight: Any, eval_set: Any, callbacks: Any
-) -> FineTunedEstimator:
+    estimator: FineTunedEstimator[Task[C, L, E, O]], X: Any, y: Any, sample_weight: Any, eval_set: Any, callbacks: Any
+) -> None:
     """Fine-tune an estimator; its own ``fit`` documents the arguments. A fit that fails leaves it as it was."""
     # Check the parameters.
     parameters = checked_parameters(estimator)
@@ -83,7 +88,6 @@ def fit(
     task.after_training(model, validation, pad_id)
 
     estimator._remember(task, columns, model, start.tokenizer, config, history)
-    return estimator
 
 
 def _check_freeze(parameters: Parameters, config: BertConfig, name: str) -> None:
@@ -95,11 +99,11 @@ def _check_freeze(parameters: Parameters, config: BertConfig, name: str) -> None
 
 
 def _train_with_restarts(
-    task: Task[Any, Any, Any, Any],
+    task: Task[C, L, E, O],
     start: Start,
     config: BertConfig,
-    examples: Examples,
-    validation: Examples | None,
+    examples: E,
+    validation: E | None,
     parameters: Parameters,
     seed: int,
     callbacks: list[Any],
@@ -135,10 +139,10 @@ def _load_encoder(model: keras.Model, folder: Path, arrays: dict[str, np.ndarray
 
 
 def _train(
-    task: Task[Any, Any, Any, Any],
+    task: Task[C, L, E, O],
     model: keras.Model,
     data: TrainingData,
-    validation: Examples | None,
+    validation: E | None,
     parameters: Parameters,
     seed: int,
     callbacks: list[Any],
@@ -161,20 +165,23 @@ def _train(
         callbacks=callbacks,
     )
 
-    def evaluate() -> dict[str, float]:
-        try:
-            outputs = task.outputs(model, validation, pad_id)
-        except DivergedError:  # an earlier epoch may be the best one; the last word is `_require_finite_outputs`'s
-            return {"val_loss": np.nan, "val_score": np.nan}
-        return {"val_loss": task.mean_loss(outputs, validation), "val_score": task.score(outputs, validation)}
-
-    patience = parameters.n_iter_no_change if parameters.early_stopping else None
-    evaluation = None if validation is None else Evaluation(model, evaluate, patience)
+    evaluation = None
+    if validation is not None:
+        patience = parameters.n_iter_no_change if parameters.early_stopping else None
+        evaluation = Evaluation(model, partial(_evaluate, task, model, validation, pad_id), patience)
     batches = TrainingBatches(data.sequences, parameters.batch_size, seed, pad_id, data.whole_rows)
     history = train(model, task.loss, batches, data.targets, data.weights, options, evaluation, data.level)
     if evaluation is not None:
         evaluation.restore_best()
     return history
+
+
+def _evaluate(task: Task[C, L, E, O], model: keras.Model, validation: E, pad_id: int) -> dict[str, float]:
+    try:
+        outputs = task.outputs(model, validation, pad_id)
+    except DivergedError:  # an earlier epoch may be the best one; the last word is `_require_finite_outputs`'s
+        return {"val_loss": np.nan, "val_score": np.nan}
+    return {"val_loss": task.mean_loss(outputs, validation), "val_score": task.score(outputs, validation)}
 
 
 def _learning_rate(parameters: Parameters, config: BertConfig) -> float:
@@ -187,9 +194,9 @@ def _learning_rate(parameters: Parameters, config: BertConfig) -> float:
 
 
 def _has_failed(
-    task: Task[Any, Any, Any, Any],
+    task: Task[C, L, E, O],
     model: keras.Model,
-    examples: Examples,
+    examples: E,
     loss: float,
     baseline_loss: float,
     pad_id: int,
@@ -200,9 +207,7 @@ def _has_failed(
     return task.is_constant(task.outputs(model, _some(examples), pad_id))
 
 
-def _require_finite_outputs(
-    task: Task[Any, Any, Any, Any], model: keras.Model, examples: Examples, loss: float, pad_id: int
-) -> None:
+def _require_finite_outputs(task: Task[C, L, E, O], model: keras.Model, examples: E, loss: float, pad_id: int) -> None:
     """Refuse a model that training has destroyed. The last update may have done that, of which no loss tells.
 
     Raises

@@ -21,7 +21,7 @@ from kbert.tasks import Choice
 # No ClassifierMixin: the labels of a classifier mean the same in every row, and an index means whatever stands there in
 # that row. scikit-learn would stratify folds by the index, and ask for the `classes_` that columns of predict_proba
 # stand for. Without it, folds are plain ones, and scorers that take predictions ("accuracy") work.
-class BertMultipleChoice(FineTunedEstimator):
+class BertMultipleChoice(FineTunedEstimator[Choice]):
     """Fine-tuned BERT that chooses one of several options, as for SWAG: any number of them, which may vary by row.
 
     Each option is read together with its row's context and question, as "[CLS] context [SEP] question option [SEP]",
@@ -220,7 +220,8 @@ class BertMultipleChoice(FineTunedEstimator):
         DivergedError
             When several updates in a row are not finite, or the trained model's outputs are not.
         """
-        return fit(self, X, y, sample_weight, eval_set, callbacks)
+        fit(self, X, y, sample_weight, eval_set, callbacks)
+        return self
 
     # --- Predicting ------------------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ _ANSWER_COLUMNS = ["row", "rank", "answer", "start", "end", "score", "probabilit
 _CERTAIN = 1e6
 
 
-class BertQA(FineTunedEstimator):
+class BertQA(FineTunedEstimator[Questions]):
     """Fine-tuned BERT that answers questions by a span of a context, as for SQuAD 1.1 and 2.0.
 
     Question and context are read together, "[CLS] question [SEP] context [SEP]", long contexts in overlapping windows.
@@ -244,7 +244,8 @@ class BertQA(FineTunedEstimator):
         DivergedError
             When several updates in a row are not finite, or the trained model's outputs are not.
         """
-        return fit(self, X, y, sample_weight, eval_set, callbacks)
+        fit(self, X, y, sample_weight, eval_set, callbacks)
+        return self
 
     # --- Predicting ------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from kbert.model import BertForSequenceClassification
 from kbert.tasks import Regression
 
 
-class BertRegressor(RegressorMixin, FineTunedEstimator):
+class BertRegressor(RegressorMixin, FineTunedEstimator[Regression]):
     """Fine-tuned BERT that gives one number, or several, for each text or pair of texts.
 
     y is learned with mean 0 and variance 1, so that its unit does not matter, and predicted in its own unit.
@@ -227,7 +227,8 @@ class BertRegressor(RegressorMixin, FineTunedEstimator):
         DivergedError
             When several updates in a row are not finite, or the trained model's outputs are not.
         """
-        return fit(self, X, y, sample_weight, eval_set, callbacks)
+        fit(self, X, y, sample_weight, eval_set, callbacks)
+        return self
 
     # --- Predicting ------------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from kbert.tasks import Tagging
 from kbert.training.predict import predict_words
 
 
-class BertTagger(FineTunedEstimator):
+class BertTagger(FineTunedEstimator[Tagging]):
     """Fine-tuned BERT that gives every word a tag: names, parts of speech, anything that is marked in texts.
 
     X holds lists of words and y lists of tags, as many: words in, tags out, at any length. Or X holds texts and y the
@@ -226,7 +226,8 @@ class BertTagger(FineTunedEstimator):
         DivergedError
             When several updates in a row are not finite, or the trained model's outputs are not.
         """
-        return fit(self, X, y, sample_weight, eval_set, callbacks)
+        fit(self, X, y, sample_weight, eval_set, callbacks)
+        return self
 
     # --- Predicting ------------------------------------------------------------------------------------------------
 

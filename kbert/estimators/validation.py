@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.model_selection import train_test_split
 
 from kbert.data.columns import Columns
 from kbert.estimators.base import BertEstimator
-from kbert.tasks.task import Task
+from kbert.tasks.task import Examples, Task
 from kbert.text import WordPieceTokenizer
+
+C = TypeVar("C", bound=Columns)
+L = TypeVar("L")
+E = TypeVar("E", bound=Examples)
+O = TypeVar("O")  # noqa: E741
 
 
 def read_eval_set(
     eval_set: Any,
     estimator: BertEstimator,
-    task: Task[Any, Any, Any, Any],
-    training: Columns,
+    task: Task[C, L, E, O],
+    training: C,
     tokenizer: WordPieceTokenizer,
-) -> Any:
+) -> E:
     """The examples of an ``eval_set``, whose columns are to be those of the training rows. All weigh the same."""
     X, y = _pair(eval_set)
     columns = task.read(X, "eval_set's X")

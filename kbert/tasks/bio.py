@@ -1,5 +1,7 @@
 """The most probable tags of a row among those in which I- only continues an entity of its type."""
 
+from functools import lru_cache
+
 import numpy as np
 
 
@@ -18,7 +20,7 @@ def legal_tags(log_probabilities: np.ndarray, classes: np.ndarray) -> np.ndarray
         The number of each word's tag. Where each word's most probable tag is legal, those.
     """
     best = log_probabilities.argmax(axis=1)
-    allowed = _allowed(classes)  # [from, to]; from the last row: the start of a row
+    allowed = _allowed(tuple(map(str, classes)))  # [from, to]; from the last row: the start of a row
     before = np.concatenate([[len(classes)], best[:-1]]).astype(int)
     if allowed[before, best].all():
         return best
@@ -36,9 +38,10 @@ def legal_tags(log_probabilities: np.ndarray, classes: np.ndarray) -> np.ndarray
     return path
 
 
-def _allowed(classes: np.ndarray) -> np.ndarray:
+@lru_cache(maxsize=8)
+def _allowed(classes: tuple[str, ...]) -> np.ndarray:
     """Which tag may follow which; the last row is for the first word."""
-    names = [*map(str, classes), "O"]
+    names = [*classes, "O"]
     inside = [name == "I" or name.startswith("I-") for name in names[:-1]]
     return np.array(
         [

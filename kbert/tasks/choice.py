@@ -21,7 +21,6 @@ from kbert.tasks.texts import row_chunks
 from kbert.text import TokenSequences, WordPieceTokenizer, build_choices
 from kbert.training.losses import choice_cross_entropy
 from kbert.training.predict import predict_logits
-from kbert.training.step import Loss
 from kbert.warn import warn_user
 from kbert.weights import load_multiple_choice, save_multiple_choice
 
@@ -71,6 +70,7 @@ class Choice(TaskDefaults[np.ndarray, ChoiceExamples]):
 
     max_length: int = 128
 
+    loss = staticmethod(choice_cross_entropy)
     baseline: ClassVar[str] = "guessing"
     architecture: ClassVar[str] = "BertForMultipleChoice"
 
@@ -116,11 +116,6 @@ class Choice(TaskDefaults[np.ndarray, ChoiceExamples]):
             )
 
     # --- Training
-
-    @property
-    def loss(self) -> Loss:
-        """`choice_cross_entropy`."""
-        return choice_cross_entropy
 
     def new_model(self, config: BertConfig, *, dtype: str, seed: int) -> BertForSequenceClassification:
         """BERT with one output for each sequence."""

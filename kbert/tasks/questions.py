@@ -25,7 +25,6 @@ from kbert.tasks.texts import row_chunks
 from kbert.text import QuestionWindows, WordPieceTokenizer, build_question_windows
 from kbert.training.losses import span_cross_entropy
 from kbert.training.predict import predict_spans
-from kbert.training.step import Loss
 from kbert.warn import warn_user
 from kbert.weights import load_question_answerer, save_question_answerer
 
@@ -129,6 +128,7 @@ class Questions(TaskDefaults[Answers, QuestionExamples]):
     max_answer_length: int = 30
     null_threshold_: float = np.inf
 
+    loss = staticmethod(span_cross_entropy)
     baseline: ClassVar[str] = "how often a window holds no answer"
     architecture: ClassVar[str] = "BertForQuestionAnswering"
 
@@ -191,11 +191,6 @@ class Questions(TaskDefaults[Answers, QuestionExamples]):
         return self.null_threshold == "tune" and not examples.answers.answerable.all()
 
     # --- Training
-
-    @property
-    def loss(self) -> Loss:
-        """`span_cross_entropy`."""
-        return span_cross_entropy
 
     def new_model(self, config: BertConfig, *, dtype: str, seed: int) -> BertForQuestionAnswering:
         """BERT with two outputs for each token."""

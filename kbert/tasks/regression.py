@@ -19,7 +19,6 @@ from kbert.tasks.task import TrainingData, nothing_learned
 from kbert.tasks.texts import TextExamples, TextTask
 from kbert.text import WordPieceTokenizer
 from kbert.training.losses import squared_error
-from kbert.training.step import Loss
 
 # How many standard deviations the mean of y may be away from 0: float32 has about 1.7e7 steps.
 _LARGEST_MEAN = 1e5
@@ -48,6 +47,7 @@ class Regression(TextTask):
     y_columns_: list[str | int] | None = None
     y_ndim_: int = 0
 
+    loss = staticmethod(squared_error)
     baseline: ClassVar[str] = "the mean of y"
     problem_type: ClassVar[str | None] = "regression"
 
@@ -91,11 +91,6 @@ class Regression(TextTask):
         self.y_mean_, self.y_scale_ = mean, scale
 
     # --- Training
-
-    @property
-    def loss(self) -> Loss:
-        """`squared_error`."""
-        return squared_error
 
     @property
     def n_outputs(self) -> int:

@@ -21,7 +21,6 @@ from kbert.tasks.saved_labels import decode_labels, encode_labels, labels_of_con
 from kbert.tasks.task import TrainingData, nothing_learned
 from kbert.tasks.texts import TextExamples, TextTask
 from kbert.training.losses import binary_cross_entropy
-from kbert.training.step import Loss
 
 
 @dataclass(kw_only=True)
@@ -47,6 +46,7 @@ class SeveralLabels(TextTask):
     temperature_: float = 1.0
     y_type_: str = ""
 
+    loss = staticmethod(binary_cross_entropy)
     baseline: ClassVar[str] = "how often each label occurs"
     problem_type: ClassVar[str | None] = "multi_label_classification"
 
@@ -79,23 +79,16 @@ class SeveralLabels(TextTask):
         positions = columns_by_name(sets.columns, self.classes_.tolist(), name)
         return LabelSets(sets.indicator[:, positions], self.classes_)
 
-    def right_rows(self, y: Any, answers: Any) -> np.ndarray:
-        """Which rows of y have exactly the labels that ``answers`` of `decode` gives them."""
-        found = answers
-        if self.y_type_ == "lists":
-            found = label_sets(answers, len(answers), lists=True).under(self.classes_)
-        sets = self._sets(y, len(answers), "y")
+    def right_rows(self, y: Any, outputs: np.ndarray) -> np.ndarray:
+        """Which rows of y have exactly the labels that the outputs give them."""
+        found = self._indicator(outputs)
+        sets = self._sets(y, len(outputs), "y")
         known = np.isin(sets.classes, self.classes_)
         known_sets = LabelSets(sets.indicator[:, known], sets.classes[known])
         # A row with a label that is no class of this classifier is wrong, whatever is found.
         return (known_sets.under(self.classes_) == found).all(axis=1) & ~sets.indicator[:, ~known].any(axis=1)
 
     # --- Training
-
-    @property
-    def loss(self) -> Loss:
-        """`binary_cross_entropy`."""
-        return binary_cross_entropy
 
     @property
     def n_outputs(self) -> int:
@@ -203,10 +196,13 @@ class SeveralLabels(TextTask):
 
     def decode(self, outputs: np.ndarray) -> np.ndarray | list[list[Any]]:
         """The labels of each row: an indicator matrix of int64, or lists."""
-        indicator = expit(outputs) >= self.thresholds_
+        indicator = self._indicator(outputs)
         if self.y_type_ == "indicator":
             return indicator.astype("int64")
         return [self.classes_[row].tolist() for row in indicator]
+
+    def _indicator(self, outputs: np.ndarray) -> np.ndarray:
+        return expit(outputs) >= self.thresholds_
 
     # --- Folders
 

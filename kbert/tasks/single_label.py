@@ -22,7 +22,6 @@ from kbert.tasks.saved_labels import decode_labels, encode_labels, labels_of_con
 from kbert.tasks.task import TrainingData, nothing_learned
 from kbert.tasks.texts import TextExamples, TextTask
 from kbert.training.losses import softmax_cross_entropy
-from kbert.training.step import Loss
 
 
 @dataclass(kw_only=True)
@@ -46,6 +45,7 @@ class SingleLabel(TextTask):
     temperature_: float = 1.0
     y_type_: str = "labels"
 
+    loss = staticmethod(softmax_cross_entropy)
     baseline: ClassVar[str] = "how often each label occurs"
     problem_type: ClassVar[str | None] = "single_label_classification"
 
@@ -80,15 +80,15 @@ class SingleLabel(TextTask):
         self.classes_ = classes
         return numbers.astype("int32")
 
-    def right_rows(self, y: Any, answers: np.ndarray) -> np.ndarray:
-        """Which rows of y have the label that ``answers`` of `decode` gives them. Labels that are no classes are wrong.
+    def right_rows(self, y: Any, outputs: np.ndarray) -> np.ndarray:
+        """Which rows of y have the label that the outputs give them. Labels that are no classes are wrong.
 
         Raises
         ------
         TypeError
             Where y holds numbers and y of fit held strings, or the other way round.
         """
-        labels = label_column(y, len(answers))
+        labels, answers = label_column(y, len(outputs)), self.decode(outputs)
         if isinstance(labels[0], str) != isinstance(self.classes_[0], str):
             raise TypeError(f"y holds {shown(labels[0])}, and y of fit held {shown(self.classes_[0])}: give one type.")
         return np.array([label == answer for label, answer in zip(labels.tolist(), answers.tolist(), strict=True)])
@@ -99,11 +99,6 @@ class SingleLabel(TextTask):
             raise ValueError("All rows have weight 0 after class_weight: nothing could be learned.")
 
     # --- Training
-
-    @property
-    def loss(self) -> Loss:
-        """`softmax_cross_entropy`."""
-        return softmax_cross_entropy
 
     @property
     def n_outputs(self) -> int:

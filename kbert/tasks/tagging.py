@@ -24,7 +24,6 @@ from kbert.text import WordPieceTokenizer
 from kbert.text.words import WordSequences
 from kbert.training.losses import softmax_cross_entropy
 from kbert.training.predict import predict_words
-from kbert.training.step import Loss
 from kbert.weights import load_token_classifier, save_token_classifier
 
 
@@ -84,6 +83,7 @@ class Tagging(TaskDefaults[UnreadTags, TaggingExamples], WordReader):
     decoding: str = "argmax"
     classes_: np.ndarray = field(default_factory=nothing_learned)
 
+    loss = staticmethod(softmax_cross_entropy)
     baseline: ClassVar[str] = "how often each label occurs"
     architecture: ClassVar[str] = "BertForTokenClassification"
 
@@ -121,11 +121,6 @@ class Tagging(TaskDefaults[UnreadTags, TaggingExamples], WordReader):
         return TaggingExamples(words, numbers, np.where(np.diff(words.splits) > 0, weights, 0).astype("float32"))
 
     # --- Training
-
-    @property
-    def loss(self) -> Loss:
-        """`softmax_cross_entropy`."""
-        return softmax_cross_entropy
 
     def new_model(self, config: BertConfig, *, dtype: str, seed: int) -> BertForTokenClassification:
         """BERT with a linear layer on each token's vector."""

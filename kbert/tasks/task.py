@@ -181,6 +181,17 @@ class Task(Protocol[C, L, E, O]):
         ...
 
 
+class RowTask(Task[C, L, E, O], Protocol[C, L, E, O]):
+    """A task whose answer to a row comes from one vector of outputs."""
+
+    def predict(self, model: keras.Model, tokenizer: WordPieceTokenizer, columns: C, warn: bool = True) -> np.ndarray:
+        """The model's outputs for each row, float32, shape (n_rows, n_outputs).
+
+        With ``warn=False`` nothing is said of rows that were cut.
+        """
+        ...
+
+
 class TaskDefaults(Generic[L, E]):
     """What most tasks do not need: nothing is learned besides the weights, and nothing is changed after training."""
 
@@ -235,7 +246,7 @@ def plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def learned_attributes(task: Task[Any, Any, Any, Any]) -> dict[str, Any]:
+def learned_attributes(task: Task[C, L, E, O]) -> dict[str, Any]:
     """What a task has learned, by the names of the estimator's fitted attributes."""
     return {
         field.name: getattr(task, field.name)

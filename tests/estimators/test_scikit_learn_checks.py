@@ -119,8 +119,7 @@ class ReadsNumbers:
 
 def of_numbers(reader):
     """A reader of texts as one of numbers."""
-    reader.__class__ = type("ReaderOfNumbers", (ReadsNumbers, type(reader)), {})
-    return reader
+    return type("ReaderOfNumbers", (ReadsNumbers, type(reader)), {})(**vars(reader))
 
 
 class NumbersAsWords:
