@@ -16,6 +16,7 @@ from sklearn.utils import Tags
 from kbert.config import BertConfig
 from kbert.data.frames import NO_SAMPLES, listed_labels, refuse_what_has_no_rows, shown
 from kbert.data.texts import text_columns
+from kbert.errors import DivergedError
 from kbert.estimators.base import BertEstimator
 from kbert.estimators.parameters import Parameters, checked_parameters, draw_seed
 from kbert.estimators.saving import GOLDEN_TEXTS
@@ -286,6 +287,11 @@ class BertPretrainer(BertEstimator):
         X : iterable of str, pathlib.Path, or Corpus
             As in `fit`.
         y : ignored
+
+        Raises
+        ------
+        DivergedError
+            When the loss is not a finite number.
         """
         parameters = checked_parameters(self)
         model, tokenizer = self._model_and_tokenizer()
@@ -293,6 +299,11 @@ class BertPretrainer(BertEstimator):
         documents = _single_element(_documents(_corpus(X, "X"), tokenizer, model.choices["nsp"], "X"))
         masking = Masking(tokenizer, parameters.mask_rate, parameters.whole_word)
         scores = held_out_scores(model, tokenizer, documents, masking, parameters.batch_size, parameters.max_length)
+        if not np.isfinite(scores["mlm_loss"]):
+            raise DivergedError(
+                "The masked-LM loss is not a finite number: the model's weights are not usable. Train with a lower "
+                "learning_rate, or load another model."
+            )
         return -scores["mlm_loss"]
 
     def _model_and_tokenizer(self) -> tuple[BertForPreTraining, WordPieceTokenizer]:

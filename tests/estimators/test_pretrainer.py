@@ -10,7 +10,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 from kbert import BertClassifier, BertConfig, BertPretrainer, WordPieceTokenizer
-from kbert.errors import NewWeightsWarning, WeightsMismatchError
+from kbert.errors import DivergedError, NewWeightsWarning, WeightsMismatchError
 from kbert.pretraining import Corpus
 
 SUBJECTS = {"ada": ("wrote", "a", "program"), "grace": ("found", "the", "bug"), "alan": ("broke", "that", "code")}
@@ -97,6 +97,13 @@ def test_without_a_fit_weights_fill_and_score(fitted, tmp_path):
     pickle.loads(pickle.dumps(clone(unfitted)))
     with pytest.raises(Exception, match="not fitted yet"):
         make().fill_mask("ada [MASK] a program")
+
+
+def test_a_score_that_is_not_finite_is_an_error(fitted):
+    broken = pickle.loads(pickle.dumps(fitted))
+    broken.model_.set_weights([np.full_like(array, np.nan) for array in broken.model_.get_weights()])
+    with pytest.raises(DivergedError, match="masked-LM loss is not a finite number"):
+        broken.score(corpus_of(made_texts(5)))
 
 
 def test_weights_without_the_heads_start_them_at_random(toy_folder):
