@@ -89,7 +89,7 @@ COMMANDS = (ConvertCommand(), InfoCommand())
 
 def _print_table(rows: Sequence[Row]) -> None:
     """Print one line for each row. Lines are not wrapped, so that they can be searched and compared."""
-    cells = [("source", "target", "shape", "what was done")]
+    cells: list[tuple[str, ...]] = [("source", "target", "shape", "what was done")]
     cells += [(row.source or "-", row.target or "-", _shown(row.shape), row.done) for row in rows]
     # Names of arrays and labels come from the file.
     cells = [tuple(map(printable, line)) for line in cells]
