@@ -53,12 +53,14 @@ def check_limits(spec: dict[str, Any], path: Path, remedy: str) -> None:
     if added is not None and not (isinstance(added, list) and all(isinstance(token, dict) for token in added)):
         raise refuse("added_tokens must be a list of objects")
     model = spec["model"]
-    ids = [("model.vocab", piece, id_) for piece, id_ in model["vocab"].items()]
-    ids += [("added_tokens", token.get("content"), token.get("id")) for token in added or []]
-    for key, piece, id_ in ids:
-        if _exceeds(id_, MOST_PIECES - 1):
-            raise refuse(f"{key} gives {reprlib.repr(piece)} the id {id_}, and ids are below {MOST_PIECES:,}")
-    if _exceeds(longest := model.get("max_input_chars_per_word"), _LONGEST_WORD):
+    ids = {"model.vocab": model["vocab"].items()}
+    ids["added_tokens"] = [(token.get("content"), token.get("id")) for token in added or []]
+    for key, pairs in ids.items():
+        for piece, id_ in pairs:
+            if type(id_) is int and id_ >= MOST_PIECES:
+                raise refuse(f"{key} gives {reprlib.repr(piece)} the id {id_}, and ids are below {MOST_PIECES:,}")
+    longest = model.get("max_input_chars_per_word")
+    if type(longest) is int and longest > _LONGEST_WORD:
         raise refuse(f"model.max_input_chars_per_word is {longest}, and at most {_LONGEST_WORD:,} can be")
     for key, inner in _CHANGING.items():
         growth = 1.0
@@ -68,10 +70,6 @@ def check_limits(spec: dict[str, Any], path: Path, remedy: str) -> None:
                 raise refuse(f"{key} has more than {_MOST_PARTS:,} steps")
             if growth > _MOST_GROWTH:
                 raise refuse(f"{key} could make more than {_MOST_GROWTH:,} characters of one")
-
-
-def _exceeds(value: Any, most: int) -> bool:
-    return isinstance(value, int | float) and value > most
 
 
 def _parts(spec: Any, inner: str) -> Iterator[dict[str, Any]]:
