@@ -7,6 +7,7 @@
     KERAS_BACKEND=jax python benchmarks/memory.py learn [--rows 100 400]     # one epoch of learning to answer
     KERAS_BACKEND=jax python benchmarks/memory.py fit [--rows 100000 300000] # one epoch on short texts
     KERAS_BACKEND=jax python benchmarks/memory.py fits [--times 50]          # fits in a row, in one process
+    KERAS_BACKEND=jax python benchmarks/memory.py calls [--times 900]        # predictions in a row, of any length
 
 The model has the size of BERT-tiny: --weights is a folder of released weights, by default the one that the tests
 install (tests/weights.txt). Short texts have 5 to 12 words of its vocabulary, one in ten of them two words written as
@@ -272,12 +273,36 @@ def fits(weights: Path, times: int) -> dict:
     }  # fmt: skip
 
 
+def calls(weights: Path, times: int) -> dict:
+    """Predictions of one to five texts of 1 to 500 words, as a service gets them."""
+    from kbert import BertVectorizer
+    from kbert.training.compiled import _cache
+
+    rng, words = np.random.default_rng(0), words_of(weights)
+    vectorizer = BertVectorizer(weights=weights, max_length=512, dtype="float32").fit(["a"])
+    vectorizer.transform(["a"])
+    memory, shapes = [settle()], [len(_cache)]
+    for number in range(1, times + 1):
+        texts = [" ".join(rng.choice(words, n_words)) for n_words in rng.integers(1, 501, rng.integers(1, 6))]
+        vectorizer.transform(texts)
+        if number % (times // 3) == 0:
+            memory.append(settle())
+            shapes.append(len(_cache))
+            print(f"{number} calls, {memory[-1]:.0f} MB, {shapes[-1]} shapes", flush=True)
+    return {
+        "calls": times, "MB after 1": round(memory[0]), "after a third": round(memory[1]),
+        "after two thirds": round(memory[2]), "after all": round(memory[3]),
+        "compiled shapes": " ".join(map(str, shapes)),
+        "MB a shape": round((memory[3] - memory[0]) / (shapes[3] - shapes[0]), 1) if shapes[3] else "",
+    }  # fmt: skip
+
+
 def main() -> None:
     package = find_spec("cognition")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["predict", "long", "tag", "answer", "learn", "fit", "fits"])
+    parser.add_argument("what", choices=["predict", "long", "tag", "answer", "learn", "fit", "fits", "calls"])
     parser.add_argument("--rows", type=int, nargs="+")
-    parser.add_argument("--times", type=int, default=50)
+    parser.add_argument("--times", type=int, help="50 fits, 900 calls")
     parser.add_argument(
         "--weights", type=Path, default=package and Path(package.submodule_search_locations[0], "model")
     )
@@ -295,8 +320,10 @@ def main() -> None:
             runs = [(function, arguments.weights, n) for n in arguments.rows or rows]
         elif arguments.what == "fit":
             runs = [(fit, arguments.weights, n) for n in arguments.rows or [100_000, 300_000]]
+        elif arguments.what == "fits":
+            runs = [(fits, arguments.weights, arguments.times or 50)]
         else:
-            runs = [(fits, arguments.weights, arguments.times)]
+            runs = [(calls, arguments.weights, arguments.times or 900)]
         for run in runs:
             found = pd.DataFrame([{
                 "backend": backend, **in_new_process(*run), "date": datetime.date.today().isoformat(),

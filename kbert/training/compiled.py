@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-# Each holds the code of one shape, some megabytes, and no weights. Texts of up to 512 tokens, when they are predicted,
-# make 74 shapes at most.
+# Each holds the code of one shape, and no weights: 10 MB on JAX and 40 MB on TensorFlow for six layers
+# (docs/performance.md). Texts of up to 512 tokens, when they are predicted, make 74 shapes at most.
 _MOST = 128
 
 _cache: OrderedDict[Hashable, Callable[..., Any]] = OrderedDict()
@@ -24,7 +24,9 @@ def compiled(key: Hashable, compile: Callable[[], Callable[..., Any]]) -> Callab
     with _lock:
         if key not in _cache:
             _cache[key] = compile()
-            if len(_cache) > _MOST:
+            # TensorFlow keeps what it has compiled as long as the process lives. It would compile again what was dropped
+            # here, and keep that too.
+            if len(_cache) > _MOST and keras.backend.backend() != "tensorflow":
                 _cache.popitem(last=False)
         _cache.move_to_end(key)
         return _cache[key]

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pytest
 
+from kbert.training import compiled
 from kbert.training.compiled import model_variables
 
 pytestmark = pytest.mark.backend
@@ -55,3 +56,12 @@ def test_the_key_that_is_kept_does_not_keep_the_model(model_of):
     del model
     gc.collect()
     assert gone() is None
+
+
+def test_the_oldest_code_is_dropped_but_on_tensorflow_which_keeps_it_anyway(monkeypatch):
+    monkeypatch.setattr(compiled, "_cache", type(compiled._cache)())
+    monkeypatch.setattr(compiled, "_MOST", 3)
+    made = []
+    for key in (1, 2, 3, 1, 4, 1, 2):
+        compiled.compiled(key, lambda key=key: made.append(key))
+    assert made == ([1, 2, 3, 4] if keras.backend.backend() == "tensorflow" else [1, 2, 3, 4, 2])
