@@ -16,6 +16,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from kbert.permissions import copy_permissions, set_permissions
+
 # A replacement happens in a staging folder, .NAME.xxxxxxxx, beside the target. It holds these two folders.
 _NEW, _OLD = "new", "old"
 # A staging folder that is older than this belongs to a process that was killed, and is removed.
@@ -58,6 +60,11 @@ def replace_folder(folder: Path, write: Callable[[Path], object], kind: FolderKi
         Only a folder of this kind, or an empty one, is replaced. Files in it that do not belong to the kind, such as a
         README.md, are taken over into the new folder.
 
+    Notes
+    -----
+    Files get the permissions that the umask leaves, however ``write`` makes them. The folder and those of its files
+    that exist already keep theirs.
+
     Raises
     ------
     FileExistsError
@@ -79,12 +86,17 @@ def replace_folder(folder: Path, write: Callable[[Path], object], kind: FolderKi
     new, old = staging / _NEW, staging / _OLD
     working_folder = _working_folder()
     try:
-        new.mkdir(parents=True)
+        staging.mkdir()
+        # What is private stays so meanwhile.
+        copy_permissions(folder, staging)
+        new.mkdir()
         write(new)
         with _lock(folder.parent):
             _complete(folder)
+            set_permissions(new, replaced=folder)
             if folder.is_dir():
                 _take_over_other_files(folder, new, kind)
+                copy_permissions(folder, new)
                 # An old folder beside the new one says that the new one is complete.
                 folder.rename(old)
             _put_in_place(staging, folder)
@@ -123,7 +135,8 @@ def fill_folder(folder: Path, write: Callable[[Path], object], last: str) -> Non
     """Write a new folder, or fill an empty one, and leave nothing of it if that fails.
 
     A new folder is there as a whole or not at all. An empty one is filled, not replaced: it may be a mount point, or
-    the working folder of a shell. Its files are moved into it one after the other.
+    the working folder of a shell. Its files are moved into it one after the other. They get the permissions that the
+    umask leaves, however ``write`` makes them.
 
     Parameters
     ----------
@@ -148,6 +161,7 @@ def fill_folder(folder: Path, write: Callable[[Path], object], last: str) -> Non
     try:
         staging.mkdir(parents=True)
         write(staging)
+        set_permissions(staging)
         if exists:
             for path in sorted(staging.iterdir(), key=lambda path: path.name == last):
                 moved.append(path.rename(folder / path.name))

@@ -24,6 +24,7 @@ from typing import Any, NoReturn, Protocol
 import kbert
 from kbert.errors import KbertError
 from kbert.pretraining.commands import COMMANDS as PRETRAINING_COMMANDS
+from kbert.printable import printable, printable_lines
 from kbert.weights.commands import COMMANDS as WEIGHTS_COMMANDS
 
 
@@ -114,7 +115,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except _EXPECTED as error:
         if options is not None and options.traceback:
             raise
-        print(f"kbert: {' '.join(_message(error).split())}", file=sys.stderr)
+        print(f"kbert: {_message(error)}", file=sys.stderr)
         return 2
 
 
@@ -275,13 +276,18 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 
 def _message(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
-    return str(error) or type(error).__name__
+        return _one_line(f"{error.filename}: {error.strerror}")
+    return _one_line(str(error)) or type(error).__name__
+
+
+def _one_line(text: str) -> str:
+    """A message in one line, in which names from files cannot steer the terminal."""
+    return printable(" ".join(text.split()))
 
 
 def _show_warning(otherwise: Callable[..., None], message: Warning | str, category: type[Warning], *line: Any) -> None:
     """Print a warning that is meant for users in one line, without the line of code that issued it."""
     if issubclass(category, UserWarning):
-        print(f"kbert: warning: {' '.join(str(message).split())}", file=sys.stderr)
+        print(f"kbert: warning: {_one_line(str(message))}", file=sys.stderr)
     else:
-        otherwise(message, category, *line)
+        otherwise(printable_lines(str(message)), category, *line)

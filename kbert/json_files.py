@@ -17,6 +17,7 @@ def json_object(
     remedy: str = "",
     object_pairs_hook: Callable[[list[tuple[str, Any]]], dict[str, Any]] | None = None,
     most_bytes: int = MOST_BYTES,
+    most_values: int | None = None,
 ) -> dict[str, Any]:
     """Read the object in a JSON file.
 
@@ -31,6 +32,9 @@ def json_object(
         As for `json.loads`, such as `unique_keys`.
     most_bytes : int
         The size in bytes beyond which the file is not parsed.
+    most_values : int, optional
+        The number of values beyond which it is not parsed, for a file that may be large: texts take as much memory as
+        they have bytes, and small values many times as much.
 
     Returns
     -------
@@ -48,6 +52,9 @@ def json_object(
     if len(content) > most_bytes:
         size = path.stat().st_size
         raise error_class(f"{path} has {size:,} bytes, and at most {most_bytes:,} can belong to a model.{remedy}")
+    # Each value but the first in an object or list has a comma before it. Some of them may be in texts.
+    if most_values is not None and sum(map(content.count, (b",", b"[", b"{"))) > most_values:
+        raise error_class(f"{path} has more values than the {most_values:,} that can belong to a model.{remedy}")
     return parsed_object(content, path, error_class, remedy, object_pairs_hook)
 
 

@@ -4,6 +4,8 @@ import sys
 import warnings
 from types import FrameType
 
+from kbert.printable import printable_lines
+
 # Packages whose frames lie between the user's line and the place where kbert notices something: joblib runs the fits of
 # scikit-learn's searches, contextlib the functions that a context manager decorates.
 _BETWEEN = frozenset({"kbert", "keras", "sklearn", "joblib", "contextlib"})
@@ -15,7 +17,7 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     Parameters
     ----------
     message : str
-        What happened, and what to do about it.
+        What happened, and what to do about it. Names from files in it cannot steer a terminal: see `printable`.
     category : type of Warning, default=UserWarning
         One of `kbert.errors`, as a rule.
 
@@ -27,7 +29,7 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     stacklevel, frame = 1, sys._getframe()
     while frame.f_back is not None and _is_between(frame):
         stacklevel, frame = stacklevel + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=stacklevel)
+    warnings.warn(printable_lines(message), category, stacklevel=stacklevel)
 
 
 def _is_between(frame: FrameType) -> bool:

@@ -21,7 +21,7 @@ CHANGES = {
 }
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 DISK_FULL = OSError("no space left, says the test")
-FILES = frozenset({"config.json", "model.safetensors", "kbert.json", "special_tokens_map.json"})
+FILES = frozenset({"config.json", "model.safetensors", "kbert.json", "vocab.txt"})
 KIND = atomic_folder.FolderKind("kbert.json", FILES, "saved estimator")
 # Exit codes: finished before it was to be stopped, ended by the failure, went on after it, was killed.
 DONE, FAILED, IN_SPITE_OF_IT, KILLED = 0, 3, 4, 9
@@ -43,7 +43,7 @@ def files(version):
     """What a save of that version consists of. An older one has a file that the newer ones do not have."""
     names = ["config.json", "model.safetensors", "kbert.json"]
     if version == "old":
-        names.append("special_tokens_map.json")
+        names.append("vocab.txt")
     return {name: f"{name} of {version}\n" * 3 for name in names}
 
 

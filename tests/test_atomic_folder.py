@@ -2,6 +2,7 @@
 
 import json
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -198,6 +199,105 @@ def test_a_name_that_is_no_folder_costs_nothing(tmp_path, monkeypatch, name):
     for change in changes:
         monkeypatch.setattr(os, change, lambda *_, **__: pytest.fail("something was changed, or locked"))
     complete_interrupted_replacement(name)
+
+
+# --- Permissions
+
+needs_modes = pytest.mark.skipif(os.name == "nt", reason="Windows has no permissions by mode")
+
+
+def modes(folder):
+    """The permissions of a folder and of all that is in it, by name; those of the folder under "."."""
+    return {
+        path.relative_to(folder).as_posix(): stat.S_IMODE(path.stat().st_mode) for path in [folder, *folder.rglob("*")]
+    }
+
+
+def write_privately(path):
+    """As libraries do that write to a temporary file first."""
+    (path / "variables").mkdir(mode=0o700)
+    for name in ("kbert.json", "variables/1"):
+        with open(os.open(path / name, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+            file.write("new")
+
+
+@pytest.fixture(params=[0o022, 0o027, 0o077], ids=oct)
+def umask(request):
+    """A umask of the process, and what it leaves of the permissions of folders and of files."""
+    before = os.umask(request.param)
+    yield 0o777 & ~request.param, 0o666 & ~request.param
+    os.umask(before)
+
+
+@needs_modes
+@pytest.mark.parametrize("way", ["new", "filled", "empty"])
+def test_new_files_get_the_permissions_that_the_umask_leaves(tmp_path, umask, way):
+    folder = tmp_path / "model"
+    if way == "empty":
+        folder.mkdir()
+    if way == "new":
+        replace_folder(folder, write_privately)
+    else:
+        fill_folder(folder, write_privately, last="kbert.json")
+    of_folders, of_files = umask
+    expected = {".": of_folders, "variables": of_folders, "kbert.json": of_files, "variables/1": of_files}
+    assert modes(folder) == expected
+
+
+@needs_modes
+def test_a_folder_and_files_that_had_other_permissions_keep_them(tmp_path):
+    folder = tmp_path / "model"
+    replace_folder(folder, write("old"))
+    (folder / "README.md").write_text("mine")
+    before = {".": 0o770, "kbert.json": 0o640, "README.md": 0o400}
+    for name, mode in before.items():
+        (folder / name).chmod(mode)
+    staged = []
+
+    def fill(path):
+        staged.append(stat.S_IMODE(path.parent.stat().st_mode))
+        write_privately(path)
+
+    replace_folder(folder, fill)
+    found = modes(folder)
+    assert {name: found[name] for name in before} == before and (folder / "kbert.json").read_text() == "new"
+    assert staged == [0o770]  # nobody else can read it meanwhile
+
+
+@needs_modes
+def test_a_file_in_the_place_of_a_folder_or_a_link_does_not_get_its_permissions(tmp_path, umask):
+    folder = tmp_path / "model"
+    replace_folder(folder, write("old"))
+    (folder / "variables").write_text("a file")
+    (tmp_path / "private").touch(mode=0o600)
+    (folder / "kbert.json").unlink()
+    (folder / "kbert.json").symlink_to(tmp_path / "private")
+    replace_folder(folder, write_privately)
+    assert modes(folder)["kbert.json"] == umask[1] and modes(folder)["variables"] == umask[0]
+
+
+@needs_modes
+def test_a_folder_and_its_files_stay_with_their_group(tmp_path):
+    folder = tmp_path / "model"
+    replace_folder(folder, write("old"))
+    groups = [0, 1] if os.geteuid() == 0 else os.getgroups()
+    other = next((group for group in groups if group != folder.stat().st_gid), None)
+    if other is None:
+        pytest.skip("needs a second group")
+    for path in (folder, folder / "kbert.json"):
+        os.chown(path, -1, other)
+    replace_folder(folder, write("new"))
+    assert (folder.stat().st_gid, (folder / "kbert.json").stat().st_gid) == (other, other)
+
+
+@needs_modes
+def test_a_file_system_without_permissions_is_written_to_all_the_same(tmp_path, monkeypatch):
+    def fail(*args, **options):
+        raise PermissionError("no permissions here")
+
+    monkeypatch.setattr(Path, "chmod", fail)
+    replace_folder(tmp_path / "model", write_privately)
+    assert (tmp_path / "model" / "kbert.json").read_text() == "new"
 
 
 # --- Filling a new or an empty folder

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -331,6 +332,14 @@ def test_what_does_not_fit_together_is_told(folder, trained, tmp_path, capsys):
     assert "another learning_rate" in failed(
         capsys, "pretrain", shards, "--out", trained, *again, "--learning-rate", 0.1
     )
+
+
+def test_a_damaged_note_of_a_run_is_told_of_with_its_file(folder, trained, tmp_path, capsys):
+    shutil.copytree(trained / "run", tmp_path / "out" / "run")
+    for content in ("[" * 100_000, "{", "[]"):
+        (tmp_path / "out" / "run" / "source.json").write_text(content)
+        assert pretrain(folder, tmp_path / "out", "--max-steps", "8") == 2
+        assert re.search(r"source.json .*Give another folder", capsys.readouterr().err)
 
 
 def test_a_model_that_is_there_is_not_replaced(folder, tmp_path, capsys):

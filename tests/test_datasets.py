@@ -79,6 +79,7 @@ def test_a_squad_file_without_answers_has_no_answer_columns(tmp_path):
     ("text", "message"),
     [
         ('{"data": [', "line 1, column 11: is no JSON"),
+        pytest.param('{"data": ' + "[" * 100_000, "is nested too deeply", id="deep"),
         ('{"data":\n "x" 3}', "line 2, column 6: is no JSON"),
         ("[1]", "an object with a list 'data'"),
         ('{"data": [{"title": "x"}]}', "article 0: .* 'paragraphs' is missing"),
@@ -157,6 +158,7 @@ def test_json_lines_without_question_and_labels_have_no_such_columns(tmp_path):
         ("a.jsonl", '{"context": "c"\n', "line 1, column 16: is no JSON"),
         ("a.jsonl", '\n{"context": "c"}\n', "line 2: 'options' is missing; it has context"),
         ("a.jsonl", "[1]\n", "line 1: is no JSON object"),
+        pytest.param("a.jsonl", "\n" + "[" * 100_000 + "\n", "line 2: is nested too deeply", id="deep"),
         ("a.jsonl", '{"context": "c", "options": []}\n', "line 1: has no options"),
         ("a.jsonl", '{"context": "c", "options": "xy"}\n', "line 1: options is 'xy', not a list"),
         ("a.jsonl", '{"context": "c", "options": ["x"], "label": true}\n', "label True is no index"),

@@ -411,6 +411,14 @@ def test_a_warning_reaches_code_whose_module_has_no_name():
     assert caught[0].filename == __file__
 
 
+def test_a_name_in_a_warning_does_not_steer_the_terminal():
+    from kbert.warn import warn_user
+
+    with pytest.warns(UserWarning) as caught:
+        warn_user("two lines:\nthe label \x1b[2J\u202e is n\u00f3t 日本")
+    assert str(caught[0].message) == "two lines:\nthe label \\x1b[2J\\u202e is n\u00f3t 日本"
+
+
 def test_every_warning_of_kbert_is_in_the_table():
     if len(issued_in) < 2:
         pytest.skip("goes by what the table's tests have issued: run the whole file")

@@ -117,6 +117,8 @@ def _read_json_lines(path: str | Path) -> Iterable[Choice]:
         source = f"{path}, line {n}"
         try:
             record = json.loads(line)
+        except RecursionError:
+            raise ValueError(f"{source}: is nested too deeply for an object with context and options.") from None
         except json.JSONDecodeError as error:
             raise ValueError(f"{source}, column {error.colno}: is no JSON ({error.msg}).") from error
         if not isinstance(record, dict):

@@ -52,6 +52,8 @@ def read_squad(path: str | Path) -> pd.DataFrame:
     """
     try:
         content = json.loads(read_text(path))
+    except RecursionError:
+        raise ValueError(f"{path}: is nested too deeply to be in SQuAD's layout.") from None
     except json.JSONDecodeError as error:
         raise ValueError(f"{path}, line {error.lineno}, column {error.colno}: is no JSON ({error.msg}).") from error
     return squad_frame(_questions(content, path), str(path))

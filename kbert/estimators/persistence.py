@@ -20,13 +20,11 @@ from kbert.weights.folder import refuse_exported
 
 FILE = "kbert.json"
 FORMAT = 1
-TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 
-# A saved estimator: all files that kbert writes into its folder, or that another version or library wrote into it.
+# A saved estimator: all files that `save` writes. What another program wrote beside them stays.
 SAVED_ESTIMATOR = FolderKind(
-    FILE,
-    frozenset({FILE, "config.json", "model.safetensors", "pytorch_model.bin", *TOKENIZER_FILES}),
-    "saved estimator",
+    FILE, frozenset({FILE, "config.json", "model.safetensors", *TOKENIZER_FILES}), "saved estimator"
 )
 # The keys of kbert.json besides "format" and "estimator".
 _KEYS = ("parameters", "learned", "n_features_in", "feature_names_in", "history", "golden")

@@ -26,6 +26,7 @@ from kbert.pretraining.corpus import Corpus
 from kbert.pretraining.examples import N_SHOWN, print_batch, print_drawn, print_pieces
 from kbert.pretraining.run_folder import note_source, save_finished
 from kbert.pretraining.shards import MANIFEST, Shards, write_shards
+from kbert.printable import printable
 from kbert.text import WordPieceTokenizer
 
 
@@ -75,7 +76,7 @@ class VocabCommand:
         print(f"in {_time(seconds)}, {counts['words'] / seconds:,.0f} words/s; the tokenizer is in {out}")
         if options.weights is not None:
             shown = ", ".join(new_words[:N_SHOWN]) + (", ..." if len(new_words) > N_SHOWN else "")
-            print(f"{len(new_words):,} new words: {shown}" if new_words else "no new words")
+            print(f"{len(new_words):,} new words: {printable(shown)}" if new_words else "no new words")
         # The shards have to be of the same segments.
         chosen = {name: getattr(options, name) for name in CORPUS_DEFAULTS}
         same = [f"--{name}={value}" for name, value in chosen.items() if value != CORPUS_DEFAULTS[name]]

@@ -208,6 +208,8 @@ def _read_jsonl(file: BinaryIO, part: FilePart, segmenter: Segmenter) -> Iterato
             continue
         try:
             row = json.loads(text)
+        except RecursionError:
+            raise ValueError(f"{location()}: is nested too deeply. In .jsonl each line is one object.") from None
         except ValueError as error:
             raise ValueError(f"{location()}: is not JSON ({error}). In .jsonl each line is one object.") from None
         if not isinstance(row, dict):

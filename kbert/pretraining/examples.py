@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kbert.pretraining.instances import Documents, draw_pairs, draw_runs
+from kbert.printable import printable
 from kbert.text import WordPieceTokenizer
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def _relation(is_random: int) -> str:
 def _print(text: str, label: str = "", indent: int = 2) -> None:
     width = min(shutil.get_terminal_size().columns, 120)
     text += _unbroken(f"   <- {label}") if label else ""
-    lines = textwrap.fill(text, width, initial_indent=" " * indent, subsequent_indent=" " * (indent + 2))
+    lines = textwrap.fill(printable(text), width, initial_indent=" " * indent, subsequent_indent=" " * (indent + 2))
     print(lines.replace(_NO_BREAK, " "))
 
 

@@ -7,6 +7,8 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kbert.errors import WeightsMismatchError
+from kbert.json_files import json_object
 from kbert.pretraining.shards import Shards
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ def note_source(folder: Path, shards: Shards, weights: str | Path | None) -> Non
     ------
     ValueError
         If it is something else.
+    WeightsMismatchError
+        If the note is damaged.
     """
     if isinstance(weights, Path):
         weights = str(weights.resolve())
@@ -35,7 +39,7 @@ def note_source(folder: Path, shards: Shards, weights: str | Path | None) -> Non
     path = folder / "source.json"
     # Without a checkpoint nothing has been trained.
     if path.exists() and any(folder.glob("checkpoint-*")):
-        before = json.loads(path.read_text(encoding="utf-8"))
+        before = json_object(path, WeightsMismatchError, " Give another folder.")
         different = [name for name in facts if before.get(name) != facts[name]]
         if different:
             raise ValueError(

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 from kbert.errors import VocabularyWarning, WeightsMismatchError, WeightsNotFoundError
 from kbert.json_files import json_object, unique_keys
 from kbert.presets import is_preset, tokenizer_of_preset
+from kbert.text.limits import MOST_BYTES_OF_JSON, MOST_BYTES_OF_LINES, MOST_PIECES, MOST_VALUES, check_limits
 from kbert.warn import warn_user
 
 # The content of a tokenizer.json, as `json.load` gives it.
@@ -34,8 +35,6 @@ _SETTINGS = {
     "strip_accents": "strip_accents",
     "tokenize_chinese_chars": "handle_chinese_chars",
 }
-# Larger JSON files are refused. Vocabularies of a hundred languages have about 10 MB.
-_MOST_BYTES = 100_000_000
 _REMEDY = "Copy or download the folder again, or save the tokenizer anew."
 
 
@@ -88,6 +87,7 @@ def read_tokenizer(folder: Path) -> TokenizerFiles:
         spec = bert_spec(vocab, settings.oov_token, settings.lowercase, settings.strip_accents, settings.split_on_cjk)
     elif path.is_file():
         vocab = _wordpiece_vocab(spec, path)
+        check_limits(spec, path, _REMEDY)
         _apply_settings(spec, config)
         special_tokens["unk"] = spec["model"].get("unk_token", "[UNK]")
     elif (path := folder / "vocab.txt").is_file():
@@ -307,9 +307,20 @@ def _checked_special_tokens(
 
 def _read_vocab(path: Path, special_tokens: dict[str, str]) -> dict[str, int]:
     """The pieces of a ``vocab.txt`` and their line numbers; of equal lines the last one, as in the original code."""
+    with path.open("rb") as file:
+        content = file.read(MOST_BYTES_OF_LINES + 1)
+    if len(content) > MOST_BYTES_OF_LINES:
+        raise WeightsMismatchError(
+            f"{path} has {path.stat().st_size:,} bytes, and a vocabulary has at most {MOST_BYTES_OF_LINES:,}. {_REMEDY}"
+        )
+    content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    if (n_lines := content.count(b"\n")) > MOST_PIECES:
+        raise WeightsMismatchError(
+            f"{path} has {n_lines:,} lines, and a vocabulary has at most {MOST_PIECES:,} pieces. {_REMEDY}"
+        )
     try:
         # Not by splitlines, which also splits at characters that can be pieces, such as U+0085.
-        pieces = path.read_text(encoding="utf-8").rstrip("\n").split("\n")
+        pieces = content.decode("utf-8").rstrip("\n").split("\n")
     except ValueError as error:
         raise WeightsMismatchError(f"{path} is not UTF-8 text ({error}). {_REMEDY}") from None
     for name in special_tokens.values():
@@ -328,4 +339,4 @@ def _read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file; an empty dict if there is no file."""
     if not path.is_file():
         return {}
-    return json_object(path, WeightsMismatchError, f" {_REMEDY}", unique_keys, _MOST_BYTES)
+    return json_object(path, WeightsMismatchError, f" {_REMEDY}", unique_keys, MOST_BYTES_OF_JSON, MOST_VALUES)

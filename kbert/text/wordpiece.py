@@ -149,12 +149,18 @@ class WordPieceTokenizer(BaseTokenizer):
         WeightsNotFoundError
             If there is no such folder, or no tokenizer in it.
         WeightsMismatchError
-            If a file is malformed, or is not a WordPiece tokenizer.
+            If a file is malformed, is not a WordPiece tokenizer, or asks for more time or memory than any model needs.
         """
         files = read_tokenizer(hub.resolve_folder(name, revision=revision))
         try:
-            return cls(files.spec, files.special_tokens, files.model_max_length)
-        except Exception as error:  # the library has no errors of its own
+            tokenizer = cls(files.spec, files.special_tokens, files.model_max_length)
+            # Some faults the library finds only in a text.
+            tokenizer.encode("A small test, é 東京.")
+            return tokenizer
+        except BaseException as error:
+            # The library has no errors of its own. What it panics of is no Exception, and its class cannot be imported.
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
             raise WeightsMismatchError(
                 f"{files.path} is not a tokenizer that the tokenizers library can read ({error}). Copy or download the "
                 "folder again, or update the library: pip install -U tokenizers."

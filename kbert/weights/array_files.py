@@ -3,8 +3,10 @@
 Files may come from anybody. The sizes that a file claims are compared with its length before memory is allocated.
 """
 
+import io
 import json
 import math
+import pickletools
 import re
 import zipfile
 from pathlib import Path
@@ -18,6 +20,11 @@ from kbert.errors import WeightsMismatchError, WeightsNotFoundError
 # Bytes of a safetensors header. That of BERT-large, with 391 arrays, has 50 kB. For one of 100 MB the library takes
 # half a minute and a gigabyte.
 _LONGEST_HEADER = 1_000_000
+# Bytes and steps of the pickle that lists the arrays in PyTorch's format. That of BERT-large has 60 kB and 20,000
+# steps. Each step may make an object.
+_LONGEST_PICKLE, _MOST_STEPS = 1_000_000, 200_000
+# The steps that keep an object for later, and those that fetch it. PyTorch refuses others by which one is used twice.
+_KEEPS, _FETCHES = ("BINPUT", "LONG_BINPUT"), ("BINGET", "LONG_BINGET")
 
 # The types of safetensors (github.com/huggingface/safetensors) that kbert reads, for weights and counts.
 _TYPES = {
@@ -47,7 +54,14 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
             # The library has checked the header. NumPy reads the arrays, since the library maps the file, which would
             # keep a second copy of it in memory.
             file.seek(start + entry["data_offsets"][0])
-            arrays[name] = np.fromfile(file, _TYPES[kind], math.prod(shape)).reshape(shape)
+            numbers = np.fromfile(file, _TYPES[kind], math.prod(shape))
+            try:
+                arrays[name] = numbers.reshape(shape)
+            except ValueError as error:  # a shape with a 0 takes no room in the file, however large it is otherwise
+                raise WeightsMismatchError(
+                    f"{name} in {path} claims the shape {tuple(shape)}, which no array has ({error}). Copy or download "
+                    "the file again."
+                ) from None
     return arrays
 
 
@@ -102,7 +116,7 @@ def read_pickled(path: Path) -> dict[str, np.ndarray]:
         ) from None
     size = path.stat().st_size
     try:
-        _refuse_compressed(path, size)
+        _check_pickle(path, size)
         # With weights_only, PyTorch refuses everything but plain arrays, so no code in the file is run.
         state = torch.load(path, map_location="cpu", weights_only=True)
         if not isinstance(state, dict):
@@ -131,9 +145,45 @@ def read_pickled(path: Path) -> dict[str, np.ndarray]:
         ) from None
 
 
-def _refuse_compressed(path: Path, size: int) -> None:
-    """Refuse a compressed zip file. PyTorch never writes one, and it could unpack to a thousand times its size."""
-    if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as file:
-            if sum(entry.file_size for entry in file.infolist()) > size:
-                raise ValueError("its parts claim more bytes than the file has")
+def _check_pickle(path: Path, size: int) -> None:
+    """Check, before PyTorch reads it, that the pickle in a file is no longer than the list of a BERT's arrays."""
+    with path.open("rb") as file:
+        content = file.read(_LONGEST_PICKLE + 1)
+    if not content.startswith(b"PK\3\4"):  # as PyTorch tells its formats apart
+        # The older one: its number, version and system, the list of the arrays, and that of their storages.
+        _check_steps(content, n_pickles=5)
+        return
+    with zipfile.ZipFile(path) as archive:
+        entries = archive.infolist()
+        # PyTorch never compresses. A compressed file could unpack to a thousand times its size.
+        if sum(entry.file_size for entry in entries) > size:
+            raise ValueError("its parts claim more bytes than the file has")
+        for entry in entries:
+            if entry.filename.lower().endswith("data.pkl"):  # PyTorch finds it in any case
+                with archive.open(entry) as file:
+                    _check_steps(file.read(_LONGEST_PICKLE + 1))
+
+
+def _check_steps(content: bytes, n_pickles: int = 1) -> None:
+    """Go through pickles without running them."""
+    stream, n_steps = io.BytesIO(content), 0
+    try:
+        for _ in range(n_pickles):
+            kept_tuples: set[Any] = set()
+            is_tuple = False
+            for step, argument, _ in pickletools.genops(stream):
+                n_steps += 1
+                if n_steps > _MOST_STEPS:
+                    raise ValueError(f"its pickle has more than {_MOST_STEPS:,} steps, and no BERT has so many arrays")
+                if step.name in _KEEPS:
+                    if is_tuple:
+                        kept_tuples.add(argument)
+                    continue
+                # A tuple of a tuple twice, and so on 50 times: as the key of a dict, it takes years.
+                if step.name in _FETCHES and argument in kept_tuples:
+                    raise ValueError("its pickle uses a tuple twice, which no list of arrays does")
+                is_tuple = "TUPLE" in step.name
+    except ValueError:
+        if n_steps <= _MOST_STEPS and stream.tell() > _LONGEST_PICKLE:
+            raise ValueError(f"its pickle has more than {_LONGEST_PICKLE:,} bytes, and no BERT's has") from None
+        raise

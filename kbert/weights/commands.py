@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kbert.printable import printable
+
 if TYPE_CHECKING:
     from kbert.weights.convert import Row
 
@@ -45,7 +47,7 @@ class ConvertCommand:
             _print_table(rows)
         arrays = [row for row in rows if row.shape is not None and row.target]
         skipped = sum(row.done.startswith("skipped") for row in rows)
-        print(f"{len(arrays)} arrays written, {skipped} skipped; the weights are in {options.target}")
+        print(f"{len(arrays)} arrays written, {skipped} skipped; the weights are in {printable(str(options.target))}")
 
 
 class InfoCommand:
@@ -79,7 +81,7 @@ class InfoCommand:
                 break_long_words=False,
                 break_on_hyphens=False,
             )
-            print(wrapper.fill(text))
+            print(wrapper.fill(printable(text)))
 
 
 COMMANDS = (ConvertCommand(), InfoCommand())
@@ -87,8 +89,10 @@ COMMANDS = (ConvertCommand(), InfoCommand())
 
 def _print_table(rows: Sequence[Row]) -> None:
     """Print one line for each row. Lines are not wrapped, so that they can be searched and compared."""
-    cells = [("source", "target", "shape", "what was done")]
+    cells: list[tuple[str, ...]] = [("source", "target", "shape", "what was done")]
     cells += [(row.source or "-", row.target or "-", _shown(row.shape), row.done) for row in rows]
+    # Names of arrays and labels come from the file.
+    cells = [tuple(map(printable, line)) for line in cells]
     widths = [max(len(line[i]) for line in cells) for i in range(3)]
     for line in cells:
         print("  ".join([*(f"{text:{width}}" for text, width in zip(line, widths, strict=False)), line[3]]))

@@ -9,6 +9,7 @@ import numpy as np
 
 from kbert.errors import WeightsMismatchError, WeightsNotFoundError
 from kbert.hub.weight_files import INDEX_ENDING, PICKLED, SAFETENSORS, hugging_face_weights, shards_of_index
+from kbert.permissions import usual_permissions
 from kbert.weights.array_files import read_pickled, read_safetensors
 
 # The file by which the folder of an exported model is recognised.
@@ -76,6 +77,8 @@ def _read_shards(index: Path, read: Callable[[Path], dict[str, np.ndarray]]) -> 
 def write_folder(folder: str | Path, config: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     """Write ``config.json`` and ``model.safetensors`` into a folder. It is made if it does not exist.
 
+    Files that exist keep their permissions.
+
     Raises
     ------
     OSError
@@ -90,6 +93,7 @@ def write_folder(folder: str | Path, config: dict[str, Any], arrays: dict[str, n
     # transformers reads the "format" key, and refuses a file without one.
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     try:
-        save_file(arrays, folder / SAFETENSORS, {"format": "pt"})
+        with usual_permissions(folder / SAFETENSORS):
+            save_file(arrays, folder / SAFETENSORS, {"format": "pt"})
     except SafetensorError as error:  # the library raises it for a full disk too
         raise OSError(f"{folder / SAFETENSORS} cannot be written ({error}).") from error

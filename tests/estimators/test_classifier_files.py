@@ -2,6 +2,7 @@ import copy
 import json
 import os
 import shutil
+import stat
 
 import numpy as np
 import pandas as pd
@@ -141,6 +142,33 @@ def test_save_fills_an_empty_folder_and_makes_missing_ones(fitted, tmp_path):
     for folder in (tmp_path / "empty", tmp_path / "not" / "yet" / "there"):
         fitted.save(str(folder))
         assert BertClassifier.load(str(folder)).classes_.tolist() == ["bad", "good"]
+
+
+def test_save_leaves_the_files_of_other_programs(fitted, tmp_path):
+    fitted.save(tmp_path / "a")
+    names = ("pytorch_model.bin", "special_tokens_map.json", "README.md")
+    for name in names:
+        (tmp_path / "a" / name).write_text("{}")
+    (tmp_path / "a" / "vocab.txt").write_text("of the older one")
+    fitted.save(tmp_path / "a")
+    assert [(tmp_path / "a" / name).read_text() for name in names] == ["{}"] * 3
+    assert BertClassifier.load(tmp_path / "a").classes_.tolist() == ["bad", "good"]
+    assert "of the older one" not in (tmp_path / "a" / "vocab.txt").read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no permissions by mode")
+def test_other_users_can_read_what_was_saved_and_a_private_folder_stays_private(fitted, tmp_path):
+    before = os.umask(0o022)
+    try:
+        fitted.save(tmp_path / "a")
+        assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "a").iterdir()} == {0o644}
+        (tmp_path / "a").chmod(0o700)
+        (tmp_path / "a" / "model.safetensors").chmod(0o640)
+        fitted.save(tmp_path / "a")
+    finally:
+        os.umask(before)
+    found = {path.name: stat.S_IMODE(path.stat().st_mode) for path in [tmp_path / "a", *(tmp_path / "a").iterdir()]}
+    assert (found["a"], found["model.safetensors"], found["kbert.json"]) == (0o700, 0o640, 0o644)
 
 
 def test_save_refuses_a_folder_that_holds_something_else(fitted, tmp_path):

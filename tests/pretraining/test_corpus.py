@@ -336,6 +336,13 @@ def test_utf16_and_other_files_that_are_not_utf8(tmp_path):
         list(Corpus(tmp_path / "a.txt"))
 
 
+def test_a_line_that_is_nested_too_deeply_is_told_of_with_its_place(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "fine"}\n' + "[" * 100_000 + "\n")
+    with pytest.raises(ValueError, match=r"a\.jsonl, line 2, byte 17: is nested too deeply"):
+        list(Corpus(path))
+
+
 def test_lone_surrogates(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "fine \\ud83d\\ude00"}\n{"text": "bad \\ud83d"}')

@@ -1,5 +1,6 @@
 """Opening and saving tokenizers."""
 
+import base64
 import json
 import warnings
 
@@ -258,3 +259,159 @@ def test_a_vocab_txt_that_was_cut_is_refused(tmp_path, n_rows):
 def test_a_table_may_be_padded(tmp_path, n_rows):
     with warnings.catch_warnings(action="error"):
         check_vocabulary(30, n_rows, tmp_path)
+
+
+# === Files that ask for more than a model needs ===
+
+
+def _replace(pattern, content, times=1):
+    """A normalizer that replaces, several times over."""
+    kind = "Regex" if pattern.startswith("re:") else "String"
+    part = {"type": "Replace", "pattern": {kind: pattern.removeprefix("re:")}, "content": content}
+    return {"type": "Sequence", "normalizers": [part] * times}
+
+
+def _nested(part, depth):
+    for _ in range(depth):
+        part = {"type": "Sequence", "normalizers": [part, part]}
+    return part
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda spec: spec["model"]["vocab"].update(far=4 * 10**9), r"model.vocab gives 'far' the id 4000000000"),
+        (lambda spec: spec["model"]["vocab"].update(far=2_000_000), r"model.vocab gives 'far' the id 2000000, .*below"),
+        (lambda spec: spec["added_tokens"][0].update(id=4 * 10**9), r"added_tokens gives '\[PAD\]' the id 4000000000"),
+        (lambda spec: spec.update(added_tokens=5), "added_tokens must be a list of objects"),
+        (lambda spec: spec.update(added_tokens=[5]), "added_tokens must be a list of objects"),
+        (lambda spec: spec.update(added_tokens={"a": 1}), "added_tokens must be a list of objects"),
+        (lambda spec: spec["model"].update(max_input_chars_per_word=10**7), "max_input_chars_per_word is 10000000"),
+        (lambda spec: spec["model"].update(max_input_chars_per_word=1001), "max_input_chars_per_word is 1001"),
+        (lambda spec: spec.update(normalizer=_replace("a", "b", 1001)), "normalizer has more than 1,000 steps"),
+        (
+            lambda spec: spec.update(normalizer=_nested({"type": "StripAccents"}, 9)),
+            "normalizer has more than 1,000 steps",
+        ),
+        (lambda spec: spec.update(normalizer=_replace("a", "aa", 20)), "normalizer could make more than 1,000 char"),
+        (lambda spec: spec.update(normalizer=_replace("re:a", "aa", 20)), "normalizer could make more than 1,000 char"),
+        (lambda spec: spec.update(normalizer=_replace("re:a*", "a", 20)), "normalizer could make more than 1,000 char"),
+        (lambda spec: spec.update(normalizer=_replace("re:(?=a)", "a", 20)), "normalizer could make more than 1,000"),
+        (lambda spec: spec.update(normalizer=_replace("", "a", 20)), "normalizer could make more than 1,000 char"),
+        (lambda spec: spec.update(normalizer=_replace("a", "a" * 1001)), "normalizer could make more than 1,000 char"),
+        (lambda spec: spec.update(normalizer={"type": "Prepend", "prepend": "a" * 1000}), "normalizer could make more"),
+        (lambda spec: spec.update(normalizer=_charsmap(b"a" * 1001)), "normalizer could make more than 1,000 char"),
+        (
+            lambda spec: spec.update(
+                pre_tokenizer={
+                    "type": "Sequence",
+                    "pretokenizers": [{"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}] * 9,
+                }
+            ),
+            "pre_tokenizer could make more than 1,000 char",
+        ),
+    ],
+)
+def test_a_tokenizer_json_that_asks_for_too_much_is_refused_before_the_library_sees_it(
+    trained, tmp_path, change, message, monkeypatch
+):
+    trained.save(tmp_path)
+    _edit(tmp_path, change)
+    monkeypatch.setattr("kbert.text.base_tokenizer.Tokenizer", None)
+    with pytest.raises(WeightsMismatchError, match=message) as error:
+        WordPieceTokenizer.from_pretrained(tmp_path)
+    assert str(tmp_path / "tokenizer.json") in str(error.value)
+
+
+def _charsmap(replacement):
+    """SentencePiece's rules: an empty table, and one replacement."""
+    content = (4).to_bytes(4, "little") + bytes(4) + replacement + b"\0"
+    return {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(content).decode()}
+
+
+@pytest.mark.parametrize(
+    "normalizer",
+    [
+        # ALBERT's, and forms of Unicode before BERT's own.
+        [
+            *(_replace("``", '"'), _replace("''", '"'), {"type": "NFKD"}, {"type": "StripAccents"}),
+            *({"type": "Lowercase"}, _replace("re: {2,}", " ")),
+        ],
+        [
+            {"type": "NFKC"},
+            {
+                "type": "BertNormalizer",
+                "clean_text": True,
+                "handle_chinese_chars": True,
+                "strip_accents": None,
+                "lowercase": True,
+            },
+        ],
+        [_replace(r"re:[^a-z\?]+", " ", 900), _replace("...", "\u2026", 90)],
+    ],
+    ids=["like ALBERT", "NFKC before BERT", "many"],
+)
+def test_normalizers_that_models_have_are_read(trained, tmp_path, normalizer):
+    trained.save(tmp_path)
+    _edit(tmp_path, lambda spec: spec.update(normalizer={"type": "Sequence", "normalizers": normalizer}))
+    assert len(WordPieceTokenizer.from_pretrained(tmp_path).encode("the bear").tokens) > 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda spec: spec.update(normalizer={"type": "Precompiled", "precompiled_charsmap": "AAAA"}),
+        lambda spec: spec.update(normalizer=_charsmap(b"")),
+        lambda spec: spec.update(pre_tokenizer={"type": "FixedLength", "length": 0}),
+    ],
+    ids=["no rules", "rules of nothing", "words of no length"],
+)
+def test_what_the_library_panics_of_is_refused(trained, tmp_path, change):
+    trained.save(tmp_path)
+    _edit(tmp_path, change)
+    with pytest.raises(WeightsMismatchError, match="the tokenizers library can read") as error:
+        WordPieceTokenizer.from_pretrained(tmp_path)
+    assert str(tmp_path / "tokenizer.json") in str(error.value)
+
+
+def test_ctrl_c_is_not_taken_for_a_damaged_file(trained, tmp_path, monkeypatch):
+    trained.save(tmp_path)
+
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(WordPieceTokenizer, "encode", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        WordPieceTokenizer.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name, limit, message",
+    [
+        ("vocab.txt", "MOST_BYTES_OF_LINES", "has .* bytes, and a vocabulary has at most 100"),
+        ("vocab.txt", "MOST_PIECES", "has .* lines, and a vocabulary has at most 100 pieces"),
+        ("tokenizer.json", "MOST_BYTES_OF_JSON", "has .* bytes, and at most 100 can belong to a model"),
+        ("tokenizer.json", "MOST_VALUES", "has more values than the 100 that can belong to a model"),
+    ],
+)
+def test_a_file_beyond_its_limit_is_not_parsed(trained, tmp_path, monkeypatch, name, limit, message):
+    trained.save(tmp_path)
+    (tmp_path / "tokenizer_config.json").unlink()
+    if name == "vocab.txt":
+        (tmp_path / "tokenizer.json").unlink()
+        with (tmp_path / name).open("a") as file:
+            file.write("\n" * 100)
+    monkeypatch.setattr(f"kbert.text.files.{limit}", 100)
+    monkeypatch.setattr("kbert.json_files.json.loads", None)
+    with pytest.raises(WeightsMismatchError, match=message) as error:
+        WordPieceTokenizer.from_pretrained(tmp_path)
+    assert str(tmp_path / name) in str(error.value)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_vocab_txt_may_have_any_line_ends(trained, tmp_path, end):
+    trained.save(tmp_path)
+    (tmp_path / "tokenizer.json").unlink()
+    text = (tmp_path / "vocab.txt").read_text(encoding="utf-8")
+    (tmp_path / "vocab.txt").write_text(text, encoding="utf-8", newline=end)
+    assert WordPieceTokenizer.from_pretrained(tmp_path).vocab == trained.vocab

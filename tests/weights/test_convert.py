@@ -361,3 +361,38 @@ def test_errors_of_the_commands_are_one_line(folder, tmp_path, capsys):
     with pytest.raises(WeightsNotFoundError, match=r"kbert convert .*model\.keras FOLDER --to hf"):
         BertEncoder.from_pretrained(str(model))
     assert not (tmp_path / "new").exists()
+
+
+HOSTILE = "\x1b[2J\x1b]0;title\x07fox\x9b\u202eevil\r\nkbert: all is well"
+STEERING = re.compile("[\0-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]")
+
+
+def test_names_from_files_do_not_steer_the_terminal(toy_config, tokenizer, tmp_path, capsys):
+    classifier = BertForSequenceClassification(toy_config, 2)
+    save_sequence_classifier(classifier, tmp_path / "model", {0: HOSTILE, 1: "n\u00f3"}, "single_label_classification")
+    tokenizer.save(tmp_path / "model")
+    (tmp_path / "model" / f"LICENSE{HOSTILE}").touch()
+    shown = r"\x1b[2J\x1b]0;title\x07fox\x9b\u202eevil\r\nkbert: all is well"
+    status, printed = _run(capsys, "info", tmp_path / "model")
+    text = " ".join(printed.out.split())
+    assert status == 0 and f"labels {shown}, n\u00f3 " in text and f"LICENSE{shown}" in text
+    status, printed = _run(capsys, "convert", tmp_path / "model", tmp_path / f"to{HOSTILE}", "--to", "hf")
+    assert status == 0 and shown in printed.out and printed.out.endswith(f"to{shown}\n")
+    assert not STEERING.search(text + printed.out + printed.err)
+
+    _rewrite(tmp_path / "model", lambda arrays: {**arrays, HOSTILE: arrays["classifier.bias"]})
+    status, printed = _run(capsys, "info", tmp_path / "model")
+    assert status == 2 and not STEERING.search(printed.err) and printed.err.count("\n") == 1
+    assert r"\x1b[2J" in printed.err
+
+
+def test_warnings_of_the_commands_do_not_steer_the_terminal(toy_config, tokenizer, tmp_path, capsys):
+    classifier = BertForSequenceClassification(toy_config, 2)
+    source = tmp_path / "model\x1b[2J"
+    save_sequence_classifier(classifier, source, {0: "a", 1: "b"}, "single_label_classification")
+    config = json.loads((source / "config.json").read_text())
+    (source / "config.json").write_text(json.dumps({**config, "id2label": {"0": "a"}}))
+    tokenizer.save(source)
+    status, printed = _run(capsys, "convert", source, tmp_path / "new", "--to", "hf")
+    assert status == 0 and r"kbert: warning: id2label in the config of" in printed.err
+    assert r"model\x1b[2J" in printed.err and not STEERING.search(printed.out + printed.err)

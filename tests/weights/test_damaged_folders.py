@@ -219,6 +219,13 @@ def test_a_header_that_lies_is_refused(tmp_path, header, data, length):
         read_folder(tmp_path)
 
 
+@pytest.mark.parametrize("shape", [(0, 2**62, 2**62), (2**63, 0), (0, *[1] * 100)], ids=["large", "larger", "many"])
+def test_an_array_of_nothing_with_a_shape_that_none_can_have_is_refused(tmp_path, shape):
+    _write(tmp_path / SAFETENSORS, {"a": _array(0, 0, *shape)})
+    with frugal(), pytest.raises(WeightsMismatchError, match=r"a in .*model.safetensors claims the shape \(\d+, "):
+        read_folder(tmp_path)
+
+
 def test_a_header_of_many_arrays_takes_little(tmp_path):
     header = {f"a{i}": _array(0, 0, 0) for i in range(15_000)}
     assert 900_000 < len(json.dumps(header)) < 1_000_000
@@ -370,6 +377,71 @@ def test_an_older_file_that_claims_100_gb_is_refused(torch, tmp_path):
     assert content.count(few) > 1
     (tmp_path / "pytorch_model.bin").write_bytes(content.replace(few, many))
     with frugal(), pytest.raises(WeightsMismatchError, match="cannot be read as plain weights"):
+        read_folder(tmp_path)
+
+
+def _put_pickle(torch, folder, content, zipped):
+    """A file in PyTorch's format whose list of arrays is another pickle."""
+    path = folder / "pytorch_model.bin"
+    _save(torch, folder, {"a": torch.zeros(2)}, _use_new_zipfile_serialization=zipped)
+    if not zipped:
+        with path.open("rb") as file:
+            for _ in range(3):
+                pickle.load(file)
+            start = file.tell()
+        path.write_bytes(path.read_bytes()[:start] + content + pickle.dumps([], 2))
+        return
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(folder / "new", "w") as new:
+        for entry in old.namelist():
+            new.writestr(entry, content if entry.endswith("data.pkl") else old.read(entry))
+    (folder / "new").replace(path)
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (b"\x80\x02" + b"]" * 3_000_000 + b".", "steps"),
+        (b"\x80\x02" + b"]" * 500_000 + b".", "its pickle has more than 200,000 steps"),
+        (
+            b"\x80\x02X" + (3_000_000).to_bytes(4, "little") + b"a" * 3_000_000 + b".",
+            "its pickle has more than 1,000,0",
+        ),
+    ],
+    ids=["3 MB of brackets", "many brackets", "a long text"],
+)
+def test_a_pickle_longer_than_a_models_is_not_read(torch, tmp_path, monkeypatch, content, message, zipped):
+    _put_pickle(torch, tmp_path, content, zipped)
+    monkeypatch.setattr(torch, "load", None)
+    with frugal(), pytest.raises(WeightsMismatchError, match=message):
+        read_folder(tmp_path)
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize("kept_twice", [True, False])
+def test_a_key_that_takes_years_is_refused(torch, tmp_path, zipped, kept_twice):
+    # A dict whose key is a tuple of a tuple twice, and so on.
+    content = b"\x80\x02}()q\x00"
+    for i in range(60):
+        content += b"h%ch%c\x86" % (i, i) + b"q\xff" * kept_twice + b"q%c" % (i + 1)
+    _put_pickle(torch, tmp_path, content + b"K\x01u.", zipped)
+    with frugal(), pytest.raises(WeightsMismatchError, match="its pickle uses a tuple twice"):
+        read_folder(tmp_path)
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_file_of_as_many_arrays_as_a_large_bert_has_is_read(torch, tmp_path, zipped):
+    state = {f"bert.encoder.layer.{i}.attention.self.query.weight": torch.zeros(1) for i in range(2000)}
+    _save(torch, tmp_path, state, _use_new_zipfile_serialization=zipped)
+    assert len(read_folder(tmp_path)) == 2000
+
+
+def test_a_pickle_with_a_zip_file_behind_it_is_checked(torch, tmp_path, monkeypatch):
+    _save(torch, tmp_path, {"a": torch.zeros(2)})
+    path = tmp_path / "pytorch_model.bin"
+    path.write_bytes(b"\x80\x02" + b"]" * 500_000 + b"." + path.read_bytes())
+    monkeypatch.setattr(torch, "load", None)
+    with pytest.raises(WeightsMismatchError, match="its pickle has more than 200,000 steps"):
         read_folder(tmp_path)
 
 

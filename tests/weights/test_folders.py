@@ -1,12 +1,15 @@
 """Weights folders: what is written is read again, older names are understood, and damage is an error with a name."""
 
 import json
+import os
 import shutil
+import stat
 import struct
 import warnings
 
 import numpy as np
 import pytest
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from kbert import BertConfig, BertEncoder
@@ -244,3 +247,26 @@ def test_a_folder_is_made_with_its_parents_and_written_again_over_itself(encoder
     encoder.save_pretrained(folder)
     assert _same(arrays_of(BertEncoder.from_pretrained(folder)), arrays_of(encoder))
     assert sorted(path.name for path in folder.iterdir()) == ["config.json", "model.safetensors"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no permissions by mode")
+def test_files_get_the_permissions_that_the_umask_leaves_or_keep_theirs(encoder, tmp_path):
+    path, before = tmp_path / "model" / "model.safetensors", os.umask(0o027)
+    try:
+        encoder.save_pretrained(tmp_path / "model")
+        assert stat.S_IMODE(path.stat().st_mode) == 0o640
+        path.chmod(0o666)
+        encoder.save_pretrained(tmp_path / "model")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o666
+
+
+def test_a_write_that_fails_leaves_no_empty_file(encoder, tmp_path, monkeypatch):
+    def fail(*args):
+        raise SafetensorError("No space left on device")
+
+    monkeypatch.setattr("safetensors.numpy.save_file", fail)
+    with pytest.raises(OSError, match="cannot be written"):
+        encoder.save_pretrained(tmp_path / "model")
+    assert not (tmp_path / "model" / "model.safetensors").exists()

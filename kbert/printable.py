@@ -1,0 +1,23 @@
+"""Text from files, made safe for a terminal: what would steer it is shown instead.
+
+The names of labels, of arrays and of files may come from anybody. Printed as they are, they could clear the screen,
+hide what stands before them, or look like a line of kbert's own.
+"""
+
+from __future__ import annotations
+
+import re
+
+# Control characters, among them the one that begins ANSI's escape sequences; characters that end a line or turn the
+# direction of writing; lone surrogates, which a terminal cannot show. All others stay, such as those that join emoji.
+_STEERING = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    r"""Return a text in one line. Characters that steer a terminal are written as in Python: ``\x1b``, ``\n``."""
+    return _STEERING.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def printable_lines(text: str) -> str:
+    """Return a text as `printable` does, but with its line breaks: those of kbert's own messages."""
+    return "\n".join(map(printable, text.split("\n")))

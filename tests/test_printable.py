@@ -1,0 +1,37 @@
+"""What is shown of characters that would steer a terminal."""
+
+import sys
+import unicodedata
+
+import pytest
+
+from kbert.printable import printable, printable_lines
+
+
+@pytest.mark.parametrize(
+    "text, shown",
+    [
+        ("\x1b[31mred\x1b[0m", r"\x1b[31mred\x1b[0m"),
+        ("a\x08b\x7f\x9b2J\r\n\t", r"a\x08b\x7f\x9b2J\r\n\t"),
+        ("\u202egpj.exe \u2066\u200f", r"\u202egpj.exe \u2066\u200f"),
+        ("one\u2028two\udcff", r"one\u2028two\udcff"),
+        (
+            "plain: \\x1b, \u00fc, 日本, عربى, a\u00a0b, 👩\u200d🔬",
+            "plain: \\x1b, \u00fc, 日本, عربى, a\u00a0b, 👩\u200d🔬",
+        ),
+    ],
+)
+def test_what_steers_is_shown_and_all_else_stays(text, shown):
+    assert printable(text) == shown
+
+
+def test_no_character_that_steers_is_left():
+    left = printable("".join(map(chr, range(sys.maxunicode + 1))))
+    assert {unicodedata.category(character) for character in left}.isdisjoint({"Cc", "Cs", "Zl", "Zp"})
+    # Those of bidirectional text that carry a direction of their own.
+    directions = {unicodedata.bidirectional(character) for character in left}
+    assert directions.isdisjoint({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
+
+
+def test_lines_stay_where_they_are_wanted():
+    assert printable_lines("one\n\x1btwo\r\n") == "one\n\\x1btwo\\r\n"
