@@ -31,7 +31,7 @@ class Payload:
         return os.mkdir, (self.marker,)
 
 
-def mutate(path, rng, marker):
+def mutate(path, rng, marker, large=True):
     """Damage a file in one way or several.
 
     Parameters
@@ -41,6 +41,8 @@ def mutate(path, rng, marker):
     rng : random.Random
     marker : Path
         What a payload would make, if it ran.
+    large : bool
+        Whether a file may become so large that it may not be read whole.
 
     Returns
     -------
@@ -49,7 +51,7 @@ def mutate(path, rng, marker):
     """
     content = path.read_bytes()
     if rng.random() < 0.04:
-        return _mutate_place(path, rng)
+        return _mutate_place(path, rng, large)
     damaged, done = content, []
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         damaged, what = mutated(path.name, damaged, rng, marker)
@@ -58,9 +60,9 @@ def mutate(path, rng, marker):
     return ", ".join(done)
 
 
-def _mutate_place(path, rng):
+def _mutate_place(path, rng, large):
     """What is no matter of the content."""
-    what = rng.choice(("a folder in its place", "no file", "a link to itself", "zeros without end"))
+    what = rng.choice(("a folder in its place", "no file", "a link to itself", *["zeros without end"] * large))
     size = path.stat().st_size
     path.unlink()
     if what == "a folder in its place":

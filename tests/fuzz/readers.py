@@ -9,7 +9,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import keras
@@ -28,12 +28,25 @@ from kbert.weights.folder import read_folder
 TESTS = Path(__file__).parents[1]
 sys.path[:0] = [str(TESTS / "estimators")]
 
+import calls  # noqa: E402
+import texts  # noqa: E402
+from mutations import mutate  # noqa: E402
 from save_examples import CHOICES, ESTIMATORS, QUESTIONS, TEXTS, WORD_ROWS, predictions  # noqa: E402
 
 SAVED = TESTS / "estimators" / "saved"
 CLASSES = {estimator.__name__: estimator for estimator in ESTIMATORS}
 # The documented errors besides kbert's own.
 MODEL, CORPUS, DATASET = (), (ValueError, TypeError, FileNotFoundError, OSError), (ValueError, OSError)
+
+
+def damage_one_file(folder, rng, marker, large=True):
+    """Damage one of the files of a folder."""
+    path = rng.choice(sorted(path for path in folder.rglob("*") if path.is_file()))
+    return f"{path.relative_to(folder)}: {mutate(path, rng, marker, large)}"
+
+
+# Texts take the memory that they need: what a user trains on may be large.
+damage_texts = partial(damage_one_file, large=False)
 
 
 @dataclass(frozen=True)
@@ -50,12 +63,18 @@ class Reader:
         The documented errors besides KbertError: these classes themselves, and of OSError all that name a file.
     each_round : int
         Cases in a round: more of what is quick.
+    damage : callable
+        (folder, random.Random, marker) -> what was done. By default one file is damaged.
+    raised_by : tuple of str
+        The packages whose code may raise the documented errors; where it is empty, all.
     """
 
     make: Callable[[Path], None]
     read: Callable[[Path], None]
     errors: tuple[type[Exception], ...] = MODEL
     each_round: int = 1
+    damage: Callable[..., str] = damage_one_file
+    raised_by: tuple[str, ...] = ()
 
 
 def check(array, *shape):
@@ -165,8 +184,10 @@ def _make_converted(to):
 
 
 def _read_encoder(folder):
-    encoder = BertEncoder.from_pretrained(folder)
-    inputs = WordPieceTokenizer.from_pretrained(folder)(TEXTS[:2], max_length=16)
+    encoder, tokenizer = BertEncoder.from_pretrained(folder), WordPieceTokenizer.from_pretrained(folder)
+    if tokenizer.vocab_size > encoder.config.vocab_size:
+        return  # estimators refuse it; here each is as it should be by itself
+    inputs = tokenizer(TEXTS[:2], max_length=16)
     found = keras.ops.stop_gradient(encoder(inputs)["sequence_output"])
     check(keras.ops.convert_to_numpy(found), *inputs["token_ids"].shape, encoder.config.hidden_size)
 
@@ -417,12 +438,18 @@ READERS = {
     ".weights.h5": Reader(_make_keras_weights, _convert("model.weights.h5"), each_round=3),
     "tokenizer.json": Reader(lambda folder: _tokenizer().save(folder), _read_tokenizer, each_round=5),
     "vocab.txt": Reader(_make_vocabulary, _read_tokenizer, each_round=5),
-    **{name: Reader(_make_corpus(name), _read_corpus, CORPUS, 4) for name in _CORPORA},
+    **{name: Reader(_make_corpus(name), _read_corpus, CORPUS, 4, damage_texts) for name in _CORPORA},
     "shards": Reader(_make_shards, _read_shards, (*MODEL, FileNotFoundError), 4),
     "training on shards": Reader(_make_shards, _train_on_shards, (*MODEL, FileNotFoundError, ValueError)),
     "checkpoint of a run": Reader(_make_run, _resume, (*MODEL, ValueError, OSError)),
-    "GLUE": Reader(_make_glue, _read_glue, DATASET, 4),
-    "SQuAD": Reader(_make_squad, _read_squad, DATASET, 4),
-    "CoNLL": Reader(_make_conll, _read_conll, DATASET, 4),
-    "multiple choice": Reader(_make_choices, _read_choices, DATASET, 4),
+    "GLUE": Reader(_make_glue, _read_glue, DATASET, 4, damage_texts),
+    "SQuAD": Reader(_make_squad, _read_squad, DATASET, 4, damage_texts),
+    "CoNLL": Reader(_make_conll, _read_conll, DATASET, 4, damage_texts),
+    "multiple choice": Reader(_make_choices, _read_choices, DATASET, 4, damage_texts),
+    "unusual texts": Reader(
+        lambda folder: (folder / "texts.json").write_text('["red", "blue"]'), texts.check, (), 1, texts.draw
+    ),
+    "awkward calls": Reader(
+        calls.make, calls.check, (ValueError, TypeError), 10, calls.draw, ("kbert", "sklearn")
+    ),
 }  # fmt: skip

@@ -14,19 +14,22 @@ import itertools
 import json
 import os
 import platform
+import queue
 import random
 import resource
-import select
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+import traceback
 import warnings
 from collections import Counter, defaultdict
+from importlib import metadata
 from pathlib import Path
 
-HERE = Path(__file__).parent
+HERE, PROC = Path(__file__).parent, Path("/proc/self")
 # Of a case: seconds of computing, seconds after which it is killed, and bytes more than there were before.
 MOST_SECONDS, KILL_SECONDS, MOST_BYTES = 10, 120, 400_000_000
 # Bytes of addresses that a case may ask for besides those that are in use: beyond them, memory is not given.
@@ -140,19 +143,16 @@ class Cases:
 
     def run(self, name, case, reraise=False):
         """Damage a file, read the folder, and say what became of it."""
-        from mutations import mutate
-
         rng = random.Random(f"{self.seed} {name} {case}")
         folder = self.folder(name)
-        path = rng.choice(sorted(path for path in folder.rglob("*") if path.is_file()))
-        done = f"{path.relative_to(folder)}: {mutate(path, rng, self.marker)}"
+        done = self.readers[name].damage(folder, rng, self.marker)
         before, start = memory(), time.process_time()
         _limit(before["VmSize"] + ADDRESSES)
         outcome, error = "read", ""
         try:
             self.readers[name].read(folder)
         except BaseException as caught:
-            refused = _is_documented(caught, self.readers[name].errors)
+            refused = _is_documented(caught, self.readers[name])
             outcome, error = "refused" if refused else "failed", f"{type(caught).__name__}: {caught}"
             if reraise and not refused:
                 raise
@@ -182,30 +182,35 @@ class Cases:
             )  # fmt: skip
 
 
-def _is_documented(error, documented):
+def _is_documented(error, reader):
     """Whether an error is one of kbert's, one of those classes itself, or the system's own that names a file."""
     from kbert.errors import KbertError
 
-    if isinstance(error, OSError) and OSError in documented:
-        return error.filename is not None
-    return isinstance(error, KbertError) or type(error) in documented
+    if isinstance(error, KbertError):
+        return True
+    if isinstance(error, OSError) and error.filename is not None:
+        return OSError in reader.errors
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    package = frame.f_globals.get("__name__", "").split(".")[0]
+    return type(error) in reader.errors and (not reader.raised_by or package in reader.raised_by)
 
 
 def _limit(n_bytes):
+    if not PROC.exists():  # another system than Linux, where addresses in use are not known
+        return
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     resource.setrlimit(resource.RLIMIT_AS, (n_bytes, hard))
 
 
 def memory():
     """Bytes in use, the most so far, which is forgotten where the system can, and addresses."""
-    status = Path("/proc/self/status")
-    if not status.exists():
+    if not PROC.exists():
         return dict.fromkeys(("VmRSS", "VmHWM", "VmSize"), 0)
-    lines = (line.split() for line in status.read_text().splitlines())
+    lines = (line.split() for line in (PROC / "status").read_text().splitlines())
     found = {
         line[0][:-1]: 1024 * int(line[1]) for line in lines if line and line[0].startswith(("VmRSS", "VmHWM", "VmSize"))
     }
-    Path("/proc/self/clear_refs").write_text("5")
+    (PROC / "clear_refs").write_text("5")
     return found
 
 
@@ -235,12 +240,10 @@ class Results:
     def report(self):
         import keras
 
-        import kbert
-
         return {
             "date": time.strftime("%Y-%m-%d"),
             "backend": keras.backend.backend(),
-            "versions": {"kbert": kbert.__version__, "keras": keras.__version__, "python": platform.python_version()},
+            "versions": versions(),
             "seed": self.args.seed,
             "wall_seconds": round(time.monotonic() - self.begin),
             "most_seconds": self.seconds,
@@ -250,6 +253,14 @@ class Results:
             },
             "failures": self.failures,
         }
+
+
+def versions():
+    """Of Python, Keras, the backend and what reads files for kbert."""
+    import keras
+
+    packages = ("kbert", "keras", keras.backend.backend(), "numpy", "h5py", "tokenizers", "safetensors", "pyarrow")
+    return {"Python": platform.python_version(), **{name: metadata.version(name) for name in packages}}
 
 
 def run_workers(args, results):
@@ -267,7 +278,7 @@ def run_workers(args, results):
         ):
             current = None
             try:
-                while line := _line(process):
+                for line in _lines(process):
                     if "begin" in line:
                         if end is not None and time.monotonic() > end:
                             return
@@ -289,14 +300,22 @@ def run_workers(args, results):
         number = current["begin"] + 1
 
 
-def _line(process):
-    """A line from the process; None where it has ended, or says nothing for too long."""
-    ready, _, _ = select.select([process.stdout], [], [], KILL_SECONDS)
-    line = process.stdout.readline() if ready else ""
+def _lines(process):
+    """The lines from the process; the end where it ends, or says nothing for too long."""
+    lines = queue.SimpleQueue()
+
+    def read():
+        for line in process.stdout:
+            lines.put(line)
+        lines.put(None)
+
+    threading.Thread(target=read, daemon=True).start()
     try:
-        return json.loads(line) if line.startswith("{") else None
-    except ValueError:
-        return None
+        while (line := lines.get(timeout=KILL_SECONDS)) is not None:
+            if line.startswith("{"):
+                yield json.loads(line)
+    except (queue.Empty, ValueError):  # ValueError: the process ended within a line
+        return
 
 
 def _environment():
