@@ -110,7 +110,8 @@ def _load_estimator(name, kind):
     def read(folder):
         estimator = CLASSES[kind].load(folder)
         found = predictions(name, estimator)
-        check(list(_numbers(found)), None)
+        # The threshold of answers is infinite in a folder without kbert.json, as transformers saves them.
+        check(list(_numbers(found[1:] if name == "qa" else found)), None)
         # A table is its columns; where there are labels and probabilities, both have a row each.
         if isinstance(found, dict):
             found = list(found.values())
@@ -188,6 +189,8 @@ def _read_encoder(folder):
     if tokenizer.vocab_size > encoder.config.vocab_size:
         return  # estimators refuse it; here each is as it should be by itself
     inputs = tokenizer(TEXTS[:2], max_length=16)
+    if any(np.abs(keras.ops.convert_to_numpy(weight.value)).max() > 1e6 for weight in encoder.weights):
+        return  # other numbers of the file, in which nothing is wrong by itself; estimators look at their outputs
     found = keras.ops.stop_gradient(encoder(inputs)["sequence_output"])
     check(keras.ops.convert_to_numpy(found), *inputs["token_ids"].shape, encoder.config.hidden_size)
 
@@ -419,7 +422,10 @@ def _estimators():
     for path in sorted(SAVED.glob("*/kbert.json")):
         kind = json.loads(path.read_text(encoding="utf-8"))["estimator"]
         name = path.parent.name
-        yield f"saved {name}", Reader(_copy_estimator(name), _load_estimator(name, kind))
+        yield f"saved {name}", Reader(
+            # A tokenizer without a mask token cannot fill masks.
+            _copy_estimator(name), _load_estimator(name, kind), (ValueError,) if name == "pretrainer" else MODEL
+        )  # fmt: skip
 
 
 _CORPORA = ("corpus.txt", "corpus.txt.gz", "corpus.jsonl", "corpus.jsonl.gz", "corpus.csv", "corpus.parquet")

@@ -31,7 +31,7 @@ from pathlib import Path
 
 HERE, PROC = Path(__file__).parent, Path("/proc/self")
 # Of a case: seconds of computing, seconds after which it is killed, and bytes more than there were before.
-MOST_SECONDS, KILL_SECONDS, MOST_BYTES = 10, 120, 400_000_000
+MOST_SECONDS, KILL_SECONDS, MOST_BYTES = 20, 120, 400_000_000
 # Bytes of addresses that a case may ask for besides those that are in use: beyond them, memory is not given.
 ADDRESSES = 3_000_000_000
 
