@@ -87,6 +87,17 @@ def test_a_squad_file_without_answers_has_no_answer_columns(tmp_path):
         (json.dumps(_squad({"id": "1", "question": "?", "answers": [{"text": "Oslo"}]})), "'answer_start' is missing"),
         ('{"data": [3]}', "article 0: is not in SQuAD's layout"),
         (
+            '{"data": [{"title": 5, "paragraphs": [{"context": "a", "qas": [{"id": 1, "question": "b"}]}]}]}',
+            "'title' is 5",
+        ),
+        ('{"data": [{"paragraphs": [{"context": "a", "qas": [{"id": 1, "question": null}]}]}]}', "'question' is None"),
+        ('{"data": [{"paragraphs": [{"context": ["a"], "qas": [{"id": 1, "question": "b"}]}]}]}', "not a text"),
+        (
+            '{"data": [{"paragraphs": [{"context": "a", "qas": [{"id": 1, "question": "b", "answers": '
+            '[{"text": "a", "answer_start": Infinity}]}]}]}]}',
+            "is not in SQuAD's layout",
+        ),
+        (
             json.dumps(_squad({"id": "1", "question": "?", "answers": []}, {"id": "2", "question": "?"})),
             "question '2' has no 'answers', and others have",
         ),
@@ -160,6 +171,8 @@ def test_json_lines_without_question_and_labels_have_no_such_columns(tmp_path):
         ("a.jsonl", "[1]\n", "line 1: is no JSON object"),
         pytest.param("a.jsonl", "\n" + "[" * 100_000 + "\n", "line 2: is nested too deeply", id="deep"),
         ("a.jsonl", '{"context": "c", "options": []}\n', "line 1: has no options"),
+        ("a.jsonl", '{"context": 5, "options": ["x"]}\n', "line 1: context is 5, not a text"),
+        ("a.jsonl", '{"context": "c", "question": [], "options": ["x"]}\n', "line 1: question is .*, not a text"),
         ("a.jsonl", '{"context": "c", "options": "xy"}\n', "line 1: options is 'xy', not a list"),
         ("a.jsonl", '{"context": "c", "options": ["x"], "label": true}\n', "label True is no index"),
         (

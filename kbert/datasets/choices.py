@@ -98,7 +98,9 @@ def _read_swag(path: str | Path) -> Iterable[Choice]:
         header = next(reader, [])
         missing = [name for name in ("sent1", "sent2", "ending0") if name not in header]
         if missing:
-            raise ValueError(f"{path} has no column {missing[0]!r}; its first line is {header}. SWAG's files have one.")
+            raise ValueError(
+                f"{path} has no column {missing[0]!r}; its first line is {header!r:.500}. SWAG's files have one."
+            )
         for fields in reader:
             source = f"{path}, line {reader.line_num}"
             if not fields or (len(fields) == 1 and is_blank(fields[0])):
@@ -126,9 +128,12 @@ def _read_json_lines(path: str | Path) -> Iterable[Choice]:
         missing = [key for key in ("context", "options") if key not in record]
         if missing:
             raise ValueError(f"{source}: {missing[0]!r} is missing; it has {', '.join(record)}.")
+        for key in ("context", "question"):
+            if not isinstance(record.get(key, ""), str) and not (key == "question" and record[key] is None):
+                raise ValueError(f"{source}: {key} is {record[key]!r:.500}, not a text.")
         options = record["options"]
         if not isinstance(options, list) or not all(isinstance(option, str) for option in options):
-            raise ValueError(f"{source}: options is {options!r}, not a list of texts.")
+            raise ValueError(f"{source}: options is {options!r:.500}, not a list of texts.")
         label = _label(record.get("label"), source)
         yield Choice(source, record.get("id"), record["context"], record.get("question"), options, label)
 
@@ -139,4 +144,4 @@ def _label(value: Any, source: str) -> int | None:
         return None
     if isinstance(value, int | str) and not isinstance(value, bool) and str(value).isdecimal():
         return int(value)
-    raise ValueError(f"{source}: label {value!r} is no index of an option.")
+    raise ValueError(f"{source}: label {value!r:.500} is no index of an option.")

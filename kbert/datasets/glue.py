@@ -196,8 +196,8 @@ def _frame(spec: GlueTask, path: Path, header: list[str], rows: list[Row]) -> pd
     missing = [name for name in spec.texts if name not in header]
     if missing:
         raise ValueError(
-            f"{path} has no column {missing[0]!r}; its first line is {header}. Is it the file of another task, or has "
-            "it lost its header?"
+            f"{path} has no column {missing[0]!r}; its first line is {header!r:.1000}. Is it the file of another task, "
+            "or has it lost its header?"
         )
     columns: dict[str, list[Any]] = {}
     for name, text in zip(text_names(len(spec.texts)), spec.texts, strict=True):
@@ -222,14 +222,14 @@ def text_names(n_texts: int) -> tuple[str, ...]:
 def _label(spec: GlueTask, path: Path, line: int, value: str) -> str | float:
     if spec.labels is not None:
         if value not in spec.labels:
-            raise ValueError(f"{path}, line {line}: label {value!r} is none of {', '.join(spec.labels)}.")
+            raise ValueError(f"{path}, line {line}: label {value!r:.1000} is none of {', '.join(spec.labels)}.")
         return value
     try:
         score = float(value)
     except ValueError:
         score = math.nan
     if not math.isfinite(score):
-        raise ValueError(f"{path}, line {line}: {spec.label} {value!r} is no number.")
+        raise ValueError(f"{path}, line {line}: {spec.label} {value!r:.1000} is no number.")
     return score
 
 

@@ -107,14 +107,14 @@ def _questions(content: Any, path: str | Path) -> Iterable[Question]:
                 for question in paragraph["qas"]:
                     yield Question(
                         str(question["id"]),
-                        article.get("title", ""),
-                        question["question"],
-                        paragraph["context"],
+                        _text(article, "title") if "title" in article else "",
+                        _text(question, "question"),
+                        _text(paragraph, "context"),
                         _answers(question),
                     )
         except KeyError as error:
             raise ValueError(f"{path}, article {a}: is not in SQuAD's layout, {error.args[0]!r} is missing.") from error
-        except (TypeError, AttributeError, ValueError) as error:
+        except (TypeError, AttributeError, ValueError, OverflowError) as error:
             raise ValueError(f"{path}, article {a}: is not in SQuAD's layout ({error}).") from error
 
 
@@ -124,4 +124,10 @@ def _answers(question: dict[str, Any]) -> list[tuple[str, int]] | None:
         return []
     if "answers" not in question:
         return None
-    return [(answer["text"], int(answer["answer_start"])) for answer in question["answers"]]
+    return [(_text(answer, "text"), int(answer["answer_start"])) for answer in question["answers"]]
+
+
+def _text(values: dict[str, Any], key: str) -> str:
+    if not isinstance(values[key], str):
+        raise TypeError(f"{key!r} is {values[key]!r:.200}, not a text")
+    return values[key]

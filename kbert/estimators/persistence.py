@@ -130,6 +130,10 @@ def read_kbert_json(folder: str | Path, estimator: str) -> SavedValues | None:
     path = Path(folder) / FILE
     refuse_exported(folder)
     if not path.is_file():
+        if os.path.lexists(
+            path
+        ):  # a folder, or a link to nothing: without its kbert.json it would be another estimator
+            raise WeightsMismatchError(f"{path} is no file. {_REMEDY}")
         return None
     try:
         values = SavedValues(json_object(path, most_bytes=_most_bytes(path.parent)), path, remedy=_REMEDY)

@@ -14,6 +14,7 @@ import numpy as np
 
 from kbert.errors import WeightsMismatchError
 from kbert.json_files import json_object
+from kbert.pretraining.objective import REPORTED
 from kbert.saved_values import NUMBER, SavedValues, list_of, none_or, whole
 
 # The newest and the one before it, should the newest turn out to be damaged.
@@ -71,7 +72,10 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
         with np.load(path / "state.npz", allow_pickle=False) as state:
             arrays = [state[name] for name in _numbered(state.files)]
         with np.load(path / "history.npz", allow_pickle=False) as history:
-            return Checkpoint(arrays, dict(history), facts)
+            columns = dict(history)
+        _check_arrays(arrays, facts["settings"].get("shapes"))
+        _check_columns(columns, facts["updater"]["updates"])
+        return Checkpoint(arrays, columns, facts)
     except WeightsMismatchError:
         raise
     except Exception as error:  # whatever zipfile, NumPy and json say about a damaged file
@@ -97,6 +101,22 @@ def _facts(path: Path) -> SavedValues:
     guard.checked("in_a_row", whole(0))
     guard.checked("scaler", none_or(list_of(NUMBER, 2)))
     return facts
+
+
+def _check_arrays(arrays: list[np.ndarray], shapes: Any) -> None:
+    """Refuse weights and moments that are not those of a model of these shapes, or not finite."""
+    if [list(array.shape) for array in arrays] != 3 * list(shapes):
+        raise ValueError("state.npz does not hold the weights and two moments of the shapes in facts.json")
+    if not all(array.dtype.kind == "f" and np.isfinite(array).all() for array in arrays):
+        raise ValueError("state.npz holds what is no finite number")
+
+
+def _check_columns(columns: dict[str, np.ndarray], n_updates: int) -> None:
+    """Refuse a history that is not a column of numbers for each name, with a line for each update."""
+    if missing := {"step", "learning_rate", "tokens", "seconds", *REPORTED} - columns.keys():
+        raise ValueError(f"history.npz lacks {min(missing)}")
+    if any(column.shape != (n_updates,) or column.dtype.kind not in "if" for column in columns.values()):
+        raise ValueError(f"history.npz does not hold {n_updates} lines of numbers")
 
 
 def _numbered(values: Sequence[Any]) -> dict[str, Any]:

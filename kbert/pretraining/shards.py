@@ -18,7 +18,7 @@ from tqdm.auto import tqdm
 from kbert.errors import WeightsMismatchError
 from kbert.json_files import json_object
 from kbert.pretraining.instances import Documents, documents_of
-from kbert.saved_values import TEXT, Rule, SavedValues, whole
+from kbert.saved_values import TEXT, Rule, SavedValues, one_of, whole
 from kbert.text import WordPieceTokenizer
 from kbert.text.ragged import row_splits
 
@@ -139,7 +139,7 @@ class Shards:
     def __init__(self, folder: str | os.PathLike[str], verify: bool = False):
         self.folder = Path(folder).expanduser()
         path = self.folder / MANIFEST
-        if not path.exists():
+        if not path.is_file():
             begun = (
                 " They were begun and not finished: write them again." if _settings_file(self.folder).exists() else ""
             )
@@ -179,11 +179,33 @@ class Shards:
 
     def __getitem__(self, i: int) -> Documents:
         """The documents of one shard; the tokens are read from the file when they are used."""
-        name = self.manifest["shards"][i]["name"]
-        tokens, segments, documents = (
-            np.load(_part_file(self.folder, name, part), mmap_mode="r", allow_pickle=False) for part in _PARTS
-        )
+        shard = self.manifest["shards"][i]
+        tokens, segments, documents = (self._array(shard["name"], part) for part in _PARTS)
+        # The size of a file, which was compared before, says nothing of what is in it.
+        if (
+            (len(tokens), len(segments), len(documents))
+            != tuple(shard[name] for name in ("tokens", "segments", "documents"))
+            or (_total(segments), _total(documents)) != (len(tokens), len(segments))
+            or not 0 <= tokens.min(initial=0) <= tokens.max(initial=0) < self.tokenizer.vocab_size
+        ):
+            raise WeightsMismatchError(
+                f"The files of {self.folder / shard['name']} do not hold what {MANIFEST} says, or hold tokens of no "
+                "vocabulary. Copy them again, or write the shards again."
+            )
         return Documents(tokens, row_splits(segments), row_splits(documents))
+
+    def _array(self, name: str, part: str) -> np.ndarray:
+        """One array of a shard, which is read from the file when it is used."""
+        path = _part_file(self.folder, name, part)
+        try:
+            array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
+        except Exception as error:  # whatever NumPy says about a damaged header
+            raise WeightsMismatchError(
+                f"{path} is damaged ({error}). Copy it again, or write the shards again."
+            ) from None
+        if array.ndim != 1 or array.dtype.kind not in "ui":
+            raise WeightsMismatchError(f"{path} is damaged: it holds no row of whole numbers. Write the shards again.")
+        return array
 
 
 def _check_manifest(manifest: SavedValues, path: Path) -> None:
@@ -203,7 +225,7 @@ def _check_manifest(manifest: SavedValues, path: Path) -> None:
             facts.checked("bytes", whole(0))
             facts.checked("sha256", TEXT)
     for name in _COUNTS:
-        manifest.checked(name, whole(0))
+        manifest.checked(name, one_of(sum(shard[name] for shard in shards)))
 
 
 @lru_cache(1)  # asked for when shards are begun, and again when they are opened
@@ -220,6 +242,11 @@ def tokenised(corpus: Corpus, tokenizer: WordPieceTokenizer, shard_tokens: int =
     n_elements = max(1, len(whole.tokens) // shard_tokens)
     bounds = np.linspace(0, len(whole), n_elements + 1).astype(int)
     return [_slice(whole, *pair) for pair in zip(bounds[:-1], bounds[1:], strict=True)]
+
+
+def _total(lengths: np.ndarray) -> int:
+    """The sum of lengths; -1 where one is not positive: `write_shards` leaves out what is empty."""
+    return -1 if lengths.min(initial=1) < 1 else int(lengths.sum(dtype=np.int64))
 
 
 # --- Writing

@@ -285,10 +285,11 @@ def _checked_special_tokens(
 ) -> SpecialTokens:
     """The special tokens. Raises unless each of them has one id of its own; only the mask may be missing: None."""
     added = [token for token in spec.get("added_tokens") or [] if isinstance(token, dict)]
-    owners: dict[int, str] = {}
+    owners: dict[Any, str] = {}
     checked: dict[str, str | None] = dict(special_tokens)
     for role, name in special_tokens.items():
-        ids: set[Any] = {token.get("id") for token in added if token.get("content") == name}
+        found = [token.get("id") for token in added if token.get("content") == name]
+        ids: set[Any] = {number if type(number) is int else repr(number) for number in found}
         ids |= {vocab[name]} if name in vocab else set()
         if role == "mask" and not ids:
             checked["mask"] = None
@@ -297,10 +298,10 @@ def _checked_special_tokens(
                 f"{path} lacks the special token {name!r} ({role}). If the vocabulary calls it otherwise, name it as "
                 f'"{role}_token" in tokenizer_config.json in the same folder.'
             )
-        elif len(ids) > 1 or owners.setdefault(min(ids), name) != name:
+        elif len(ids) > 1 or owners.setdefault(min(ids, key=str), name) != name:
             raise WeightsMismatchError(
-                f"{path}: the special token {name!r} has no id of its own ({', '.join(map(str, sorted(ids)))}, "
-                f"{owners.get(min(ids), name)!r}). {_REMEDY}"
+                f"{path}: the special token {name!r} has no id of its own ({', '.join(sorted(map(str, ids)))}, "
+                f"{owners.get(min(ids, key=str), name)!r}). {_REMEDY}"
             )
     return checked
 

@@ -119,3 +119,12 @@ def test_what_load_would_refuse_is_not_saved(tmp_path):
     with pytest.raises(DivergedError, match="finite"):
         loaded.save(tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("put", [Path.mkdir, lambda path: path.symlink_to(path.name)], ids=["folder", "link to itself"])
+def test_something_else_in_the_place_of_kbert_json_is_refused(tmp_path, put):
+    folder, estimator = copied("qa", tmp_path)
+    (folder / "kbert.json").unlink()
+    put(folder / "kbert.json")
+    with pytest.raises(WeightsMismatchError, match="kbert.json is no file"):
+        estimator.load(folder)

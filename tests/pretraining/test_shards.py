@@ -206,3 +206,37 @@ def test_what_is_not_there_is_told(tokenizer, tmp_path):
     (tmp_path / "manifest.json").write_text(json.dumps({"format": 99}))
     with pytest.raises(WeightsMismatchError, match="format 99"):
         Shards(tmp_path)
+
+
+def _with(folder, part, array):
+    """Another array in a file of the first shard, of the size that the manifest says."""
+    path, manifest = folder / f"shard-00000-000.{part}.npy", json.loads((folder / "manifest.json").read_text())
+    np.save(path, array)
+    manifest["shards"][0]["files"][part]["bytes"] = path.stat().st_size
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+@pytest.mark.parametrize("part", ["tokens", "segments", "documents"])
+@pytest.mark.parametrize(
+    "change",
+    [lambda a: a[:-1], lambda a: a.byteswap(), lambda a: a * 0 - 1, lambda a: a + 0.5, lambda a: a[None]],
+    ids=["shorter", "bytes swapped", "huge", "fractions", "two dimensions"],
+)
+def test_arrays_that_do_not_belong_together_are_refused(tokenizer, tmp_path, part, change):
+    shards = write_shards(Corpus(), tokenizer, tmp_path)
+    _with(tmp_path, part, change(np.array(np.load(tmp_path / f"shard-00000-000.{part}.npy"))))
+    with pytest.raises(WeightsMismatchError, match="shard-00000-000"):
+        Shards(tmp_path)[0]
+    assert len(shards[1])
+
+
+def test_a_header_that_numpy_cannot_read_and_totals_that_are_wrong_are_refused(tokenizer, tmp_path):
+    write_shards(Corpus(), tokenizer, tmp_path)
+    path = tmp_path / "shard-00000-000.documents.npy"
+    path.write_bytes(path.read_bytes().replace(b"(", b"{", 1))
+    with pytest.raises(WeightsMismatchError, match="documents.npy is damaged"):
+        Shards(tmp_path)[0]
+    values = json.loads((tmp_path / "manifest.json").read_text())
+    (tmp_path / "manifest.json").write_text(json.dumps({**values, "tokens": values["tokens"] + 1}))
+    with pytest.raises(WeightsMismatchError, match="tokens must be one of"):
+        Shards(tmp_path)

@@ -451,3 +451,27 @@ def test_a_budget_is_one_of_two():
 def test_phases_longer_than_the_model_are_refused():
     with pytest.raises(ValueError, match="64 tokens, and the model has 32"):
         made(phases=((64, 1.0),))
+
+
+def _changed_npz(path, change):
+    with np.load(path) as file:
+        arrays = dict(file)
+    change(arrays)
+    np.savez(path, **arrays)
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "message"),
+    [
+        ("state.npz", lambda a: a.update(arr_1=a["arr_1"][:1]), "the shapes in facts.json"),
+        ("state.npz", lambda a: a.pop("arr_3"), "arr_3 is not a file"),
+        ("state.npz", lambda a: a.update(arr_1=a["arr_1"] * np.nan), "no finite number"),
+        ("history.npz", lambda a: a.update(loss=a["loss"][:1]), "does not hold 2 lines"),
+        ("history.npz", lambda a: a.update(more=a.pop("loss")), "lacks loss"),
+    ],
+)
+def test_a_checkpoint_with_other_arrays_is_refused(tmp_path, file, change, message):
+    made(max_steps=2, folder=tmp_path).run()
+    _changed_npz(tmp_path / "checkpoint-000000002" / file, change)
+    with pytest.raises(WeightsMismatchError, match=f"checkpoint-000000002 is damaged.*{message}"):
+        made(max_steps=2, folder=tmp_path).run()

@@ -216,6 +216,9 @@ def test_malformed_tokenizer_json(tmp_path, content, message):
     [
         (lambda spec: spec["model"]["vocab"].update({"[SEP]": 2}), "'\\[SEP\\]' has no id of its own"),
         (lambda spec: spec["added_tokens"][2].update(id=77), "'\\[CLS\\]' has no id of its own"),
+        (lambda spec: spec["added_tokens"][2].update(id="77"), "'\\[CLS\\]' has no id of its own"),
+        (lambda spec: spec["added_tokens"][2].update(id=None), "'\\[CLS\\]' has no id of its own"),
+        (lambda spec: spec["added_tokens"][2].update(id=[77]), "'\\[CLS\\]' has no id of its own"),
         (lambda spec: spec["model"].update(unk_token="<unk>"), "lacks the special token '<unk>'"),
         (lambda spec: spec["model"]["vocab"].update(a=-1), "the tokenizers library can read"),
         (lambda spec: spec.update(normalizer={"type": "Unheard"}), "the tokenizers library can read"),
