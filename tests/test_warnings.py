@@ -319,7 +319,7 @@ def texts_that_are_cut_in_fit(folder):
     return toy_of(BertRegressor, folder).fit([*TEXTS[:5], LONG], LABELS)
 
 
-@warns(TruncationWarning, "1 of 2 rows have more than max_length=24 tokens")
+@warns(TruncationWarning, "1 of 8 rows have more than max_length=24 tokens and were cut (12%")
 def texts_that_are_cut_in_an_eval_set(folder):
     return toy_of(BertClassifier, folder).fit(TEXTS, LABELS, eval_set=(["the fox", LONG], [0, 1]))
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbert.data.arrow_texts import ArrowTexts
-from kbert.data.columns import character_counts
+from kbert.data.columns import character_counts, rows_with_empty
 from kbert.data.frames import (
     NO_SAMPLES,
     Column,
@@ -54,6 +54,10 @@ class TextColumns:
     def n_characters(self) -> NDArray[np.int64]:
         """Characters of each row, int64, shape (n_rows,)."""
         return character_counts(self.columns)
+
+    def missing_rows(self) -> NDArray[np.int64]:
+        """The numbers of the rows with a missing or empty text."""
+        return rows_with_empty(self.columns)
 
     def texts(self) -> Iterator[str]:
         """All texts, column by column."""
@@ -105,12 +109,14 @@ def text_columns(X: Any, *, columns: tuple[int, ...] = (1, 2), name: str = "X") 
     return TextColumns(tuple(texts), table.names, n_missing)
 
 
-def warn_missing(n_missing: int, n_rows: int) -> None:
-    """Issue one MissingTextWarning that counts the missing texts, if there are any."""
+def warn_missing(n_missing: int, n_rows: int, details: str = "") -> None:
+    """Issue one MissingTextWarning that counts the missing texts, if there are any; ``details`` say in which rows."""
     if n_missing:
+        where = f" ({details})" if details else ""
         warn_user(
             f"{n_missing} of the texts in {n_rows} rows {'are' if n_missing > 1 else 'is'} missing (None, NaN, pd.NA "
-            "or '') and read as empty. Every row still gets a result; drop or fill such rows if that is not wanted.",
+            f"or '') and read as empty{where}. Every row still gets a result; drop or fill such rows if that is not "
+            "wanted.",
             MissingTextWarning,
         )
 

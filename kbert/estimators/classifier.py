@@ -129,6 +129,8 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         ``val_loss`` and ``val_score``: one value an epoch.
     n_iter_ : int
         Epochs that the last fit ran.
+    n_truncated_ : int
+        Rows of X of the last fit that were cut: those of `fit`'s warning, without its ``eval_set``.
     n_features_in_ : int
         1 for single texts, 2 for pairs.
     feature_names_in_ : ndarray of str

@@ -102,6 +102,8 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
         ``val_score``: one value an epoch.
     n_iter_ : int
         Epochs that the last fit ran.
+    n_truncated_ : int
+        Rows of X of the last fit that were cut: those of `fit`'s warning, without its ``eval_set``.
     n_features_in_ : int
         2 for contexts and options, 3 with questions.
     feature_names_in_ : ndarray of str
@@ -287,4 +289,4 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
         options = [[text, other] for text, other in zip(texts, reversed(texts), strict=True)]
         questions = texts if getattr(self, "n_features_in_", 2) == 3 else None
         columns = ChoiceColumns(texts, questions, options)
-        return self._task().predict(self.model_, self.tokenizer_, columns, warn=False)
+        return self._task().predict(self.model_, self.tokenizer_, columns)

@@ -111,6 +111,8 @@ class BertRegressor(RegressorMixin, FineTunedEstimator[Regression]):
         a validation set ``val_loss`` and ``val_score``: one value an epoch.
     n_iter_ : int
         Epochs that the last fit ran.
+    n_truncated_ : int
+        Rows of X of the last fit that were cut: those of `fit`'s warning, without its ``eval_set``.
     n_features_in_ : int
         1 for single texts, 2 for pairs.
     feature_names_in_ : ndarray of str
@@ -268,7 +270,9 @@ class BertRegressor(RegressorMixin, FineTunedEstimator[Regression]):
         sample_weight : array-like of shape (n_rows,), optional
         """
         task, columns = self._read(X)
-        outputs = task.predict(self.model_, self.tokenizer_, columns).astype("float64")
+        cut: list[np.ndarray] = []
+        outputs = task.predict(self.model_, self.tokenizer_, columns, cut).astype("float64")
+        self._tell_cut(task, X, columns, cut)
         numbers = task.read_labels(y, columns)
         return float(r2_score(numbers, outputs, sample_weight=sample_weights(sample_weight, len(outputs))))
 

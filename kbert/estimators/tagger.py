@@ -111,6 +111,8 @@ class BertTagger(FineTunedEstimator[Tagging]):
         ``val_loss`` and ``val_score``: one value an epoch.
     n_iter_ : int
         Epochs that the last fit ran.
+    n_truncated_ : int
+        Rows of the last fit that were cut: always 0, since rows are read whole, in windows.
     feature_names_in_ : ndarray of str
         The column's name, when ``fit`` was given a DataFrame.
 

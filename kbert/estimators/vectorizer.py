@@ -17,6 +17,7 @@ from kbert.data.texts import TextColumns
 from kbert.estimators.base import BertEstimator, of_one_fit
 from kbert.estimators.parameters import checked_parameters, draw_seed
 from kbert.model import BertForFeatures
+from kbert.tasks.row_notices import RowShares, RowsRead, tell_cut, tell_missing
 from kbert.tasks.task import task_of
 from kbert.tasks.texts import TextReader
 from kbert.tasks.words import WordReader
@@ -73,6 +74,8 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
     model_ : BertForFeatures
     tokenizer_ : WordPieceTokenizer
     config_ : BertConfig
+    n_truncated_ : int
+        Rows of the last fit that were cut; 0 at the level of words, where rows are read whole.
     n_features_in_ : int
         1 for single texts and rows of words, 2 for pairs.
     feature_names_in_ : ndarray of str
@@ -125,7 +128,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Load the weights. The texts are looked at for their columns, and with ``weights=None`` for a vocabulary.
+        """Load the weights. The texts are looked at for their columns and lengths, and for a random start's vocabulary.
 
         Parameters
         ----------
@@ -138,13 +141,17 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
         self
         """
         parameters = checked_parameters(self)
-        columns = self._word_reader().read(X) if self.level == "word" else self._text_reader().read(X)
+        reader: Any = self._word_reader() if self.level == "word" else self._text_reader()
+        columns = reader.read(X)
         start = self._start(parameters, columns.texts())
+        read = [RowsRead(X, columns, reader.cut_rows(columns, start.tokenizer))]
+        shares = RowShares(tell_cut(reader, read), tell_missing(reader, read))
         seed, policy = draw_seed(parameters.random_state), dtype_policy(parameters.dtype)
         model = self._new_model(start, dtype=policy, seed=seed)
         fitted = self._without_fit()
         fitted._remember_columns(columns)
         fitted.model_, fitted.tokenizer_, fitted.config_ = model, start.tokenizer, start.config
+        fitted.n_truncated_, fitted._told_shares_ = len(read[0].cut), shares
         self._become(fitted)
         return self
 
@@ -195,10 +202,15 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
         if self._is_of_words:
             words = self._word_reader().read(X)
             self._check_columns(words)
+            self._tell_missing(self._word_reader(), X, words)
             return self._word_vectors(words)
-        texts = self._text_reader().read(X)
+        reader, cut = self._text_reader(), list[np.ndarray]()
+        texts = reader.read(X)
         self._check_columns(texts)
-        return self._text_reader().predict(self.model_, self.tokenizer_, texts)
+        self._tell_missing(reader, X, texts)
+        vectors = reader.predict(self.model_, self.tokenizer_, texts, cut)
+        self._tell_cut(reader, X, texts, cut)
+        return vectors
 
     @property
     def _is_of_words(self) -> bool:
@@ -232,7 +244,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
         if self._is_of_words:
             return np.concatenate(self._word_vectors(word_column(texts)))
         columns = TextColumns((texts,) * getattr(self, "n_features_in_", 1), None, 0)
-        return self._text_reader().predict(self.model_, self.tokenizer_, columns, warn=False)
+        return self._text_reader().predict(self.model_, self.tokenizer_, columns)
 
     def _save_model(self, folder: Path) -> None:
         save_encoder(self.model_.encoder, folder)
