@@ -339,6 +339,14 @@ def data_frame(columns: Mapping[str, Any]) -> pd.DataFrame:
     return pd.DataFrame(dict(columns))
 
 
+def column_names(X: Any) -> list[Any]:
+    """The labels of a DataFrame's columns, or the name of a Series, if it has one; empty for what has no names."""
+    X = to_known_container(X)
+    if isinstance(X, pd.DataFrame):
+        return list(X.columns)
+    return [X.name] if isinstance(X, pd.Series) and X.name is not None else []
+
+
 # --- Single values, and values in messages
 
 

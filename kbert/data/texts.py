@@ -22,6 +22,7 @@ from kbert.data.frames import (
     refuse_what_has_no_rows,
     shown,
 )
+from kbert.data.mistakes import texts_of
 from kbert.errors import MissingTextWarning
 from kbert.text.vocabulary import require_no_surrogates
 from kbert.warn import warn_user
@@ -135,9 +136,9 @@ def _wrong_number_of_columns(table: Table, columns: tuple[int, ...], name: str) 
     if n_found < min(columns):
         return f"{message} Give the missing columns too."
     if labels:
-        most = max(n for n in columns if n < n_found)
-        choice = labels[0] if most == 1 else f"[{', '.join(labels[:most])}]"
-        return f"{message} Choose those that hold the texts, for example df[{choice}]."
+        choice = texts_of(table)
+        example = "" if choice is None else f", for example {choice}"
+        return f"{message} Choose those that hold the texts{example}."
     return f"{message} Rows go first: give one tuple for each row, as in list(zip(first_texts, second_texts))."
 
 

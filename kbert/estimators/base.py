@@ -125,7 +125,7 @@ class BertEstimator(ExportableEstimator):
 
     def _shares_told_in_fit(self) -> RowShares | None:
         """None where they are not known: in folders of earlier versions, and in those that transformers saved."""
-        return getattr(self, "_told_shares_", None)
+        return getattr(self, "row_shares_", None)
 
     # --- The state of a fit ------------------------------------------------------------------------------------------
 

@@ -60,7 +60,7 @@ class FineTunedEstimator(BertEstimator, Generic[T]):
         fitted._remember_columns(columns)
         fitted.model_, fitted.tokenizer_, fitted.config_ = model, tokenizer, config
         fitted.history_, fitted.n_iter_ = history, len(history["loss"])
-        fitted.n_truncated_, fitted._told_shares_ = n_truncated, shares
+        fitted.n_truncated_, fitted.row_shares_ = n_truncated, shares
         fitted._take_over(task)
         self._become(fitted)
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import keras
 import numpy as np
+from sklearn.base import is_classifier
 
 from kbert.config import BertConfig
 from kbert.data.batches import TrainingBatches
@@ -15,7 +16,7 @@ from kbert.data.columns import Columns
 from kbert.data.labels import sample_weights
 from kbert.errors import DivergedError, FailedRunWarning
 from kbert.estimators.fine_tuned import FineTunedEstimator
-from kbert.estimators.parameters import Parameters, checked_callbacks, checked_parameters, draw_seed
+from kbert.estimators.parameters import Parameters, checked_callbacks, checked_parameters, draw_seed, warn_of_high_rate
 from kbert.estimators.validation import read_eval_set, split_rows
 from kbert.learning_rates import default_learning_rate
 from kbert.sizes import named_size
@@ -53,12 +54,14 @@ def fit(
     """Fine-tune an estimator; its own ``fit`` documents the arguments. A fit that fails leaves it as it was."""
     # Check the parameters.
     parameters = checked_parameters(estimator)
+    warn_of_high_rate(parameters)
     callbacks = checked_callbacks(callbacks)
     seed = draw_seed(parameters.random_state)
 
     # Read X and y.
     is_warm_start = estimator._is_warm_start()
     task = estimator._task() if is_warm_start else estimator._new_task(parameters, y)
+    task.check(X, y, "clf.fit" if is_classifier(estimator) else "estimator.fit")
     columns = task.read(X)
     if is_warm_start:
         estimator._check_columns(columns)

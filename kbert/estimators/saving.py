@@ -188,7 +188,7 @@ class SavableEstimator(BaseEstimator):
 
     def _rows_of_fit(self) -> dict[str, Any] | None:
         """What fit told of its rows, as JSON can hold it; None where that is not known."""
-        shares = getattr(self, "_told_shares_", None)
+        shares = getattr(self, "row_shares_", None)
         return None if shares is None else {"n_truncated": self.n_truncated_, **shares._asdict()}
 
     def _restore_rows_of_fit(self, saved: SavedValues) -> None:
@@ -196,7 +196,7 @@ class SavableEstimator(BaseEstimator):
         if saved.get("rows_of_fit") is not None:
             rows = saved.inner("rows_of_fit")
             self.n_truncated_ = rows.checked("n_truncated", whole(0))
-            self._told_shares_ = RowShares(rows.checked("cut", SHARE), rows.checked("empty", SHARE))
+            self.row_shares_ = RowShares(rows.checked("cut", SHARE), rows.checked("empty", SHARE))
 
     def _verify(self, golden: dict[str, Any], folder: Path) -> None:
         expected, found = np.array(golden["logits"]), self._logits_of_texts(golden["texts"])

@@ -12,6 +12,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 
 from kbert.config import BertConfig
+from kbert.data.mistakes import refuse_y_in_X
 from kbert.data.tags import WordColumn, word_column
 from kbert.data.texts import TextColumns
 from kbert.estimators.base import BertEstimator, of_one_fit
@@ -37,8 +38,8 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
     ----------
     size : str or BertConfig, default="base"
         The architecture: "tiny", "mini", "small", "medium", "base", "large", "base-cased", "large-cased", "minilm-l6",
-        or a `BertConfig` of your own. On a CPU, "minilm-l6" is about as good as "base" on many tasks and six times as
-        fast.
+        or a `BertConfig` of your own; the hub name of one, such as "bert-base-uncased", is that size. On a CPU,
+        "minilm-l6" is about as good as "base" on many tasks and six times as fast.
     weights : "auto", None, str or Path, default="auto"
         "auto" is the released weights of that size; None a random start, with a vocabulary learned from the texts of
         ``fit``; else a folder in the Hugging Face layout or a hub name, whose own config then wins over ``size``.
@@ -76,6 +77,9 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
     config_ : BertConfig
     n_truncated_ : int
         Rows of the last fit that were cut; 0 at the level of words, where rows are read whole.
+    row_shares_ : RowShares
+        Of the last fit: the shares of rows that were ``cut`` and that were ``empty``. Predictions tell of such rows
+        only where the share is much higher.
     n_features_in_ : int
         1 for single texts and rows of words, 2 for pairs.
     feature_names_in_ : ndarray of str
@@ -135,6 +139,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
         X : array-like of str, shape (n_rows,) or (n_rows, 2)
             With ``level="word"``, array-like of shape (n_rows,): lists of words, or texts.
         y : ignored
+            But for a y that is a column of X, which is refused: what follows in a pipeline would read the answer there.
 
         Returns
         -------
@@ -142,6 +147,8 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
         """
         parameters = checked_parameters(self)
         reader: Any = self._word_reader() if self.level == "word" else self._text_reader()
+        if self.level == "text" and y is not None:
+            refuse_y_in_X(X, y, "estimator.fit")
         columns = reader.read(X)
         start = self._start(parameters, columns.texts())
         read = [RowsRead(X, columns, reader.cut_rows(columns, start.tokenizer))]
@@ -151,7 +158,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
         fitted = self._without_fit()
         fitted._remember_columns(columns)
         fitted.model_, fitted.tokenizer_, fitted.config_ = model, start.tokenizer, start.config
-        fitted.n_truncated_, fitted._told_shares_ = len(read[0].cut), shares
+        fitted.n_truncated_, fitted.row_shares_ = len(read[0].cut), shares
         self._become(fitted)
         return self
 

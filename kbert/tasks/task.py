@@ -99,6 +99,10 @@ class Task(Protocol[C, L, E, O]):
 
     # --- X and y to examples
 
+    def check(self, X: Any, y: Any, call: str) -> None:
+        """Refuse an X and a y of ``fit`` that cannot be meant. ``call`` is what messages write: "clf.fit"."""
+        ...
+
     def read(self, X: Any, name: str = "X") -> C:
         """X as plain columns. ``name`` is what errors call X."""
         ...
@@ -214,6 +218,9 @@ class RowTask(Task[C, L, E, O], Protocol[C, L, E, O]):
 
 class TaskDefaults(Generic[L, E]):
     """What most tasks do not need: nothing is learned besides the weights, and nothing is changed after training."""
+
+    def check(self, X: Any, y: Any, call: str) -> None:
+        """Nothing: X and y cannot be taken for each other."""
 
     def learn(self, labels: L, weights: np.ndarray) -> None:
         """Nothing."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from kbert.config import BertConfig
 from kbert.data.columns import Columns
+from kbert.data.mistakes import refuse_swapped, refuse_y_in_X
 from kbert.data.texts import TextColumns, text_columns, warn_missing
 from kbert.model import BertForSequenceClassification
 from kbert.tasks.row_notices import warn_cut_texts
@@ -172,6 +173,11 @@ class TextTask(TaskDefaults[np.ndarray, TextExamples], TextReader):
     problem_type: ClassVar[str | None] = None
 
     # --- What holds for all of them
+
+    def check(self, X: Any, y: Any, call: str) -> None:
+        """Refuse an X that holds y, and X and y that are exchanged. ``call`` is what messages write: "clf.fit"."""
+        refuse_swapped(X, y, call)
+        refuse_y_in_X(X, y, call)
 
     def examples(
         self, columns: TextColumns, labels: np.ndarray, weights: np.ndarray, tokenizer: WordPieceTokenizer
