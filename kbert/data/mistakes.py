@@ -61,8 +61,8 @@ def texts_of(table: Table) -> str | None:
 def refuse_y_in_X(X: Any, y: Any, call: str) -> None:
     """Refuse an X of which a column is y, from which the model would read the answer.
 
-    That is a column with the same values; or, of two columns, the one with the name of y, unless it holds texts: y may
-    have been made from a column of texts by ``map``, which keeps its name.
+    That is a column with the same values; or, of two columns, the one with the name of y, unless it holds several
+    words a row: y may have been made from a column of texts by ``map``, which keeps its name.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def refuse_y_in_X(X: Any, y: Any, call: str) -> None:
     for j, column in enumerate(of_x.columns):
         same_name = len(of_x.columns) == 2 and j < len(of_x.labels) and of_x.labels[j] in names
         is_same = answers is not None and _are_equal(column.values, answers)
-        if is_same or (same_name and not looks_like_text(column.values)):
+        if is_same or (same_name and not _has_words(column.values)):
             raise ValueError(_y_in_X(of_x, j, y, call, is_same))
 
 

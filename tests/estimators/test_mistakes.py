@@ -93,6 +93,8 @@ def test_what_may_be_meant_is_taken(clf, df):
     # Texts beside another column, y made from them, which keeps their name.
     two = pd.DataFrame({"message": df.message, "reply": df.message[::-1].to_numpy()})
     quiet(lambda: clf.fit(two, two.message.str.contains("red|the")))
+    short = df.assign(reply=["the red one", "a blue one"] * 20)[["message", "reply"]]
+    quiet(lambda: clf.fit(short, short.reply.str.contains("red")))
     # Pairs of a text and its topic, and another y.
     quiet(lambda: clf.fit(df, pd.Series(["yes", "no"] * 20, name="answer")))
     # Numbers to learn from texts that say them.
