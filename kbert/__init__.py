@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from kbert.backend import select_backend, share_accelerator
+from kbert.startup_messages import silence_runtime
 
 __version__ = "0.1.0"
 
@@ -31,6 +32,7 @@ __all__ = [*_HOMES, *_MODULES, "errors"]
 # Before anybody imports Keras, whose own default is TensorFlow, installed or not.
 select_backend()
 share_accelerator()
+silence_runtime()
 
 
 def __getattr__(name: str) -> Any:

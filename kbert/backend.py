@@ -35,9 +35,10 @@ def select_backend() -> None:
 def keeps_process_settings() -> bool:
     """Whether the user asked kbert to leave settings of the whole process alone: ``KBERT_KEEP_PROCESS_SETTINGS=1``.
 
-    These settings make training and predicting quicker and change no result: JAX's asynchronous dispatch on a CPU
-    (`kbert.model.dispatch`), how the C library returns memory (`kbert.training.memory`), and how much of an
-    accelerator's memory a worker process takes (`share_accelerator`).
+    These settings make training and predicting quicker or quieter and change no result: JAX's asynchronous dispatch on
+    a CPU (`kbert.model.dispatch`), how the C library returns memory (`kbert.training.memory`), how much of an
+    accelerator's memory a worker process takes (`share_accelerator`), and what TensorFlow's runtime says when it starts
+    (`kbert.startup_messages`).
     """
     return os.environ.get("KBERT_KEEP_PROCESS_SETTINGS", "0") not in ("", "0")
 
@@ -66,7 +67,7 @@ def require_backend() -> None:
     """
     if "keras" in sys.modules:
         return
-    wanted = os.environ.get("KERAS_BACKEND") or _backend_of_keras_json() or BACKENDS[0]
+    wanted = chosen_backend()
     if wanted not in BACKENDS:
         raise BackendNotInstalledError(
             f"KERAS_BACKEND is {wanted!r}, and kbert runs on {', '.join(BACKENDS)}. Set KERAS_BACKEND to one of these."
@@ -77,6 +78,11 @@ def require_backend() -> None:
         raise BackendNotInstalledError(
             f"The Keras backend {wanted!r} is not installed. Run: pip install {wanted}{remedy}."
         )
+
+
+def chosen_backend() -> str:
+    """The backend that Keras is going to use, installed or not."""
+    return os.environ.get("KERAS_BACKEND") or _backend_of_keras_json() or BACKENDS[0]
 
 
 def _backend_of_keras_json() -> str | None:

@@ -69,5 +69,13 @@ class NewWordsWarning(KbertWarning):
     """A vocabulary has fewer unused tokens than new words were asked for."""
 
 
+class LabelsWarning(KbertWarning):
+    """y looks like something else than the labels that it is read as."""
+
+
+class ParameterWarning(KbertWarning):
+    """A parameter has a value that is hardly ever meant."""
+
+
 class FailedRunWarning(KbertWarning):
     """A fine-tuning run failed: it learned nothing but how often each label occurs."""

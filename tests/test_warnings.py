@@ -42,9 +42,11 @@ from kbert.errors import (
     InexactWarning,
     KbertWarning,
     LabelNamesWarning,
+    LabelsWarning,
     MissingTextWarning,
     NewWeightsWarning,
     NewWordsWarning,
+    ParameterWarning,
     TruncationWarning,
     VocabularyWarning,
 )
@@ -319,7 +321,7 @@ def texts_that_are_cut_in_fit(folder):
     return toy_of(BertRegressor, folder).fit([*TEXTS[:5], LONG], LABELS)
 
 
-@warns(TruncationWarning, "1 of 2 rows have more than max_length=24 tokens")
+@warns(TruncationWarning, "1 of 8 rows have more than max_length=24 tokens and were cut (12%")
 def texts_that_are_cut_in_an_eval_set(folder):
     return toy_of(BertClassifier, folder).fit(TEXTS, LABELS, eval_set=(["the fox", LONG], [0, 1]))
 
@@ -366,6 +368,26 @@ def a_run_that_fails_in_a_search(folder):
     split = ShuffleSplit(1, random_state=0)
     search = GridSearchCV(toy_of(BertClassifier, folder, learning_rate=10.0), {"epochs": [4]}, cv=split, refit=False)
     return search.fit(TEXTS * 8, LABELS * 8)
+
+
+@warns(LabelsWarning, "y holds 12 different labels in 12 rows")
+def labels_that_are_all_different(folder):
+    return toy_of(BertClassifier, folder).fit(TEXTS * 2, list("abcdefghijkl"))
+
+
+@warns(LabelsWarning, 'write y = [labels.split(",") for labels in y]')
+def labels_in_one_string(folder):
+    return toy_of(BertClassifier, folder).fit(TEXTS, ["a,b", "c"] + ["c,d"] * 4)
+
+
+@warns(LabelsWarning, "Each row of y has exactly one label")
+def labels_that_are_one_hot(folder):
+    return toy_of(BertClassifier, folder).fit(TEXTS, [[1, 0], [0, 1]] * 3)
+
+
+@warns(ParameterWarning, "learning_rate=5 is so high")
+def a_rate_that_is_too_high(folder):
+    return toy_of(BertClassifier, folder, learning_rate=5).fit(TEXTS, LABELS)
 
 
 # --- The tests

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kbert.data.columns import rows_with_empty
 from kbert.data.frames import (
     NO_SAMPLES,
     Column,
@@ -81,6 +82,10 @@ class ChoiceColumns:
             common += np.fromiter(map(len, self.questions), np.int64, self.n_rows)
         own = np.fromiter((sum(map(len, options)) for options in self.options), np.int64, self.n_rows)
         return self.n_options * common + own
+
+    def missing_rows(self) -> NDArray[np.int64]:
+        """The numbers of the rows with a missing or empty context or question."""
+        return rows_with_empty([self.contexts] if self.questions is None else [self.contexts, self.questions])
 
     def texts(self) -> Iterator[str]:
         """All texts: the contexts, the questions, then the options."""

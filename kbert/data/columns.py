@@ -28,6 +28,9 @@ class Columns(Protocol):
     def n_missing(self) -> int:
         """How many texts were missing or empty, over all rows and columns; 0 for a selection of rows."""
 
+    def missing_rows(self) -> NDArray[np.int64]:
+        """The numbers of the rows with such texts, ascending."""
+
     @property
     def n_characters(self) -> NDArray[np.int64]:
         """Characters that are tokenised for each row, shape (n_rows,)."""
@@ -43,3 +46,8 @@ def character_counts(columns: Sequence[Sequence[str]]) -> NDArray[np.int64]:
     """Characters of each row over all columns, shape (n_rows,)."""
     n_rows = len(columns[0])
     return sum((np.fromiter(map(len, column), np.int64, n_rows) for column in columns), np.zeros(n_rows, np.int64))
+
+
+def rows_with_empty(columns: Sequence[Sequence[str]]) -> NDArray[np.int64]:
+    """The numbers of the rows in which a column has an empty text, ascending."""
+    return np.array([i for i, texts in enumerate(zip(*columns, strict=True)) if not all(texts)], np.int64)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from kbert.data.arrow_texts import ArrowTexts
 from kbert.text.vocabulary import require_no_surrogates
@@ -338,6 +339,14 @@ def data_frame(columns: Mapping[str, Any]) -> pd.DataFrame:
     return pd.DataFrame(dict(columns))
 
 
+def column_names(X: Any) -> list[Any]:
+    """The labels of a DataFrame's columns, or the name of a Series, if it has one; empty for what has no names."""
+    X = to_known_container(X)
+    if isinstance(X, pd.DataFrame):
+        return list(X.columns)
+    return [X.name] if isinstance(X, pd.Series) and X.name is not None else []
+
+
 # --- Single values, and values in messages
 
 
@@ -361,6 +370,17 @@ def listed_rows(column: Column, positions: list[int]) -> str:
     """The first few of some rows, for messages."""
     rows = ", ".join(column.row(i) for i in positions[:5])
     return rows if len(positions) <= 5 else f"{rows} and {len(positions) - 5} more"
+
+
+def listed_positions(X: Any, positions: NDArray[Any], most: int = 5) -> str:
+    """The first few of some rows, for messages: by the labels of a pandas object's index, or else by their numbers."""
+    first = positions[:most].tolist()
+    if isinstance(X, pd.DataFrame | pd.Series):
+        called, rows = "index", [shown(X.index[i]) for i in first]
+    else:
+        called, rows = "rows" if len(positions) > 1 else "row", [str(i) for i in first]
+    more = f" and {len(positions) - most} more" if len(positions) > most else ""
+    return f"{called} {', '.join(rows)}{more}"
 
 
 def shown(value: Any) -> str:

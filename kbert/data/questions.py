@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbert.data.arrow_texts import ArrowTexts
-from kbert.data.columns import character_counts
+from kbert.data.columns import character_counts, rows_with_empty
 from kbert.data.frames import (
     NO_SAMPLES,
     Table,
@@ -58,6 +58,10 @@ class QuestionColumns:
     def n_characters(self) -> NDArray[np.int64]:
         """Characters of each row: of its question and of its context; int64, shape (n_rows,)."""
         return character_counts(self.columns)
+
+    def missing_rows(self) -> NDArray[np.int64]:
+        """The numbers of the rows with a missing or empty question or context."""
+        return rows_with_empty(self.columns)
 
     def texts(self) -> Iterator[str]:
         """All texts: the questions, then the contexts."""

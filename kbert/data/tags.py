@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kbert.data.columns import rows_with_empty
 from kbert.data.frames import NO_SAMPLES, Column, is_missing, read_column, shown
 from kbert.data.labels import check_n_labels
 from kbert.text.chunks import chunks
@@ -65,6 +66,13 @@ class WordColumn:
         if self.raw_texts is not None:
             return np.fromiter(map(len, self.raw_texts), np.int64, self.n_rows)
         return np.fromiter((sum(map(len, row)) for row in self.words), np.int64, self.n_rows)
+
+    def missing_rows(self) -> NDArray[np.int64]:
+        """The numbers of the rows with an empty word, or of the empty texts."""
+        if self.raw_texts is not None:
+            return rows_with_empty([self.raw_texts])
+        empty = (any(not word or word.isspace() for word in row) for row in self.words)
+        return np.flatnonzero(np.fromiter(empty, bool, self.n_rows))
 
     def texts(self) -> Iterator[str]:
         """The text of each row: its words, with spaces in between, where X holds lists of words."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbert.data.arrow_texts import ArrowTexts
-from kbert.data.columns import character_counts
+from kbert.data.columns import character_counts, rows_with_empty
 from kbert.data.frames import (
     NO_SAMPLES,
     Column,
@@ -22,6 +22,7 @@ from kbert.data.frames import (
     refuse_what_has_no_rows,
     shown,
 )
+from kbert.data.mistakes import texts_of
 from kbert.errors import MissingTextWarning
 from kbert.text.vocabulary import require_no_surrogates
 from kbert.warn import warn_user
@@ -54,6 +55,10 @@ class TextColumns:
     def n_characters(self) -> NDArray[np.int64]:
         """Characters of each row, int64, shape (n_rows,)."""
         return character_counts(self.columns)
+
+    def missing_rows(self) -> NDArray[np.int64]:
+        """The numbers of the rows with a missing or empty text."""
+        return rows_with_empty(self.columns)
 
     def texts(self) -> Iterator[str]:
         """All texts, column by column."""
@@ -105,12 +110,14 @@ def text_columns(X: Any, *, columns: tuple[int, ...] = (1, 2), name: str = "X") 
     return TextColumns(tuple(texts), table.names, n_missing)
 
 
-def warn_missing(n_missing: int, n_rows: int) -> None:
-    """Issue one MissingTextWarning that counts the missing texts, if there are any."""
+def warn_missing(n_missing: int, n_rows: int, details: str = "") -> None:
+    """Issue one MissingTextWarning that counts the missing texts, if there are any; ``details`` say in which rows."""
     if n_missing:
+        where = f" ({details})" if details else ""
         warn_user(
             f"{n_missing} of the texts in {n_rows} rows {'are' if n_missing > 1 else 'is'} missing (None, NaN, pd.NA "
-            "or '') and read as empty. Every row still gets a result; drop or fill such rows if that is not wanted.",
+            f"or '') and read as empty{where}. Every row still gets a result; drop or fill such rows if that is not "
+            "wanted.",
             MissingTextWarning,
         )
 
@@ -129,9 +136,9 @@ def _wrong_number_of_columns(table: Table, columns: tuple[int, ...], name: str) 
     if n_found < min(columns):
         return f"{message} Give the missing columns too."
     if labels:
-        most = max(n for n in columns if n < n_found)
-        choice = labels[0] if most == 1 else f"[{', '.join(labels[:most])}]"
-        return f"{message} Choose those that hold the texts, for example df[{choice}]."
+        choice = texts_of(table)
+        example = "" if choice is None else f", for example {choice}"
+        return f"{message} Choose those that hold the texts{example}."
     return f"{message} Rows go first: give one tuple for each row, as in list(zip(first_texts, second_texts))."
 
 

@@ -14,10 +14,14 @@ from sklearn.utils import Tags
 from kbert.config import BertConfig
 from kbert.data.columns import Columns
 from kbert.estimators.export import ExportableEstimator
+from kbert.estimators.parameter_names import did_you_mean, refuse_unknown_parameters
 from kbert.estimators.parameters import Parameters, check_parameters_read_after_fit
 from kbert.forks import require_usable_process
 from kbert.model.encoder import skip_initialisation
+from kbert.tasks.row_notices import RowReader, RowShares, RowsRead, tell_cut, tell_missing
 from kbert.weights.start import Start, pretrained_start, random_start
+
+C = TypeVar("C", bound=Columns)
 
 
 class BertEstimator(ExportableEstimator):
@@ -29,6 +33,23 @@ class BertEstimator(ExportableEstimator):
     # What X's columns are, for the message about another number of them than in fit. None where that is fixed, and
     # n_features_in_ is not set.
     _columns_are: str | None = "one column for single texts, two for pairs"
+
+    # --- Parameters ------------------------------------------------------------------------------------------------
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Refuse keywords that are no parameters, before ``__init__`` does, with the name that was probably meant."""
+        refuse_unknown_parameters(cls, kwargs)
+        return super().__new__(cls)
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name, as in scikit-learn. The error for a name that is none says what may be meant."""
+        names = self._get_param_names()
+        for name, value in params.items():
+            if name not in names and (advice := did_you_mean(name, value, names)):
+                raise ValueError(
+                    f"Invalid parameter {name!r} for estimator {self}.{advice} Valid parameters are: {names!r}."
+                )
+        return super().set_params(**params)
 
     # --- Where a fit starts ----------------------------------------------------------------------------------------
 
@@ -89,6 +110,22 @@ class BertEstimator(ExportableEstimator):
                 f"Feature names must be in the same order as they were in fit: {names}; {name} has {columns.names}. "
                 f"Select X[{names}]."
             )
+
+    # --- What the user is told of the rows -------------------------------------------------------------------------
+
+    def _tell_missing(self, reader: RowReader[C], X: Any, columns: C) -> None:
+        """When predicting: warn of missing texts, if many more rows have some than in fit."""
+        shares = self._shares_told_in_fit()
+        tell_missing(reader, [RowsRead(X, columns)], shares and shares.empty)
+
+    def _tell_cut(self, reader: RowReader[C], X: Any, columns: C, cut: list[np.ndarray]) -> None:
+        """When predicting: warn of rows that were cut, if many more were than in fit."""
+        shares = self._shares_told_in_fit()
+        tell_cut(reader, [RowsRead(X, columns, np.concatenate(cut))], shares and shares.cut)
+
+    def _shares_told_in_fit(self) -> RowShares | None:
+        """None where they are not known: in folders of earlier versions, and in those that transformers saved."""
+        return getattr(self, "row_shares_", None)
 
     # --- The state of a fit ------------------------------------------------------------------------------------------
 

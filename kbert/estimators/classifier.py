@@ -30,8 +30,8 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
     ----------
     size : str or BertConfig, default="base"
         The architecture: "tiny", "mini", "small", "medium", "base", "large", "base-cased", "large-cased", "minilm-l6",
-        or a `BertConfig` of your own. On a CPU, "minilm-l6" is about as good as "base" on many tasks and six times as
-        fast.
+        or a `BertConfig` of your own; the hub name of one, such as "bert-base-uncased", is that size. On a CPU,
+        "minilm-l6" is about as good as "base" on many tasks and six times as fast.
     weights : "auto", None, str or Path, default="auto"
         Where training starts. "auto": the released weights of that size. None: random weights, and a vocabulary that is
         learned from the training texts. Else a folder in the Hugging Face layout or a hub name; its own config then
@@ -129,6 +129,11 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         ``val_loss`` and ``val_score``: one value an epoch.
     n_iter_ : int
         Epochs that the last fit ran.
+    n_truncated_ : int
+        Rows of X of the last fit that were cut: those of `fit`'s warning, without its ``eval_set``.
+    row_shares_ : RowShares
+        Of the last fit: the shares of rows that were ``cut`` and that were ``empty``. Predictions tell of such rows
+        only where the share is much higher.
     n_features_in_ : int
         1 for single texts, 2 for pairs.
     feature_names_in_ : ndarray of str
@@ -264,7 +269,7 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         ------
         ValueError, TypeError
             For rows, labels or parameters that cannot be used; the message names them. A text, label or column name
-            with a lone surrogate, half of a character, is one.
+            with a lone surrogate, half of a character, is one; so is a column of X that is y, or X and y exchanged.
         WeightsNotFoundError, WeightsMismatchError
             When there are no weights under that name, or damaged ones.
         DivergedError

@@ -16,6 +16,7 @@ from kbert.estimators.base import BertEstimator
 from kbert.estimators.parameters import Parameters
 from kbert.saved_values import SavedValues
 from kbert.tasks import Task, task_of
+from kbert.tasks.row_notices import RowShares
 from kbert.tasks.task import RowTask, learned_attributes
 from kbert.text import WordPieceTokenizer
 
@@ -51,12 +52,15 @@ class FineTunedEstimator(BertEstimator, Generic[T]):
         tokenizer: WordPieceTokenizer,
         config: BertConfig,
         history: dict[str, list[float]],
+        n_truncated: int,
+        shares: RowShares,
     ) -> None:
         """Become the fitted estimator: only once training has succeeded, so that a fit that fails changes nothing."""
         fitted = self._without_fit()
         fitted._remember_columns(columns)
         fitted.model_, fitted.tokenizer_, fitted.config_ = model, tokenizer, config
         fitted.history_, fitted.n_iter_ = history, len(history["loss"])
+        fitted.n_truncated_, fitted.row_shares_ = n_truncated, shares
         fitted._take_over(task)
         self._become(fitted)
 
@@ -68,24 +72,28 @@ class FineTunedEstimator(BertEstimator, Generic[T]):
     # --- Predicting ------------------------------------------------------------------------------------------------
 
     def _read(self, X: Any) -> tuple[T, Any]:
-        """The task, and X as plain columns, which are those of fit."""
+        """The task, and X as plain columns, which are those of fit; with a warning if many more are empty."""
         self._check_fitted()
         self._check_max_length(self.config_)
         task = self._task()
         columns = task.read(X)
         self._check_columns(columns)
+        self._tell_missing(task, X, columns)
         return task, columns
 
     def _outputs(self: FineTunedEstimator[RowTask[Any, Any, Any, Any]], X: Any) -> np.ndarray:
         """The model's outputs for each row of X, float32, shape (n_rows, n_outputs)."""
         task, columns = self._read(X)
-        return task.predict(self.model_, self.tokenizer_, columns)
+        cut: list[np.ndarray] = []
+        outputs = task.predict(self.model_, self.tokenizer_, columns, cut)
+        self._tell_cut(task, X, columns, cut)
+        return outputs
 
     # --- Saving: what `SavableEstimator` asks for ---------------------------------------------------------------------
 
     def _logits_of_texts(self: FineTunedEstimator[RowTask[Any, Any, Any, Any]], texts: list[str]) -> np.ndarray:
         columns = TextColumns((texts,) * getattr(self, "n_features_in_", 1), None, 0)
-        return self._task().predict(self.model_, self.tokenizer_, columns, warn=False)
+        return self._task().predict(self.model_, self.tokenizer_, columns)
 
     def _architecture(self) -> str:
         return self._task_type.architecture

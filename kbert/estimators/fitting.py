@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import keras
 import numpy as np
+from sklearn.base import is_classifier
 
 from kbert.config import BertConfig
 from kbert.data.batches import TrainingBatches
@@ -15,10 +16,11 @@ from kbert.data.columns import Columns
 from kbert.data.labels import sample_weights
 from kbert.errors import DivergedError, FailedRunWarning
 from kbert.estimators.fine_tuned import FineTunedEstimator
-from kbert.estimators.parameters import Parameters, checked_callbacks, checked_parameters, draw_seed
+from kbert.estimators.parameters import Parameters, checked_callbacks, checked_parameters, draw_seed, warn_of_high_rate
 from kbert.estimators.validation import read_eval_set, split_rows
 from kbert.learning_rates import default_learning_rate
-from kbert.sizes import SIZES
+from kbert.sizes import named_size
+from kbert.tasks.row_notices import RowShares, RowsRead, tell_cut, tell_missing
 from kbert.tasks.task import Examples, Task, TrainingData
 from kbert.training.backends import able_to_train
 from kbert.training.early_stopping import Evaluation
@@ -52,12 +54,14 @@ def fit(
     """Fine-tune an estimator; its own ``fit`` documents the arguments. A fit that fails leaves it as it was."""
     # Check the parameters.
     parameters = checked_parameters(estimator)
+    warn_of_high_rate(parameters)
     callbacks = checked_callbacks(callbacks)
     seed = draw_seed(parameters.random_state)
 
     # Read X and y.
     is_warm_start = estimator._is_warm_start()
     task = estimator._task() if is_warm_start else estimator._new_task(parameters, y)
+    task.check(X, y, "clf.fit" if is_classifier(estimator) else "estimator.fit")
     columns = task.read(X)
     if is_warm_start:
         estimator._check_columns(columns)
@@ -72,12 +76,17 @@ def fit(
     config, pad_id = start.config.with_dropout(parameters.dropout), start.tokenizer.pad_id
     examples = task.examples(columns, labels, weights, start.tokenizer)
 
+    # Read the validation set, if one is given, and tell of rows that were cut or are empty, of both at once.
+    read, validation = [RowsRead(X, columns, examples.cut_rows)], None
+    if eval_set is not None:
+        validation, read_for_validation = read_eval_set(eval_set, estimator, task, columns, start.tokenizer)
+        read.append(read_for_validation)
+    shares = RowShares(tell_cut(task, read), tell_missing(task, read))
+    n_truncated = len(examples.cut_rows)
+
     # Split off a validation set, if none is given and a parameter asks for one.
     asking = ["early_stopping"] * parameters.early_stopping + task.needs_validation(examples)
-    validation = None
-    if eval_set is not None:
-        validation = read_eval_set(eval_set, estimator, task, columns, start.tokenizer)
-    elif asking:
+    if asking and eval_set is None:
         rows, validation_rows = split_rows(
             task.strata(examples), examples.weights, parameters.validation_fraction, seed, asking[0]
         )
@@ -87,7 +96,7 @@ def fit(
     model, history = _train_with_restarts(task, start, config, examples, validation, parameters, seed, callbacks)
     task.after_training(model, validation, pad_id)
 
-    estimator._remember(task, columns, model, start.tokenizer, config, history)
+    estimator._remember(task, columns, model, start.tokenizer, config, history, n_truncated, shares)
 
 
 def _check_freeze(parameters: Parameters, config: BertConfig, name: str) -> None:
@@ -189,7 +198,7 @@ def _learning_rate(parameters: Parameters, config: BertConfig) -> float:
     if parameters.learning_rate != "auto":
         return parameters.learning_rate
     if isinstance(parameters.size, str) and parameters.weights in ("auto", None):
-        return SIZES[parameters.size].learning_rate
+        return named_size(parameters.size).learning_rate
     return default_learning_rate(config)
 
 

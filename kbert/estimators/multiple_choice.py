@@ -31,8 +31,8 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
     ----------
     size : str or BertConfig, default="base"
         The architecture: "tiny", "mini", "small", "medium", "base", "large", "base-cased", "large-cased", "minilm-l6",
-        or a `BertConfig` of your own. On a CPU, "minilm-l6" is about as good as "base" on many tasks and six times as
-        fast.
+        or a `BertConfig` of your own; the hub name of one, such as "bert-base-uncased", is that size. On a CPU,
+        "minilm-l6" is about as good as "base" on many tasks and six times as fast.
     weights : "auto", None, str or Path, default="auto"
         Where training starts. "auto": the released weights of that size. None: random weights, and a vocabulary that is
         learned from the training texts. Else a folder in the Hugging Face layout or a hub name; its own config then
@@ -102,6 +102,11 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
         ``val_score``: one value an epoch.
     n_iter_ : int
         Epochs that the last fit ran.
+    n_truncated_ : int
+        Rows of X of the last fit that were cut: those of `fit`'s warning, without its ``eval_set``.
+    row_shares_ : RowShares
+        Of the last fit: the shares of rows that were ``cut`` and that were ``empty``. Predictions tell of such rows
+        only where the share is much higher.
     n_features_in_ : int
         2 for contexts and options, 3 with questions.
     feature_names_in_ : ndarray of str
@@ -287,4 +292,4 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
         options = [[text, other] for text, other in zip(texts, reversed(texts), strict=True)]
         questions = texts if getattr(self, "n_features_in_", 2) == 3 else None
         columns = ChoiceColumns(texts, questions, options)
-        return self._task().predict(self.model_, self.tokenizer_, columns, warn=False)
+        return self._task().predict(self.model_, self.tokenizer_, columns)

@@ -18,7 +18,7 @@ from kbert.data.frames import NO_SAMPLES, listed_labels, refuse_what_has_no_rows
 from kbert.data.texts import text_columns
 from kbert.errors import DivergedError
 from kbert.estimators.base import BertEstimator
-from kbert.estimators.parameters import Parameters, checked_parameters, draw_seed
+from kbert.estimators.parameters import Parameters, checked_parameters, draw_seed, warn_of_high_rate
 from kbert.estimators.saving import GOLDEN_TEXTS
 from kbert.learning_rates import default_pretraining_rate
 from kbert.model import BertForPreTraining
@@ -220,6 +220,7 @@ class BertPretrainer(BertEstimator):
             If five updates in a row gave a loss or gradients that are not finite.
         """
         parameters = checked_parameters(self)
+        warn_of_high_rate(parameters)
         seed = draw_seed(parameters.random_state)
         if parameters.new_words is not None and parameters.weights is None:
             raise ValueError(

@@ -39,8 +39,8 @@ class BertQA(FineTunedEstimator[Questions]):
     ----------
     size : str or BertConfig, default="base"
         The architecture: "tiny", "mini", "small", "medium", "base", "large", "base-cased", "large-cased", "minilm-l6",
-        or a `BertConfig` of your own. On a CPU, "minilm-l6" is about as good as "base" on many tasks and six times as
-        fast.
+        or a `BertConfig` of your own; the hub name of one, such as "bert-base-uncased", is that size. On a CPU,
+        "minilm-l6" is about as good as "base" on many tasks and six times as fast.
     weights : "auto", None, str or Path, default="auto"
         Where training starts. "auto": the released weights of that size. None: random weights, and a vocabulary that is
         learned from the training texts. Else a folder in the Hugging Face layout or a hub name; its own config then
@@ -124,6 +124,11 @@ class BertQA(FineTunedEstimator[Questions]):
         over the rows of the mean over their windows) and ``val_score``: one value an epoch.
     n_iter_ : int
         Epochs that the last fit ran.
+    n_truncated_ : int
+        Rows of X of the last fit whose question was cut. Contexts are read whole.
+    row_shares_ : RowShares
+        Of the last fit: the shares of rows that were ``cut`` and that were ``empty``. Predictions tell of such rows
+        only where the share is much higher.
     feature_names_in_ : ndarray of str
         The names of the columns that were read, when ``fit`` was given a DataFrame.
 
@@ -252,8 +257,10 @@ class BertQA(FineTunedEstimator[Questions]):
     def _found(self, X: Any, n_best: int) -> Iterator[tuple[FoundSpans, np.ndarray]]:
         """Some rows at a time: the best spans, and each row's score of no answer, less the threshold."""
         task, columns = self._read(X)
-        for found in task.predict(self.model_, self.tokenizer_, columns, n_best):
+        cut: list[np.ndarray] = []
+        for found in task.predict(self.model_, self.tokenizer_, columns, n_best, cut):
             yield found, found.spans.null - self.null_threshold_
+        self._tell_cut(task, X, columns, cut)
 
     @of_one_fit
     def predict(self, X: Any) -> np.ndarray:
@@ -334,7 +341,7 @@ class BertQA(FineTunedEstimator[Questions]):
 
     def _logits_of_texts(self, texts: list[str]) -> np.ndarray:
         columns = QuestionColumns(texts, texts)
-        chunks = self._task().predict(self.model_, self.tokenizer_, columns, self.n_best, warn=False)
+        chunks = self._task().predict(self.model_, self.tokenizer_, columns, self.n_best)
         return _scores([found.spans for found in chunks])
 
     def __sklearn_tags__(self) -> Tags:

@@ -28,8 +28,8 @@ class BertRegressor(RegressorMixin, FineTunedEstimator[Regression]):
     ----------
     size : str or BertConfig, default="base"
         The architecture: "tiny", "mini", "small", "medium", "base", "large", "base-cased", "large-cased", "minilm-l6",
-        or a `BertConfig` of your own. On a CPU, "minilm-l6" is about as good as "base" on many tasks and six times as
-        fast.
+        or a `BertConfig` of your own; the hub name of one, such as "bert-base-uncased", is that size. On a CPU,
+        "minilm-l6" is about as good as "base" on many tasks and six times as fast.
     weights : "auto", None, str or Path, default="auto"
         Where training starts. "auto": the released weights of that size. None: random weights, and a vocabulary that is
         learned from the training texts. Else a folder in the Hugging Face layout or a hub name; its own config then
@@ -111,6 +111,11 @@ class BertRegressor(RegressorMixin, FineTunedEstimator[Regression]):
         a validation set ``val_loss`` and ``val_score``: one value an epoch.
     n_iter_ : int
         Epochs that the last fit ran.
+    n_truncated_ : int
+        Rows of X of the last fit that were cut: those of `fit`'s warning, without its ``eval_set``.
+    row_shares_ : RowShares
+        Of the last fit: the shares of rows that were ``cut`` and that were ``empty``. Predictions tell of such rows
+        only where the share is much higher.
     n_features_in_ : int
         1 for single texts, 2 for pairs.
     feature_names_in_ : ndarray of str
@@ -268,7 +273,9 @@ class BertRegressor(RegressorMixin, FineTunedEstimator[Regression]):
         sample_weight : array-like of shape (n_rows,), optional
         """
         task, columns = self._read(X)
-        outputs = task.predict(self.model_, self.tokenizer_, columns).astype("float64")
+        cut: list[np.ndarray] = []
+        outputs = task.predict(self.model_, self.tokenizer_, columns, cut).astype("float64")
+        self._tell_cut(task, X, columns, cut)
         numbers = task.read_labels(y, columns)
         return float(r2_score(numbers, outputs, sample_weight=sample_weights(sample_weight, len(outputs))))
 

@@ -18,7 +18,8 @@ from kbert.estimators import persistence
 from kbert.estimators.parameters import checked_parameters
 from kbert.forks import require_usable_process
 from kbert.hub import resolve_folder
-from kbert.saved_values import SavedValues
+from kbert.saved_values import SHARE, SavedValues, whole
+from kbert.tasks.row_notices import RowShares
 from kbert.text import WordPieceTokenizer
 from kbert.text.files import check_vocabulary
 from kbert.training.precision import dtype_policy
@@ -36,6 +37,7 @@ class SavableEstimator(BaseEstimator):
     config_: BertConfig
     history_: dict[str, list[float]]
     n_iter_: int
+    n_truncated_: int
 
     def _of_one_fit(self) -> Self:
         """The fitted estimator as it is now, with the parameters of its fit; an error where it is not fitted."""
@@ -107,6 +109,7 @@ class SavableEstimator(BaseEstimator):
             "n_features_in": getattr(self, "n_features_in_", None),
             "feature_names_in": getattr(self, "feature_names_in_", np.array([])).tolist(),
             "history": getattr(self, "history_", None),
+            "rows_of_fit": self._rows_of_fit(),
             "golden": {"texts": GOLDEN_TEXTS, "logits": logits.tolist()},
         }
         # Last, because it is what makes a folder that of a saved estimator.
@@ -181,6 +184,19 @@ class SavableEstimator(BaseEstimator):
         if saved["history"] is not None:
             self.history_ = saved["history"]
             self.n_iter_ = len(self.history_.get("loss", []))
+        self._restore_rows_of_fit(saved)
+
+    def _rows_of_fit(self) -> dict[str, Any] | None:
+        """What fit told of its rows, as JSON can hold it; None where that is not known."""
+        shares = getattr(self, "row_shares_", None)
+        return None if shares is None else {"n_truncated": self.n_truncated_, **shares._asdict()}
+
+    def _restore_rows_of_fit(self, saved: SavedValues) -> None:
+        """Take back what `_rows_of_fit` gave. Earlier versions did not save it: then predicting tells of all rows."""
+        if saved.get("rows_of_fit") is not None:
+            rows = saved.inner("rows_of_fit")
+            self.n_truncated_ = rows.checked("n_truncated", whole(0))
+            self.row_shares_ = RowShares(rows.checked("cut", SHARE), rows.checked("empty", SHARE))
 
     def _verify(self, golden: dict[str, Any], folder: Path) -> None:
         expected, found = np.array(golden["logits"]), self._logits_of_texts(golden["texts"])

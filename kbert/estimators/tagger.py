@@ -32,8 +32,8 @@ class BertTagger(FineTunedEstimator[Tagging]):
     ----------
     size : str or BertConfig, default="base"
         The architecture: "tiny", "mini", "small", "medium", "base", "large", "base-cased", "large-cased", "minilm-l6",
-        or a `BertConfig` of your own. On a CPU, "minilm-l6" is about as good as "base" on many tasks and six times as
-        fast.
+        or a `BertConfig` of your own; the hub name of one, such as "bert-base-uncased", is that size. On a CPU,
+        "minilm-l6" is about as good as "base" on many tasks and six times as fast.
     weights : "auto", None, str or Path, default="auto"
         Where training starts. "auto": the released weights of that size. None: random weights, and a vocabulary that is
         learned from the training texts. Else a folder in the Hugging Face layout or a hub name; its own config then
@@ -111,6 +111,11 @@ class BertTagger(FineTunedEstimator[Tagging]):
         ``val_loss`` and ``val_score``: one value an epoch.
     n_iter_ : int
         Epochs that the last fit ran.
+    n_truncated_ : int
+        Rows of the last fit that were cut: always 0, since rows are read whole, in windows.
+    row_shares_ : RowShares
+        Of the last fit: the shares of rows that were ``cut`` and that were ``empty``. Predictions tell of such rows
+        only where the share is much higher.
     feature_names_in_ : ndarray of str
         The column's name, when ``fit`` was given a DataFrame.
 

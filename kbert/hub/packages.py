@@ -83,6 +83,18 @@ def find_in_package(name: str) -> Path | None:
     return None
 
 
+def has_usable_package(name: str) -> bool:
+    """Whether an installed package carries the published weights of a hub name; without a warning if they differ."""
+    package = PACKAGES.get(name)
+    folder = None if package is None else _installed_folder(package)
+    return package is not None and folder is not None and _changed_file(package, folder) is None
+
+
+def pip_command(name: str) -> str:
+    """The command that installs the package with the weights of a hub name, one of `PACKAGES`."""
+    return _pip(PACKAGES[name], again=False)
+
+
 def lookup_report(name: str, revision: str | None) -> tuple[list[str], list[str]]:
     """Describe, for an error, which package could have had the weights.
 

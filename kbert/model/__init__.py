@@ -1,8 +1,10 @@
 """Batches to vectors and logits: the encoder and its heads, as functional Keras models."""
 
 from kbert.backend import require_backend
+from kbert.startup_messages import import_tensorflow
 
 require_backend()
+import_tensorflow()
 
 from kbert.model.base import INPUT_NAMES  # noqa: E402
 from kbert.model.dispatch import disable_jax_async_dispatch  # noqa: E402

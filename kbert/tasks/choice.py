@@ -9,19 +9,19 @@ from typing import Any, ClassVar, NamedTuple
 
 import keras
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import log_softmax
 
 from kbert.config import BertConfig
 from kbert.data.choices import ChoiceColumns, choice_columns, option_indices
 from kbert.data.texts import warn_missing
-from kbert.errors import TruncationWarning
 from kbert.model import BertForSequenceClassification
+from kbert.tasks.row_notices import warn_cut_texts
 from kbert.tasks.task import TaskDefaults, TrainingData, mean_one
-from kbert.tasks.texts import row_chunks
+from kbert.tasks.texts import noting_cut_rows, token_chunks
 from kbert.text import TokenSequences, WordPieceTokenizer, build_choices
 from kbert.training.losses import choice_cross_entropy
 from kbert.training.predict import predict_logits
-from kbert.warn import warn_user
 from kbert.weights import load_multiple_choice, save_multiple_choice
 
 # Scores of a row's options that differ by less are the same.
@@ -50,6 +50,11 @@ class ChoiceExamples(NamedTuple):
         """Number of rows."""
         return len(self.right)
 
+    @property
+    def cut_rows(self) -> NDArray[np.int64]:
+        """The numbers of the rows that were cut."""
+        return self.sequences.cut_rows
+
     def take(self, rows: np.ndarray) -> ChoiceExamples:
         """Some rows, given by their numbers in ascending order."""
         return ChoiceExamples(self.sequences.of_rows(rows), self.right[rows], self.n_options[rows], self.weights[rows])
@@ -77,10 +82,8 @@ class Choice(TaskDefaults[np.ndarray, ChoiceExamples]):
     # --- X and y to examples
 
     def read(self, X: Any, name: str = "X") -> ChoiceColumns:
-        """Contexts, questions and options, with one warning about missing texts."""
-        columns = choice_columns(X, name)
-        warn_missing(columns.n_missing, columns.n_rows)
-        return columns
+        """Contexts, questions and options."""
+        return choice_columns(X, name)
 
     def read_labels(self, y: Any, columns: ChoiceColumns, name: str = "y") -> np.ndarray:
         """The index of each row's right option."""
@@ -89,31 +92,28 @@ class Choice(TaskDefaults[np.ndarray, ChoiceExamples]):
     def examples(
         self, columns: ChoiceColumns, labels: np.ndarray, weights: np.ndarray, tokenizer: WordPieceTokenizer
     ) -> ChoiceExamples:
-        """Rows as tokens, with one warning about rows that were cut."""
-        cut: list[int] = []
-        sequences = TokenSequences.concatenate(self._chunks(columns, tokenizer, cut))
-        self._warn_cut(sum(cut), columns.n_rows)
+        """Rows as tokens."""
+        sequences = TokenSequences.concatenate(self._chunks(columns, tokenizer))
         return ChoiceExamples(sequences, labels, columns.n_options, weights)
 
-    def _chunks(
-        self, columns: ChoiceColumns, tokenizer: WordPieceTokenizer, cut: list[int]
-    ) -> Iterator[TokenSequences]:
-        """All rows as tokens, some rows at a time; the number of rows that were cut is appended to ``cut``."""
-        for rows in row_chunks(columns):
-            some = columns.rows(rows)
-            chunk = build_choices(
-                tokenizer, some.contexts, some.questions, some.options, self.max_length, first_row=rows.start
-            )
-            cut.append(len(np.unique(chunk.rows[chunk.truncated])))
-            yield chunk
+    def _chunks(self, columns: ChoiceColumns, tokenizer: WordPieceTokenizer) -> Iterator[TokenSequences]:
+        """All rows as tokens, some rows at a time."""
 
-    def _warn_cut(self, n_cut: int, n_rows: int) -> None:
-        if n_cut:
-            warn_user(
-                f"{n_cut} of {n_rows} rows have more than max_length={self.max_length} tokens and were cut. "
-                "A larger max_length reads more of them, and costs time.",
-                TruncationWarning,
+        def tokens(some: ChoiceColumns, first_row: int) -> TokenSequences:
+            return build_choices(
+                tokenizer, some.contexts, some.questions, some.options, self.max_length, first_row=first_row
             )
+
+        return token_chunks(columns, tokens)
+
+    def warn_cut(self, n_cut: int, n_rows: int, details: str) -> None:
+        """Say that rows were cut."""
+        remedy = "A larger max_length reads more of them, and costs time."
+        warn_cut_texts(n_cut, n_rows, self.max_length, details, remedy)
+
+    def warn_missing(self, columns: ChoiceColumns, n_missing: int, n_rows: int, details: str) -> None:
+        """Say that texts are missing."""
+        warn_missing(n_missing, n_rows, details)
 
     # --- Training
 
@@ -132,16 +132,18 @@ class Choice(TaskDefaults[np.ndarray, ChoiceExamples]):
     # --- Outputs
 
     def predict(
-        self, model: keras.Model, tokenizer: WordPieceTokenizer, columns: ChoiceColumns, warn: bool = True
+        self,
+        model: keras.Model,
+        tokenizer: WordPieceTokenizer,
+        columns: ChoiceColumns,
+        cut: list[NDArray[np.int64]] | None = None,
     ) -> np.ndarray:
         """The scores of each row's options, float32, shape (n_rows, most options).
 
-        With ``warn=False`` nothing is said of rows that were cut.
+        The numbers of the rows that were cut are appended to ``cut``.
         """
-        cut: list[int] = []
-        scores = _scores(model, self._chunks(columns, tokenizer, cut), int(columns.n_options.sum()), tokenizer.pad_id)
-        if warn:
-            self._warn_cut(sum(cut), columns.n_rows)
+        chunks = noting_cut_rows(self._chunks(columns, tokenizer), cut)
+        scores = _scores(model, chunks, int(columns.n_options.sum()), tokenizer.pad_id)
         return _by_row(scores, columns.n_options)
 
     def outputs(self, model: keras.Model, examples: ChoiceExamples, pad_id: int) -> np.ndarray:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import keras
 import numpy as np
+from numpy.typing import NDArray
 
 from kbert.config import BertConfig
 from kbert.data.answers import Answers, answer_columns
@@ -55,6 +56,11 @@ class QuestionExamples(NamedTuple):
     def n_rows(self) -> int:
         """Number of rows."""
         return self.columns.n_rows
+
+    @property
+    def cut_rows(self) -> NDArray[np.int64]:
+        """The numbers of the rows whose question was cut."""
+        return np.flatnonzero(self.windows.truncated_rows)
 
     def take(self, rows: np.ndarray) -> QuestionExamples:
         """Some rows, given by their numbers in ascending order."""
@@ -135,10 +141,8 @@ class Questions(TaskDefaults[Answers, QuestionExamples]):
     # --- X and y to examples
 
     def read(self, X: Any, name: str = "X") -> QuestionColumns:
-        """Questions and contexts, with one warning about missing texts."""
-        columns = question_columns(X, name)
-        warn_missing(columns.n_missing, columns.n_rows)
-        return columns
+        """Questions and contexts."""
+        return question_columns(X, name)
 
     def read_labels(self, y: Any, columns: QuestionColumns, name: str = "y") -> Answers:
         """The right answers, each of which stands in its context where it should."""
@@ -152,10 +156,9 @@ class Questions(TaskDefaults[Answers, QuestionExamples]):
     def examples(
         self, columns: QuestionColumns, labels: Answers, weights: np.ndarray, tokenizer: WordPieceTokenizer
     ) -> QuestionExamples:
-        """Rows as tokens, with one warning about questions that were cut."""
+        """Rows as tokens."""
         _, windows, offsets = zip(*self._chunks(columns, tokenizer), strict=True)
         joined = QuestionWindows.concatenate(list(windows))
-        self._warn_cut(int(joined.truncated_rows.sum()), columns.n_rows)
         joined_offsets = np.concatenate(offsets)
         targets = answer_targets(joined, joined_offsets, labels)
         return QuestionExamples(columns, joined, joined_offsets, labels, targets, weights)
@@ -171,13 +174,18 @@ class Questions(TaskDefaults[Answers, QuestionExamples]):
             )
             yield rows, windows, offsets
 
-    def _warn_cut(self, n_cut: int, n_rows: int) -> None:
-        if n_cut:
-            warn_user(
-                f"{n_cut} of {n_rows} questions have more than 64 word pieces, or take more than half of "
-                f"max_length={self.max_length}, and lost their ends. Contexts are read whole, so put long texts there.",
-                TruncationWarning,
-            )
+    def warn_cut(self, n_cut: int, n_rows: int, details: str) -> None:
+        """Say that questions were cut."""
+        warn_user(
+            f"{n_cut} of {n_rows} questions have more than 64 word pieces, or take more than half of "
+            f"max_length={self.max_length}, and lost their ends ({details}). Contexts are read whole, so put long "
+            "texts there.",
+            TruncationWarning,
+        )
+
+    def warn_missing(self, columns: QuestionColumns, n_missing: int, n_rows: int, details: str) -> None:
+        """Say that texts are missing."""
+        warn_missing(n_missing, n_rows, details)
 
     def strata(self, examples: QuestionExamples) -> np.ndarray | None:
         """Whether a question has an answer, where the threshold is taken from the validation set."""
@@ -225,20 +233,18 @@ class Questions(TaskDefaults[Answers, QuestionExamples]):
         tokenizer: WordPieceTokenizer,
         columns: QuestionColumns,
         n_best: int,
-        warn: bool = True,
+        cut: list[NDArray[np.int64]] | None = None,
     ) -> Iterator[FoundSpans]:
         """The best spans of each row, some rows at a time.
 
-        With ``warn=False`` nothing is said of questions that were cut.
+        The numbers of the rows whose question was cut are appended to ``cut``.
         """
-        n_cut = 0
         for rows, windows, offsets in self._chunks(columns, tokenizer):
-            n_cut += int(windows.truncated_rows.sum())
+            if cut is not None:
+                cut.append(rows.start + np.flatnonzero(windows.truncated_rows))
             reader = SpanReader(windows, n_best, self.max_answer_length)
             predict_spans(model, reader, tokenizer.pad_id, rows.start)
             yield _found(reader, columns.contexts[rows], offsets, rows.start)
-        if warn:
-            self._warn_cut(n_cut, columns.n_rows)
 
     def outputs(self, model: keras.Model, examples: QuestionExamples, pad_id: int) -> BestSpans:
         """The best span of each row."""

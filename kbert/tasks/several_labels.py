@@ -13,6 +13,7 @@ from sklearn.metrics import average_precision_score, precision_recall_curve
 
 from kbert.data.frames import columns_by_name
 from kbert.data.label_sets import LabelSets, kind_of_labels, label_sets
+from kbert.data.mistakes import warn_of_one_hot
 from kbert.data.texts import TextColumns
 from kbert.saved_values import NUMBER, POSITIVE, SavedValues, list_of, one_of
 from kbert.tasks.calibration import divide_by_temperature
@@ -59,6 +60,8 @@ class SeveralLabels(TextTask):
         sets = label_sets(y, columns.n_rows)
         if not len(sets.classes):
             raise ValueError("No row of y has a label: nothing could be learned. Is it the right column?")
+        if kind_of_labels(y) == "indicator":
+            warn_of_one_hot(sets.indicator, y)
         if isinstance(self.class_weight, dict):
             checked_class_weight(self.class_weight, sets.classes, zero_allowed=False)
         self.classes_, self.y_type_ = sets.classes, kind_of_labels(y)

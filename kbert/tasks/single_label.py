@@ -13,6 +13,7 @@ from sklearn.utils.class_weight import compute_class_weight
 
 from kbert.data.frames import shown
 from kbert.data.labels import label_column
+from kbert.data.mistakes import check_labels
 from kbert.data.texts import TextColumns
 from kbert.errors import WeightsMismatchError
 from kbert.saved_values import POSITIVE, SavedValues
@@ -60,6 +61,7 @@ class SingleLabel(TextTask):
                 "TunedThresholdClassifierCV."
             )
         if not len(self.classes_):
+            check_labels(labels, y)
             return self._learn(labels)
         unknown = sorted(set(labels.tolist()) - set(self.classes_.tolist()), key=str)
         if unknown:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import keras
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import log_softmax, softmax, xlogy
 
 from kbert.config import BertConfig
@@ -54,6 +55,11 @@ class TaggingExamples(NamedTuple):
     def n_rows(self) -> int:
         """Number of rows."""
         return self.words.n_rows
+
+    @property
+    def cut_rows(self) -> NDArray[np.int64]:
+        """None: rows are read whole, in windows."""
+        return np.array([], np.int64)
 
     @property
     def word_weights(self) -> np.ndarray:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import keras
 import numpy as np
+from numpy.typing import NDArray
 
 from kbert.config import BertConfig
 from kbert.data.columns import Columns
@@ -30,6 +31,11 @@ class Examples(Protocol):
     @property
     def weights(self) -> np.ndarray:
         """Weight of each row, float32, shape (n_rows,)."""
+        ...
+
+    @property
+    def cut_rows(self) -> NDArray[np.int64]:
+        """The numbers of the rows that lost tokens because they were too long, ascending."""
         ...
 
     def take(self, rows: np.ndarray) -> Self:
@@ -93,8 +99,12 @@ class Task(Protocol[C, L, E, O]):
 
     # --- X and y to examples
 
+    def check(self, X: Any, y: Any, call: str) -> None:
+        """Refuse an X and a y of ``fit`` that cannot be meant. ``call`` is what messages write: "clf.fit"."""
+        ...
+
     def read(self, X: Any, name: str = "X") -> C:
-        """X as plain columns, with one warning about missing texts. ``name`` is what errors call X."""
+        """X as plain columns. ``name`` is what errors call X."""
         ...
 
     def read_labels(self, y: Any, columns: C, name: str = "y") -> L:
@@ -106,7 +116,15 @@ class Task(Protocol[C, L, E, O]):
         ...
 
     def examples(self, columns: C, labels: L, weights: np.ndarray, tokenizer: WordPieceTokenizer) -> E:
-        """Rows as tokens, with one warning about rows that were cut."""
+        """Rows as tokens."""
+        ...
+
+    def warn_cut(self, n_cut: int, n_rows: int, details: str) -> None:
+        """Say that rows were cut, and what to do. ``details``: their share, and which they are."""
+        ...
+
+    def warn_missing(self, columns: C, n_missing: int, n_rows: int, details: str) -> None:
+        """Say that texts are missing."""
         ...
 
     def strata(self, examples: E) -> np.ndarray | None:
@@ -184,16 +202,25 @@ class Task(Protocol[C, L, E, O]):
 class RowTask(Task[C, L, E, O], Protocol[C, L, E, O]):
     """A task whose answer to a row comes from one vector of outputs."""
 
-    def predict(self, model: keras.Model, tokenizer: WordPieceTokenizer, columns: C, warn: bool = True) -> np.ndarray:
+    def predict(
+        self,
+        model: keras.Model,
+        tokenizer: WordPieceTokenizer,
+        columns: C,
+        cut: list[NDArray[np.int64]] | None = None,
+    ) -> np.ndarray:
         """The model's outputs for each row, float32, shape (n_rows, n_outputs).
 
-        With ``warn=False`` nothing is said of rows that were cut.
+        The numbers of the rows that were cut are appended to ``cut``.
         """
         ...
 
 
 class TaskDefaults(Generic[L, E]):
     """What most tasks do not need: nothing is learned besides the weights, and nothing is changed after training."""
+
+    def check(self, X: Any, y: Any, call: str) -> None:
+        """Nothing: X and y cannot be taken for each other."""
 
     def learn(self, labels: L, weights: np.ndarray) -> None:
         """Nothing."""

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import keras
 import numpy as np
+from numpy.typing import NDArray
 
 from kbert.config import BertConfig
 from kbert.data.columns import Columns
+from kbert.data.mistakes import refuse_swapped, refuse_y_in_X
 from kbert.data.texts import TextColumns, text_columns, warn_missing
-from kbert.errors import TruncationWarning
 from kbert.model import BertForSequenceClassification
+from kbert.tasks.row_notices import warn_cut_texts
 from kbert.tasks.task import TaskDefaults, TrainingData, mean_one
 from kbert.text import TokenSequences, WordPieceTokenizer, build_sequences, build_windows
 from kbert.text.chunks import chunks
 from kbert.training.predict import predict_logits
-from kbert.warn import warn_user
 from kbert.weights import load_sequence_classifier, save_sequence_classifier
 
 # How much text is tokenised, and when predicting computed, at a time: bounded, since a column may hold any number of
@@ -27,10 +28,28 @@ from kbert.weights import load_sequence_classifier, save_sequence_classifier
 CHUNK_ROWS = 8192
 CHUNK_CHARACTERS = 4_000_000
 
+C = TypeVar("C", bound=Columns)
+
 
 def row_chunks(columns: Columns) -> Iterator[slice]:
     """The rows of each chunk of columns."""
     return chunks(columns.n_characters, CHUNK_ROWS, CHUNK_CHARACTERS)
+
+
+def token_chunks(columns: C, tokens: Callable[[C, int], TokenSequences]) -> Iterator[TokenSequences]:
+    """All rows as tokens, some rows at a time; ``tokens`` gets these and the number of the first of them."""
+    for rows in row_chunks(columns):
+        yield tokens(columns.rows(rows), rows.start)
+
+
+def noting_cut_rows(chunks: Iterable[TokenSequences], cut: list[NDArray[np.int64]] | None) -> Iterator[TokenSequences]:
+    """The same chunks; the numbers of the rows that were cut are appended to a list, if there is one."""
+    first_row = 0
+    for chunk in chunks:
+        if cut is not None:
+            cut.append(first_row + chunk.cut_rows)
+        first_row += chunk.n_rows
+        yield chunk
 
 
 @dataclass(kw_only=True)
@@ -48,52 +67,53 @@ class TextReader:
     stride: int | None = None
 
     def read(self, X: Any, name: str = "X") -> TextColumns:
-        """Plain columns of texts, with one warning about missing texts."""
-        columns = text_columns(X, name=name)
-        warn_missing(columns.n_missing, columns.n_rows)
-        return columns
+        """Plain columns of texts."""
+        return text_columns(X, name=name)
 
-    def sequences(self, columns: TextColumns, tokenizer: WordPieceTokenizer) -> TokenSequences:
-        """All rows as tokens, with one warning about rows that were cut."""
-        cut: list[int] = []
-        sequences = TokenSequences.concatenate(self.chunks(columns, tokenizer, cut))
-        self.warn_cut(sum(cut), columns.n_rows)
-        return sequences
+    def chunks(self, columns: TextColumns, tokenizer: WordPieceTokenizer) -> Iterator[TokenSequences]:
+        """All rows as tokens, some rows at a time."""
 
-    def chunks(self, columns: TextColumns, tokenizer: WordPieceTokenizer, cut: list[int]) -> Iterator[TokenSequences]:
-        """All rows as tokens, some rows at a time; the number of rows that were cut is appended to ``cut``."""
-        for rows in row_chunks(columns):
-            first, *others = (column[rows] for column in columns.columns)
+        def tokens(some: TextColumns, first_row: int) -> TokenSequences:
+            first, *others = some.columns
             second = others[0] if others else None
             if self.long_text == "window":
-                chunk = build_windows(tokenizer, first, second, self.max_length, self.stride, first_row=rows.start)
-            else:
-                chunk = build_sequences(tokenizer, first, second, self.max_length, first_row=rows.start)
-            cut.append(chunk.n_truncated)
-            yield chunk
+                return build_windows(tokenizer, first, second, self.max_length, self.stride, first_row=first_row)
+            return build_sequences(tokenizer, first, second, self.max_length, first_row=first_row)
 
-    def warn_cut(self, n_cut: int, n_rows: int) -> None:
-        """Tell how many rows were cut, if any were."""
-        if n_cut:
-            warn_user(
-                f"{n_cut} of {n_rows} rows have more than max_length={self.max_length} tokens and were cut. "
-                "long_text='window' reads all of them, a larger max_length more of them; both cost time.",
-                TruncationWarning,
-            )
+        return token_chunks(columns, tokens)
+
+    def cut_rows(self, columns: TextColumns, tokenizer: WordPieceTokenizer) -> NDArray[np.int64]:
+        """The numbers of the rows that are cut."""
+        if self.long_text == "window":
+            return np.array([], np.int64)
+        cut: list[NDArray[np.int64]] = []
+        for _ in noting_cut_rows(self.chunks(columns, tokenizer), cut):
+            pass
+        return np.concatenate(cut)
+
+    def warn_cut(self, n_cut: int, n_rows: int, details: str) -> None:
+        """Say that rows were cut."""
+        remedy = "long_text='window' reads all of them, a larger max_length more of them; both cost time."
+        warn_cut_texts(n_cut, n_rows, self.max_length, details, remedy)
+
+    def warn_missing(self, columns: TextColumns, n_missing: int, n_rows: int, details: str) -> None:
+        """Say that texts are missing."""
+        warn_missing(n_missing, n_rows, details)
 
     def predict(
-        self, model: keras.Model, tokenizer: WordPieceTokenizer, columns: TextColumns, warn: bool = True
+        self,
+        model: keras.Model,
+        tokenizer: WordPieceTokenizer,
+        columns: TextColumns,
+        cut: list[NDArray[np.int64]] | None = None,
     ) -> np.ndarray:
         """The model's outputs for each row, float32, shape (n_rows, n_outputs): the mean over the row's windows.
 
-        Rows are tokenised while those before them are computed, so memory does not grow with their number. With
-        ``warn=False`` nothing is said of rows that were cut.
+        Rows are tokenised while those before them are computed, so memory does not grow with their number. The numbers
+        of those that were cut are appended to ``cut``.
         """
-        cut: list[int] = []
-        outputs = predict_logits(model, self.chunks(columns, tokenizer, cut), columns.n_rows, tokenizer.pad_id)
-        if warn:
-            self.warn_cut(sum(cut), columns.n_rows)
-        return outputs
+        chunks = noting_cut_rows(self.chunks(columns, tokenizer), cut)
+        return predict_logits(model, chunks, columns.n_rows, tokenizer.pad_id)
 
 
 class TextExamples(NamedTuple):
@@ -116,6 +136,11 @@ class TextExamples(NamedTuple):
     def n_rows(self) -> int:
         """Number of rows."""
         return len(self.labels)
+
+    @property
+    def cut_rows(self) -> NDArray[np.int64]:
+        """The numbers of the rows that were cut."""
+        return self.sequences.cut_rows
 
     def take(self, rows: np.ndarray) -> TextExamples:
         """Some rows, given by their numbers in ascending order."""
@@ -149,11 +174,16 @@ class TextTask(TaskDefaults[np.ndarray, TextExamples], TextReader):
 
     # --- What holds for all of them
 
+    def check(self, X: Any, y: Any, call: str) -> None:
+        """Refuse an X that holds y, and X and y that are exchanged. ``call`` is what messages write: "clf.fit"."""
+        refuse_swapped(X, y, call)
+        refuse_y_in_X(X, y, call)
+
     def examples(
         self, columns: TextColumns, labels: np.ndarray, weights: np.ndarray, tokenizer: WordPieceTokenizer
     ) -> TextExamples:
-        """Rows as tokens, with one warning about rows that were cut."""
-        return TextExamples(self.sequences(columns, tokenizer), labels, weights)
+        """Rows as tokens."""
+        return TextExamples(TokenSequences.concatenate(self.chunks(columns, tokenizer)), labels, weights)
 
     def new_model(self, config: BertConfig, *, dtype: str, seed: int) -> BertForSequenceClassification:
         """BERT with a linear layer on the pooler's vector."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import keras
 import numpy as np
+from numpy.typing import NDArray
 
 from kbert.data.tags import WordColumn, word_column
 from kbert.errors import MissingTextWarning
@@ -31,16 +32,24 @@ class WordReader:
     stride: int | None = None
 
     def read(self, X: Any, name: str = "X") -> WordColumn:
-        """Rows of words, or texts that are not split yet, with one warning about empty ones."""
-        columns = word_column(X, name)
-        if columns.n_missing:
-            what = "texts" if columns.raw_texts is not None else "words"
-            warn_user(
-                f"{columns.n_missing} of the {what} in {columns.n_rows} rows "
-                f"{'are' if columns.n_missing > 1 else 'is'} empty. Every row and every word still gets a result.",
-                MissingTextWarning,
-            )
-        return columns
+        """Rows of words, or texts that are not split yet."""
+        return word_column(X, name)
+
+    def cut_rows(self, columns: WordColumn, tokenizer: WordPieceTokenizer) -> NDArray[np.int64]:
+        """None: rows of words are read whole, in windows."""
+        return np.array([], np.int64)
+
+    def warn_cut(self, n_cut: int, n_rows: int, details: str) -> None:
+        """Nothing: rows of words are read whole, in windows."""
+
+    def warn_missing(self, columns: WordColumn, n_missing: int, n_rows: int, details: str) -> None:
+        """Say that words, or texts, are empty."""
+        what = "texts" if columns.raw_texts is not None else "words"
+        warn_user(
+            f"{n_missing} of the {what} in {n_rows} rows {'are' if n_missing > 1 else 'is'} empty ({details}). Every "
+            "row and every word still gets a result.",
+            MissingTextWarning,
+        )
 
     def windows(self, columns: WordColumn, tokenizer: WordPieceTokenizer) -> WordSequences:
         """Rows of words, split already, as overlapping windows of tokens."""

@@ -124,6 +124,11 @@ class TokenSequences:
         """Number of sequences that were truncated."""
         return int(self.truncated.sum())
 
+    @property
+    def cut_rows(self) -> NDArray[np.int64]:
+        """The numbers of the rows with truncated sequences, ascending."""
+        return np.unique(self.rows[self.truncated]).astype(np.int64)
+
     def take(self, selection: Selection) -> TokenSequences:
         """The selected sequences, in the order of the selection."""
         return TokenSequences(

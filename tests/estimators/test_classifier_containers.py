@@ -117,7 +117,8 @@ def test_cut_texts_are_counted_in_one_warning(toy, reviews, monkeypatch):
     assert places_of_ours(seen) == [__file__]
     # In several parts the count is still that of the whole.
     monkeypatch.setattr("kbert.tasks.texts.CHUNK_ROWS", 5)
-    with pytest.warns(TruncationWarning, match="2 of 32 rows") as seen:
+    texts[20:26] = ["the table " * 20] * 6  # many more than in fit, or nothing would be said
+    with pytest.warns(TruncationWarning, match="8 of 32 rows.*: rows 2, 9, 20, 21, 22 and 3 more") as seen:
         assert len(classifier.predict(texts)) == 32
     assert places_of_ours(seen) == [__file__]
 

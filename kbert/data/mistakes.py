@@ -1,0 +1,278 @@
+"""X and y that cannot be meant: y among the columns of X, X and y exchanged, lists of labels in strings. No Keras here.
+
+Each message has the line to write instead, with the user's own column names.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kbert.data.frames import Table, column_names, is_scalar, read_table, refuse_what_has_no_rows, shown
+from kbert.errors import LabelsWarning
+from kbert.warn import warn_user
+
+# Two words beside each other, or so many letters of a script that writes no spaces.
+_WORDS = re.compile(r"[^\W\d_]\W*\s\W*[^\W\d_]|[^\W\d_\x00-\u02ff]{6}")
+# A column of texts this long is one of texts even if many of them are the same, as the premises of pairs are.
+_LONG = 40
+# Rows that are looked at to tell what a column holds.
+_LOOKED_AT = 1000
+# In fewer rows, labels that are nearly all different say nothing yet: a first try has two or three.
+_LEAST_ROWS = 10
+_LEAST_ROWS_OF_SWAPPED = 4
+_NEARLY_ALL = 0.9
+
+
+def looks_like_text(values: Sequence[Any]) -> bool:
+    """Whether a column holds texts, to go by its first rows: several words, and most rows different or long."""
+    some = _strings(values)
+    return _has_words(values) and (len(set(some)) > len(some) / 2 or _mean_length(some) >= _LONG)
+
+
+def _has_words(values: Sequence[Any]) -> bool:
+    """Whether most rows hold several words. Labels may too: "account locked"."""
+    some = _strings(values)
+    n_words = sum(_WORDS.search(value) is not None for value in some)
+    return len(some) >= max(1, len(values[:_LOOKED_AT]) / 2) and n_words >= len(some) / 2
+
+
+def _strings(values: Sequence[Any]) -> list[str]:
+    """Those of the first values that are texts and not empty."""
+    return [value for value in values[:_LOOKED_AT] if isinstance(value, str) and value]
+
+
+def texts_of(table: Table) -> str | None:
+    """The expression for those columns of a DataFrame that look like texts, one or two; None if none do."""
+    for seems_right in (looks_like_text, _has_words):
+        found = [i for i, column in enumerate(table.columns) if seems_right(column.values)]
+        if len(found) > 2:  # which of them belong together is not known: the longest
+            found = [max(found, key=lambda i: _mean_length(table.columns[i].values[:_LOOKED_AT]))]
+        if found:
+            labels = [shown(table.labels[i]) for i in found]
+            return f"df[{labels[0]}]" if len(found) == 1 else f"df[[{', '.join(labels)}]]"
+    return None
+
+
+def refuse_y_in_X(X: Any, y: Any, call: str) -> None:
+    """Refuse an X of which a column is y, from which the model would read the answer.
+
+    That is a column with the same values; or, of two columns, the one with the name of y, unless it holds several
+    words a row: y may have been made from a column of texts by ``map``, which keeps its name.
+
+    Parameters
+    ----------
+    X, y : array-like
+        As the user gave them. What cannot be read is left to what reads it.
+    call : str
+        The user's call as messages write it, such as "clf.fit".
+
+    Raises
+    ------
+    ValueError
+    """
+    tables = _tables(X, y)
+    if tables is None or len(tables[0].columns) > 2:
+        return
+    of_x, of_y = tables
+    names = column_names(y)
+    answers = of_y.columns[0].values if len(of_y.columns) == 1 else None
+    for j, column in enumerate(of_x.columns):
+        same_name = len(of_x.columns) == 2 and j < len(of_x.labels) and of_x.labels[j] in names
+        is_same = answers is not None and _are_equal(column.values, answers)
+        if is_same or (same_name and not _has_words(column.values)):
+            raise ValueError(_y_in_X(of_x, j, y, call, is_same))
+
+
+def _y_in_X(table: Table, j: int, y: Any, call: str, is_same: bool) -> str:
+    what = "is y" if is_same else "has the name of y"
+    read = "so the model would read the answer there, and its scores would mean nothing."
+    if len(table.columns) == 1:
+        return (
+            f"X {what}: the same values in every row, {read} Give the texts as X: {call}(texts, {_expression(y, 'y')})."
+        )
+    if not table.labels:
+        return (
+            f"Column {j} of X {what}, {read} Give the texts alone: {call}([row[{1 - j}] for row in X], "
+            f"{_expression(y, 'y')})."
+        )
+    texts, labels = (f"df[{_quoted(table.labels[k])}]" for k in (1 - j, j))
+    return f"X's column {shown(table.labels[j])} {what}, {read} Give the texts alone: {call}({texts}, {labels})."
+
+
+def refuse_swapped(X: Any, y: Any, call: str) -> None:
+    """Refuse labels as X and texts as y: X holds few values or no texts, y texts that are nearly all different.
+
+    Raises
+    ------
+    ValueError
+    """
+    tables = _tables(X, y)
+    if tables is None or any(len(table.columns) != 1 for table in tables):
+        return
+    labels, texts = (table.columns[0].values for table in tables)
+    n_rows = len(texts)
+    if len(labels) != n_rows or n_rows < _LEAST_ROWS_OF_SWAPPED or not all(isinstance(text, str) for text in texts):
+        return
+    if len(set(texts)) < _NEARLY_ALL * n_rows or not looks_like_text(texts):
+        return
+    strings = [label for label in labels if isinstance(label, str)]
+    n_labels = len(set(map(str, labels)))
+    few = n_labels <= n_rows / 2 and _mean_length(strings) < _mean_length(texts)
+    if not strings or few:
+        raise ValueError(
+            f"X and y are exchanged: X holds {n_labels} different values ({shown(labels[0])} in row 0), and y a text "
+            f"in nearly every row ({shown(texts[0])}). Texts go first: {call}({_expression(y, 'y')}, "
+            f"{_expression(X, 'X')})."
+        )
+
+
+def check_labels(labels: np.ndarray, y: Any) -> None:
+    """Refuse or warn of labels that look like something else: lists of labels in strings, free text, numbers.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (n_rows,)
+        One for each row.
+    y : array-like
+        As the user gave it.
+
+    Raises
+    ------
+    ValueError
+        Where most labels are Python lists in strings, "['a', 'b']": a CSV file that was read again has such.
+
+    Warns
+    -----
+    LabelsWarning
+    """
+    n_rows, classes = len(labels), sorted(set(labels.tolist()))
+    if isinstance(classes[0], str):
+        _check_lists_in_strings(labels.tolist(), classes, y)
+    if n_rows >= _LEAST_ROWS and len(classes) > n_rows / 2:
+        instead = (
+            "If it holds free text or an id, choose the column with the labels."
+            if isinstance(classes[0], str)
+            else "If these are numbers to predict, use BertRegressor."
+        )
+        warn_user(
+            f"y holds {len(classes)} different labels in {n_rows} rows, most of them once: a label is learned from "
+            f"several rows that have it. {instead} Labels that are rare may be joined into one.",
+            LabelsWarning,
+        )
+
+
+def _check_lists_in_strings(labels: list[str], classes: list[str], y: Any) -> None:
+    """Refuse "['a', 'b']", and warn of "a,b", where most rows are like that."""
+    lists = {label for label in classes if _is_list(label)}
+    if sum(label in lists for label in labels) > len(labels) / 2:
+        example = next(label for label in labels if label in lists)
+        line = _applied(y, "{}.apply(ast.literal_eval)", "[ast.literal_eval(labels) for labels in y]")
+        raise ValueError(
+            f"The labels of y are lists written as strings, such as {shown(example)}. Make lists of them, for several "
+            f"labels a row: import ast; y = {line}."
+        )
+    for mark in (",", ";", "|"):
+        joined = [label for label in classes if mark in label]
+        if sum(label in set(joined) for label in labels) > len(labels) / 2 and _are_joined(classes, mark):
+            spaced = all(part[:1] == " " for label in joined for part in label.split(mark)[1:])
+            separator = f'"{mark} "' if spaced else f'"{mark}"'
+            line = _applied(y, f"{{}}.str.split({separator})", f"[labels.split({separator}) for labels in y]")
+            warn_user(
+                f"The labels of y look like several labels in one string, such as {shown(joined[0])}, and each such "
+                f"string is learned as a label of its own. For several labels a row write y = {line}.",
+                LabelsWarning,
+            )
+            return
+
+
+def _is_list(label: str) -> bool:
+    if not label.strip().startswith(("[", "(", "{")):
+        return False
+    try:
+        return isinstance(ast.literal_eval(label.strip()), list | tuple | set)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return False
+
+
+def _are_joined(classes: list[str], mark: str) -> bool:
+    """Whether labels are several names with a mark between them: without spaces, or with names that come again.
+
+    "Paris, France" is one label, and "1,5" is a number.
+    """
+    if mark == "," and all(re.fullmatch(r"[-+]?\d+(,\d+)?", label) for label in classes):
+        return False
+    if not any(re.search(r"\s", label) for label in classes):
+        return True
+    parts = [{part.strip() for part in label.split(mark)} for label in classes]
+    return len(set().union(*parts)) < len(classes)
+
+
+def warn_of_one_hot(indicator: np.ndarray, y: Any) -> None:
+    """Warn of an indicator matrix in which each row has exactly one label.
+
+    Warns
+    -----
+    LabelsWarning
+    """
+    if indicator.shape[1] > 1 and len(indicator) > 1 and (indicator.sum(axis=1) == 1).all():
+        if hasattr(y, "idxmax"):
+            line = "y.idxmax(axis=1)"
+        elif hasattr(y, "tocsr"):
+            line = "np.asarray(y.argmax(axis=1)).ravel()"
+        else:
+            line = "y.argmax(axis=1)" if isinstance(y, np.ndarray) else "np.argmax(y, axis=1)"
+        warn_user(
+            "Each row of y has exactly one label. It is learned as several labels a row, a yes or no for each; if a "
+            f"row never has more than one, a plain column of labels trains a better model: y = {line}.",
+            LabelsWarning,
+        )
+
+
+# --- Reading and writing
+
+
+def _tables(X: Any, y: Any) -> tuple[Table, Table] | None:
+    """X and y as columns; None where either cannot be read."""
+    try:
+        for values, name in ((X, "X"), (y, "y")):
+            refuse_what_has_no_rows(values, name)
+        return read_table(X, "X", of_texts=True), read_table(y, "y")
+    except (TypeError, ValueError):
+        return None
+
+
+def _are_equal(values: Sequence[Any], answers: Sequence[Any]) -> bool:
+    """Whether two columns have the same values, of the same types."""
+    if len(values) != len(answers) or not len(values):
+        return False
+    return all(
+        type(one) is type(other) and is_scalar(one) and (one is other or bool(one == other))
+        for one, other in zip(values, answers, strict=True)
+    )
+
+
+def _mean_length(values: Sequence[Any]) -> float:
+    lengths = [len(value) for value in values if isinstance(value, str)]
+    return sum(lengths) / max(len(lengths), 1)
+
+
+def _expression(values: Any, otherwise: str) -> str:
+    """How messages write a column: by its name, if it has one."""
+    names = column_names(values)
+    return f"df[{_quoted(names[0])}]" if len(names) == 1 else otherwise
+
+
+def _applied(y: Any, of_series: str, of_others: str) -> str:
+    expression = _expression(y, "")
+    if expression:
+        return of_series.format(expression)
+    return of_series.format("y") if hasattr(y, "str") else of_others
+
+
+def _quoted(label: Any) -> str:
+    return f'"{label}"' if isinstance(label, str) and '"' not in label else repr(label)

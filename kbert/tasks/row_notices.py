@@ -1,0 +1,127 @@
+"""What the user is told of rows that were cut, or have an empty text: once in fit, and again only if there are more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbert.data.columns import Columns
+from kbert.data.frames import listed_positions
+from kbert.errors import TruncationWarning
+from kbert.warn import warn_user
+
+# Predicting tells again what fit has told only where the share of such rows is at least this many times as high, and
+# higher by this much: 10% in fit and 25% now. Less than that a random sample of the same texts may have (of 32 rows two
+# standard deviations are up to 18 points, of 100 rows up to 10), and repeating it would hide what is new.
+_TIMES_AS_HIGH = 2.0
+_HIGHER_BY = 0.05
+
+C = TypeVar("C", bound=Columns, contravariant=True)
+
+
+class RowShares(NamedTuple):
+    """The shares of the rows of a fit that the user has been told of, from 0 to 1."""
+
+    cut: float
+    empty: float
+
+
+class RowReader(Protocol[C]):
+    """What reads rows, and knows what to say of them: a task, `TextReader` or `WordReader`."""
+
+    def warn_cut(self, n_cut: int, n_rows: int, details: str) -> None:
+        """Say that rows were cut, and what to do. ``details``: their share, and which they are."""
+        ...
+
+    def warn_missing(self, columns: C, n_missing: int, n_rows: int, details: str) -> None:
+        """Say that texts are missing; ``columns`` tell what they are."""
+        ...
+
+
+class RowsRead(NamedTuple, Generic[C]):
+    """The rows of one X.
+
+    Attributes
+    ----------
+    X : array-like
+        As the user gave it.
+    columns : Columns
+        What it was read into.
+    cut : ndarray of int64
+        The numbers of the rows that were cut; empty as long as this is not known.
+    name : str
+        What messages call X.
+    """
+
+    X: Any
+    columns: C
+    cut: NDArray[np.int64] = np.array([], np.int64)
+    name: str = "X"
+
+
+def tell_missing(reader: RowReader[C], read: Sequence[RowsRead[C]], of_fit: float | None = None) -> float:
+    """Issue one warning about missing and empty texts, if there are any; give the share of the rows that have some.
+
+    Parameters
+    ----------
+    reader : RowReader
+    read : sequence of RowsRead
+        The X of one call, and the X of its ``eval_set``.
+    of_fit : float, optional
+        When predicting, the share in fit: then nothing is said unless the share is much higher.
+    """
+    n_missing = sum(rows.columns.n_missing for rows in read)
+    if not n_missing:
+        return 0.0
+    found = [rows.columns.missing_rows() for rows in read]
+    share, n_rows, details = _described(read, found, of_fit)
+    if _is_news(share, of_fit):
+        reader.warn_missing(read[0].columns, n_missing, n_rows, details)
+    return share
+
+
+def tell_cut(reader: RowReader[C], read: Sequence[RowsRead[C]], of_fit: float | None = None) -> float:
+    """The same for rows that were cut."""
+    found = [rows.cut for rows in read]
+    n_cut = sum(map(len, found))
+    if not n_cut:
+        return 0.0
+    share, n_rows, details = _described(read, found, of_fit)
+    if _is_news(share, of_fit):
+        reader.warn_cut(n_cut, n_rows, details)
+    return share
+
+
+def _is_news(share: float, of_fit: float | None) -> bool:
+    """Whether a share of rows has to be told. Where fit had none, nothing was said yet."""
+    return not of_fit or (share >= _TIMES_AS_HIGH * of_fit and share - of_fit >= _HIGHER_BY)
+
+
+def _described(
+    read: Sequence[RowsRead[C]], found: Sequence[NDArray[np.int64]], of_fit: float | None
+) -> tuple[float, int, str]:
+    """The share of the found rows, the number of all rows, and a description: "5%: rows 3, 17 and 2 more"."""
+    n_rows = sum(rows.columns.n_rows for rows in read)
+    share = sum(map(len, found)) / n_rows
+    in_fit = f", and in fit {_percent(of_fit)}" if of_fit else ""
+    places = [
+        ("" if rows.name == "X" else f"of {rows.name} ") + listed_positions(rows.X, numbers)
+        for rows, numbers in zip(read, found, strict=True)
+        if len(numbers)
+    ]
+    return share, n_rows, f"{_percent(share)} of the rows{in_fit}: {'; '.join(places)}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g}%" if share < 0.995 else "100%"
+
+
+def warn_cut_texts(n_cut: int, n_rows: int, max_length: int, details: str, remedy: str) -> None:
+    """Say that texts were cut to ``max_length`` tokens."""
+    warn_user(
+        f"{n_cut} of {n_rows} rows have more than max_length={max_length} tokens and were cut ({details}). {remedy}",
+        TruncationWarning,
+    )

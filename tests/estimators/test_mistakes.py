@@ -1,0 +1,264 @@
+"""X and y that cannot be meant are refused, or warned of, with the line to write instead."""
+
+import re
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+
+from kbert import BertClassifier, BertPretrainer, BertRegressor, BertVectorizer
+from kbert.data.mistakes import looks_like_text
+from kbert.errors import LabelsWarning, ParameterWarning
+
+FILLERS = "the a table chair room with was and it this".split()
+
+
+def messages(n, seed=0):
+    rng = np.random.default_rng(seed)
+    return [f"{' '.join(rng.choice(FILLERS, 5))} number {i}" for i in range(n)]
+
+
+@pytest.fixture
+def df():
+    """Support messages and their labels, in two columns."""
+    return pd.DataFrame({"message": messages(40), "label": ["billing", "bug", "login", "other"] * 10})
+
+
+@pytest.fixture
+def clf(toy):
+    return toy()
+
+
+def refused(call, *parts):
+    with pytest.raises(ValueError) as error:
+        call()
+    for part in parts:
+        assert part in str(error.value)
+
+
+def quiet(call):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LabelsWarning)
+        return call()
+
+
+RIGHT = 'clf.fit(df["message"], df["label"])'
+
+
+# --- y among the columns of X
+
+
+def test_a_column_of_X_that_is_y_is_refused_with_the_right_call(clf, df):
+    refused(lambda: clf.fit(df, df.label), "X's column 'label' is y", RIGHT)
+    refused(lambda: clf.fit(df, df.label.to_numpy()), "X's column 'label' is y", RIGHT)
+    refused(lambda: clf.fit(df[["label", "message"]], df[["label"]]), "X's column 'label' is y", RIGHT)
+    refused(
+        lambda: clf.fit(df.to_numpy(), df.label.tolist()), "Column 1 of X is y", "clf.fit([row[0] for row in X], y)"
+    )
+    refused(lambda: clf.fit(df.label, df.label), "X is y: the same values in every row", 'clf.fit(texts, df["label"])')
+
+
+def test_it_is_refused_in_a_cross_validation_too(clf, df):
+    df["label"] = np.random.default_rng(0).permutation(df.label)
+    with pytest.raises(ValueError, match="All the 5 fits failed") as error:
+        cross_val_score(clf, df, df.label)
+    assert RIGHT in str(error.value)
+    with pytest.raises(ValueError, match=re.escape(RIGHT)):
+        cross_val_score(clf, df, df.label, error_score="raise")
+
+
+def test_labels_that_are_numbers_are_not_to_be_made_texts(clf, df):
+    df["label"] = df.label.astype("category").cat.codes
+    refused(lambda: clf.fit(df, df.label), "X's column 'label' is y", RIGHT)
+    stars = pd.DataFrame({"review": messages(40), "stars": np.linspace(1, 5, 40)})
+    regressor = BertRegressor(weights=clf.weights)
+    refused(lambda: regressor.fit(stars, stars.stars), 'estimator.fit(df["review"], df["stars"])')
+
+
+def test_the_name_of_y_alone_is_enough(clf, df):
+    refused(lambda: clf.fit(df, df.label.str.upper()), "X's column 'label' has the name of y", RIGHT)
+
+
+def test_a_pipeline_is_refused_too(clf, df):
+    pipeline = make_pipeline(BertVectorizer(weights=clf.weights, max_length=16), LogisticRegression())
+    refused(lambda: pipeline.fit(df, df.label), "X's column 'label' is y", 'estimator.fit(df["message"], df["label"])')
+
+
+def test_what_may_be_meant_is_taken(clf, df):
+    # Texts beside another column, y made from them, which keeps their name.
+    two = pd.DataFrame({"message": df.message, "reply": df.message[::-1].to_numpy()})
+    quiet(lambda: clf.fit(two, two.message.str.contains("red|the")))
+    short = df.assign(reply=["the red one", "a blue one"] * 20)[["message", "reply"]]
+    quiet(lambda: clf.fit(short, short.reply.str.contains("red")))
+    # Pairs of a text and its topic, and another y.
+    quiet(lambda: clf.fit(df, pd.Series(["yes", "no"] * 20, name="answer")))
+    # Numbers to learn from texts that say them.
+    BertRegressor(weights=clf.weights, epochs=1, max_length=16).fit([str(i) for i in range(20)], range(20))
+
+
+@pytest.mark.parametrize(
+    "columns, proposed",
+    [
+        ({"id": range(40), "text": messages(40)}, "df['text']"),
+        ({"text": messages(40), "when": ["2024-05-01 10:00"] * 40}, "df['text']"),
+        ({"question": messages(40), "answer": messages(40, 1)}, "df[['question', 'answer']]"),
+        (
+            {"a": messages(40), "b": [f"{text} and more of it" for text in messages(40)], "c": messages(40, 2)},
+            "df['b']",
+        ),
+    ],
+)
+def test_of_three_columns_those_that_look_like_texts_are_proposed(clf, columns, proposed):
+    df = pd.DataFrame({**columns, "label": ["pos", "neg"] * 20})
+    n = len(df.columns)
+    with pytest.raises(ValueError, match=rf"X has {n} columns .*, where 1 or 2 are expected\.") as error:
+        clf.fit(df, df.label)
+    assert str(error.value).endswith(f"Choose those that hold the texts, for example {proposed}.")
+
+
+def test_no_column_is_proposed_if_none_looks_like_texts(clf):
+    df = pd.DataFrame({"a": range(8), "b": ["x", "y"] * 4, "c": ["pos", "neg"] * 4})
+    with pytest.raises(ValueError, match=r"Choose those that hold the texts\.$"):
+        clf.fit(df, df.c)
+
+
+def test_what_looks_like_text():
+    assert looks_like_text(messages(10)) and looks_like_text(["这部电影非常好看我喜欢", "这部电影不好看浪费时间"])
+    assert looks_like_text(["one long premise that is the same in three rows of four, or in all"] * 4)
+    for values in (
+        ["pos", "neg"] * 5,
+        [1, 2],
+        [],
+        [None, None],
+        ["account locked", "billing issue"] * 5,
+        ["a1-b2", "c3"],
+    ):
+        assert not looks_like_text(values)
+
+
+# --- X and y exchanged
+
+
+def test_labels_as_X_and_texts_as_y_are_refused_with_the_right_call(clf, df):
+    refused(lambda: clf.fit(df.label, df.message), "X and y are exchanged: X holds 4 different values", RIGHT)
+    refused(lambda: clf.fit(df.label.tolist(), df.message.tolist()), "Texts go first: clf.fit(y, X)")
+    df["label"] = df.label.astype("category").cat.codes
+    refused(lambda: clf.fit(df[["label"]], df.message), RIGHT)
+    refused(lambda: clf.fit(df.label[:4], df.message[:4]), RIGHT)
+    stars = pd.DataFrame({"review": messages(40), "stars": np.linspace(1, 5, 40)})
+    regressor = BertRegressor(weights=clf.weights)
+    refused(lambda: regressor.fit(stars.stars, stars.review), 'estimator.fit(df["review"], df["stars"])')
+
+
+# --- Labels that look like something else
+
+
+def test_more_labels_than_half_of_the_rows(clf, df):
+    with pytest.warns(LabelsWarning, match="y holds 40 different labels in 40 rows.*free text or an id"):
+        clf.fit(df.message, [f"ticket {i}" for i in range(40)])
+    with pytest.warns(LabelsWarning, match="y holds 21 different labels in 40 rows.*use BertRegressor"):
+        clf.fit(df.message, [*range(20), *[20] * 20])
+    quiet(lambda: clf.fit(df.message, [*range(20)] * 2))
+    quiet(lambda: clf.fit(df.message[:3], ["a", "b", "c"]))  # a first try
+
+
+def test_a_one_hot_y_is_fitted_as_several_labels_with_a_warning(clf, df):
+    y = pd.get_dummies(df.label)
+    for given, line in (
+        (y, "y = y.idxmax(axis=1)."),
+        (y.to_numpy(), "y = y.argmax(axis=1)."),
+        (y.to_numpy().astype(int).tolist(), "y = np.argmax(y, axis=1)."),
+        (sparse.csr_matrix(y.to_numpy().astype(int)), "y = np.asarray(y.argmax(axis=1)).ravel()."),
+    ):
+        with pytest.warns(LabelsWarning, match="Each row of y has exactly one label") as caught:
+            clf.fit(df.message, given)
+        assert str(caught[0].message).endswith(line)
+        assert clf.y_type_ == "indicator" and clf.predict(df.message[:2]).shape == (2, 4)
+    y.iloc[0] = False
+    quiet(lambda: clf.fit(df.message, y))
+
+
+@pytest.mark.parametrize("label", ["['a', 'b']", '["a"]', "('a', 'b')", "{'a'}", "[1, 2]", "[]"])
+def test_lists_of_labels_in_strings_are_refused(clf, df, label):
+    df["labels"] = [label, "['b']"] * 20
+    refused(lambda: clf.fit(df.message, df.labels), 'import ast; y = df["labels"].apply(ast.literal_eval).')
+    refused(lambda: clf.fit(df.message, df.labels.tolist()), "y = [ast.literal_eval(labels) for labels in y].")
+
+
+@pytest.mark.parametrize(
+    "labels, line",
+    [
+        (["a,b", "b,c", "a"], 'df["labels"].str.split(",")'),
+        (["a,b", "c,d", "c,d"], 'df["labels"].str.split(",")'),
+        (["red, blue", "red", "blue", "blue, red", "blue, red", "red, blue"], 'df["labels"].str.split(", ")'),
+        (["a;b", "b;c", "a;b"], 'df["labels"].str.split(";")'),
+        (["a|b", "b|c", "a|b"], 'df["labels"].str.split("|")'),
+    ],
+)
+def test_labels_with_a_mark_between_them_are_warned_of(clf, labels, line):
+    df = pd.DataFrame({"message": messages(30), "labels": (labels * 30)[:30]})
+    with pytest.warns(LabelsWarning, match=re.escape(f"For several labels a row write y = {line}.")):
+        clf.fit(df.message, df.labels)
+    assert clf.y_type_ == "labels"
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["Paris, France", "Lyon, France", "Rome, Italy"],
+        ["1,5", "2,5", "3"],
+        ["pos", "neg", "a,b"],
+        ["[PER]", "[LOC]", "(other)"],
+    ],
+)
+def test_labels_that_only_look_a_little_like_it_are_taken(clf, labels):
+    quiet(lambda: clf.fit(messages(30), (labels * 30)[:30]))
+
+
+# --- The learning rate
+
+
+@pytest.mark.parametrize("rate", [5, 0.03, 1e10])
+def test_a_rate_that_no_weights_survive_is_warned_of(clf, df, rate):
+    with pytest.warns(ParameterWarning, match="learning_rate=.* Usual are 1e-5 to 5e-4"):
+        try:
+            clf.set_params(learning_rate=rate).fit(df.message, df.label)
+        except RuntimeError:
+            pass
+
+
+def test_usual_rates_are_not_warned_of(clf, df):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ParameterWarning)
+        for rate in (0.02, "auto", 1e-5):
+            clf.set_params(learning_rate=rate).fit(df.message, df.label)
+
+
+def test_pre_training_warns_too(toy_folder):
+    pretrainer = BertPretrainer(weights=toy_folder, max_steps=1, nsp=False, learning_rate=5, max_length=16)
+    with pytest.warns(ParameterWarning, match="learning_rate=5 is so high"):
+        pretrainer.fit(["the chair was great"] * 4)
+
+
+# --- Sizes
+
+
+def test_a_hub_name_of_a_size_is_kept_as_given_and_has_that_sizes_rate():
+    from kbert.estimators.fitting import _learning_rate
+    from kbert.estimators.parameters import checked_parameters
+
+    classifier = BertClassifier(size="bert-large-cased")
+    assert classifier.size == "bert-large-cased" == classifier.get_params()["size"]
+    assert _learning_rate(checked_parameters(classifier), None) == 2e-5
+
+
+def test_a_hub_name_of_no_size_is_refused_with_weights(df):
+    with pytest.raises(
+        ValueError, match="Unknown size 'user/name'.*for a folder or a hub name write weights='user/name'"
+    ):
+        BertClassifier(size="user/name").fit(df.message, df.label)

@@ -1,0 +1,69 @@
+"""What TensorFlow's runtime writes to stderr while kbert imports and first uses it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kbert
+from kbert.startup_messages import _without_lines_of_log
+
+# Each as much as has the runtime start, which writes most of its lines at the first computation that XLA compiles.
+FIT = """
+import logging, os, sys, warnings
+warnings.simplefilter("ignore")
+from kbert import BertClassifier, BertConfig
+config = BertConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16)
+BertClassifier(config, weights=None, epochs=1, max_length=8).fit(["so good", "so bad"] * 4, ["pos", "neg"] * 4)
+import tensorflow as tf
+assert not logging.getLogger().handlers and logging.getLogger().level == logging.WARNING
+print(tf.get_logger().level)
+"""
+
+
+def run(code, **variables):
+    environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
+    environment |= {"KERAS_BACKEND": "tensorflow", **variables}
+    root = Path(kbert.__file__).parents[1]
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=root, env=environment, capture_output=True, text=True, check=True
+    )
+
+
+def test_a_first_fit_on_tensorflow_writes_nothing():
+    pytest.importorskip("tensorflow")
+    done = run(FIT)
+    assert done.stderr == ""
+    level = run("import tensorflow as tf; print(tf.get_logger().level)").stdout
+    assert done.stdout == level  # that of Python's log is as it would be without kbert
+
+
+def test_the_users_level_stands():
+    pytest.importorskip("tensorflow")
+    assert run("import kbert, os; print(os.environ['TF_CPP_MIN_LOG_LEVEL'])", TF_CPP_MIN_LOG_LEVEL="0").stdout == "0\n"
+    # Every line is shown, those of the import too.
+    importing = "import kbert.model"
+    assert "] " in run(importing, TF_CPP_MIN_LOG_LEVEL="0").stderr
+    assert "] " in run(importing, KBERT_KEEP_PROCESS_SETTINGS="1").stderr
+    kept = run("import kbert, os; print('TF_CPP_MIN_LOG_LEVEL' in os.environ)", KBERT_KEEP_PROCESS_SETTINGS="1")
+    assert kept.stdout == "False\n"
+
+
+def test_only_the_lines_of_the_log_are_dropped(capfd):
+    with _without_lines_of_log():
+        os.write(2, b"WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\n")
+        os.write(2, b"I0000 00:00:1795368135.947253    8425 port.cc:153] oneDNN custom operations are on.\n")
+        os.write(2, b"the user's own line\n")
+        os.write(2, b"2024-05-01 10:00:00.123456: E tensorflow/core/x.cc:1] Unable to register cuFFT factory\n")
+        print("and this", file=sys.__stderr__)
+    os.write(2, b"after\n")
+    assert capfd.readouterr().err == "the user's own line\nand this\nafter\n"
+
+
+def test_what_was_written_before_a_failure_is_shown(capfd):
+    with pytest.raises(ImportError), _without_lines_of_log():
+        os.write(2, b"no such library\n")
+        raise ImportError
+    assert capfd.readouterr().err == "no such library\n"
