@@ -248,6 +248,8 @@ def _wordpiece_vocab(spec: TokenizerSpec, path: Path) -> dict[str, int]:
     model = spec.get("model")
     if not isinstance(model, dict) or not isinstance(model.get("vocab"), dict | list):
         raise WeightsMismatchError(f"{path} holds no tokenizer: it has no model with a vocabulary. {_REMEDY}")
+    if not isinstance(unknown := model.get("unk_token", "[UNK]"), str):
+        raise WeightsMismatchError(f"{path}: model.unk_token is {unknown!r:.40}, and it must be a string. {_REMEDY}")
     # Old files do not name the type.
     kind = model.get("type") or ("WordPiece" if "max_input_chars_per_word" in model else "BPE")
     if kind != "WordPiece" or not isinstance(model["vocab"], dict):
@@ -289,8 +291,9 @@ def _checked_special_tokens(
     checked: dict[str, str | None] = dict(special_tokens)
     for role, name in special_tokens.items():
         found = [token.get("id") for token in added if token.get("content") == name]
+        if name in vocab:
+            found.append(vocab[name])
         ids: set[Any] = {number if type(number) is int else repr(number) for number in found}
-        ids |= {vocab[name]} if name in vocab else set()
         if role == "mask" and not ids:
             checked["mask"] = None
         elif not ids or (role == "unk" and name not in vocab):

@@ -24,7 +24,7 @@ def compiled(key: Hashable, compile: Callable[[], Callable[..., Any]]) -> Callab
     with _lock:
         if key not in _cache:
             _cache[key] = compile()
-            # TensorFlow keeps what it has compiled as long as the process lives. What was dropped here would be compiled
+            # TensorFlow keeps what it has compiled as long as the process lives. What is dropped here would be compiled
             # again, and kept twice.
             if len(_cache) > _MOST and keras.backend.backend() != "tensorflow":
                 _cache.popitem(last=False)

@@ -418,3 +418,19 @@ def test_a_vocab_txt_may_have_any_line_ends(trained, tmp_path, end):
     text = (tmp_path / "vocab.txt").read_text(encoding="utf-8")
     (tmp_path / "vocab.txt").write_text(text, encoding="utf-8", newline=end)
     assert WordPieceTokenizer.from_pretrained(tmp_path).vocab == trained.vocab
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda model: model["vocab"].update({"[SEP]": {"id": 3}}), "'\\[SEP\\]' has no id of its own"),
+        (lambda model: model.update(unk_token=["[UNK]"]), r"model.unk_token is \['\[UNK\]'\], and it must be a string"),
+    ],
+)
+def test_special_tokens_of_a_wrong_type_are_refused(trained, tmp_path, change, message):
+    trained.save(tmp_path)
+    spec = json.loads((tmp_path / "tokenizer.json").read_text())
+    change(spec["model"])
+    (tmp_path / "tokenizer.json").write_text(json.dumps(spec))
+    with pytest.raises(WeightsMismatchError, match=message):
+        WordPieceTokenizer.from_pretrained(tmp_path)
