@@ -1,4 +1,4 @@
-"""Reading JSON files that somebody else wrote: bounded in size, and with errors that name the file."""
+"""JSON files: reading those that somebody else wrote, bounded in size and with errors that name the file; writing."""
 
 from __future__ import annotations
 
@@ -91,3 +91,9 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             raise ValueError(f"the key {key!r} occurs twice")
         values[key] = value
     return values
+
+
+def write_json(path: Path, values: dict[str, Any]) -> None:
+    """Write an object in UTF-8. Lone surrogates, for which UTF-8 has no bytes, become JSON's escapes."""
+    text = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
+    path.write_text(text, encoding="utf-8", errors="backslashreplace")

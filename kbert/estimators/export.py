@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from kbert.errors import KbertWarning, WeightsMismatchError
 from kbert.estimators import persistence
 from kbert.estimators.saving import GOLDEN_TEXTS, SavableEstimator
 from kbert.hub.weight_files import SAFETENSORS
+from kbert.json_files import write_json
 from kbert.model import BertForFeatures
 from kbert.model.encoder import skip_initialisation
 from kbert.training.precision import has_accelerator
@@ -173,7 +173,7 @@ class ExportableEstimator(SavableEstimator):
             "learned": self._learned_to_json(),
             "check": {name: v for name, v in asdict(reports[-1]).items() if name != "folder"},
         }
-        (folder / EXPORT_FILE).write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_json(folder / EXPORT_FILE, values)
 
     def _with_model(self, model: keras.Model | ExportedModel) -> Self:
         """This estimator with another model. Not `copy.copy`, which would copy the weights."""

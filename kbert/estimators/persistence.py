@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from kbert.config import BertConfig
 from kbert.config_json import read_config_json
 from kbert.errors import WeightsMismatchError
 from kbert.hub.weight_files import files_of_weights, hugging_face_weights
-from kbert.json_files import MOST_BYTES, json_object
+from kbert.json_files import MOST_BYTES, json_object, write_json
 from kbert.saved_values import TEXT, SavedValues, list_of, none_or, whole
 from kbert.weights.folder import refuse_exported
 
@@ -171,4 +170,4 @@ def decode_parameters(values: SavedValues) -> dict[str, Any]:
 
 def write_kbert_json(folder: Path, values: dict[str, Any]) -> None:
     """Write kbert.json into a folder."""
-    (Path(folder) / FILE).write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_json(Path(folder) / FILE, values)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from kbert.errors import VocabularyWarning, WeightsMismatchError, WeightsNotFoundError
-from kbert.json_files import json_object, unique_keys
+from kbert.json_files import json_object, unique_keys, write_json
 from kbert.presets import is_preset, tokenizer_of_preset
 from kbert.text.limits import MOST_BYTES_OF_JSON, MOST_BYTES_OF_LINES, MOST_PIECES, MOST_VALUES, check_limits
 from kbert.warn import warn_user
@@ -134,9 +134,7 @@ def write_tokenizer(
     }
     if model_max_length is not None:
         config["model_max_length"] = model_max_length
-    (folder / "tokenizer_config.json").write_text(
-        json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
-    )
+    write_json(folder / "tokenizer_config.json", config)
 
     pieces = list(spec["model"]["vocab"])  # in the order of their ids
     text = "".join(f"{piece}\n" for piece in pieces)

@@ -1,6 +1,5 @@
 """Hugging Face folders as NumPy arrays: safetensors and PyTorch's own files are read, safetensors are written."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import numpy as np
 
 from kbert.errors import WeightsMismatchError, WeightsNotFoundError
 from kbert.hub.weight_files import INDEX_ENDING, PICKLED, SAFETENSORS, hugging_face_weights, shards_of_index
+from kbert.json_files import write_json
 from kbert.permissions import usual_permissions
 from kbert.weights.array_files import read_pickled, read_safetensors
 
@@ -89,7 +89,7 @@ def write_folder(folder: str | Path, config: dict[str, Any], arrays: dict[str, n
 
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_json(folder / "config.json", config)
     # transformers reads the "format" key, and refuses a file without one.
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     try:

@@ -7,7 +7,6 @@ run_pretraining.py, run_classifier.py and run_squad.py. A kernel is (in, out) th
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 
 from kbert.config import BertConfig
 from kbert.errors import KbertWarning, WeightsMismatchError, WeightsNotFoundError
+from kbert.json_files import write_json
 from kbert.warn import warn_user
 from kbert.weights.arrays import BUFFERS, COPIED, Array, canonical_name, is_half, listed, merge_tied
 from kbert.weights.tensor_bundle import TensorBundle, write_bundle
@@ -171,7 +171,7 @@ def write_google(folder: str | Path, config: BertConfig | dict[str, Any], arrays
     ]
     _warn_of_differences(BertConfig.from_dict(values))
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / CONFIG).write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_json(folder / CONFIG, values)
     # Transposed arrays are views. `write_bundle` copies one of them at a time.
     variables = {
         variable: canonical[name].T if note == _TRANSPOSED else canonical[name]

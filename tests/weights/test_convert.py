@@ -91,6 +91,13 @@ def test_every_array_is_told_of_once(folder, tmp_path):
     assert {row.done for row in arrays} == {"copied"}
 
 
+def test_a_key_that_utf_8_cannot_hold_is_kept(folder, tmp_path):
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "\ud800": "\udfff"}))
+    convert(folder, tmp_path / "new", "hf")
+    assert json.loads((tmp_path / "new" / "config.json").read_text())["\ud800"] == "\udfff"
+
+
 def test_what_a_folder_holds_besides_is_skipped_with_its_reason(folder, tmp_path):
     def change(arrays):
         words = arrays["bert.embeddings.word_embeddings.weight"]
