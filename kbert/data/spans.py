@@ -22,12 +22,16 @@ class Spans(NamedTuple):
         The score of no answer: that of the span of [CLS] alone.
     scores : ndarray of float64, shape (n, n_best)
         The sum of the logits of start and end, best first; -inf if there are fewer spans than n_best.
+    totals : ndarray of float64, shape (n,)
+        The logarithm of the sum of exp(score) over all spans, also those that are not among the best; -inf if there are
+        none.
     starts, ends : ndarray of int64, shape (n, n_best)
         The numbers of the first and the last piece of each span, counted in the context.
     """
 
     null: NDArray[np.float64]
     scores: NDArray[np.float64]
+    totals: NDArray[np.float64]
     starts: NDArray[np.int64]
     ends: NDArray[np.int64]
 
@@ -115,6 +119,7 @@ class SpanReader:
         self.found = Spans(
             np.zeros(n),
             np.full((n, n_best), -np.inf),
+            np.full(n, -np.inf),
             np.zeros((n, n_best), np.int64),
             np.zeros((n, n_best), np.int64),
         )
@@ -130,7 +135,7 @@ class SpanReader:
             self._read(window, outputs[row, first : first + self.windows.lengths[window]].astype("float64"))
 
     def _read(self, window: int, logits: NDArray[np.float64]) -> None:
-        null, scores, starts, ends = self.found
+        null, scores, totals, starts, ends = self.found
         null[window] = logits[0].sum()
         if self.targets is not None:
             right = logits[self.targets[window, :2], [0, 1]]
@@ -144,6 +149,8 @@ class SpanReader:
         table = starting[:, None] + np.lib.stride_tricks.sliding_window_view(ending, self.longest)
         from_, to = self.scored[window]
         sums = table[from_:to].ravel()
+        highest = sums.max()
+        totals[window] = highest + np.log(np.exp(sums - highest).sum())
         n = min(self.n_best, len(sums))
         # Of equal scores the first one counts: partition gives the n-th best score, and not which spans have it.
         best = np.flatnonzero(sums >= np.partition(sums, len(sums) - n)[len(sums) - n])
@@ -154,11 +161,13 @@ class SpanReader:
 
     def of_rows(self) -> Spans:
         """The best spans of each row among those of its windows. Its score of no answer is the lowest of theirs."""
-        null, scores, starts, ends = self.found
+        null, scores, totals, starts, ends = self.found
         bounds = np.searchsorted(self.windows.rows, np.arange(self.windows.n_rows + 1))
         lowest = np.minimum.reduceat(null, bounds[:-1])
         of_row = np.repeat(self.windows.rows, self.n_best)
         # Of equal scores the first one in the context counts.
         order = np.lexsort((ends.ravel(), starts.ravel(), -scores.ravel(), of_row))
         chosen = order[(bounds[:-1] * self.n_best)[:, None] + np.arange(self.n_best)]
-        return Spans(lowest, scores.ravel()[chosen], starts.ravel()[chosen], ends.ravel()[chosen])
+        # No span counts in two windows.
+        total = np.logaddexp.reduceat(totals, bounds[:-1])
+        return Spans(lowest, scores.ravel()[chosen], total, starts.ravel()[chosen], ends.ravel()[chosen])

@@ -8,7 +8,6 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
-from scipy.special import softmax
 from sklearn.utils import Tags
 
 from kbert.config import BertConfig
@@ -302,8 +301,8 @@ class BertQA(FineTunedEstimator[Questions]):
             A line for each: ``row`` (position in X, from 0), ``rank`` (from 1, which is the answer that `predict`
             gives), ``answer``, ``start`` and ``end`` (characters in the context, end exclusive; -1 for ""), ``score``
             (the logits of its first and last token, added; for "" those of [CLS], less ``null_threshold_``) and
-            ``probability``, the softmax over the scores of the question's ``n_best`` best spans and "". Of spans with
-            the same text only the best has a line.
+            ``probability``, the softmax over the scores of "" and of all spans of up to ``max_answer_length`` pieces,
+            whatever ``n_best`` is. Of spans with the same text only the best has a line.
         """
         n_best = self.n_best if n_best is None else n_best
         if isinstance(n_best, bool) or not isinstance(n_best, (int, np.integer)) or n_best < 1:
@@ -374,7 +373,8 @@ def _ranked(row: int, texts: list[str], spans: Spans, i: int, null: float, n_bes
     candidates = list(zip(texts, spans.starts[i, :n].tolist(), spans.ends[i, :n].tolist(), strict=True))
     scores = [*spans.scores[i, :n].tolist(), null if n or np.isfinite(null) else 0.0]
     candidates.append(("", -1, -1))
-    probabilities = softmax(np.clip(scores, -_CERTAIN, _CERTAIN))
+    total = np.logaddexp(*np.clip([spans.totals[i], scores[-1]], -_CERTAIN, _CERTAIN))
+    probabilities = np.exp(np.clip(scores, -_CERTAIN, _CERTAIN) - total)
     # Stable, so that a span comes before "" of the same score.
     lines: list[tuple[Any, ...]] = []
     seen: set[str] = set()

@@ -153,9 +153,8 @@ def test_answers_are_ranked_with_probabilities(fitted_with_null, new):
         assert lines.probability.tolist() == sorted(lines.probability, reverse=True)
     first = fitted_with_null.answers(new, n_best=3)
     assert first.groupby("row").size().eq(3).all() and list(first) == list(found)
-    pd.testing.assert_frame_equal(
-        first.drop(columns="probability"), found[found["rank"] <= 3].drop(columns="probability").reset_index(drop=True)
-    )
+    # An answer's probability does not depend on how many others are asked for.
+    pd.testing.assert_frame_equal(first, found[found["rank"] <= 3].reset_index(drop=True))
     assert fitted_with_null.answers(new).groupby("row").size().max() <= 20
 
 
