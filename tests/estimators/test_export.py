@@ -139,7 +139,8 @@ def test_pairs(classifier, tmp_path):
     inputs = plain_inputs(tmp_path / "out", list(PAIRS.itertuples(index=False, name=None)))
     assert inputs["token_type_ids"].any()
     task, columns = classifier._read(PAIRS)
-    short = task.sequences(columns, classifier.tokenizer_).lengths < 24
+    (sequences,) = task.chunks(columns, classifier.tokenizer_)
+    short = sequences.lengths < 24
     assert short.sum() > 5  # longer ones are cut token by token in kbert
     (found,) = run(tmp_path / "out", inputs, "probabilities")
     np.testing.assert_allclose(found[short], classifier.predict_proba(PAIRS)[short], atol=1e-5)

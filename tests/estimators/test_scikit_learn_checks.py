@@ -112,9 +112,9 @@ class ReadsNumbers:
         names = list(X.columns) if isinstance(X, pd.DataFrame) and all(isinstance(n, str) for n in X.columns) else None
         return TextColumns(as_words(check_array(X, estimator="NumbersAsWords")), names, 0)
 
-    def chunks(self, columns, tokenizer, cut):
+    def chunks(self, columns, tokenizer):
         rows = [" ".join(words) for words in zip(*columns.columns, strict=True)]
-        return super().chunks(TextColumns((rows,), None, 0), tokenizer, cut)
+        return super().chunks(TextColumns((rows,), None, 0), tokenizer)
 
 
 def of_numbers(reader):
