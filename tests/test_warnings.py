@@ -57,6 +57,8 @@ from kbert.text.files import check_vocabulary
 from kbert.weights import save_sequence_classifier
 from kbert.weights.convert import convert
 
+pytestmark = pytest.mark.slow
+
 TOY = BertConfig(
     vocab_size=60,
     hidden_size=16,

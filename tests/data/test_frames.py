@@ -226,6 +226,7 @@ def test_the_warning_points_at_the_caller_of_the_estimator():
 # --- Errors
 
 FRAME = pd.DataFrame({"a": ["x", "y"], "b": ["p", "q"], "n": [1, 2]}, index=["first", "second"])
+FRAME_OF_TEXTS = FRAME.assign(a=["one text", "another text"], b=["this too", "and this"])
 
 
 @pytest.mark.parametrize(
@@ -243,7 +244,8 @@ FRAME = pd.DataFrame({"a": ["x", "y"], "b": ["p", "q"], "n": [1, 2]}, index=["fi
         (pd.Series([], dtype=object), ValueError, ["0 sample(s) (shape=(0,))"]),
         (FRAME.iloc[:0], ValueError, ["0 sample(s) (shape=(0, 3))"]),
         (FRAME[[]], ValueError, ["0 feature(s) (shape=(2, 0)) while a minimum of 1 is required."]),
-        (FRAME, ValueError, ["3 columns ('a', 'b', 'n')", "1 or 2", "df[['a', 'b']]"]),
+        (FRAME, ValueError, ["3 columns ('a', 'b', 'n')", "1 or 2", "Choose those that hold the texts"]),
+        (FRAME_OF_TEXTS, ValueError, ["3 columns ('a', 'b', 'n')", "1 or 2", "df[['a', 'b']]"]),
         ([("a", "b", "c")], ValueError, ["3 columns", "list(zip("]),
         (FRAME["n"], TypeError, ["row 0 (index 'first') of column 'n' (dtype int64)", "int", "df['n'].astype(str)"]),
         (FRAME[["a", "n"]], TypeError, ["column 'n'", "df['n'].astype(str)", "another column"]),
@@ -298,7 +300,7 @@ def test_too_few_columns(X):
 def test_another_number_of_columns():
     assert len(text_columns([("a", "b", "c")], columns=(3,)).columns) == 3
     with pytest.raises(ValueError, match=r"where 1 are expected.*df\['a'\]"):
-        text_columns(FRAME, columns=(1,))
+        text_columns(FRAME_OF_TEXTS.drop(columns="b").assign(m=0), columns=(1,))
 
 
 # --- The caller's data stays as it is

@@ -62,7 +62,8 @@ def predictions(name, estimator):
     if name == "qa":
         # Not at the threshold, where the last digits of a backend decide between "" and a span.
         threshold, estimator.null_threshold_ = float(estimator.null_threshold_), np.inf
-        answers = estimator.answers(QUESTIONS, 1).to_dict("list")
+        # The probability has another meaning since: it is over all spans, not over the n_best best.
+        answers = estimator.answers(QUESTIONS, 1).drop(columns="probability").to_dict("list")
         estimator.null_threshold_ = threshold
         return [threshold, answers]
     if name == "choice":

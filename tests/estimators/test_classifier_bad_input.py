@@ -18,6 +18,8 @@ from kbert.errors import (
 )
 from kbert.estimators.parameters import RULES, checked_parameters
 
+pytestmark = pytest.mark.slow
+
 TEXTS = ["so good", "so bad"] * 8
 LABELS = ["pos", "neg"] * 8
 

@@ -6,6 +6,8 @@ import pytest
 
 from kbert.errors import FailedRunWarning, KbertWarning, MissingTextWarning, TruncationWarning
 
+pytestmark = pytest.mark.slow
+
 MIXED = ["the happy chair", "sad", "a great room with it was this table and the lovely chair", "", "broken and awful"]
 
 

@@ -7,6 +7,8 @@ from sklearn.metrics import accuracy_score
 
 from kbert import BertClassifier, BertConfig
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.backend
 def test_learns_what_a_word_in_the_text_tells(fitted, reviews):

@@ -20,6 +20,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from kbert import BertClassifier, BertConfig
 
+pytestmark = pytest.mark.slow
+
 # --- Parameters
 
 

@@ -15,6 +15,8 @@ from kbert import BertClassifier, BertPretrainer, BertRegressor, BertVectorizer
 from kbert.data.mistakes import looks_like_text
 from kbert.errors import LabelsWarning, ParameterWarning
 
+pytestmark = pytest.mark.slow
+
 FILLERS = "the a table chair room with was and it this".split()
 
 

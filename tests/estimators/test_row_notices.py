@@ -5,6 +5,7 @@ import pickle
 import warnings
 
 import pandas as pd
+import pytest
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -14,6 +15,8 @@ from kbert.data.texts import text_columns
 from kbert.errors import MissingTextWarning, TruncationWarning
 from kbert.tasks.row_notices import RowShares, RowsRead, tell_missing
 from kbert.tasks.texts import TextReader
+
+pytestmark = pytest.mark.slow
 
 LONG = "the chair was great " * 9
 TEXTS = ["the chair was great", "the table was awful"] * 10
