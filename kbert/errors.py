@@ -1,8 +1,13 @@
 """The errors and warnings of kbert. Each message says what to do next."""
 
+from kbert.printable import printable_lines
+
 
 class KbertError(Exception):
-    """Base class of the errors that kbert defines."""
+    """Base class of the errors that kbert defines. Names from files do not steer the terminal that shows one."""
+
+    def __str__(self) -> str:
+        return printable_lines(super().__str__())
 
 
 class BackendNotInstalledError(KbertError, ImportError):

@@ -18,23 +18,34 @@ def note_use() -> None:
     _used = True
 
 
+def is_usable_process(training: bool = False) -> bool:
+    """Whether this process can predict or, with ``training``, train.
+
+    One that was forked from a process that had models cannot, but for two cases on CPUs: JAX predicts, though it does
+    not train, and PyTorch does both where it uses one thread.
+    """
+    if not _forked_after_use:
+        return True
+    backend = sys.modules["keras"].backend.backend()  # a model was made
+    if backend == "jax":
+        return not training and sys.modules["jax"].default_backend() == "cpu"
+    if backend == "torch":
+        torch = sys.modules["torch"]
+        return torch.get_num_threads() == 1 and not torch.cuda.is_initialized()
+    return False
+
+
 def require_usable_process(training: bool = False) -> None:
     """Check that this process can predict or, with ``training``, train.
-
-    JAX predicts in a forked process, but does not train. PyTorch does both where it uses one thread.
 
     Raises
     ------
     ForkedProcessError
         If it was forked from a process that had models, and would wait without end.
     """
-    if not _forked_after_use:
+    if is_usable_process(training):
         return
-    backend = sys.modules["keras"].backend.backend()  # a model was made
-    if backend == "jax" and not training:
-        return
-    if backend == "torch" and sys.modules["torch"].get_num_threads() == 1:
-        return
+    backend = sys.modules["keras"].backend.backend()
     raise ForkedProcessError(
         f"This process was forked from one that had used kbert, so it lacks the threads of {backend}, and would wait "
         'for them without end. Start processes by multiprocessing.get_context("spawn") or "forkserver", or by "loky", '

@@ -16,7 +16,7 @@ from kbert.data.columns import Columns
 from kbert.estimators.export import ExportableEstimator
 from kbert.estimators.parameter_names import did_you_mean, refuse_unknown_parameters
 from kbert.estimators.parameters import Parameters, check_parameters_read_after_fit
-from kbert.forks import require_usable_process
+from kbert.forks import is_usable_process, require_usable_process
 from kbert.model.encoder import skip_initialisation
 from kbert.tasks.row_notices import RowReader, RowShares, RowsRead, tell_cut, tell_missing
 from kbert.weights.start import Start, pretrained_start, random_start
@@ -146,6 +146,7 @@ class BertEstimator(ExportableEstimator):
         read after it are checked.
         """
         self._check_fitted()
+        require_usable_process()
         other = object.__new__(type(self))
         other.__dict__.update(vars(self))
         other.__dict__.update(other._parameters_of_fit())
@@ -187,7 +188,9 @@ class BertEstimator(ExportableEstimator):
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        if "model_" in state:
+        # In a process where a backend would wait without end, the arrays are kept: an error here would end a worker of
+        # multiprocessing, and its pool would start another one, and wait. Each use of the model raises it instead.
+        if "model_" in state and is_usable_process():
             model_class, config, weights = state["model_"]
             with skip_initialisation():
                 model = model_class.from_config(config)

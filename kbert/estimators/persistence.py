@@ -14,7 +14,7 @@ from kbert.config_json import read_config_json
 from kbert.errors import WeightsMismatchError
 from kbert.hub.weight_files import files_of_weights, hugging_face_weights
 from kbert.json_files import MOST_BYTES, json_object, write_json
-from kbert.saved_values import TEXT, SavedValues, list_of, none_or, whole
+from kbert.saved_values import TEXT, SavedValues, list_of, none_or, one_of, whole
 from kbert.weights.folder import refuse_exported
 
 FILE = "kbert.json"
@@ -86,6 +86,8 @@ def _check_values(values: SavedValues) -> None:
     golden = values.inner("golden")
     golden.checked("texts", list_of(TEXT))
     golden.checked("logits", (_is_logits, "an array of finite numbers"))
+    if "dtype" in golden:
+        golden.checked("dtype", one_of("float32", "mixed_bfloat16", "mixed_float16"))
 
 
 def check_architecture(folder: str | Path, architecture: str, estimator: str) -> None:

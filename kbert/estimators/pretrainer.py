@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, Self
@@ -386,8 +387,12 @@ def _files_of(weights: str | os.PathLike[str]) -> list[tuple[str, int, int, int]
     folder = Path(weights).expanduser()
     if not folder.is_dir():
         return None
-    found = [(str(path.absolute()), path.stat()) for path in sorted(folder.iterdir())]
-    return [(path, status.st_ino, status.st_size, status.st_mtime_ns) for path, status in found]
+    found = []
+    for path in sorted(folder.rglob("*")):
+        with suppress(OSError):  # a link to nothing, or a file that is being replaced
+            status = path.stat()
+            found.append((str(path.absolute()), status.st_ino, status.st_size, status.st_mtime_ns))
+    return found
 
 
 def _corpus(X: Any, name: str) -> Corpus:

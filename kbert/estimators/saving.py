@@ -110,7 +110,7 @@ class SavableEstimator(BaseEstimator):
             "feature_names_in": getattr(self, "feature_names_in_", np.array([])).tolist(),
             "history": getattr(self, "history_", None),
             "rows_of_fit": self._rows_of_fit(),
-            "golden": {"texts": GOLDEN_TEXTS, "logits": logits.tolist()},
+            "golden": {"texts": GOLDEN_TEXTS, "logits": logits.tolist(), "dtype": self.model_.dtype_policy.name},
         }
         # Last, because it is what makes a folder that of a saved estimator.
         persistence.write_kbert_json(folder, values)
@@ -207,7 +207,9 @@ class SavableEstimator(BaseEstimator):
             )
         difference = np.abs(found - expected).max(initial=0.0)
         # Numbers of a regression may be in any unit.
-        tolerance = _GOLDEN_TOLERANCE[self.model_.dtype_policy.name] * max(1.0, np.abs(expected).max(initial=0.0))
+        # Earlier versions did not save the dtype.
+        policies = {self.model_.dtype_policy.name, golden.get("dtype", "float32")}
+        tolerance = max(_GOLDEN_TOLERANCE[name] for name in policies) * max(1.0, np.abs(expected).max(initial=0.0))
         if not difference <= tolerance:
             raise WeightsMismatchError(
                 f"The model in {folder} does not predict what it did when it was saved: logits differ by "

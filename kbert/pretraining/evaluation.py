@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from kbert.model import BertForPreTraining
 from kbert.pretraining.batches import PretrainingBatch, batches_of
@@ -32,7 +32,13 @@ def held_out_scores(
     dict of float
         ``loss``, ``mlm_loss``, ``mlm_accuracy`` and, with the next sentence, ``nsp_loss`` and ``nsp_accuracy``.
     """
-    batches = held_out_batches(tokenizer, documents, masking, batch_size, max_length, model.choices["nsp"])
+    return scores_on(
+        model, held_out_batches(tokenizer, documents, masking, batch_size, max_length, model.choices["nsp"])
+    )
+
+
+def scores_on(model: BertForPreTraining, batches: Iterable[PretrainingBatch]) -> dict[str, float]:
+    """The same losses and accuracies on given batches."""
     predict = backend_step().predictor(model)
 
     def sums(batch: PretrainingBatch) -> dict[str, Tensor]:

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from keras import ops
 
 from kbert.data.frames import data_frame
+from kbert.errors import DivergedError
 from kbert.model import BertForPreTraining
 from kbert.pretraining.batches import PretrainingBatch
 from kbert.pretraining.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
-from kbert.pretraining.evaluation import held_out_scores, step_batch
+from kbert.pretraining.evaluation import held_out_scores, scores_on, step_batch
 from kbert.pretraining.history import History, HistoryFile, TensorBoard
 from kbert.pretraining.instances import Documents, DocumentSource, require_tokens
 from kbert.pretraining.interruption import Interruption
@@ -27,6 +29,7 @@ from kbert.pretraining.stream import BatchStream, Cursor
 from kbert.text import WordPieceTokenizer
 from kbert.training.backends import able_to_train
 from kbert.training.distribution import all_devices, checked, n_devices, process_number, same_everywhere, trainer_on
+from kbert.training.finite_outputs import may_overflow, require_finite_weights
 from kbert.training.hyperparameters import HyperparameterFactory
 from kbert.training.memory import memory_kept
 from kbert.training.non_finite import NonFiniteGuard
@@ -162,7 +165,8 @@ class Pretraining:
         Raises
         ------
         DivergedError
-            If five updates in a row gave a loss or gradients that are not finite; such an update changes nothing.
+            If five updates in a row gave a loss or gradients that are not finite; such an update changes nothing. Or
+            if an update destroyed the weights: weights that are not finite go into no checkpoint.
         ValueError
             If the folder's checkpoint is of a run with other options or another model.
         WeightsMismatchError
@@ -197,7 +201,17 @@ class Pretraining:
             self.guard.read_all()
             board.write(self.history)
             updater.trainer.write_back()
+            self._require_usable_model()
         return data_frame(self.history.columns())
+
+    def _require_usable_model(self) -> None:
+        """Refuse a model that training has destroyed. The last update may have done that, of which no loss tells."""
+        require_finite_weights(map(ops.convert_to_numpy, self.model.trainable_variables), self.step)
+        if may_overflow(self.model) and not np.isfinite(scores_on(self.model, [self.first_batch()])["loss"]):
+            raise DivergedError(
+                f"After update {self.step} the loss is not a finite number. Train with a lower learning_rate, a longer "
+                "warmup, or dtype='float32'."
+            )
 
     def first_batch(self) -> PretrainingBatch:
         """The first one of all, to look at."""
@@ -300,7 +314,9 @@ class Pretraining:
         facts = {
             "settings": self._settings(), "tokens": self.tokens, "cursor": self.cursor, "updater": updater.state(),
         }  # fmt: skip
-        write_checkpoint(self.folder, self.step, Checkpoint(updater.trainer.state(), self.history.columns(), facts))
+        arrays = updater.trainer.state()
+        require_finite_weights(arrays, self.step)
+        write_checkpoint(self.folder, self.step, Checkpoint(arrays, self.history.columns(), facts))
         self._history_file.write(self.history)
 
     def _resume(self, updater: Updater) -> None:

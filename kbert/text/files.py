@@ -215,23 +215,25 @@ def check_vocabulary(n_pieces: int, n_rows: int, folder: str | Path, warn: bool 
     Warns
     -----
     VocabularyWarning
-        If it has fewer entries in a tokenizer.json, which cannot be cut unnoticed: some models have rows to spare.
+        If it has fewer entries in a tokenizer.json, which cannot be cut unnoticed: some models have rows to spare. Of a
+        vocabulary of lines, if the table has the next multiple of 8, 64 or 128: it may be padded to that.
     """
     padded = any(n_rows == -(-n_pieces // multiple) * multiple for multiple in (8, 64, 128))
-    if n_pieces < n_rows and not padded:
+    of_lines = not (Path(folder) / "tokenizer.json").is_file()
+    if n_pieces < n_rows and (of_lines or not padded):
         counts = (
             f"The vocabulary in {folder} has {n_pieces} entries, and the embedding table of its config.json has "
             f"{n_rows} rows."
         )
-        if not (Path(folder) / "tokenizer.json").is_file():
+        if of_lines and not padded:
             raise WeightsMismatchError(
                 f"{counts} The file was cut, or belongs to another model: copy or download it again. If the model has "
                 "rows to spare, give each a line in vocab.txt: [unused0], [unused1] and so on."
             )
         if warn:
             warn_user(
-                f"{counts} If the model has no rows to spare, the tokenizer belongs to another model: put the right "
-                "tokenizer.json there.",
+                f"{counts} If the model has no rows to spare, the tokenizer belongs to another model, or its file was "
+                "cut: copy or download the right one.",
                 VocabularyWarning,
             )
     if n_pieces > n_rows:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import keras
 import numpy as np
 
@@ -18,6 +20,20 @@ def may_overflow(model: keras.Model) -> bool:
         return True
     largest = (keras.ops.max(keras.ops.abs(variable.value)) for variable in model.trainable_variables)
     return not all(float(keras.ops.convert_to_numpy(weight)) < _LARGEST_SAFE_WEIGHT for weight in largest)
+
+
+def require_finite_weights(weights: Iterable[np.ndarray], n_updates: int) -> None:
+    """Refuse weights or moments that an update has destroyed: its own loss may have been finite.
+
+    Raises
+    ------
+    DivergedError
+    """
+    if not all(np.isfinite(array).all() for array in weights):
+        raise DivergedError(
+            f"After update {n_updates} the weights are not finite numbers. Train with a lower learning_rate, a longer "
+            "warmup, or dtype='float32'."
+        )
 
 
 def require_finite(finite: np.ndarray, first_row: int = 0) -> None:

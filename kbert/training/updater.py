@@ -127,11 +127,11 @@ class Updater:
         n_seen = 0
         with closing(prefetched(batches)) as stream:
             for group in groups_of(stream, self.accumulation):
-                learning_rate = self.learning_rate
                 gradients, losses = None, []
                 for i, (_, batch) in enumerate(group):
                     if callbacks is not None:
                         callbacks.on_train_batch_begin(n_seen)
+                    learning_rate = self.learning_rate  # which the callbacks may have set
                     hyper = self._hyperparameters(learning_rate, self.n_updates, self.n_batches, self.guard.loss_scale)
                     if self.accumulation == 1:
                         loss = self.trainer.train(batch.inputs, batch.targets, batch.weights, hyper)

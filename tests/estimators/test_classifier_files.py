@@ -421,3 +421,28 @@ def test_a_config_that_asks_for_more_than_the_arrays_takes_no_memory(tmp_path, s
             BertVectorizer.load(tmp_path)
         else:
             BertPretrainer(weights=tmp_path, max_steps=1).fit(["a good film. a bad film."] * 3)
+
+
+@pytest.mark.parametrize(("dtype", "is_as_saved"), [("float32", False), (None, False), ("mixed_bfloat16", True)])
+def test_verifying_allows_for_the_dtype_that_was_saved(fitted, tmp_path, dtype, is_as_saved):
+    fitted.save(tmp_path)
+    values = json.loads((tmp_path / "kbert.json").read_text())
+    assert values["golden"].pop("dtype") == "float32"
+    values["golden"]["logits"] = (np.array(values["golden"]["logits"]) + 0.1).tolist()
+    if dtype is not None:  # which earlier versions did not save
+        values["golden"]["dtype"] = dtype
+    (tmp_path / "kbert.json").write_text(json.dumps(values))
+    if is_as_saved:
+        BertClassifier.load(tmp_path, verify=True)
+    else:
+        with pytest.raises(WeightsMismatchError, match="logits differ by 0.1 "):
+            BertClassifier.load(tmp_path, verify=True)
+
+
+def test_errors_do_not_steer_the_terminal_with_names_from_files(fitted, tmp_path):
+    fitted.save(tmp_path)
+    path = tmp_path / "kbert.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "estimator": "\x1b[2JBertTagger"}))
+    with pytest.raises(WeightsMismatchError) as error:
+        BertClassifier.load(tmp_path)
+    assert "\x1b" not in str(error.value) and r"\x1b[2JBertTagger" in str(error.value)

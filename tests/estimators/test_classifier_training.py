@@ -2,6 +2,7 @@
 
 import copy
 import random
+import warnings
 
 import keras
 import numpy as np
@@ -321,6 +322,15 @@ def test_a_training_that_destroys_the_weights_is_an_error(toy, fitted, reviews, 
     with pytest.raises(DivergedError, match="not finite"):
         again.fit(X, y)
     assert np.array_equal(again.predict_proba(X), fitted.predict_proba(X)) and again.n_iter_ == fitted.n_iter_
+
+
+def test_activations_that_overflow_in_float16_are_an_error(fitted, reviews):
+    # Each weight is finite in float16, and so is the loss of the one update, which is that before it.
+    again = copy.deepcopy(fitted).set_params(warm_start=True, dtype="float16", learning_rate=100.0, epochs=1, warmup=0)
+    with warnings.catch_warnings(), pytest.raises(DivergedError, match="not finite"):
+        warnings.simplefilter("ignore", UserWarning)
+        again.fit(reviews.text[:8], reviews.label[:8])
+    assert np.array_equal(again.predict_proba(reviews.text[:8]), fitted.predict_proba(reviews.text[:8]))
 
 
 @pytest.mark.backend

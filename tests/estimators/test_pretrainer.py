@@ -2,6 +2,7 @@
 
 import pickle
 import re
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -106,6 +107,18 @@ def test_a_score_that_is_not_finite_is_an_error(fitted):
         broken.score(corpus_of(made_texts(5)))
 
 
+@pytest.mark.parametrize("steps", [1, 4])
+def test_training_that_destroys_the_weights_is_an_error(fitted, tmp_path, steps):
+    fitted.save(tmp_path)
+    changes = dict(warm_start=True, max_steps=steps, learning_rate=1e30, warmup=0)
+    earlier = BertPretrainer.load(tmp_path).set_params(**changes)
+    model = earlier.model_
+    with warnings.catch_warnings(), pytest.raises(DivergedError, match=f"After update {steps} "):
+        warnings.simplefilter("ignore", UserWarning)
+        earlier.fit(corpus_of(made_texts(5)))
+    assert earlier.model_ is model
+
+
 def test_weights_without_the_heads_start_them_at_random(toy_folder):
     with pytest.warns(NewWeightsWarning, match="masked-LM head"):
         make(weights=toy_folder, max_steps=1).fit(corpus_of(["the table\nwas red", "a room\nand it"]))
@@ -145,6 +158,7 @@ def test_an_unfitted_one_reads_a_folder_that_was_replaced(folder, fitted, tmp_pa
     before = unfitted.fill_mask("ada [MASK] a program")
     pd.testing.assert_frame_equal(unfitted.fill_mask("ada [MASK] a program"), before)
     make(max_steps=1, random_state=1).fit(corpus_of(made_texts(80))).save(tmp_path / "mine")
+    (tmp_path / "mine" / "notes").symlink_to("nowhere")
     now = unfitted.fill_mask("ada [MASK] a program")
     pd.testing.assert_frame_equal(now, make(weights=tmp_path / "mine").fill_mask("ada [MASK] a program"))
     assert abs(now.score[0] - before.score[0]) > 0.01

@@ -145,6 +145,15 @@ def test_the_learning_rate_follows_the_schedule_until_a_callback_sets_it(model_o
     np.testing.assert_allclose(rates.rates, [1e-4, 1e-4, 2e-4, 2e-4])
 
 
+def test_a_rate_that_is_set_before_a_batch_is_that_of_its_update(model_of, trained, arrays_of):
+    model = model_of()
+    still = keras.callbacks.LambdaCallback(
+        on_train_batch_begin=lambda batch, logs: setattr(model.optimizer, "learning_rate", 0.0)
+    )
+    trained(model, n_texts=16, epochs=2, learning_rate=1e-3, callbacks=[still])
+    assert _same(arrays_of(model), arrays_of(model_of()))
+
+
 def test_the_step_has_the_learning_rate_that_was_set(model_of, trained, arrays_of, largest_difference):
     model = model_of()
     still = keras.callbacks.LearningRateScheduler(lambda epoch: 0.0)
