@@ -2,6 +2,7 @@
 #   make quickstart   fine-tune a real BERT on 600 customer messages (two minutes on two cores)
 #   make test         the tests on TensorFlow, but for those that train much
 #   make test-backends  these, on PyTorch; what depends on the backend, on JAX and PyTorch; parity with transformers
+#   make test-thorough  what takes long, for what shorter tests hold too: before a release
 #   make docs         the documentation, warnings as errors, in docs/_build/html
 #   make bench        kbert and its peers on the same rows, an hour or so (KBERT_DATA: a folder of public data sets)
 #   make lint
@@ -18,7 +19,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 PYTEST := $(RUN) -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 LONGEST := tests/test_examples.py tests/estimators/test_memory.py
 
-.PHONY: quickstart test test-backends docs bench lint
+.PHONY: quickstart test test-backends test-thorough docs bench lint
 
 # One stamp for each set of packages; the venv is made by whichever comes first.
 $(VENV)/bin/python:
@@ -46,12 +47,15 @@ quickstart: $(VENV)/.quickstart
 	$(RUN) examples/quickstart.py
 
 test: $(VENV)/.test
-	KERAS_BACKEND=tensorflow $(PYTEST) -m "backend or not slow" $(LONGEST) tests
+	KERAS_BACKEND=tensorflow $(PYTEST) -m "(backend or not slow) and not thorough" $(LONGEST) tests
 
 test-backends: $(VENV)/.backends
 	KERAS_BACKEND=tensorflow $(PYTEST) -m "parity and backend" tests
-	KERAS_BACKEND=jax $(PYTEST) -m backend tests
-	OMP_NUM_THREADS=1 KERAS_BACKEND=torch $(PYTEST) -m "backend or slow or parity" tests
+	KERAS_BACKEND=jax $(PYTEST) -m "backend and not thorough" tests
+	OMP_NUM_THREADS=1 KERAS_BACKEND=torch $(PYTEST) -m "(backend or slow or parity) and not thorough" tests
+
+test-thorough: $(VENV)/.backends
+	OMP_NUM_THREADS=1 KERAS_BACKEND=torch $(PYTEST) -m thorough tests
 
 docs: $(VENV)/.docs
 	KERAS_BACKEND=tensorflow $(RUN) -m sphinx -W --keep-going -q -b html docs docs/_build/html

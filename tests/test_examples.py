@@ -34,6 +34,7 @@ def test_quickstart_fine_tunes_saves_and_loads():
     assert "saved, loaded, and predicts the same" in out
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.usefixtures("minilm_folder")
 def test_an_encoder_trains_in_a_users_own_keras_model():

@@ -185,6 +185,7 @@ def test_tags_say_so():
     assert get_tags(BertClassifier()).classifier_tags.multi_label
 
 
+@pytest.mark.thorough
 def test_grid_search_scores_a_matrix(quick, tagged):
     search = GridSearchCV(quick(), {"epochs": [1, 40]}, cv=2, scoring="f1_micro").fit(*tagged)
     assert search.best_params_ == {"epochs": 40} and search.best_score_ > 0.6

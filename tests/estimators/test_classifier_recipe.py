@@ -98,7 +98,6 @@ def noisy(reviews):
     return reviews.text, np.where(wrong, np.where(reviews.label == "good", "bad", "good"), reviews.label)
 
 
-@pytest.mark.backend
 def test_the_temperature_is_the_best_for_the_validation_set(toy, noisy, quick_folder):
     X, y = noisy
     parameters = dict(weights=quick_folder, epochs=12)
@@ -213,7 +212,6 @@ def long_reviews(reviews):
     return "the table and a chair with this room was it " * 2 + reviews.text, reviews.label
 
 
-@pytest.mark.backend
 def test_windows_read_what_truncation_cuts(toy, long_reviews, quick_folder):
     X, y = long_reviews
     parameters = dict(weights=quick_folder, epochs=8)
@@ -247,6 +245,7 @@ def test_a_rows_logits_are_the_mean_of_its_windows(fitted, reviews, long_reviews
     )
 
 
+@pytest.mark.thorough
 def test_pairs_are_read_in_windows(toy, pairs, quick_folder):
     filler = "the table and a chair with this room was it "
     X = pd.DataFrame({"left": filler + pairs.left, "right": filler * 2 + pairs.right})

@@ -148,6 +148,7 @@ def test_grid_search_finds_the_better_parameters(search):
     assert search.best_params_["learning_rate"] == 3e-3
 
 
+@pytest.mark.thorough
 def test_grid_search_in_two_processes_gives_the_same(search, reviews):
     parallel = clone(search).set_params(n_jobs=2).fit(reviews.text, reviews.label)
     np.testing.assert_allclose(

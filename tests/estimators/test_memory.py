@@ -164,6 +164,7 @@ def answer_few_and_many(folder, few, many):
     return highest
 
 
+@pytest.mark.thorough
 @needs_proc
 def test_answering_takes_no_more_memory_for_more_contexts(toy_folder):
     # Inputs and outputs of the windows of 320 more contexts would be 40 MB. Allocators keep some room of their own.

@@ -54,7 +54,7 @@ from sklearn.utils import estimator_html_repr
 
 from kbert import BertClassifier
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.thorough]
 
 
 @pytest.fixture(scope="module")

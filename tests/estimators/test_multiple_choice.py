@@ -386,6 +386,7 @@ def test_a_run_that_learned_nothing_is_told_and_started_again(make):
 # --- scikit-learn
 
 
+@pytest.mark.thorough
 def test_it_works_in_searches_and_cross_validation(make, riddles):
     search = GridSearchCV(make(), {"epochs": [1, 15]}, cv=2).fit(riddles, riddles.label)
     assert search.best_params_ == {"epochs": 15} and search.best_score_ > 0.8

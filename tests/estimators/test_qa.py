@@ -198,6 +198,7 @@ def test_an_answer_has_its_accents(fitted):
     assert fitted.predict([("was it", "red\u0301")]).tolist() == ["red\u0301"]
 
 
+@pytest.mark.thorough
 def test_answers_across_windows_are_learned_whatever_the_stride(make):
     riddles = riddles_of(160, length=40)
     for stride in (128, None):

@@ -115,6 +115,7 @@ def test_pairs(make, pairs):
     assert regressor.feature_names_in_.tolist() == ["left", "right"]
 
 
+@pytest.mark.thorough
 def test_windows_give_the_mean_of_their_numbers(make, priced):
     texts, prices = "the table and a chair with this room was it " * 2 + priced[0], priced[1]
     assert make(long_text="window").fit(texts, prices).score(texts, prices) > 0.4
@@ -186,6 +187,7 @@ def test_transformers_opens_it_with_the_same_numbers(fitted, priced, tmp_path):
     np.testing.assert_allclose(fitted.predict(texts), logits, atol=2e-5)
 
 
+@pytest.mark.thorough
 def test_it_works_in_searches_and_pipelines(make, priced):
     texts, prices = priced[0][:100], priced[1][:100]
     search = GridSearchCV(make(), {"epochs": [1, 15]}, cv=2).fit(texts, prices)

@@ -65,6 +65,7 @@ def test_two_devices_train_as_one(tmp_path, alone):
     assert_same_run(alone, result(tmp_path))
 
 
+@pytest.mark.thorough
 def test_gradients_accumulate_over_devices(tmp_path):
     run = made(dropout=DROPOUT, gradient_accumulation=2, distribution=None)
     history = run.run()

@@ -59,6 +59,7 @@ def test_sst2(both, data_folder):
     _assert_same_columns(*both, texts)
 
 
+@pytest.mark.thorough
 def test_wikipedia(both, data_folder):
     with lzma.open(data_folder / "wiki_en" / "train-00-of-08.txt.xz", "rt", encoding="utf-8") as file:
         texts = list(islice((line for line in map(str.strip, file) if line), 20_000))
