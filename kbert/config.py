@@ -14,6 +14,8 @@ from kbert.sizes import named_size
 # "gelu" is the exact (erf) form; "gelu_new" and "gelu_pytorch_tanh" are its tanh approximation. They differ by up to
 # 4.7e-4.
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
+# What a head for whole texts reads: the pooler's vector of [CLS], or the mean over the tokens.
+CLASSIFIER_POOLINGS = ("cls", "mean")
 # The keys whose values are whole numbers of at least 1.
 _COUNTS = (
     *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"),
@@ -47,6 +49,10 @@ class BertConfig:
         Dropout rates in [0, 1).
     classifier_dropout : float or None
         Dropout on the vector that goes into a head; None means ``hidden_dropout_prob``.
+    classifier_pooling : {"cls", "mean"}
+        The vector of a text that a head for whole texts reads: the pooler's of its first token, [CLS], as in the paper,
+        or the mean of the vectors of its tokens, special ones included. transformers has this key for ModernBERT, and
+        its BERT knows "cls" alone.
     max_position_embeddings : int
         Longest sequence, in tokens.
     type_vocab_size : int
@@ -66,6 +72,7 @@ class BertConfig:
     hidden_dropout_prob: float = 0.1
     attention_probs_dropout_prob: float = 0.1
     classifier_dropout: float | None = None
+    classifier_pooling: str = "cls"
     max_position_embeddings: int = 512
     type_vocab_size: int = 2
     initializer_range: float = 0.02
@@ -92,6 +99,11 @@ class BertConfig:
             value = getattr(self, name)
             if not isinstance(value, numbers.Real) or not 0 <= float(value) < float("inf"):
                 raise ValueError(f"BertConfig: {name} must be a number of at least 0, got {value!r}.")
+        if self.classifier_pooling not in CLASSIFIER_POOLINGS:
+            raise ValueError(
+                f"BertConfig: classifier_pooling must be one of {', '.join(CLASSIFIER_POOLINGS)}, got "
+                f"{self.classifier_pooling!r}."
+            )
         if self.hidden_act not in ACTIVATIONS:
             raise ValueError(
                 f"BertConfig: hidden_act must be one of {', '.join(ACTIVATIONS)}, got {self.hidden_act!r}."

@@ -16,7 +16,10 @@ from kbert.model.layers import FirstTokens, TextMeans, dense
 
 @keras.saving.register_keras_serializable("kbert")
 class BertForSequenceClassification(FunctionalBert):
-    """BERT with a linear layer on the pooler's vector of each text, for classification and regression.
+    """BERT with a linear layer on one vector of each text, for classification and regression.
+
+    The vector is the pooler's, or with ``config.classifier_pooling="mean"`` the mean over the text's tokens; the model
+    then has a pooler that is not used.
 
     Parameters
     ----------
@@ -53,8 +56,12 @@ class BertForSequenceClassification(FunctionalBert):
 
         inputs = token_inputs(*INPUT_NAMES, "first_positions")
         hidden = encoder({key: inputs[key] for key in INPUT_NAMES})["sequence_output"]
-        pooled = first_token_vectors(encoder, hidden, inputs["first_positions"])  # (B, K, D)
-        logits = classifier(dropout(pooled))
+        if config.classifier_pooling == "mean":
+            encoder.pooler.trainable = False
+            vectors = TextMeans(name="text_means")(hidden, inputs["text_ids"], inputs["first_positions"])
+        else:
+            vectors = first_token_vectors(encoder, hidden, inputs["first_positions"])
+        logits = classifier(dropout(vectors))  # vectors: (B, K, D)
         super().__init__(inputs, logits, config=config, policy=policy, name=name, seed=seed, num_labels=num_labels)
         self.num_labels = num_labels
         self.encoder = encoder

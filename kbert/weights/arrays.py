@@ -44,8 +44,11 @@ PARTS = {
     "cls.predictions.": "masked-LM head",
     "cls.seq_relationship.": "next-sentence head",
     "classifier.": "classifier",
+    "mean_classifier.": "classifier of mean vectors",
     "qa_outputs.": "span head",
 }
+# Of a classifier of texts or tokens, and of one of mean vectors: as long as there are labels.
+CLASSIFIER_BIASES = ("classifier.bias", "mean_classifier.bias")
 HEADS = tuple(prefix for prefix in PARTS if prefix != "pooler.")
 
 # Arrays in Hugging Face files that are not weights.
@@ -159,6 +162,8 @@ def array_shapes(config: BertConfig, num_labels: int) -> dict[str, tuple[int, ..
         **norm("cls.predictions.transform.LayerNorm"),
         **dense("cls.seq_relationship", 2, D),
         **dense("classifier", num_labels, D),
+        # Another name, so that transformers, whose classes for texts all read the pooler's vector, does not take it.
+        **dense("mean_classifier", num_labels, D),
         **dense("qa_outputs", 2, D),
     }
 
@@ -186,7 +191,7 @@ def check_arrays(arrays: dict[str, np.ndarray], config: BertConfig, path: str | 
         If one is missing, unknown, or of another shape. The pooler and each head may be missing as a whole.
     """
     check_layers(config, len(arrays), path)
-    bias = arrays.get("classifier.bias")
+    bias = next((arrays[name] for name in CLASSIFIER_BIASES if name in arrays), None)
     shapes = array_shapes(config, len(bias) if bias is not None and bias.ndim else 1)
     absent = tuple(prefix for prefix in PARTS if not any(name.startswith(prefix) for name in arrays))
     missing = [name for name in shapes if name not in arrays and not name.startswith(absent)]

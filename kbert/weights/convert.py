@@ -15,7 +15,7 @@ from kbert.errors import InexactWarning, LabelNamesWarning, WeightsNotFoundError
 from kbert.text import WordPieceTokenizer
 from kbert.text.files import SPECIAL_TOKENS, check_vocabulary, is_plain_bert
 from kbert.warn import warn_user
-from kbert.weights.arrays import COPIED, HEADS, TIED, Array
+from kbert.weights.arrays import CLASSIFIER_BIASES, COPIED, HEADS, TIED, Array
 from kbert.weights.formats import FORMATS
 from kbert.weights.source import Source, read_source
 
@@ -118,20 +118,26 @@ _HEADS_OF: dict[str, set[str]] = {
 def _config(source: Source) -> dict[str, Any]:
     """Make the config.json of the same model with these arrays in float32."""
     values, arrays = source.values, source.arrays
+    heads_of = dict(_HEADS_OF)
+    if source.config.classifier_pooling == "mean":
+        heads_of["BertForSequenceClassification"] = {"mean_classifier."}
     has = {prefix for prefix in HEADS if any(name.startswith(prefix) for name in arrays)}
     named = next(iter(values.get("architectures") or ()), None)
     # The named architecture counts if its heads are there. The arrays alone do not tell the classifiers apart.
-    if named in _HEADS_OF and _HEADS_OF[named] <= has:
+    if named in heads_of and heads_of[named] <= has:
         architecture = named
     else:
-        architecture = next(name for name, heads in _HEADS_OF.items() if heads <= has)
-    has_labels = "classifier." in has and architecture != "BertForMultipleChoice"
+        architecture = next(name for name, heads in heads_of.items() if heads <= has)
+    classifier = next(
+        (prefix for prefix in ("classifier.", "mean_classifier.") if prefix in heads_of[architecture]), None
+    )
+    has_labels = classifier is not None and architecture != "BertForMultipleChoice"
     replaced = {"torch_dtype", "id2label", "label2id", "num_labels"}
     if not has_labels:
         replaced.add("problem_type")
     labels: dict[str, Any] = {}
     if has_labels:
-        n = len(arrays["classifier.bias"])
+        n = len(arrays[f"{classifier}bias"])
         if misfit := _label_misfit(values, n):
             warn_user(
                 f"id2label in the config of {source.path} has {misfit}: they become LABEL_0 to LABEL_{n - 1}. Correct "
@@ -228,7 +234,7 @@ def _label_rows(source: Source, config: dict[str, Any], written: list[Array], to
         rows.append(Row("id2label", "", None, f"skipped: {misfit}"))
     if names and source.path.is_file():
         rows.append(Row("", "", None, "a Keras file tells neither label names nor problem_type: see config.json"))
-    if names and not any(array.name == "classifier.bias" and array.source for array in written):
+    if names and not any(array.name in CLASSIFIER_BIASES and array.source for array in written):
         rows.append(Row("id2label", "", None, "skipped: names of the outputs of a classifier that is skipped"))
     elif names:
         file = {"google": "bert_config.json", "kerashub": "config.json: kbert"}.get(to, "config.json")

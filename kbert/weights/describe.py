@@ -8,7 +8,7 @@ from pathlib import Path
 from kbert.config_json import output_names
 from kbert.errors import WeightsNotFoundError
 from kbert.text import WordPieceTokenizer
-from kbert.weights.arrays import parts_of
+from kbert.weights.arrays import CLASSIFIER_BIASES, parts_of
 from kbert.weights.source import Source, read_source
 
 
@@ -43,8 +43,9 @@ def describe(name: str | Path) -> dict[str, str]:
         "parts": ", ".join(["encoder", *parts_of(arrays)]),
         **_tokenizer_facts(source),
     }
-    if "classifier.bias" in arrays:
-        facts["labels"] = _labels(source, len(arrays["classifier.bias"]))
+    for name in CLASSIFIER_BIASES:
+        if name in arrays:
+            facts["labels"] = _labels(source, len(arrays[name]))
     facts["licence"] = ", ".join(path.name for path in source.licence_files()) or "no licence file"
     facts["sha256"] = ", ".join(f"{_sha256(path)} {path.name}" for path in source.format.weights(source.path))
     return facts

@@ -39,7 +39,7 @@ _DENSE_HEADS = {
 }
 
 
-def _entries(architecture: str, n_layers: int, found: Container[str]) -> list[Entry]:
+def _entries(architecture: str, n_layers: int, found: Container[str], pooling: str) -> list[Entry]:
     """Return the entries of all arrays of a model. ``found`` are the paths that its file has."""
     root = "layers/" if architecture == "BertModel" else "layers/bert_encoder/layers/"
     entries = [
@@ -65,6 +65,8 @@ def _entries(architecture: str, n_layers: int, found: Container[str]) -> list[En
             *norm("layers/masked_language_head/norm", "cls.predictions.transform.LayerNorm"),
         ]
     head = _DENSE_HEADS.get(architecture)
+    if head == "classifier" and pooling == "mean":
+        head = "mean_classifier"
     return entries + (dense("layers/dense", head) if head else [])
 
 
@@ -130,7 +132,7 @@ def read_keras(path: Path) -> list[Array]:
     labels = values.get("num_labels") or len(values.get("id2label") or ()) or _number_of_labels(found)
     check_layers(config, len(found), path)
     shapes = array_shapes(config, labels)
-    entries = _entries(architecture, config.num_hidden_layers, found)
+    entries = _entries(architecture, config.num_hidden_layers, found, config.classifier_pooling)
     arrays = match(found, entries, shapes, config.num_attention_heads, path)
     return arrays + [
         Array(source, None, None, "skipped: the optimizer's or a random generator's")

@@ -52,6 +52,7 @@ from kbert.weights.h5 import (
 # Why a head is not written, by the prefix of its arrays. Of the heads not listed here, KerasHub has no counterpart.
 _WHY_NOT = {
     "classifier.": "KerasHub has no classifier of tokens or options",
+    "mean_classifier.": "KerasHub's classifier reads the first token alone",
     "cls.predictions.": "a preset has one head, and it is the classifier",
 }
 # The version of keras-hub whose layout is written.

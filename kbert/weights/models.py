@@ -171,15 +171,19 @@ def save_pretraining(model: BertForPreTraining, folder: str | Path, dtype: str =
     save_slots(folder, model.config, pretraining_slots(model), prefix="bert.", extra=extra, dtype=dtype)
 
 
+def _classifier_name(config: BertConfig) -> str:
+    return "mean_classifier" if config.classifier_pooling == "mean" else "classifier"
+
+
 def _classifier_slots(model: BertForSequenceClassification) -> list[Slot]:
-    return encoder_slots(model.encoder) + dense_slots("classifier", model.classifier)
+    return encoder_slots(model.encoder) + dense_slots(_classifier_name(model.config), model.classifier)
 
 
 @skip_initialisation()
 def load_sequence_classifier(folder: str | Path, *, dtype: Any = None, seed: int = 0) -> BertForSequenceClassification:
     """Read a `BertForSequenceClassification` with its head from a folder."""
     config, arrays = read_checkpoint(folder)
-    n_labels = _n_outputs(arrays, "classifier", config.hidden_size, folder)
+    n_labels = _n_outputs(arrays, _classifier_name(config), config.hidden_size, folder)
     model = BertForSequenceClassification(config, n_labels, dtype=dtype, seed=seed)
     load_slots(_classifier_slots(model), folder, arrays=arrays)
     return model
@@ -189,6 +193,9 @@ def save_sequence_classifier(
     model: BertForSequenceClassification, folder: str | Path, id2label: dict[int, str], problem_type: str
 ) -> None:
     """Write a folder for `transformers.BertForSequenceClassification`.
+
+    transformers has no BERT that classifies the mean over the tokens. Of such a model it reads the encoder, and says
+    that it lacks a classifier.
 
     Parameters
     ----------

@@ -215,7 +215,9 @@ def _layer(graph: _Graph, config: BertConfig, prefix: str, x: str, mask: str) ->
 
 
 def _sequence(graph: _Graph, config: BertConfig, x: str, problem_type: str | None) -> Outputs:
-    """Labels, numbers, or the score of an option: a dense layer on the pooler's vector of the first token."""
+    """Labels, numbers, or the score of an option: a dense layer on the pooler's vector, or on the mean of a text."""
+    if config.classifier_pooling == "mean":
+        return _classes(graph, config, _mean(graph, x), ["batch"], problem_type, "mean_classifier")
     first = graph.op("Gather", x, graph.constant(0), axis=1)  # (B, D)
     pooled = graph.op("Tanh", graph.dense(first, "pooler.dense", config.hidden_size, config.hidden_size))
     return _classes(graph, config, pooled, ["batch"], problem_type)
@@ -225,9 +227,24 @@ def _tokens(graph: _Graph, config: BertConfig, x: str, problem_type: str | None)
     return _classes(graph, config, x, ["batch", "length"], "single_label_classification")
 
 
-def _classes(graph: _Graph, config: BertConfig, x: str, shape: list[str | int], problem_type: str | None) -> Outputs:
-    n_labels = len(graph.arrays.get("classifier.bias", ()))
-    logits = graph.dense(x, "classifier", config.hidden_size, n_labels)
+def _mean(graph: _Graph, x: str) -> str:
+    """The mean over the tokens of each text: (B, T, D) to (B, D)."""
+    mask = graph.op("Cast", graph.op("Unsqueeze", INPUTS[1], graph.constant([1])), to=1)  # (B, 1, T)
+    total = graph.op("Squeeze", graph.op("MatMul", mask, x), graph.constant([1]))  # (B, D)
+    count = graph.op("ReduceSum", mask, graph.constant([2]), keepdims=0)  # (B, 1)
+    return graph.op("Div", total, graph.op("Max", count, graph.constant([1.0])))
+
+
+def _classes(
+    graph: _Graph,
+    config: BertConfig,
+    x: str,
+    shape: list[str | int],
+    problem_type: str | None,
+    name: str = "classifier",
+) -> Outputs:
+    n_labels = len(graph.arrays.get(f"{name}.bias", ()))
+    logits = graph.dense(x, name, config.hidden_size, n_labels)
     outputs: Outputs = {"logits": (logits, [*shape, n_labels])}
     if problem_type == "single_label_classification":
         outputs["probabilities"] = graph.op("Softmax", logits, axis=-1), [*shape, n_labels]
@@ -268,13 +285,7 @@ def _features(graph: _Graph, config: BertConfig, layers: str, pooling: str | Non
         x = hidden[-1]
     if pooling is None:
         return {"token_embeddings": (x, ["batch", "length", width])}
-    if pooling == "cls":
-        x = graph.op("Gather", x, graph.constant(0), axis=1)
-    else:
-        mask = graph.op("Cast", graph.op("Unsqueeze", INPUTS[1], graph.constant([1])), to=1)  # (B, 1, T)
-        total = graph.op("Squeeze", graph.op("MatMul", mask, x), graph.constant([1]))  # (B, D)
-        count = graph.op("ReduceSum", mask, graph.constant([2]), keepdims=0)  # (B, 1)
-        x = graph.op("Div", total, graph.op("Max", count, graph.constant([1.0])))
+    x = graph.op("Gather", x, graph.constant(0), axis=1) if pooling == "cls" else _mean(graph, x)
     return {"sentence_embedding": (x, ["batch", width])}
 
 
