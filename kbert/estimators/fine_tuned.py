@@ -8,7 +8,6 @@ from typing import Any, Generic, TypeVar
 import keras
 import numpy as np
 
-from kbert.config import BertConfig
 from kbert.config_json import read_config_json
 from kbert.data.columns import Columns
 from kbert.data.texts import TextColumns
@@ -50,7 +49,6 @@ class FineTunedEstimator(BertEstimator, Generic[T]):
         columns: Columns,
         model: keras.Model,
         tokenizer: WordPieceTokenizer,
-        config: BertConfig,
         history: dict[str, list[float]],
         n_truncated: int,
         shares: RowShares,
@@ -58,7 +56,7 @@ class FineTunedEstimator(BertEstimator, Generic[T]):
         """Become the fitted estimator: only once training has succeeded, so that a fit that fails changes nothing."""
         fitted = self._without_fit()
         fitted._remember_columns(columns)
-        fitted.model_, fitted.tokenizer_, fitted.config_ = model, tokenizer, config
+        fitted.model_, fitted.tokenizer_, fitted.config_ = model, tokenizer, model.config
         fitted.history_, fitted.n_iter_ = history, len(history["loss"])
         fitted.n_truncated_, fitted.row_shares_ = n_truncated, shares
         fitted._take_over(task)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -96,7 +97,7 @@ def fit(
     model, history = _train_with_restarts(task, start, config, examples, validation, parameters, seed, callbacks)
     task.after_training(model, validation, pad_id)
 
-    estimator._remember(task, columns, model, start.tokenizer, config, history, n_truncated, shares)
+    estimator._remember(task, columns, model, start.tokenizer, history, n_truncated, shares)
 
 
 def _check_freeze(parameters: Parameters, config: BertConfig, name: str) -> None:
@@ -122,9 +123,7 @@ def _train_with_restarts(
     policy, baseline_loss = dtype_policy(parameters.dtype), task.baseline_loss(data)
     for restart in range(parameters.n_restarts + 1):
         run_seed = seed if restart == 0 else draw_seed(np.random.RandomState([seed, restart]))
-        model = start.new_model(partial(task.new_model, config, dtype=policy, seed=run_seed), _load_encoder)
-        if start.model is not None:
-            task.before_training(model)
+        model = _new_model(task, start, config, examples, policy, run_seed, pad_id)
         history = _train(task, model, data, validation, parameters, run_seed, callbacks, pad_id)
         loss = history["loss"][-1]
         _require_finite_outputs(task, model, examples, loss, pad_id)
@@ -141,6 +140,25 @@ def _train_with_restarts(
             FailedRunWarning,
         )
     return model, history
+
+
+def _new_model(
+    task: Task[C, L, E, O], start: Start, config: BertConfig, examples: E, dtype: str, seed: int, pad_id: int
+) -> keras.Model:
+    """The model to train: that of the fit before, or one with the start's weights and a head fitted by a probe."""
+
+    def make(model_class: Callable[..., keras.Model], config: BertConfig) -> keras.Model:
+        return start.new_model(partial(model_class, config, dtype=dtype, seed=seed), _load_encoder)
+
+    if start.model is not None:
+        model = make(task.new_model, config)
+        task.before_training(model)
+        return model
+    config, head = task.probe(config, make, examples, seed, pad_id)
+    model = make(task.new_model, config)
+    if head is not None:
+        head.assign_to(model.classifier)
+    return model
 
 
 def _load_encoder(model: keras.Model, folder: Path, arrays: dict[str, np.ndarray] | None) -> None:

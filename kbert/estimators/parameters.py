@@ -12,7 +12,7 @@ import keras
 import numpy as np
 from sklearn.utils import check_random_state
 
-from kbert.config import BertConfig
+from kbert.config import CLASSIFIER_POOLINGS, BertConfig
 from kbert.data.numbers import is_real
 from kbert.errors import ParameterWarning
 from kbert.model import LAYER_CHOICES, POOLINGS
@@ -66,6 +66,11 @@ RULES: dict[str, Rule] = {
     "weight_decay": (lambda v: is_real(v) and v >= 0, "a number of at least 0"),
     "layer_decay": (lambda v: is_real(v) and 0 < v <= 1, "a number over 0 and up to 1"),
     "freeze": _whole(0),
+    "classifier_pooling": (
+        lambda v: isinstance(v, str) and v in ("auto", *CLASSIFIER_POOLINGS),
+        f"one of {', '.join(('auto', *CLASSIFIER_POOLINGS))}",
+    ),
+    "head_start": (lambda v: isinstance(v, str) and v in ("probe", "random"), '"probe" or "random"'),
     "dropout": (lambda v: v is None or (is_real(v) and 0 <= v < 1), "None, or a rate of at least 0 and under 1"),
     "bias_correction": _flag(),
     "gradient_accumulation": _whole(1),

@@ -63,6 +63,13 @@ class BertRegressor(RegressorMixin, FineTunedEstimator[Regression]):
     freeze : int, default=0
         Number n of layers that are not trained: the embeddings and the first n. 0 trains all. Freezing saves time and
         memory.
+    classifier_pooling : {"auto", "cls", "mean"}, default="auto"
+        The vector of a text that the head reads: the pooler's of [CLS], as in the paper, or the mean over the text's
+        tokens. "auto" takes the one whose linear probe has the lower loss in a cross-validation on the training rows.
+        transformers' BERT knows "cls" alone.
+    head_start : {"probe", "random"}, default="probe"
+        Where the head starts. "probe": as a linear model that is fitted to the vectors of the encoder before that is
+        trained (Kumar et al., 2022); up to 2,048 rows are looked at. "random": as in the paper.
     dropout : float, optional
         Rate in hidden states, attention and classifier. None takes the checkpoint's, and with ``warm_start`` that of
         the fit before.
@@ -153,6 +160,8 @@ class BertRegressor(RegressorMixin, FineTunedEstimator[Regression]):
         weight_decay: float = 0.01,
         layer_decay: float = 1.0,
         freeze: int = 0,
+        classifier_pooling: str = "auto",
+        head_start: str = "probe",
         dropout: float | None = None,
         bias_correction: bool = True,
         gradient_accumulation: int = 1,
@@ -178,6 +187,8 @@ class BertRegressor(RegressorMixin, FineTunedEstimator[Regression]):
         self.weight_decay = weight_decay
         self.layer_decay = layer_decay
         self.freeze = freeze
+        self.classifier_pooling = classifier_pooling
+        self.head_start = head_start
         self.dropout = dropout
         self.bias_correction = bias_correction
         self.gradient_accumulation = gradient_accumulation

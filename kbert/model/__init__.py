@@ -15,6 +15,7 @@ from kbert.model.heads import (  # noqa: E402
     BertForFeatures,
     BertForQuestionAnswering,
     BertForSequenceClassification,
+    BertForTextVectors,
     BertForTokenClassification,
 )
 from kbert.model.pretraining import BertForPreTraining  # noqa: E402
@@ -30,5 +31,6 @@ __all__ = [
     "BertForPreTraining",
     "BertForQuestionAnswering",
     "BertForSequenceClassification",
+    "BertForTextVectors",
     "BertForTokenClassification",
 ]

@@ -211,3 +211,35 @@ class BertForFeatures(FunctionalBert):
         choices = {"layers": layers, "pooling": pooling}
         super().__init__(inputs, vectors, config=config, policy=encoder.dtype_policy, name=name, seed=seed, **choices)
         self.encoder = encoder
+
+
+@keras.saving.register_keras_serializable("kbert")
+class BertForTextVectors(FunctionalBert):
+    """BERT without a head: for each text, both vectors that the head of `BertForSequenceClassification` may read.
+
+    Parameters
+    ----------
+    config : BertConfig
+        The architecture.
+    dtype : str or keras.DTypePolicy, optional
+        Precision of the encoder, as for `BertEncoder`.
+    name : str, optional
+        Name of the Keras model.
+    seed : int, default=0
+        Seed of the random initial weights.
+
+    Notes
+    -----
+    The input is that of `BertForSequenceClassification`. The output has the shape (B, K, 2 D), in float32: the mean
+    over the text's tokens, and the pooler's vector.
+    """
+
+    def __init__(self, config: BertConfig, dtype: DType = None, name: str | None = None, seed: int = 0):
+        encoder = BertEncoder(config, dtype=dtype, name="bert", seed=seed)
+        inputs = token_inputs(*INPUT_NAMES, "first_positions")
+        hidden = encoder({key: inputs[key] for key in INPUT_NAMES})["sequence_output"]
+        means = TextMeans(name="text_means")(hidden, inputs["text_ids"], inputs["first_positions"])
+        pooled = ops.cast(first_token_vectors(encoder, hidden, inputs["first_positions"]), "float32")
+        vectors = ops.concatenate([means, pooled], axis=-1)
+        super().__init__(inputs, vectors, config=config, policy=encoder.dtype_policy, name=name, seed=seed)
+        self.encoder = encoder

@@ -15,6 +15,7 @@ from kbert.data.numbers import number_columns
 from kbert.data.texts import TextColumns
 from kbert.errors import WeightsMismatchError
 from kbert.saved_values import NUMBER, POSITIVE, SavedValues, list_of, none_or, whole
+from kbert.tasks.linear_head import ridge_head
 from kbert.tasks.task import TrainingData, nothing_learned
 from kbert.tasks.texts import TextExamples, TextTask
 from kbert.text import WordPieceTokenizer
@@ -48,6 +49,7 @@ class Regression(TextTask):
     y_ndim_: int = 0
 
     loss = staticmethod(squared_error)
+    fit_head = staticmethod(ridge_head)
     baseline: ClassVar[str] = "the mean of y"
     problem_type: ClassVar[str | None] = "regression"
 

@@ -18,6 +18,7 @@ from kbert.data.texts import TextColumns
 from kbert.saved_values import NUMBER, POSITIVE, SavedValues, list_of, one_of
 from kbert.tasks.calibration import divide_by_temperature
 from kbert.tasks.class_weight import checked_class_weight
+from kbert.tasks.linear_head import sigmoid_head
 from kbert.tasks.saved_labels import decode_labels, encode_labels, labels_of_config
 from kbert.tasks.task import TrainingData, nothing_learned
 from kbert.tasks.texts import TextExamples, TextTask
@@ -48,6 +49,7 @@ class SeveralLabels(TextTask):
     y_type_: str = ""
 
     loss = staticmethod(binary_cross_entropy)
+    fit_head = staticmethod(sigmoid_head)
     baseline: ClassVar[str] = "how often each label occurs"
     problem_type: ClassVar[str | None] = "multi_label_classification"
 

@@ -19,6 +19,7 @@ from kbert.errors import WeightsMismatchError
 from kbert.saved_values import POSITIVE, SavedValues
 from kbert.tasks.calibration import divide_by_temperature
 from kbert.tasks.class_weight import checked_class_weight
+from kbert.tasks.linear_head import softmax_head
 from kbert.tasks.saved_labels import decode_labels, encode_labels, labels_of_config
 from kbert.tasks.task import TrainingData, nothing_learned
 from kbert.tasks.texts import TextExamples, TextTask
@@ -47,6 +48,7 @@ class SingleLabel(TextTask):
     y_type_: str = "labels"
 
     loss = staticmethod(softmax_cross_entropy)
+    fit_head = staticmethod(softmax_head)
     baseline: ClassVar[str] = "how often each label occurs"
     problem_type: ClassVar[str | None] = "single_label_classification"
 

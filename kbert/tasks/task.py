@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import keras
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from kbert.config import BertConfig
 from kbert.data.columns import Columns
 from kbert.saved_values import SavedValues
+from kbert.tasks.linear_head import LinearHead
 from kbert.text import WordPieceTokenizer
 from kbert.text.sequences import Sequences
 from kbert.training.labelled_batches import Level
@@ -66,6 +67,25 @@ class TrainingData(NamedTuple):
     weights: np.ndarray
     level: Level = "text"
     whole_rows: bool = False
+
+
+# Makes a model of the weights that training starts from: ``encode(BertForTextVectors, config)``.
+Encode: TypeAlias = Callable[[Callable[..., keras.Model], BertConfig], keras.Model]
+
+
+class Probed(NamedTuple):
+    """What a head reads, and where it starts.
+
+    Attributes
+    ----------
+    config : BertConfig
+        Of the model to train: its ``classifier_pooling`` is what the head reads.
+    head : LinearHead or None
+        The weights that the head starts with; None for random ones.
+    """
+
+    config: BertConfig
+    head: LinearHead | None = None
 
 
 C = TypeVar("C", bound=Columns)
@@ -139,6 +159,10 @@ class Task(Protocol[C, L, E, O]):
 
     def new_model(self, config: BertConfig, *, dtype: str, seed: int) -> keras.Model:
         """A model of this architecture with the task's head."""
+        ...
+
+    def probe(self, config: BertConfig, encode: Encode, examples: E, seed: int, pad_id: int) -> Probed:
+        """Choose what the head reads, and fit it to the encoder as it is, before all weights are trained."""
         ...
 
     def before_training(self, model: keras.Model) -> None:
@@ -232,6 +256,10 @@ class TaskDefaults(Generic[L, E]):
     def needs_validation(self, examples: E) -> list[str]:
         """No parameter but ``early_stopping``."""
         return []
+
+    def probe(self, config: BertConfig, encode: Encode, examples: E, seed: int, pad_id: int) -> Probed:
+        """Nothing: the head starts at random."""
+        return Probed(config)
 
     def before_training(self, model: keras.Model) -> None:
         """Nothing: the head gives what the loss takes."""

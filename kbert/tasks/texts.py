@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -15,9 +15,11 @@ from kbert.config import BertConfig
 from kbert.data.columns import Columns
 from kbert.data.mistakes import refuse_swapped, refuse_y_in_X
 from kbert.data.texts import TextColumns, text_columns, warn_missing
-from kbert.model import BertForSequenceClassification
+from kbert.model import BertForSequenceClassification, BertForTextVectors
+from kbert.tasks.linear_head import FitHead
+from kbert.tasks.probe import best_probe, rows_to_probe, text_vectors
 from kbert.tasks.row_notices import warn_cut_texts
-from kbert.tasks.task import TaskDefaults, TrainingData, mean_one
+from kbert.tasks.task import Encode, Probed, TaskDefaults, TrainingData, mean_one
 from kbert.text import TokenSequences, WordPieceTokenizer, build_sequences, build_windows
 from kbert.text.chunks import chunks
 from kbert.training.predict import predict_logits
@@ -149,11 +151,19 @@ class TextExamples(NamedTuple):
 
 @dataclass(kw_only=True)
 class TextTask(TaskDefaults[np.ndarray, TextExamples], TextReader):
-    """A task that reads texts or pairs of texts and gives each row ``n_outputs`` numbers, through the pooler.
+    """A task that reads texts or pairs of texts and gives each row ``n_outputs`` numbers.
 
     Base of single label, several labels and regression. A subclass says what y means: see `kbert.tasks.task.Task`. Its
     model is `BertForSequenceClassification`; outputs are a float64 array of shape (n_rows, n_outputs).
+
+    Parameters
+    ----------
+    classifier_pooling, head_start
+        As in `kbert.BertClassifier`.
     """
+
+    classifier_pooling: str = "auto"
+    head_start: str = "probe"
 
     architecture: ClassVar[str] = "BertForSequenceClassification"
 
@@ -168,6 +178,11 @@ class TextTask(TaskDefaults[np.ndarray, TextExamples], TextReader):
     def output_names(self) -> dict[int, str]:
         """The name of each output: the ``id2label`` of a config.json."""
         return {i: f"LABEL_{i}" for i in range(self.n_outputs)}
+
+    @property
+    def fit_head(self) -> FitHead:
+        """What fits the head to vectors: one of `kbert.tasks.linear_head`."""
+        raise NotImplementedError
 
     # What the config.json says of the outputs, as transformers knows it.
     problem_type: ClassVar[str | None] = None
@@ -186,8 +201,36 @@ class TextTask(TaskDefaults[np.ndarray, TextExamples], TextReader):
         return TextExamples(TokenSequences.concatenate(self.chunks(columns, tokenizer)), labels, weights)
 
     def new_model(self, config: BertConfig, *, dtype: str, seed: int) -> BertForSequenceClassification:
-        """BERT with a linear layer on the pooler's vector."""
+        """BERT with a linear layer on one vector of each text."""
         return BertForSequenceClassification(config, self.n_outputs, dtype=dtype, seed=seed)
+
+    def probe(self, config: BertConfig, encode: Encode, examples: TextExamples, seed: int, pad_id: int) -> Probed:
+        """Fit the head to the vectors of some rows; of two poolings the one that is better in a cross-validation."""
+        if self.head_start == "random":
+            return Probed(
+                replace(
+                    config, classifier_pooling="cls" if self.classifier_pooling == "auto" else self.classifier_pooling
+                )
+            )
+        some = examples.take(rows_to_probe(examples.weights, seed))
+        vectors = text_vectors(encode(BertForTextVectors, config), some.sequences, pad_id)
+        by_pooling = dict(zip(("mean", "cls"), np.split(vectors, 2, axis=1), strict=True))
+        if self.classifier_pooling != "auto":
+            by_pooling = {self.classifier_pooling: by_pooling[self.classifier_pooling]}
+        data, first_window = self.training_data(some), np.unique(some.sequences.rows, return_index=True)[1]
+        probe = best_probe(
+            by_pooling,
+            data.targets[first_window],
+            np.bincount(some.sequences.rows, data.weights),
+            self.n_outputs,
+            self.fit_head,
+            lambda outputs, rows: self.mean_loss(outputs, some.take(rows)),
+        )
+        return Probed(replace(config, classifier_pooling=probe.pooling), probe.head)
+
+    def mean_loss(self, outputs: np.ndarray, examples: TextExamples) -> float:
+        """The weighted mean of the loss over the examples."""
+        raise NotImplementedError
 
     def training_data(self, examples: TextExamples) -> TrainingData:
         """Every window of a row with the row's label."""

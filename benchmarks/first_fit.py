@@ -1,0 +1,286 @@
+"""The first fit of a new user, with every default, beside the simplest things that the user could have done instead.
+
+    KBERT_DATA=... KERAS_BACKEND=torch python benchmarks/first_fit.py --data sst2 mrpc --rows 8 64 --out results.csv
+    python benchmarks/first_fit.py --table results.csv
+
+Rows are drawn for each label (for numbers, tags and questions: in all), five draws by default; test rows are the same
+for all draws. Each score is appended to the file, and one that is there is not measured again. ``--methods
+kbert:epochs=5,learning_rate=2e-5`` measures other parameters than the defaults.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import time
+import warnings
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.stats import pearsonr
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import accuracy_score, matthews_corrcoef, roc_auc_score
+from sklearn.pipeline import make_pipeline
+
+from kbert import datasets
+
+SIZE = "minilm-l6"
+DRAWS = 5
+TEST_ROWS = 1000
+MESSAGES = Path(__file__).parents[1] / "examples" / "data" / "support_messages.csv"
+COLUMNS = ("data", "rows", "draw", "method", "score", "fit_s", "predict_s", "n_rows", "backend", "date")
+
+
+class Data(NamedTuple):
+    """Rows to draw from and rows to test on.
+
+    Attributes
+    ----------
+    X, y, test_X, test_y
+    task : {"labels", "numbers", "tags", "questions"}
+    metric : callable
+        ``metric(true, predicted)``.
+    by_label : bool
+        Whether rows are drawn for each label.
+    """
+
+    X: Any
+    y: Any
+    test_X: Any
+    test_y: Any
+    task: str
+    metric: Callable[[Any, Any], float]
+    by_label: bool
+
+
+# --- Data sets -----------------------------------------------------------------------------------------------------
+
+
+def _pearson(true: Any, predicted: Any) -> float:
+    return 0.0 if np.std(predicted) == 0 else float(pearsonr(true, predicted)[0])
+
+
+def _glue(name: str) -> Data:
+    train, dev = datasets.load(name, "train"), datasets.load(name, "dev")
+    texts = [column for column in train.columns if column != "label"]
+    texts = texts[0] if len(texts) == 1 else texts
+    dev = dev.sample(min(len(dev), TEST_ROWS), random_state=0)
+    metric = {"cola": matthews_corrcoef, "stsb": _pearson}.get(name, accuracy_score)
+    task = "numbers" if name == "stsb" else "labels"
+    return Data(train[texts], train.label, dev[texts], dev.label, task, metric, task == "labels")
+
+
+def _table(frame: pd.DataFrame, n_test: int) -> Data:
+    frame = frame.drop_duplicates("text").sample(frac=1, random_state=7)
+    test, pool = frame.iloc[:n_test], frame.iloc[n_test:]
+    return Data(pool.text, pool.label, test.text, test.label, "labels", accuracy_score, True)
+
+
+def _read(pattern: str, **options: Any) -> pd.DataFrame:
+    return pd.read_csv(next(Path(os.environ["KBERT_DATA"]).glob(pattern)), keep_default_na=False, **options)
+
+
+def _agnews() -> Data:
+    return _table(_read("agnews/train*", sep="\t", quoting=csv.QUOTE_NONE), TEST_ROWS)
+
+
+def _imdb() -> Data:
+    return _table(_read("imdb/train*"), 500)
+
+
+def _imdb_15() -> Data:
+    """15% of the rows are positive, in the draws and in the test; the score is the AUC."""
+    data = _imdb()
+    positive = np.flatnonzero(data.test_y == 1)
+    kept = np.sort(np.concatenate([np.flatnonzero(data.test_y == 0), positive[: len(positive) * 15 // 85]]))
+    test_X, test_y = data.test_X.iloc[kept], data.test_y.iloc[kept]
+    return data._replace(test_X=test_X, test_y=test_y, metric=roc_auc_score)
+
+
+def _messages() -> Data:
+    return _table(pd.read_csv(MESSAGES).rename(columns={"message": "text"}), 150)
+
+
+def _conll() -> Data:
+    from kbert.metrics import entity_f1
+
+    train, dev = (datasets.load("conll2003", part) for part in ("train", "dev"))
+    dev = dev.sample(TEST_ROWS, random_state=0)
+    return Data(train.words, train.tags, dev.words, dev.tags, "tags", entity_f1, False)
+
+
+def _squad() -> Data:
+    from kbert.metrics import answer_scores
+
+    train, dev = (datasets.load("squad-1.1", part) for part in ("train", "dev"))
+    dev = dev.sample(500, random_state=0)
+    X = ["question", "context"]
+
+    def f1(true: Any, predicted: Any) -> float:
+        return float(np.mean(answer_scores(true, predicted)[1]))
+
+    y = [column for column in train.columns if column not in X]
+    return Data(train[X], train[y], dev[X], dev[y], "questions", f1, False)
+
+
+DATA = {
+    **{name: (lambda name=name: _glue(name)) for name in ("sst2", "cola", "mrpc", "rte", "stsb")},
+    "agnews": _agnews,
+    "imdb": _imdb,
+    "imdb15": _imdb_15,
+    "messages": _messages,
+    "conll": _conll,
+    "squad": _squad,
+}
+
+
+def drawn(data: Data, name: str, rows: int, draw: int) -> tuple[Any, Any]:
+    """Rows to learn from: so many of each label, or in all."""
+    if not data.by_label:
+        chosen = data.X.sample(min(rows, len(data.X)), random_state=draw).index
+        return data.X.loc[chosen], data.y.loc[chosen]
+    counts = dict.fromkeys(data.y.unique(), rows)
+    if name == "imdb15":
+        counts = {0: round(1.7 * rows), 1: max(1, round(0.3 * rows))}
+    parts = [data.y[data.y == label].sample(min(n, (data.y == label).sum()), random_state=draw) for label, n in counts.items()]
+    y = pd.concat(parts).sample(frac=1, random_state=draw)
+    return data.X.loc[y.index], y
+
+
+# --- Methods -------------------------------------------------------------------------------------------------------
+
+
+def _kbert(data: Data, draw: int, **parameters: Any) -> Any:
+    from kbert import BertClassifier, BertQA, BertRegressor, BertTagger
+
+    kinds = {"labels": BertClassifier, "numbers": BertRegressor, "tags": BertTagger, "questions": BertQA}
+    return kinds[data.task](SIZE, random_state=draw, **parameters)
+
+
+def _linear(data: Data) -> Any:
+    return LogisticRegression(max_iter=1000) if data.task == "labels" else Ridge()
+
+
+def _vectors(data: Data, draw: int) -> Any:
+    from kbert import BertVectorizer
+
+    return make_pipeline(BertVectorizer(SIZE), _linear(data)) if data.task in ("labels", "numbers") else None
+
+
+def _as_texts(X: Any) -> list[str]:
+    return [" ".join(row) for row in X.to_numpy()] if getattr(X, "ndim", 1) == 2 else list(X)
+
+
+class _TfIdf:
+    def __init__(self, data: Data):
+        self.model = make_pipeline(TfidfVectorizer(), _linear(data))
+
+    def fit(self, X: Any, y: Any) -> None:
+        self.model.fit(_as_texts(X), y)
+        if hasattr(self.model, "predict_proba"):
+            self.predict_proba = lambda X: self.model.predict_proba(_as_texts(X))
+
+    def predict(self, X: Any) -> Any:
+        return self.model.predict(_as_texts(X))
+
+
+def _tf_idf(data: Data, draw: int) -> Any:
+    return _TfIdf(data) if data.task in ("labels", "numbers") else None
+
+
+METHODS = {"tf-idf": _tf_idf, "vectors": _vectors}
+
+
+def model_of(method: str, data: Data, draw: int) -> Any:
+    """A model of a method: a name of `METHODS`, or "kbert" with parameters, "kbert:epochs=5"."""
+    if method in METHODS:
+        return METHODS[method](data, draw)
+    _, _, text = method.partition(":")
+    return _kbert(data, draw, **dict(_parameter(part) for part in text.split(",") if part))
+
+
+def _parameter(text: str) -> tuple[str, Any]:
+    name, _, value = text.partition("=")
+    for kind in (int, float):
+        try:
+            return name, kind(value)
+        except ValueError:
+            pass
+    return name, {"True": True, "False": False, "None": None}.get(value, value)
+
+
+# --- Measuring -----------------------------------------------------------------------------------------------------
+
+
+def measure(name: str, rows: int, draw: int, method: str, data: Data) -> dict[str, Any] | None:
+    """One row of the results; None where the method does not have this task."""
+    model = model_of(method, data, draw)
+    if model is None:
+        return None
+    X, y = drawn(data, name, rows, draw)
+    start = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(X, y)
+        fitted = time.perf_counter()
+        if data.metric is roc_auc_score:
+            found = model.predict_proba(data.test_X)[:, 1]
+        else:
+            found = model.predict(data.test_X)
+    score, end = data.metric(data.test_y, found), time.perf_counter()
+    times = {"fit_s": round(fitted - start, 2), "predict_s": round(end - fitted, 2)}
+    return {"score": round(float(score), 4), **times, "n_rows": len(X)}
+
+
+def main() -> None:
+    """Measure what is asked for and not in the file yet."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", nargs="+", default=list(DATA), choices=list(DATA))
+    parser.add_argument("--rows", nargs="+", type=int, default=[8, 16, 64, 250, 1000, 4000])
+    parser.add_argument("--draws", nargs="+", type=int, default=list(range(DRAWS)))
+    parser.add_argument("--methods", nargs="+", default=["tf-idf", "vectors", "kbert"])
+    parser.add_argument("--out", type=Path, default=Path("first_fit.csv"))
+    parser.add_argument("--table", type=Path, help="print the table of a file of results, and measure nothing")
+    options = parser.parse_args()
+    if options.table:
+        print(table(pd.read_csv(options.table)).to_string())
+        return
+    done = set()
+    if options.out.exists():
+        done = set(map(tuple, pd.read_csv(options.out)[["data", "rows", "draw", "method"]].to_numpy().tolist()))
+    loaded: dict[str, Data] = {}
+    for draw in options.draws:
+        for rows in options.rows:
+            for name in options.data:
+                data = loaded.setdefault(name, DATA[name]())
+                for method in options.methods:
+                    key = (name, rows, draw, method)
+                    if key in done or (result := measure(name, rows, draw, method, data)) is None:
+                        continue
+                    backend = os.environ.get("KERAS_BACKEND", "tensorflow")
+                    row = dict(zip(COLUMNS[:4], key, strict=True), **result, backend=backend, date=date.today())
+                    is_new = not options.out.exists()
+                    with options.out.open("a", newline="") as file:
+                        writer = csv.DictWriter(file, COLUMNS)
+                        if is_new:
+                            writer.writeheader()
+                        writer.writerow(row)
+                    print(*row.values(), flush=True)
+
+
+def table(results: pd.DataFrame) -> pd.DataFrame:
+    """Mean and spread of the scores over the draws, one line a data set and number of rows."""
+    grouped = results.groupby(["data", "rows", "method"], sort=False).score
+    cells = grouped.mean().map("{:.3f}".format) + " ± " + grouped.std(ddof=0).map("{:.3f}".format)
+    cells += " (" + grouped.size().astype(str) + ")"
+    return cells.unstack("method").sort_index()
+
+
+if __name__ == "__main__":
+    main()
