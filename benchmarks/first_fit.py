@@ -118,7 +118,7 @@ def _conll() -> Data:
 def _squad() -> Data:
     from kbert.metrics import answer_scores
 
-    train, dev = (datasets.load("squad-1.1", part) for part in ("train", "dev"))
+    train, dev = (datasets.load("squad", part) for part in ("train", "dev"))
     dev = dev.sample(500, random_state=0)
     X = ["question", "context"]
 
@@ -148,7 +148,10 @@ def drawn(data: Data, name: str, rows: int, draw: int) -> tuple[Any, Any]:
     counts = dict.fromkeys(data.y.unique(), rows)
     if name == "imdb15":
         counts = {0: round(1.7 * rows), 1: max(1, round(0.3 * rows))}
-    parts = [data.y[data.y == label].sample(min(n, (data.y == label).sum()), random_state=draw) for label, n in counts.items()]
+    parts = [
+        data.y[data.y == label].sample(min(n, (data.y == label).sum()), random_state=draw)
+        for label, n in counts.items()
+    ]
     y = pd.concat(parts).sample(frac=1, random_state=draw)
     return data.X.loc[y.index], y
 

@@ -38,22 +38,25 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         decides the architecture, and ``size`` is not used.
     revision : str, optional
         Branch, tag or commit of a hub repository; None takes its main branch.
-    max_length : int, default=128
-        Longest sequence in tokens, special ones included. At most the positions of the model, 512 as a rule.
-    long_text : {"truncate", "window"}, default="truncate"
+    max_length : "auto" or int, default="auto"
+        Longest sequence in tokens, special ones included. At most the positions of the model, 512 as a rule. "auto":
+        256, or the positions of a smaller model. Shorter texts cost no more with a larger number.
+    long_text : {"auto", "truncate", "window"}, default="auto"
         What happens to a longer text. "truncate" cuts its end (of a pair, the end of the longer text), with one
-        warning. "window" reads all of it in overlapping windows: each is trained on with the row's label and a weight
-        of one over the number of the row's windows, and a row's logits are the mean over its windows.
+        warning. "window", which "auto" is, reads all of it in overlapping windows: each is trained on with the row's
+        label and a weight of one over the number of the row's windows, and a row's logits are the mean over its
+        windows.
     stride : int, optional
         Tokens from the start of a window to the start of the next one; None is half of ``max_length``. A smaller stride
         gives each word more context, and takes longer.
-    epochs : int, default=3
-        Passes over the training rows. Small data sets want more of them.
-    batch_size : int, default=32
-        Texts in a step; a window counts as a text.
+    epochs : "auto" or int, default="auto"
+        Passes over the training rows. "auto": as many as make 120 updates, and at least 3.
+    batch_size : "auto" or int, default="auto"
+        Texts in a step; a window counts as a text. "auto": 32 as in the paper, and 16 where there are fewer than 1,000
+        rows.
     learning_rate : "auto" or float, default="auto"
         Peak of the schedule. "auto": 1e-4 for tiny and mini, 5e-5 for small, medium and minilm-l6, 3e-5 for base, 2e-5
-        for large. The first parameter to search, by factors of 2 or 3; small data sets often want a higher one.
+        for large. The first parameter to search, by factors of 2 or 3.
     warmup : float or int, default=0.1
         Linear warm-up of the learning rate: a float is a share of all updates, an int a number of updates. The rate
         then falls linearly to 0.
@@ -136,6 +139,8 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         ``val_loss`` and ``val_score``: one value an epoch.
     n_iter_ : int
         Epochs that the last fit ran.
+    max_length_, long_text_, epochs_, batch_size_, learning_rate_
+        What the parameters of these names were in the last fit: what "auto" stood for.
     n_truncated_ : int
         Rows of X of the last fit that were cut: those of `fit`'s warning, without its ``eval_set``.
     row_shares_ : RowShares
@@ -165,11 +170,11 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         *,
         weights: str | os.PathLike[str] | None = "auto",
         revision: str | None = None,
-        max_length: int = 128,
-        long_text: str = "truncate",
+        max_length: str | int = "auto",
+        long_text: str = "auto",
         stride: int | None = None,
-        epochs: int = 3,
-        batch_size: int = 32,
+        epochs: str | int = "auto",
+        batch_size: str | int = "auto",
         learning_rate: str | float = "auto",
         warmup: float | int = 0.1,
         weight_decay: float = 0.01,

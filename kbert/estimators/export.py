@@ -18,6 +18,7 @@ from kbert.atomic_folder import FolderKind, replace_folder
 from kbert.config_json import read_config_json
 from kbert.errors import KbertWarning, WeightsMismatchError
 from kbert.estimators import persistence
+from kbert.estimators.recipe import settled_values
 from kbert.estimators.saving import GOLDEN_TEXTS, SavableEstimator
 from kbert.hub.weight_files import SAFETENSORS
 from kbert.json_files import write_json
@@ -161,13 +162,14 @@ class ExportableEstimator(SavableEstimator):
         if quantize:
             quantize_onnx(folder)
             reports.append(check(quantize, onnx_runner))
+        settled = settled_values(vars(self))
         values = {
             "kbert": kbert.__version__,
             "estimator": type(self).__name__,
             "inputs": INPUTS,
             "parameters": {
-                name: persistence.encode_value(value)
-                for name, value in self.get_params(deep=False).items()
+                name: persistence.encode_value(settled[name])
+                for name in self.get_params(deep=False)
                 if name in _READING
             },
             "learned": self._learned_to_json(),

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import keras
 import numpy as np
 
+from kbert.config import BertConfig
 from kbert.config_json import read_config_json
 from kbert.data.columns import Columns
 from kbert.data.texts import TextColumns
 from kbert.estimators.base import BertEstimator
 from kbert.estimators.parameters import Parameters
+from kbert.estimators.recipe import SETTLED, settled_values
 from kbert.saved_values import SavedValues
 from kbert.tasks import Task, task_of
 from kbert.tasks.row_notices import RowShares
 from kbert.tasks.task import RowTask, learned_attributes
 from kbert.text import WordPieceTokenizer
+
+# Devlin et al. (2018), appendix A.3, and the original code's run_classifier.py.
+_PAPER: dict[str, Any] = {
+    "long_text": "truncate", "epochs": 3, "batch_size": 32, "classifier_pooling": "cls", "head_start": "random",
+}  # fmt: skip
+_PAPER_LENGTH = 128
 
 # The class of an estimator's task.
 T = TypeVar("T", bound=Task[Any, Any, Any, Any], covariant=True)
@@ -30,6 +38,37 @@ class FineTunedEstimator(BertEstimator, Generic[T]):
     outputs into answers in ``predict`` and the like.
     """
 
+    @classmethod
+    def paper(cls, size: str | BertConfig = "base", **parameters: Any) -> Self:
+        """An estimator that is fine-tuned as in the paper (Devlin et al., 2018, section 4 and appendix A.3).
+
+        Three epochs at batch 32, a head that starts at random, which for whole texts reads the pooler's vector of
+        [CLS], and texts that are cut at 128 tokens. The learning rate is the size's, one of those that the paper tried.
+        What is saved opens in transformers.
+
+        Parameters
+        ----------
+        size : str or BertConfig, default="base"
+        **parameters
+            All others of the estimator, which go before those of the paper.
+
+        Returns
+        -------
+        estimator
+
+        Examples
+        --------
+        >>> from kbert import BertClassifier
+        >>> classifier = BertClassifier.paper("minilm-l6", epochs=4)
+        >>> classifier.head_start, classifier.epochs
+        ('random', 4)
+        """
+        names = cls._get_param_names()
+        recipe = {name: value for name, value in _PAPER.items() if name in names}
+        if "long_text" in names:  # the others read rows whole
+            recipe["max_length"] = _PAPER_LENGTH
+        return cls(size, **{**recipe, **parameters})
+
     @property
     def _task_type(self) -> type[T]:
         """The class of the task."""
@@ -37,7 +76,7 @@ class FineTunedEstimator(BertEstimator, Generic[T]):
 
     def _task(self) -> T:
         """The task of the fitted estimator, with its present parameters."""
-        return task_of(self._task_type, vars(self))
+        return task_of(self._task_type, settled_values(vars(self)))
 
     def _new_task(self, parameters: Parameters, y: Any) -> T:
         """The task of a first fit, which has learned nothing."""
@@ -46,6 +85,7 @@ class FineTunedEstimator(BertEstimator, Generic[T]):
     def _remember(
         self,
         task: Task[Any, Any, Any, Any],
+        parameters: Parameters,
         columns: Columns,
         model: keras.Model,
         tokenizer: WordPieceTokenizer,
@@ -59,6 +99,9 @@ class FineTunedEstimator(BertEstimator, Generic[T]):
         fitted.model_, fitted.tokenizer_, fitted.config_ = model, tokenizer, model.config
         fitted.history_, fitted.n_iter_ = history, len(history["loss"])
         fitted.n_truncated_, fitted.row_shares_ = n_truncated, shares
+        for name in SETTLED:
+            if hasattr(parameters, name):
+                setattr(fitted, f"{name}_", getattr(parameters, name))
         fitted._take_over(task)
         self._become(fitted)
 

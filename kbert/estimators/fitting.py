@@ -18,9 +18,8 @@ from kbert.data.labels import sample_weights
 from kbert.errors import DivergedError, FailedRunWarning
 from kbert.estimators.fine_tuned import FineTunedEstimator
 from kbert.estimators.parameters import Parameters, checked_callbacks, checked_parameters, draw_seed, warn_of_high_rate
+from kbert.estimators.recipe import settle_lengths, settle_training
 from kbert.estimators.validation import read_eval_set, split_rows
-from kbert.learning_rates import default_learning_rate
-from kbert.sizes import named_size
 from kbert.tasks.row_notices import RowShares, RowsRead, tell_cut, tell_missing
 from kbert.tasks.task import Examples, Task, TrainingData
 from kbert.training.backends import able_to_train
@@ -74,6 +73,7 @@ def fit(
     # Find the start: architecture, tokenizer and weights. Then rows become tokens.
     start = estimator._start(parameters, columns.texts())
     _check_freeze(parameters, start.config, type(estimator).__name__)
+    settle_lengths(parameters, task, start.config)
     config, pad_id = start.config.with_dropout(parameters.dropout), start.tokenizer.pad_id
     examples = task.examples(columns, labels, weights, start.tokenizer)
 
@@ -93,11 +93,13 @@ def fit(
         )
         examples, validation = examples.take(rows), examples.take(validation_rows)
 
+    settle_training(parameters, task, start.config, examples.n_rows)
+
     # Train, again with another seed where a run fails, and learn what the validation set tells.
     model, history = _train_with_restarts(task, start, config, examples, validation, parameters, seed, callbacks)
     task.after_training(model, validation, pad_id)
 
-    estimator._remember(task, columns, model, start.tokenizer, history, n_truncated, shares)
+    estimator._remember(task, parameters, columns, model, start.tokenizer, history, n_truncated, shares)
 
 
 def _check_freeze(parameters: Parameters, config: BertConfig, name: str) -> None:
@@ -181,7 +183,7 @@ def _train(
             layer.trainable = False
     options = TrainingOptions(
         epochs=parameters.epochs,
-        learning_rate=_learning_rate(parameters, model.config),
+        learning_rate=parameters.learning_rate,
         warmup=parameters.warmup,
         weight_decay=parameters.weight_decay,
         bias_correction=parameters.bias_correction,
@@ -209,15 +211,6 @@ def _evaluate(task: Task[C, L, E, O], model: keras.Model, validation: E, pad_id:
     except DivergedError:  # an earlier epoch may be the best one; the last word is `_require_finite_outputs`'s
         return {"val_loss": np.nan, "val_score": np.nan}
     return {"val_loss": task.mean_loss(outputs, validation), "val_score": task.score(outputs, validation)}
-
-
-def _learning_rate(parameters: Parameters, config: BertConfig) -> float:
-    """The peak of the schedule; "auto" goes by the named size, or by the width of the model."""
-    if parameters.learning_rate != "auto":
-        return parameters.learning_rate
-    if isinstance(parameters.size, str) and parameters.weights in ("auto", None):
-        return named_size(parameters.size).learning_rate
-    return default_learning_rate(config)
 
 
 def _has_failed(

@@ -39,16 +39,18 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
         decides the architecture, and ``size`` is not used.
     revision : str, optional
         Branch, tag or commit of a hub repository; None takes its main branch.
-    max_length : int, default=128
-        Longest sequence in tokens, special ones included. A longer one loses tokens from its end, the context's or
-        those of question and option, whichever has more; one warning tells how many rows this happened to.
-    epochs : int, default=3
-        Passes over the training rows. Small data sets want more of them.
-    batch_size : int, default=32
-        Rows a step, each with all of its options.
+    max_length : "auto" or int, default="auto"
+        Longest sequence in tokens, special ones included; "auto" is 256, or the positions of a smaller model. A longer
+        one loses tokens from its end, the context's or those of question and option, whichever has more; one warning
+        tells how many rows this happened to.
+    epochs : "auto" or int, default="auto"
+        Passes over the training rows. "auto": as many as make 120 updates, and at least 3.
+    batch_size : "auto" or int, default="auto"
+        Rows a step, each with all of its options. "auto": 32 as in the paper, and 16 where there are fewer than 1,000
+        rows.
     learning_rate : "auto" or float, default="auto"
         Peak of the schedule. "auto": 1e-4 for tiny and mini, 5e-5 for small, medium and minilm-l6, 3e-5 for base, 2e-5
-        for large. The first parameter to search, by factors of 2 or 3; small data sets often want a higher one.
+        for large. The first parameter to search, by factors of 2 or 3.
     warmup : float or int, default=0.1
         Linear warm-up of the learning rate: a float is a share of all updates, an int a number of updates. The rate
         then falls linearly to 0.
@@ -102,6 +104,8 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
         ``val_score``: one value an epoch.
     n_iter_ : int
         Epochs that the last fit ran.
+    max_length_, epochs_, batch_size_, learning_rate_
+        What the parameters of these names were in the last fit: what "auto" stood for.
     n_truncated_ : int
         Rows of X of the last fit that were cut: those of `fit`'s warning, without its ``eval_set``.
     row_shares_ : RowShares
@@ -138,9 +142,9 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
         *,
         weights: str | os.PathLike[str] | None = "auto",
         revision: str | None = None,
-        max_length: int = 128,
-        epochs: int = 3,
-        batch_size: int = 32,
+        max_length: str | int = "auto",
+        epochs: str | int = "auto",
+        batch_size: str | int = "auto",
         learning_rate: str | float = "auto",
         warmup: float | int = 0.1,
         weight_decay: float = 0.01,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numbers
 import os
 from collections.abc import Callable
+from inspect import signature
 from types import SimpleNamespace
 from typing import Any
 
@@ -42,12 +43,12 @@ def _optional_str(value: Any) -> bool:
     return value is None or isinstance(value, str)
 
 
-# By the name of the parameter.
+# By the name of the parameter. One whose default is "auto" may be "auto" too.
 RULES: dict[str, Rule] = {
     "size": (lambda v: isinstance(v, (str, BertConfig)), 'the name of a size, such as "base", or a BertConfig'),
     "weights": (
         lambda v: v is None or (isinstance(v, (str, os.PathLike)) and str(v) != ""),
-        '"auto", None (random start), a folder or a hub name',
+        "None (random start), a folder or a hub name",
     ),
     "revision": (_optional_str, "None, or a branch, tag or commit of a hub repository"),
     "max_length": _whole(5),
@@ -55,10 +56,7 @@ RULES: dict[str, Rule] = {
     "stride": (lambda v: v is None or _is_int(v, 1), "None, or a whole number of at least 1"),
     "epochs": _whole(1),
     "batch_size": _whole(1),
-    "learning_rate": (
-        lambda v: v == "auto" if isinstance(v, str) else is_real(v) and v > 0,
-        '"auto" or a number over 0',
-    ),
+    "learning_rate": (lambda v: is_real(v) and v > 0, "a number over 0"),
     "warmup": (
         lambda v: _is_int(v, 0) or (is_real(v) and not isinstance(v, numbers.Integral) and 0 <= v <= 1),
         "a share of the steps between 0.0 and 1.0, or a whole number of steps",
@@ -67,8 +65,8 @@ RULES: dict[str, Rule] = {
     "layer_decay": (lambda v: is_real(v) and 0 < v <= 1, "a number over 0 and up to 1"),
     "freeze": _whole(0),
     "classifier_pooling": (
-        lambda v: isinstance(v, str) and v in ("auto", *CLASSIFIER_POOLINGS),
-        f"one of {', '.join(('auto', *CLASSIFIER_POOLINGS))}",
+        lambda v: isinstance(v, str) and v in CLASSIFIER_POOLINGS,
+        f"one of {', '.join(CLASSIFIER_POOLINGS)}",
     ),
     "head_start": (lambda v: isinstance(v, str) and v in ("probe", "random"), '"probe" or "random"'),
     "dropout": (lambda v: v is None or (is_real(v) and 0 <= v < 1), "None, or a rate of at least 0 and under 1"),
@@ -102,7 +100,7 @@ RULES: dict[str, Rule] = {
     "max_answer_length": _whole(1),
     "layers": (lambda v: isinstance(v, str) and v in LAYER_CHOICES, f"one of {', '.join(LAYER_CHOICES)}"),
     "pooling": (lambda v: isinstance(v, str) and v in POOLINGS, f"one of {', '.join(POOLINGS)}"),
-    "dtype": (lambda v: isinstance(v, str) and v in ("auto", *DTYPES), f'"auto" or one of {", ".join(DTYPES)}'),
+    "dtype": (lambda v: isinstance(v, str) and v in DTYPES, f"one of {', '.join(DTYPES)}"),
     "verbose": (lambda v: isinstance(v, (bool, np.bool_)) or _is_int(v, 0), "0 or 1"),
 }
 
@@ -167,8 +165,13 @@ def check_parameters_read_after_fit(estimator: Any) -> None:
 
 
 def _check(estimator: Any, parameter: str, value: Any) -> None:
+    declared = signature(type(estimator).__init__).parameters.get(parameter)
+    has_auto = declared is not None and isinstance(declared.default, str) and declared.default == "auto"
+    if has_auto and isinstance(value, str) and value == "auto":
+        return
     test, wanted = RULES[parameter]
     if not test(value):
+        wanted = f'"auto" or {wanted}' if has_auto else wanted
         kind = ValueError if isinstance(value, (numbers.Number, str)) else TypeError
         raise kind(f"{type(estimator).__name__}: {parameter} must be {wanted}, got {value!r}.")
 

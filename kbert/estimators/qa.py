@@ -52,13 +52,13 @@ class BertQA(FineTunedEstimator[Questions]):
     stride : int or None, default=128
         Pieces of the context from the start of a window to the start of the next one; None is half of ``max_length``.
         At most half of the room that a question leaves in its windows.
-    epochs : int, default=3
-        Passes over the training rows. Small data sets want more of them.
-    batch_size : int, default=32
-        Windows in a step.
+    epochs : "auto" or int, default="auto"
+        Passes over the training rows. "auto": as many as make 120 updates, and at least 3.
+    batch_size : "auto" or int, default="auto"
+        Windows in a step. "auto": 32 as in the paper, and 16 where there are fewer than 1,000 rows.
     learning_rate : "auto" or float, default="auto"
         Peak of the schedule. "auto": 1e-4 for tiny and mini, 5e-5 for small, medium and minilm-l6, 3e-5 for base, 2e-5
-        for large. The first parameter to search, by factors of 2 or 3; small data sets often want a higher one.
+        for large. The first parameter to search, by factors of 2 or 3.
     warmup : float or int, default=0.1
         Linear warm-up of the learning rate: a float is a share of all updates, an int a number of updates. The rate
         then falls linearly to 0.
@@ -123,6 +123,8 @@ class BertQA(FineTunedEstimator[Questions]):
         over the rows of the mean over their windows) and ``val_score``: one value an epoch.
     n_iter_ : int
         Epochs that the last fit ran.
+    max_length_, epochs_, batch_size_, learning_rate_
+        What the parameters of these names were in the last fit: what "auto" stood for.
     n_truncated_ : int
         Rows of X of the last fit whose question was cut. Contexts are read whole.
     row_shares_ : RowShares
@@ -154,8 +156,8 @@ class BertQA(FineTunedEstimator[Questions]):
         revision: str | None = None,
         max_length: int = 384,
         stride: int | None = 128,
-        epochs: int = 3,
-        batch_size: int = 32,
+        epochs: str | int = "auto",
+        batch_size: str | int = "auto",
         learning_rate: str | float = "auto",
         warmup: float | int = 0.1,
         weight_decay: float = 0.01,

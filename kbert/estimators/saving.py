@@ -15,7 +15,8 @@ from kbert.atomic_folder import complete_interrupted_replacement, replace_folder
 from kbert.config import BertConfig
 from kbert.errors import DivergedError, WeightsMismatchError
 from kbert.estimators import persistence
-from kbert.estimators.parameters import checked_parameters
+from kbert.estimators.parameters import RULES, checked_parameters
+from kbert.estimators.recipe import SETTLED, automatic_length
 from kbert.forks import require_usable_process
 from kbert.hub import resolve_folder
 from kbert.saved_values import SHARE, SavedValues, whole
@@ -110,6 +111,7 @@ class SavableEstimator(BaseEstimator):
             "feature_names_in": getattr(self, "feature_names_in_", np.array([])).tolist(),
             "history": getattr(self, "history_", None),
             "rows_of_fit": self._rows_of_fit(),
+            "settled": {name: getattr(self, f"{name}_") for name in SETTLED if hasattr(self, f"{name}_")},
             "golden": {"texts": GOLDEN_TEXTS, "logits": logits.tolist(), "dtype": self.model_.dtype_policy.name},
         }
         # Last, because it is what makes a folder that of a saved estimator.
@@ -164,8 +166,7 @@ class SavableEstimator(BaseEstimator):
         estimator.tokenizer_ = WordPieceTokenizer.from_pretrained(folder)
         check_vocabulary(estimator.tokenizer_.vocab_size, estimator.config_.vocab_size, folder)
         if saved is None:
-            # The default may be more than a small model has positions.
-            estimator.max_length = min(estimator.max_length, estimator.config_.max_position_embeddings)
+            estimator._settle_lengths_without_fit()
             estimator._learned_from_config(folder)
             if "epochs" in parameters_of_class:
                 estimator.history_, estimator.n_iter_ = {}, 0
@@ -185,6 +186,18 @@ class SavableEstimator(BaseEstimator):
             self.history_ = saved["history"]
             self.n_iter_ = len(self.history_.get("loss", []))
         self._restore_rows_of_fit(saved)
+        # Earlier versions did not save what "auto" stood for, which only the learning rate could be.
+        settled = saved.inner("settled") if "settled" in saved else {}
+        for name in settled:
+            if name in SETTLED:
+                setattr(self, f"{name}_", settled.checked(name, RULES[name]))
+
+    def _settle_lengths_without_fit(self) -> None:
+        """Choose the lengths for a model that transformers saved."""
+        if self.max_length == "auto":
+            self.max_length_, self.long_text_ = automatic_length(self.config_), "window"
+        else:  # the default may be more than a small model has positions
+            self.max_length = min(self.max_length, self.config_.max_position_embeddings)
 
     def _rows_of_fit(self) -> dict[str, Any] | None:
         """What fit told of its rows, as JSON can hold it; None where that is not known."""

@@ -46,13 +46,14 @@ class BertTagger(FineTunedEstimator[Tagging]):
     stride : int, optional
         Tokens from the start of a window to the start of the next one; None is half of ``max_length``. A smaller stride
         gives each word more context, and takes longer.
-    epochs : int, default=3
-        Passes over the training rows. Small data sets want more of them.
-    batch_size : int, default=32
-        Rows in a step; a window counts as a row.
+    epochs : "auto" or int, default="auto"
+        Passes over the training rows. "auto": as many as make 120 updates, and at least 3.
+    batch_size : "auto" or int, default="auto"
+        Rows in a step; a window counts as a row. "auto": 32 as in the paper, and 16 where there are fewer than 1,000
+        rows.
     learning_rate : "auto" or float, default="auto"
         Peak of the schedule. "auto": 1e-4 for tiny and mini, 5e-5 for small, medium and minilm-l6, 3e-5 for base, 2e-5
-        for large. The first parameter to search, by factors of 2 or 3; small data sets often want a higher one.
+        for large. The first parameter to search, by factors of 2 or 3.
     warmup : float or int, default=0.1
         Linear warm-up of the learning rate: a float is a share of all updates, an int a number of updates. The rate
         then falls linearly to 0.
@@ -111,6 +112,8 @@ class BertTagger(FineTunedEstimator[Tagging]):
         ``val_loss`` and ``val_score``: one value an epoch.
     n_iter_ : int
         Epochs that the last fit ran.
+    max_length_, epochs_, batch_size_, learning_rate_
+        What the parameters of these names were in the last fit: what "auto" stood for.
     n_truncated_ : int
         Rows of the last fit that were cut: always 0, since rows are read whole, in windows.
     row_shares_ : RowShares
@@ -143,8 +146,8 @@ class BertTagger(FineTunedEstimator[Tagging]):
         revision: str | None = None,
         max_length: int = 128,
         stride: int | None = None,
-        epochs: int = 3,
-        batch_size: int = 32,
+        epochs: str | int = "auto",
+        batch_size: str | int = "auto",
         learning_rate: str | float = "auto",
         warmup: float | int = 0.1,
         weight_decay: float = 0.01,

@@ -17,6 +17,7 @@ from kbert.data.tags import WordColumn, word_column
 from kbert.data.texts import TextColumns
 from kbert.estimators.base import BertEstimator, of_one_fit
 from kbert.estimators.parameters import checked_parameters, draw_seed
+from kbert.estimators.recipe import settle_lengths, settled_values
 from kbert.model import BertForFeatures
 from kbert.tasks.row_notices import RowShares, RowsRead, tell_cut, tell_missing
 from kbert.tasks.task import task_of
@@ -45,12 +46,13 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
         ``fit``; else a folder in the Hugging Face layout or a hub name, whose own config then wins over ``size``.
     revision : str, optional
         Branch, tag or commit of a hub repository; None takes its main branch.
-    max_length : int, default=128
-        Longest sequence in tokens, special ones included. At the level of words, the longest window: a longer row is
-        read in overlapping windows, and each word's vector comes from the window that gives it most context.
-    long_text : {"truncate", "window"}, default="truncate"
+    max_length : "auto" or int, default="auto"
+        Longest sequence in tokens, special ones included; "auto" is 256, or the positions of a smaller model. At the
+        level of words, the longest window: a longer row is read in overlapping windows, and each word's vector comes
+        from the window that gives it most context.
+    long_text : {"auto", "truncate", "window"}, default="auto"
         What happens to a text that is longer, at the level of texts. "truncate" cuts it at its end, with one warning;
-        "window" reads all of it in overlapping windows, and takes the mean of their vectors.
+        "window", which "auto" is, reads all of it in overlapping windows, and takes the mean of their vectors.
     stride : int, optional
         Tokens from the start of a window to that of the next; None is half of ``max_length``.
     level : {"text", "word"}, default="text"
@@ -108,8 +110,8 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
         *,
         weights: str | os.PathLike[str] | None = "auto",
         revision: str | None = None,
-        max_length: int = 128,
-        long_text: str = "truncate",
+        max_length: str | int = "auto",
+        long_text: str = "auto",
         stride: int | None = None,
         level: str = "text",
         layers: str = "last",
@@ -151,6 +153,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
             refuse_y_in_X(X, y, "estimator.fit")
         columns = reader.read(X)
         start = self._start(parameters, columns.texts())
+        settle_lengths(parameters, reader, start.config)
         read = [RowsRead(X, columns, reader.cut_rows(columns, start.tokenizer))]
         shares = RowShares(tell_cut(reader, read), tell_missing(reader, read))
         seed, policy = draw_seed(parameters.random_state), dtype_policy(parameters.dtype)
@@ -158,6 +161,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
         fitted = self._without_fit()
         fitted._remember_columns(columns)
         fitted.model_, fitted.tokenizer_, fitted.config_ = model, start.tokenizer, start.config
+        fitted.max_length_, fitted.long_text_ = parameters.max_length, parameters.long_text
         fitted.n_truncated_, fitted.row_shares_ = len(read[0].cut), shares
         self._become(fitted)
         return self
@@ -171,11 +175,11 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
 
     def _text_reader(self) -> TextReader:
         """What reads texts, with the present parameters."""
-        return task_of(TextReader, vars(self))
+        return task_of(TextReader, settled_values(vars(self)))
 
     def _word_reader(self) -> WordReader:
         """What reads rows of words, with the present parameters."""
-        return task_of(WordReader, vars(self))
+        return task_of(WordReader, settled_values(vars(self)))
 
     @of_one_fit
     def transform(self, X: Any) -> np.ndarray | list[np.ndarray]:

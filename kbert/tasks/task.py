@@ -73,6 +73,24 @@ class TrainingData(NamedTuple):
 Encode: TypeAlias = Callable[[Callable[..., keras.Model], BertConfig], keras.Model]
 
 
+class Recipe(NamedTuple):
+    """What "auto" stands for in a task's parameters. docs/first_fit.md has the measurements.
+
+    Attributes
+    ----------
+    updates : int
+        The least number of updates: small data sets are passed over as often as that takes.
+    epochs : int
+        The least number of passes.
+    rows_of_large_batches : int
+        From so many rows on, a batch has 32 of them, as in the paper; with fewer, 16.
+    """
+
+    updates: int = 120
+    epochs: int = 3
+    rows_of_large_batches: int = 1000
+
+
 class Probed(NamedTuple):
     """What a head reads, and where it starts.
 
@@ -107,10 +125,13 @@ class Task(Protocol[C, L, E, O]):
         What the constant predictor goes by, for the warning about a failed run: "how often each label occurs".
     architecture : str
         The class of transformers that opens what `save_model` writes.
+    recipe : Recipe
+        What "auto" stands for.
     """
 
     baseline: ClassVar[str]
     architecture: ClassVar[str]
+    recipe: ClassVar[Recipe]
 
     @property
     def loss(self) -> Loss:
@@ -242,6 +263,8 @@ class RowTask(Task[C, L, E, O], Protocol[C, L, E, O]):
 
 class TaskDefaults(Generic[L, E]):
     """What most tasks do not need: nothing is learned besides the weights, and nothing is changed after training."""
+
+    recipe: ClassVar[Recipe] = Recipe()
 
     def check(self, X: Any, y: Any, call: str) -> None:
         """Nothing: X and y cannot be taken for each other."""

@@ -179,11 +179,8 @@ class TextTask(TaskDefaults[np.ndarray, TextExamples], TextReader):
         """The name of each output: the ``id2label`` of a config.json."""
         return {i: f"LABEL_{i}" for i in range(self.n_outputs)}
 
-    @property
-    def fit_head(self) -> FitHead:
-        """What fits the head to vectors: one of `kbert.tasks.linear_head`."""
-        raise NotImplementedError
-
+    # Fits the head to vectors: one of `kbert.tasks.linear_head`. Without one the head always starts at random.
+    fit_head: ClassVar[FitHead | None] = None
     # What the config.json says of the outputs, as transformers knows it.
     problem_type: ClassVar[str | None] = None
 
@@ -206,17 +203,17 @@ class TextTask(TaskDefaults[np.ndarray, TextExamples], TextReader):
 
     def probe(self, config: BertConfig, encode: Encode, examples: TextExamples, seed: int, pad_id: int) -> Probed:
         """Fit the head to the vectors of some rows; of two poolings the one that is better in a cross-validation."""
-        if self.head_start == "random":
-            return Probed(
-                replace(
-                    config, classifier_pooling="cls" if self.classifier_pooling == "auto" else self.classifier_pooling
-                )
-            )
+        pooling = self.classifier_pooling
+        at_random = Probed(replace(config, classifier_pooling="cls" if pooling == "auto" else pooling))
+        if self.head_start == "random" or self.fit_head is None:
+            return at_random
         some = examples.take(rows_to_probe(examples.weights, seed))
         vectors = text_vectors(encode(BertForTextVectors, config), some.sequences, pad_id)
+        if not np.isfinite(vectors).all():  # what overflows in float16 may do so in training too, which tells of it
+            return at_random
         by_pooling = dict(zip(("mean", "cls"), np.split(vectors, 2, axis=1), strict=True))
-        if self.classifier_pooling != "auto":
-            by_pooling = {self.classifier_pooling: by_pooling[self.classifier_pooling]}
+        if pooling != "auto":
+            by_pooling = {pooling: by_pooling[pooling]}
         data, first_window = self.training_data(some), np.unique(some.sequences.rows, return_index=True)[1]
         probe = best_probe(
             by_pooling,

@@ -1,0 +1,76 @@
+"""What "auto" stands for: epochs, batch size, learning rate and lengths that suit the rows of a fit and the model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kbert.config import BertConfig
+from kbert.estimators.parameters import Parameters
+from kbert.learning_rates import default_learning_rate
+from kbert.sizes import named_size
+from kbert.tasks.task import Task
+
+# The parameters that may be "auto". What one stood for in a fit is kept under its name and an underscore.
+SETTLED = ("max_length", "long_text", "epochs", "batch_size", "learning_rate")
+
+# Attention takes time and memory with the square of the length. Windows of this length are as good as rows of 512
+# tokens, and take less of both (docs/first_fit.md).
+_LENGTH = 256
+
+
+def settle_lengths(parameters: Parameters, reader: Any, config: BertConfig) -> None:
+    """Replace "auto" in ``max_length`` and ``long_text``.
+
+    Parameters
+    ----------
+    parameters : Parameters
+        Changed in place.
+    reader : Task, TextReader or WordReader
+        What reads the rows with these parameters. It is changed too.
+    config : BertConfig
+    """
+    if parameters.max_length == "auto":
+        parameters.max_length = automatic_length(config)
+    reader.max_length = parameters.max_length
+    if hasattr(parameters, "long_text"):
+        reader.long_text = parameters.long_text = "window" if parameters.long_text == "auto" else parameters.long_text
+
+
+def automatic_length(config: BertConfig) -> int:
+    """What ``max_length="auto"`` stands for: tokens of a row, or of a window of it."""
+    return min(_LENGTH, config.max_position_embeddings)
+
+
+def settle_training(parameters: Parameters, task: Task[Any, Any, Any, Any], config: BertConfig, n_rows: int) -> None:
+    """Replace "auto" in ``epochs``, ``batch_size`` and ``learning_rate``.
+
+    Parameters
+    ----------
+    parameters : Parameters
+        Changed in place.
+    task : Task
+    config : BertConfig
+    n_rows : int
+        Rows to train on.
+    """
+    recipe = task.recipe
+    if parameters.batch_size == "auto":
+        parameters.batch_size = 16 if n_rows < recipe.rows_of_large_batches else 32
+    if parameters.epochs == "auto":
+        updates_per_epoch = -(-n_rows // parameters.batch_size)
+        parameters.epochs = max(recipe.epochs, -(-recipe.updates // updates_per_epoch))
+    if parameters.learning_rate == "auto":
+        parameters.learning_rate = _learning_rate(parameters, config)
+
+
+def _learning_rate(parameters: Parameters, config: BertConfig) -> float:
+    """The peak of the schedule: by the named size, or by the width of the model."""
+    if isinstance(parameters.size, str) and parameters.weights in ("auto", None):
+        return named_size(parameters.size).learning_rate
+    return default_learning_rate(config)
+
+
+def settled_values(values: dict[str, Any]) -> dict[str, Any]:
+    """An estimator's values, ``vars(estimator)``, with what "auto" stood for in its fit."""
+    stood_for = {name: values[f"{name}_"] for name in SETTLED if values.get(name) == "auto" and f"{name}_" in values}
+    return {**values, **stood_for}
