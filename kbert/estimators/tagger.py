@@ -65,6 +65,9 @@ class BertTagger(FineTunedEstimator[Tagging]):
     freeze : int, default=0
         Number n of layers that are not trained: the embeddings and the first n. 0 trains all. Freezing saves time and
         memory.
+    head_start : {"probe", "random"}, default="probe"
+        Where the head starts. "probe": as a linear model that is fitted to the vectors of the encoder before that is
+        trained (Kumar et al., 2022); up to 8,192 words are looked at. "random": as in the paper.
     dropout : float, optional
         Rate in hidden states, attention and classifier. None takes the checkpoint's, and with ``warm_start`` that of
         the fit before.
@@ -153,6 +156,7 @@ class BertTagger(FineTunedEstimator[Tagging]):
         weight_decay: float = 0.01,
         layer_decay: float = 1.0,
         freeze: int = 0,
+        head_start: str = "probe",
         dropout: float | None = None,
         bias_correction: bool = True,
         gradient_accumulation: int = 1,
@@ -178,6 +182,7 @@ class BertTagger(FineTunedEstimator[Tagging]):
         self.weight_decay = weight_decay
         self.layer_decay = layer_decay
         self.freeze = freeze
+        self.head_start = head_start
         self.dropout = dropout
         self.bias_correction = bias_correction
         self.gradient_accumulation = gradient_accumulation

@@ -5,21 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import keras
 import numpy as np
 from sklearn.model_selection import KFold
 
-from kbert.data.batches import TrainingBatches
 from kbert.tasks.linear_head import FitHead, LinearHead
-from kbert.text.sequences import Sequences
-from kbert.training.predict import outputs_of_batches
 
-# The most rows, or words, that a probe looks at: enough to tell the poolings apart, and a fraction of an epoch.
-PROBE_ROWS = 2048
+# The most rows, and words in tagging, that a probe looks at: enough to tell the poolings apart, and a fraction of an
+# epoch where there are more.
+_MOST_ROWS, _MOST_WORDS = 2048, 8192
 # Parts of the cross-validation that chooses what the head reads.
 _FOLDS = 5
-# Texts in a batch.
-_BATCH_SIZE = 32
 
 
 class Probe(NamedTuple):
@@ -35,27 +30,14 @@ class Probe(NamedTuple):
     head: LinearHead
 
 
-def rows_to_probe(weights: np.ndarray, seed: int) -> np.ndarray:
-    """The numbers of the rows that a probe looks at, ascending. Those of weight 0 teach nothing."""
-    rows = np.flatnonzero(weights > 0)
-    if len(rows) <= PROBE_ROWS:
-        return rows
-    return np.sort(np.random.default_rng(seed).choice(rows, PROBE_ROWS, replace=False))
+def rows_to_probe(weights: np.ndarray, seed: int, n_words: np.ndarray | None = None) -> np.ndarray:
+    """The numbers of the rows that a probe looks at, ascending: all, or some at random. Those of weight 0 teach nothing.
 
-
-def text_vectors(model: keras.Model, sequences: Sequences, pad_id: int) -> np.ndarray:
-    """The model's output for each row, the mean over its sequences: float64, shape (n_rows, n_features).
-
-    The batches are those of training, which all have one shape: XLA compiles once.
+    ``n_words``, shape (n_rows,), is given where each word is an example of its own.
     """
-    shares = 1 / np.bincount(sequences.rows)
-    vectors = np.zeros((sequences.n_rows, model.output_shape[-1]))
-    batches = TrainingBatches(sequences, _BATCH_SIZE, 0, pad_id)
-    for batch, outputs in outputs_of_batches(model, ((batch, batch.inputs) for batch in batches.epoch(0))):
-        slots = batch.texts >= 0
-        rows = sequences.rows[batch.texts[slots]]
-        np.add.at(vectors, rows, outputs[slots] * shares[rows, None])
-    return vectors
+    rows = np.random.default_rng(seed).permutation(np.flatnonzero(weights > 0))
+    sizes, most = (np.ones(len(rows)), _MOST_ROWS) if n_words is None else (n_words[rows], _MOST_WORDS)
+    return np.sort(rows[np.cumsum(sizes) - sizes < most])
 
 
 def best_probe(

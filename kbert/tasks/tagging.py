@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -14,12 +15,15 @@ from scipy.special import log_softmax, softmax, xlogy
 
 from kbert.config import BertConfig
 from kbert.data.tags import WordColumn, tag_lists
+from kbert.errors import DivergedError
 from kbert.metrics import bio_spans, entity_f1, is_bio
-from kbert.model import BertForTokenClassification
+from kbert.model import BertForFeatures, BertForTokenClassification
 from kbert.saved_values import SavedValues
 from kbert.tasks.bio import legal_tags
+from kbert.tasks.linear_head import softmax_head
+from kbert.tasks.probe import rows_to_probe
 from kbert.tasks.saved_labels import decode_labels, encode_labels, labels_of_config
-from kbert.tasks.task import TaskDefaults, TrainingData, mean_one, nothing_learned
+from kbert.tasks.task import Encode, Probed, TaskDefaults, TrainingData, mean_one, nothing_learned
 from kbert.tasks.words import WordReader
 from kbert.text import WordPieceTokenizer
 from kbert.text.words import WordSequences
@@ -80,12 +84,13 @@ class Tagging(TaskDefaults[UnreadTags, TaggingExamples], WordReader):
 
     Parameters
     ----------
-    max_length, stride, decoding
+    max_length, stride, head_start, decoding
         As in `kbert.BertTagger`.
     classes_
         What is learned: the tags, sorted.
     """
 
+    head_start: str = "probe"
     decoding: str = "argmax"
     classes_: np.ndarray = field(default_factory=nothing_learned)
 
@@ -131,6 +136,17 @@ class Tagging(TaskDefaults[UnreadTags, TaggingExamples], WordReader):
     def new_model(self, config: BertConfig, *, dtype: str, seed: int) -> BertForTokenClassification:
         """BERT with a linear layer on each token's vector."""
         return BertForTokenClassification(config, len(self.classes_), dtype=dtype, seed=seed)
+
+    def probe(self, config: BertConfig, encode: Encode, examples: TaggingExamples, seed: int, pad_id: int) -> Probed:
+        """Fit the head to the vectors of some rows' words."""
+        if self.head_start == "random":
+            return Probed(config)
+        some = examples.take(rows_to_probe(examples.weights, seed, np.diff(examples.words.splits)))
+        try:
+            vectors = self.outputs(encode(partial(BertForFeatures, pooling=None), config), some, pad_id)
+        except DivergedError:
+            return Probed(config)
+        return Probed(config, softmax_head(vectors, some.labels, some.word_weights, len(self.classes_)))
 
     def training_data(self, examples: TaggingExamples) -> TrainingData:
         """The tag of each word at its first piece."""

@@ -15,9 +15,10 @@ from kbert.config import BertConfig
 from kbert.data.columns import Columns
 from kbert.data.mistakes import refuse_swapped, refuse_y_in_X
 from kbert.data.texts import TextColumns, text_columns, warn_missing
+from kbert.errors import DivergedError
 from kbert.model import BertForSequenceClassification, BertForTextVectors
 from kbert.tasks.linear_head import FitHead
-from kbert.tasks.probe import best_probe, rows_to_probe, text_vectors
+from kbert.tasks.probe import best_probe, rows_to_probe
 from kbert.tasks.row_notices import warn_cut_texts
 from kbert.tasks.task import Encode, Probed, TaskDefaults, TrainingData, mean_one
 from kbert.text import TokenSequences, WordPieceTokenizer, build_sequences, build_windows
@@ -208,8 +209,9 @@ class TextTask(TaskDefaults[np.ndarray, TextExamples], TextReader):
         if self.head_start == "random" or self.fit_head is None:
             return at_random
         some = examples.take(rows_to_probe(examples.weights, seed))
-        vectors = text_vectors(encode(BertForTextVectors, config), some.sequences, pad_id)
-        if not np.isfinite(vectors).all():  # what overflows in float16 may do so in training too, which tells of it
+        try:
+            vectors = self.outputs(encode(BertForTextVectors, config), some, pad_id)
+        except DivergedError:  # what overflows in float16 may do so in training too, which tells of it
             return at_random
         by_pooling = dict(zip(("mean", "cls"), np.split(vectors, 2, axis=1), strict=True))
         if pooling != "auto":
@@ -240,7 +242,7 @@ class TextTask(TaskDefaults[np.ndarray, TextExamples], TextReader):
         # A row counts as much in several windows as it would in one.
         return TrainingData(examples.sequences, targets[row], mean_one((weights / np.bincount(row))[row]))
 
-    def outputs(self, model: BertForSequenceClassification, examples: TextExamples, pad_id: int) -> np.ndarray:
+    def outputs(self, model: keras.Model, examples: TextExamples, pad_id: int) -> np.ndarray:
         """The model's outputs for each row, the mean over its windows."""
         return predict_logits(model, [examples.sequences], examples.n_rows, pad_id).astype("float64")
 
