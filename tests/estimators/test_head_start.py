@@ -1,0 +1,196 @@
+"""Heads that start from a linear probe, what they read, and how these models travel."""
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.preprocessing import StandardScaler
+
+from kbert import BertClassifier, BertRegressor, BertTagger, BertVectorizer
+from kbert.tasks.linear_head import ridge_head, sigmoid_head, softmax_head
+from kbert.tasks.probe import best_probe, rows_to_probe
+
+# So small a rate that training changes nothing: what is predicted is the probe.
+FROZEN = dict(learning_rate=1e-30, weight_decay=0.0, epochs=1, batch_size=32, dtype="float32", random_state=0)
+
+
+@pytest.fixture(scope="module")
+def blobs():
+    """Vectors of three kinds, far from the origin, and their numbers."""
+    rng = np.random.default_rng(0)
+    numbers = np.repeat([0, 1, 2], 40)
+    return 100 + rng.normal(size=(3, 8))[numbers] * 3 + rng.normal(size=(120, 8)), numbers
+
+
+# --- Heads -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_softmax_head_is_scikit_learns_on_scaled_vectors(blobs):
+    vectors, numbers = blobs
+    head = softmax_head(vectors, numbers, np.ones(120), 3)
+    scaled = vectors - vectors.mean(axis=0)
+    scaled /= np.sqrt((scaled**2).sum(axis=1).mean())
+    expected = LogisticRegression(C=3.0, max_iter=200).fit(scaled, numbers).decision_function(scaled)
+    np.testing.assert_allclose(head(vectors), expected, atol=1e-6)
+
+
+def test_two_classes_get_opposite_logits(blobs):
+    vectors, numbers = blobs[0][:80], blobs[1][:80]
+    logits = softmax_head(vectors, numbers, np.ones(80), 2)(vectors)
+    np.testing.assert_allclose(logits[:, 0], -logits[:, 1], atol=1e-9)
+    assert (logits.argmax(axis=1) == numbers).all()
+
+
+def test_rows_of_weight_0_do_not_count(blobs):
+    vectors, numbers = blobs
+    weights = (np.arange(120) % 2).astype(float)
+    some = weights > 0
+    with_weights = softmax_head(vectors, np.where(some, numbers, (numbers + 1) % 3), weights, 3)
+    without = softmax_head(vectors[some], numbers[some], np.ones(60), 3)
+    np.testing.assert_allclose(with_weights(vectors), without(vectors), atol=1e-4)
+
+
+def test_a_class_that_no_row_has_is_improbable(blobs):
+    logits = softmax_head(blobs[0], blobs[1], np.ones(120), 5)(blobs[0])
+    assert np.isfinite(logits).all() and (logits.argmax(axis=1) < 3).all()
+    one = softmax_head(blobs[0], np.zeros(120, int), np.ones(120), 2)(blobs[0])
+    assert (one.argmax(axis=1) == 0).all()
+
+
+def test_sigmoid_heads_take_each_label_by_itself(blobs):
+    vectors, numbers = blobs
+    has = np.stack([numbers == 0, numbers > 0, np.zeros(120, bool), np.ones(120, bool)], axis=1)
+    logits = sigmoid_head(vectors, np.where(has, 1.0, -1.0), np.ones(120), 4)(vectors)
+    assert ((logits > 0) == has).all()
+    # The third label nobody has, the fourth everybody: their odds are those of half a row.
+    np.testing.assert_allclose(np.exp(logits[0, 2:]), [0.5 / 120.5, 120.5 / 0.5])
+
+
+def test_a_ridge_head_finds_a_linear_function(blobs):
+    vectors = blobs[0]
+    numbers = np.stack([vectors @ np.arange(8.0), vectors[:, 0] - 7], axis=1)
+    np.testing.assert_allclose(ridge_head(vectors, numbers, np.ones(120), 2)(vectors), numbers, rtol=0.02)
+    same = np.ones((120, 8))
+    np.testing.assert_allclose(ridge_head(same, numbers, np.ones(120), 2)(same)[0], numbers.mean(axis=0))
+
+
+# --- The probe -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("telling", ["mean", "cls"])
+def test_the_pooling_that_tells_the_labels_is_taken(blobs, telling):
+    vectors, numbers = blobs
+    noise = np.random.default_rng(1).normal(size=vectors.shape)
+    both = {name: vectors if name == telling else noise for name in ("mean", "cls")}
+
+    def mean_loss(outputs, rows):
+        return float((outputs.argmax(axis=1) != numbers[rows]).mean())
+
+    probe = best_probe(both, numbers, np.ones(120), 3, softmax_head, mean_loss)
+    assert probe.pooling == telling and (probe.head(vectors).argmax(axis=1) == numbers).mean() > 0.9
+
+
+def test_of_many_rows_some_are_looked_at():
+    rows = rows_to_probe(np.r_[np.zeros(10), np.ones(5000)], 0)
+    assert len(rows) == 2048 and rows.min() >= 10 and (np.diff(rows) > 0).all() and rows.max() > 4500
+    assert rows_to_probe(np.array([1.0, 0.0, 2.0]), 0).tolist() == [0, 2]
+    words = np.full(5000, 10)
+    assert 8192 <= words[rows_to_probe(np.ones(5000), 0, words)].sum() < 8202
+
+
+def test_a_classifier_starts_as_a_linear_model_on_vectors(quick_folder, three_classes):
+    X, y = three_classes.text, three_classes.label
+    model = BertClassifier(weights=quick_folder, classifier_pooling="mean", **FROZEN).fit(X, y)
+    vectors = BertVectorizer(weights=quick_folder, dtype="float32").fit_transform(X)
+    vectors = vectors - vectors.mean(axis=0)
+    vectors = vectors / np.sqrt((vectors**2).sum(axis=1).mean())
+    expected = LogisticRegression(C=3.0, max_iter=200).fit(vectors, y)
+    np.testing.assert_allclose(model.predict_proba(X), expected.predict_proba(vectors), atol=2e-3)
+
+
+def test_a_regressor_starts_as_a_ridge_regression(quick_folder, reviews):
+    y = reviews.text.str.count("e") * 10.0 + 1000
+    model = BertRegressor(weights=quick_folder, classifier_pooling="mean", **FROZEN).fit(reviews.text, y)
+    vectors = BertVectorizer(weights=quick_folder, dtype="float32").fit_transform(reviews.text)
+    scaler = StandardScaler(with_std=False).fit(vectors)
+    vectors = scaler.transform(vectors)
+    vectors = vectors / np.sqrt((vectors**2).sum(axis=1).mean())
+    expected = Ridge(alpha=1 / 3).fit(vectors, y).predict(vectors)
+    np.testing.assert_allclose(model.predict(reviews.text), expected, atol=0.05)
+
+
+def test_a_tagger_starts_with_what_vectors_tell(quick_folder):
+    words = [["the", "red", "chair"], ["a", "blue", "room"], ["hot", "table"]] * 10
+    tags = [["O", "K", "O"], ["O", "K", "O"], ["K", "O"]] * 10
+    tagger = BertTagger(weights=quick_folder, **FROZEN).fit(words, tags)
+    assert tagger.predict(words) == tags
+    at_random = BertTagger(weights=quick_folder, head_start="random", **FROZEN).fit(words, tags)
+    assert at_random.predict(words) != tags
+
+
+def test_several_labels_start_from_a_probe(quick_folder, reviews):
+    y = [[word for word in ("awful", "great", "room") if word in text] for text in reviews.text]
+    model = BertClassifier(weights=quick_folder, classifier_pooling="mean", **FROZEN).fit(reviews.text, y)
+    assert model.score(reviews.text, y) > 0.8
+
+
+def test_a_warm_start_keeps_head_and_pooling(quick_folder, reviews):
+    model = BertClassifier(weights=quick_folder, classifier_pooling="mean", **FROZEN).fit(reviews.text, reviews.label)
+    before = model.predict_proba(reviews.text)
+    model.set_params(warm_start=True, classifier_pooling="cls").fit(reviews.text, reviews.label[::-1].tolist())
+    assert model.config_.classifier_pooling == "mean"
+    np.testing.assert_allclose(model.predict_proba(reviews.text), before, atol=1e-6)
+
+
+def test_float16_that_overflows_starts_at_random(quick_folder, reviews, monkeypatch):
+    from kbert.errors import DivergedError
+    from kbert.tasks.single_label import SingleLabel
+
+    def diverged(*_):
+        raise DivergedError("not finite")
+
+    monkeypatch.setattr(SingleLabel, "outputs", diverged)
+    BertClassifier(weights=quick_folder, **FROZEN).fit(reviews.text[:20], reviews.label[:20])
+
+
+# --- Files -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def of_means(quick_folder, reviews):
+    """A classifier whose head reads the mean over the tokens."""
+    make = BertClassifier(weights=quick_folder, classifier_pooling="mean", epochs=1, dtype="float32", random_state=0)
+    return make.fit(reviews.text, reviews.label)
+
+
+def test_a_head_on_means_is_saved_and_pickled(of_means, reviews, tmp_path):
+    expected = of_means.predict_proba(reviews.text)
+    of_means.save(tmp_path / "saved")
+    loaded = BertClassifier.load(tmp_path / "saved", verify=True)
+    np.testing.assert_allclose(loaded.predict_proba(reviews.text), expected, atol=1e-6)
+    np.testing.assert_allclose(pickle.loads(pickle.dumps(of_means)).predict_proba(reviews.text), expected, atol=1e-6)
+    assert json.loads((tmp_path / "saved" / "config.json").read_text())["classifier_pooling"] == "mean"
+
+
+def test_a_fit_may_start_from_the_encoder_of_such_a_folder(of_means, reviews, tmp_path):
+    of_means.save(tmp_path / "saved")
+    other = BertClassifier.paper(weights=tmp_path / "saved", epochs=1, random_state=0, dtype="float32")
+    other.fit(reviews.text[:32], reviews.label[:32])
+    assert other.config_.classifier_pooling == "cls"
+
+
+@pytest.mark.parity
+def test_transformers_says_that_it_does_not_know_such_a_head(of_means, tmp_path, caplog):
+    transformers = pytest.importorskip("transformers", reason="pip install 'kbert-learn[parity]'")
+    of_means.save(tmp_path / "saved")
+    _, told = transformers.BertForSequenceClassification.from_pretrained(tmp_path / "saved", output_loading_info=True)
+    assert {"classifier.weight", "classifier.bias"} <= set(told["missing_keys"])
+    assert {"mean_classifier.weight", "mean_classifier.bias"} <= set(told["unexpected_keys"])
+
+
+def test_a_head_on_means_is_exported(of_means, reviews, tmp_path):
+    pytest.importorskip("onnxruntime", reason="pip install 'kbert-learn[onnx]'")
+    report = of_means.export(tmp_path / "exported", X=reviews.text[:50])
+    assert report.max_difference < 1e-4 and report.agreement == 1.0
