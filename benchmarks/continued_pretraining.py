@@ -53,7 +53,9 @@ def main() -> None:
             print(f"{name}: masked-LM loss on held-out reviews {loss:.3f} nats", flush=True)
             for seed in options.seed:
                 recipe = {"epochs": options.epochs, "learning_rate": options.fine_tuning_rate}
-                classifier = BertClassifier(weights=weights, **recipe, random_state=seed).fit(train.text, train.label)
+                classifier = BertClassifier.paper(weights=weights, **recipe, random_state=seed).fit(
+                    train.text, train.label
+                )
                 accuracy = round(classifier.score(test.text, test.label), 4)
                 print(f"{name}, seed {seed}: accuracy {accuracy:.4f}", flush=True)
                 rows.append({"weights": name, "mlm_loss": round(loss, 4), **recipe, "seed": seed, "accuracy": accuracy})

@@ -65,7 +65,7 @@ def seconds(function, argument) -> float:
 def main() -> None:
     train, dev = read("train").sample(ROWS, random_state=0), read("dev")
     texts, truth = dev.sentence.tolist(), dev.label.to_numpy()
-    classifier = BertClassifier("minilm-l6", epochs=1, random_state=0).fit(train.sentence, train.label)
+    classifier = BertClassifier.paper("minilm-l6", epochs=1, random_state=0).fit(train.sentence, train.label)
     programs, lines = {f"kbert, {keras.backend.backend()}": (classifier.predict_proba, None, None)}, []
     with tempfile.TemporaryDirectory() as place:
         for name, quantize in (("float32", None), ("int8", "int8")):

@@ -34,7 +34,7 @@ def run(long_text: str, seed: int) -> dict:
     from kbert import BertClassifier
 
     train, test = read()
-    classifier = BertClassifier(
+    classifier = BertClassifier.paper(
         "minilm-l6", long_text=long_text, stride=96, epochs=1, learning_rate=5e-5, random_state=seed, verbose=1
     )
     start = time.perf_counter()

@@ -97,7 +97,7 @@ def classifier_on(folder: Path, **parameters):
     """A classifier on these weights, which trains one epoch."""
     from kbert import BertClassifier
 
-    return BertClassifier(weights=folder, epochs=1, dtype="float32", random_state=0, **parameters)
+    return BertClassifier.paper(weights=folder, epochs=1, dtype="float32", random_state=0, **parameters)
 
 
 def save_classifier(weights: Path, folder: Path, parameters: dict) -> None:
@@ -125,7 +125,7 @@ def tagger_on(folder: Path):
 
     rows = [["the", "name"], ["of", "it"]] * 16
     tags = [["O", "B-X"], ["O", "O"]] * 16
-    tagger = BertTagger(weights=folder, max_length=384, stride=320, epochs=1, dtype="float32", random_state=0)
+    tagger = BertTagger.paper(weights=folder, max_length=384, stride=320, epochs=1, dtype="float32", random_state=0)
     return tagger.fit(rows, tags)
 
 
@@ -134,7 +134,7 @@ def answerer_on(folder: Path):
     from kbert import BertQA
 
     parameters = dict(max_length=384, stride=320, epochs=1, null_threshold=0.0, dtype="float32", random_state=0)
-    return BertQA(weights=folder, **parameters)
+    return BertQA.paper(weights=folder, **parameters)
 
 
 def with_answers(contexts: list[str]) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -37,7 +37,7 @@ def fit_and_score(run: dict[str, Any], train: pd.DataFrame, dev: pd.DataFrame) -
 
     names = ("size", "max_length", "epochs", "batch_size", "learning_rate")
     parameters = {name: run[name] for name in names} | {"random_state": run["seed"], "verbose": 1}
-    chooser = BertMultipleChoice(weights=None if run["weights"] == "none" else run["weights"], **parameters)
+    chooser = BertMultipleChoice.paper(weights=None if run["weights"] == "none" else run["weights"], **parameters)
     start = time.perf_counter()
     chooser.fit(train, train.label)
     seconds = time.perf_counter() - start

@@ -79,7 +79,7 @@ def fit(run: dict[str, Any], texts: pd.DataFrame, labels: pd.Series) -> Any:
     parameters = {name: run[name] for name in names} | {"random_state": run["seed"], "verbose": 1}
     weights = None if run["weights"] == "none" else run["weights"]
     estimator = BertRegressor if run["task"] == "stsb" else BertClassifier
-    return estimator(weights=weights, **parameters).fit(texts, labels)
+    return estimator.paper(weights=weights, **parameters).fit(texts, labels)
 
 
 def dev_scores(task: str, predict: Any, texts: pd.DataFrame, labels: pd.Series) -> dict[str, float]:

@@ -71,7 +71,8 @@ def fit_and_score(run: dict[str, Any], train: pd.DataFrame, dev: pd.DataFrame) -
 
     names = ("size", "max_length", "epochs", "batch_size", "learning_rate")
     weights = None if run["weights"] == "none" else run["weights"]
-    tagger = BertTagger(weights=weights, random_state=run["seed"], verbose=1, **{name: run[name] for name in names})
+    parameters = {name: run[name] for name in names}
+    tagger = BertTagger.paper(weights=weights, random_state=run["seed"], verbose=1, **parameters)
     start = time.perf_counter()
     rows = with_passages(train, run["passages"])
     tagger.fit(rows.words, rows.tags)

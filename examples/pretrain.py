@@ -144,7 +144,7 @@ def compared(model: Path, options: argparse.Namespace) -> pd.DataFrame:
                 continue
         start = time.perf_counter()
         weights = model if is_pretrained else random_start(model, seed)
-        classifier = BertClassifier(
+        classifier = BertClassifier.paper(
             weights=weights,
             epochs=options.epochs,
             learning_rate=options.fine_tuning_rate,

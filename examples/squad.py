@@ -87,7 +87,7 @@ def fit(run: dict[str, Any], train: pd.DataFrame) -> Any:
 
     names = ("size", "max_length", "stride", "epochs", "batch_size", "learning_rate")
     weights = None if run["weights"] == "none" else run["weights"]
-    qa = BertQA(weights=weights, random_state=run["seed"], verbose=1, **{name: run[name] for name in names})
+    qa = BertQA.paper(weights=weights, random_state=run["seed"], verbose=1, **{name: run[name] for name in names})
     return qa.fit(train, train)
 
 

@@ -103,7 +103,7 @@ def test_auto_is_for_parameters_whose_default_it_is(quick_folder, reviews):
         BertClassifier(weights=quick_folder, stride="auto").fit(reviews.text, reviews.label)
     with pytest.raises(ValueError, match="max_length must be a whole number of at least 5, got 'auto'"):
         BertTagger(weights=quick_folder, max_length="auto").fit([["a", "b"]], [["X", "Y"]])
-    with pytest.raises(ValueError, match='epochs must be "auto" or a whole number of at least 1, got \'many\''):
+    with pytest.raises(ValueError, match="epochs must be \"auto\" or a whole number of at least 1, got 'many'"):
         BertClassifier(weights=quick_folder, epochs="many").fit(reviews.text, reviews.label)
 
 
