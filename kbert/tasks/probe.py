@@ -31,7 +31,7 @@ class Probe(NamedTuple):
 
 
 def rows_to_probe(weights: np.ndarray, seed: int, n_words: np.ndarray | None = None) -> np.ndarray:
-    """The numbers of the rows that a probe looks at, ascending: all, or some at random. Those of weight 0 teach nothing.
+    """The numbers of the rows that a probe looks at, ascending: all, or some at random; none of weight 0.
 
     ``n_words``, shape (n_rows,), is given where each word is an example of its own.
     """
