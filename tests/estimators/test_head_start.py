@@ -2,13 +2,16 @@
 
 import json
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.preprocessing import StandardScaler
 
-from kbert import BertClassifier, BertRegressor, BertTagger, BertVectorizer
+from kbert import BertClassifier, BertConfig, BertRegressor, BertTagger, BertVectorizer, WordPieceTokenizer
+from kbert.errors import DivergedError
+from kbert.tasks import SingleLabel
 from kbert.tasks.linear_head import ridge_head, sigmoid_head, softmax_head
 from kbert.tasks.probe import best_probe, rows_to_probe
 
@@ -124,9 +127,9 @@ def test_a_regressor_starts_as_a_ridge_regression(quick_folder, reviews):
 def test_a_tagger_starts_with_what_vectors_tell(quick_folder):
     words = [["the", "red", "chair"], ["a", "blue", "room"], ["hot", "table"]] * 10
     tags = [["O", "K", "O"], ["O", "K", "O"], ["K", "O"]] * 10
-    tagger = BertTagger(weights=quick_folder, **FROZEN).fit(words, tags)
+    tagger = BertTagger(weights=quick_folder, max_length=32, **FROZEN).fit(words, tags)
     assert tagger.predict(words) == tags
-    at_random = BertTagger(weights=quick_folder, head_start="random", **FROZEN).fit(words, tags)
+    at_random = BertTagger(weights=quick_folder, max_length=32, head_start="random", **FROZEN).fit(words, tags)
     assert at_random.predict(words) != tags
 
 
@@ -144,15 +147,18 @@ def test_a_warm_start_keeps_head_and_pooling(quick_folder, reviews):
     np.testing.assert_allclose(model.predict_proba(reviews.text), before, atol=1e-6)
 
 
-def test_float16_that_overflows_starts_at_random(quick_folder, reviews, monkeypatch):
-    from kbert.errors import DivergedError
-    from kbert.tasks.single_label import SingleLabel
-
+def test_vectors_that_are_not_finite_start_no_head(quick_folder, reviews, monkeypatch):
     def diverged(*_):
         raise DivergedError("not finite")
 
+    folder = Path(quick_folder)
+    tokenizer = WordPieceTokenizer.from_pretrained(folder)
+    task = SingleLabel(max_length=16)
+    columns = task.read(reviews.text[:20])
+    examples = task.examples(columns, task.read_labels(reviews.label[:20], columns), np.ones(20, "float32"), tokenizer)
     monkeypatch.setattr(SingleLabel, "outputs", diverged)
-    BertClassifier(weights=quick_folder, **FROZEN).fit(reviews.text[:20], reviews.label[:20])
+    probed = task.probe(BertConfig.from_folder(folder), lambda *_: None, examples, 0, tokenizer.pad_id)
+    assert probed.head is None and probed.config.classifier_pooling == "cls"
 
 
 # --- Files -----------------------------------------------------------------------------------------------------------
@@ -176,7 +182,7 @@ def test_a_head_on_means_is_saved_and_pickled(of_means, reviews, tmp_path):
 
 def test_a_fit_may_start_from_the_encoder_of_such_a_folder(of_means, reviews, tmp_path):
     of_means.save(tmp_path / "saved")
-    other = BertClassifier.paper(weights=tmp_path / "saved", epochs=1, random_state=0, dtype="float32")
+    other = BertClassifier.paper(weights=tmp_path / "saved", max_length=32, epochs=1, random_state=0, dtype="float32")
     other.fit(reviews.text[:32], reviews.label[:32])
     assert other.config_.classifier_pooling == "cls"
 

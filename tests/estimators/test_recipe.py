@@ -9,6 +9,7 @@ from sklearn.base import clone
 
 from kbert import BertClassifier, BertMultipleChoice, BertQA, BertRegressor, BertTagger, BertVectorizer
 from kbert.config import BertConfig
+from kbert.errors import TruncationWarning
 from kbert.estimators.parameters import Parameters
 from kbert.estimators.recipe import settle_training
 from kbert.tasks import SingleLabel
@@ -85,7 +86,7 @@ def clone_of_fit(fitted):
 def test_no_default_cuts_a_text(quick_folder, reviews, make):
     X = [" ".join(reviews.text[i : i + 30]) for i in range(16)]  # some 180 tokens, and the model has 64 positions
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", TruncationWarning)
         model = make(weights=quick_folder, epochs=1, random_state=0).fit(X, [0, 1] * 8)
         model.predict(X)
     assert model.n_truncated_ == 0
