@@ -197,14 +197,65 @@ def _tf_idf(data: Data, draw: int) -> Any:
     return _TfIdf(data) if data.task in ("labels", "numbers") else None
 
 
-METHODS = {"tf-idf": _tf_idf, "vectors": _vectors}
+class _PyTorch:
+    """Plain PyTorch and transformers with the paper's recipe."""
+
+    def __init__(self, data: Data, draw: int):
+        task = "stsb" if data.task == "numbers" else "sst2"
+        recipe = {"max_length": 128, "learning_rate": 5e-5, "epochs": 3, "batch_size": 32}
+        self.run = {"task": task, "size": SIZE, "seed": draw, **recipe}
+
+    def fit(self, X: Any, y: Any) -> None:
+        import pytorch_scores
+
+        frame = pd.DataFrame(X)
+        self.predict = lambda X: self.found(pd.DataFrame(X))
+        self.found = pytorch_scores.fit(self.run, frame, y)
+
+
+def _pytorch(data: Data, draw: int) -> Any:
+    return _PyTorch(data, draw) if data.task in ("labels", "numbers") else None
+
+
+class _SetFit:
+    """setfit as its documentation shows it: one epoch of contrastive pairs, batch 16, then a logistic regression."""
+
+    def __init__(self, draw: int):
+        self.draw = draw
+
+    def fit(self, X: Any, y: Any) -> None:
+        import setfit
+        from datasets import Dataset
+
+        from kbert.hub import resolve_folder
+
+        self.classes, numbers = np.unique(y, return_inverse=True)
+        model = setfit.SetFitModel.from_pretrained(str(resolve_folder(SIZE)))
+        rows = Dataset.from_dict({"text": list(X), "label": numbers.tolist()})
+        arguments = setfit.TrainingArguments(
+            batch_size=16, num_epochs=1, seed=self.draw, report_to="none", save_strategy="no", show_progress_bar=False
+        )
+        setfit.Trainer(model=model, args=arguments, train_dataset=rows).train()
+        self.model = model
+
+    def predict(self, X: Any) -> Any:
+        return self.classes[np.asarray(self.model.predict(list(X), as_numpy=True))]
+
+
+def _setfit(data: Data, draw: int) -> Any:
+    return _SetFit(draw) if data.task == "labels" and getattr(data.X, "ndim", 1) == 1 else None
+
+
+METHODS = {"tf-idf": _tf_idf, "vectors": _vectors, "pytorch": _pytorch, "setfit": _setfit}
 
 
 def model_of(method: str, data: Data, draw: int) -> Any:
     """A model of a method: a name of `METHODS`, or "kbert" with parameters, "kbert:epochs=5"."""
     if method in METHODS:
         return METHODS[method](data, draw)
-    _, _, text = method.partition(":")
+    name, _, text = method.partition(":")
+    if name != "kbert":
+        raise SystemExit(f"{method!r} is no method: {', '.join(METHODS)}, or kbert and parameters.")
     return _kbert(data, draw, **dict(_parameter(part) for part in text.split(",") if part))
 
 

@@ -12,7 +12,7 @@ from kbert import BertClassifier
 messages = pd.read_csv(Path(__file__).parent / "data" / "support_messages.csv")
 train, test = train_test_split(messages, test_size=0.2, stratify=messages.label, random_state=0)
 
-classifier = BertClassifier(size="minilm-l6", epochs=8, learning_rate=2e-4, random_state=0, verbose=1)
+classifier = BertClassifier(size="minilm-l6", random_state=0, verbose=1)
 classifier.fit(train.message, train.label)
 
 predicted = classifier.predict(test.message)

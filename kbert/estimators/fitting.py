@@ -93,8 +93,6 @@ def fit(
         )
         examples, validation = examples.take(rows), examples.take(validation_rows)
 
-    settle_training(parameters, task, start.config, examples.n_rows)
-
     # Train, again with another seed where a run fails, and learn what the validation set tells.
     model, history = _train_with_restarts(task, start, config, examples, validation, parameters, seed, callbacks)
     task.after_training(model, validation, pad_id)
@@ -122,6 +120,7 @@ def _train_with_restarts(
 ) -> tuple[keras.Model, dict[str, list[float]]]:
     """The model and the history of the first of up to ``n_restarts + 1`` runs that does not fail, or of the last."""
     data, pad_id = task.training_data(examples), start.tokenizer.pad_id
+    settle_training(parameters, task.recipe, config, examples.n_rows if data.whole_rows else len(data.sequences))
     policy, baseline_loss = dtype_policy(parameters.dtype), task.baseline_loss(data)
     for restart in range(parameters.n_restarts + 1):
         run_seed = seed if restart == 0 else draw_seed(np.random.RandomState([seed, restart]))

@@ -8,7 +8,7 @@ from kbert.config import BertConfig
 from kbert.estimators.parameters import Parameters
 from kbert.learning_rates import default_learning_rate
 from kbert.sizes import named_size
-from kbert.tasks.task import Task
+from kbert.tasks.task import Recipe
 
 # The parameters that may be "auto". What one stood for in a fit is kept under its name and an underscore.
 SETTLED = ("max_length", "long_text", "epochs", "batch_size", "learning_rate")
@@ -41,19 +41,19 @@ def automatic_length(config: BertConfig) -> int:
     return min(_LENGTH, config.max_position_embeddings)
 
 
-def settle_training(parameters: Parameters, task: Task[Any, Any, Any, Any], config: BertConfig, n_rows: int) -> None:
+def settle_training(parameters: Parameters, recipe: Recipe, config: BertConfig, n_rows: int) -> None:
     """Replace "auto" in ``epochs``, ``batch_size`` and ``learning_rate``.
 
     Parameters
     ----------
     parameters : Parameters
         Changed in place.
-    task : Task
+    recipe : Recipe
+        The task's.
     config : BertConfig
     n_rows : int
-        Rows to train on.
+        What a batch counts: rows to train on, or windows of them.
     """
-    recipe = task.recipe
     if parameters.batch_size == "auto":
         parameters.batch_size = 16 if n_rows < recipe.rows_of_large_batches else 32
     if parameters.epochs == "auto":

@@ -20,7 +20,7 @@ def settled(n_rows, **values):
         **{"size": "minilm-l6", "weights": "auto", "epochs": "auto", "batch_size": "auto", "learning_rate": "auto"}
         | values
     )
-    settle_training(parameters, SingleLabel(), BertConfig.from_size("minilm-l6"), n_rows)
+    settle_training(parameters, SingleLabel.recipe, BertConfig.from_size("minilm-l6"), n_rows)
     return parameters
 
 
