@@ -339,6 +339,18 @@ def data_frame(columns: Mapping[str, Any]) -> pd.DataFrame:
     return pd.DataFrame(dict(columns))
 
 
+def indexed_lines(lines: list[tuple[Any, ...]], columns: list[str], X: Any) -> pd.DataFrame:
+    """Lines about rows of X, of which the first value is the row's number; each has its row's index, if X has one."""
+    index = row_index(X)
+    rows = np.array([line[0] for line in lines], np.int64)
+    return pd.DataFrame(lines, index=None if index is None else index.take(rows), columns=columns)
+
+
+def row_index(X: Any) -> pd.Index | None:
+    """The index of a DataFrame or Series; None for what has no labels of rows."""
+    return X.index if isinstance(X, pd.DataFrame | pd.Series) else None
+
+
 def column_names(X: Any) -> list[Any]:
     """The labels of a DataFrame's columns, or the name of a Series, if it has one; empty for what has no names."""
     X = to_known_container(X)

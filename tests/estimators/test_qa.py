@@ -154,8 +154,17 @@ def test_answers_are_ranked_with_probabilities(fitted_with_null, new):
     first = fitted_with_null.answers(new, n_best=3)
     assert first.groupby("row").size().eq(3).all() and list(first) == list(found)
     # An answer's probability does not depend on how many others are asked for.
-    pd.testing.assert_frame_equal(first, found[found["rank"] <= 3].reset_index(drop=True))
+    pd.testing.assert_frame_equal(first, found[found["rank"] <= 3])
     assert fitted_with_null.answers(new).groupby("row").size().max() <= 20
+
+
+def test_answers_have_the_index_of_their_rows(fitted, new):
+    some = new[:3].set_axis(["a", "b", "c"])
+    table = fitted.answers(some, n_best=2)
+    assert table.index.tolist() == ["a", "a", "b", "b", "c", "c"] and table.row.tolist() == [0, 0, 1, 1, 2, 2]
+    of_tuples = fitted.answers(list(zip(some.question, some.context, strict=True)), n_best=2)
+    assert isinstance(of_tuples.index, pd.RangeIndex)
+    pd.testing.assert_frame_equal(table.reset_index(drop=True), of_tuples)
 
 
 def test_probabilities_are_the_softmax_of_all_spans(fitted):
