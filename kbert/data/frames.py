@@ -5,7 +5,7 @@ Whatever the caller hands over is read and never changed; every result is new.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -86,6 +86,15 @@ class Table(NamedTuple):
 
 
 # --- Containers -> columns
+
+
+def readable_again(X: Any) -> Any:
+    """A list of the rows of an iterable that is no container, such as a generator or an open file; else X itself.
+
+    X and y of an estimator are looked at several times: checked, read, named in messages.
+    """
+    is_container = isinstance(X, type) or any(hasattr(X, name) for name in ("__len__", "__array__", "to_pandas"))
+    return list(X) if isinstance(X, Iterable) and not is_container else X
 
 
 def refuse_what_has_no_rows(X: Any, name: str) -> None:

@@ -13,7 +13,7 @@ from sklearn.utils import Tags
 
 from kbert.config import BertConfig
 from kbert.config_json import read_config_json
-from kbert.data.frames import row_index
+from kbert.data.frames import readable_again, row_index
 from kbert.data.label_sets import kind_of_labels
 from kbert.data.labels import sample_weights
 from kbert.estimators.base import of_one_fit
@@ -377,7 +377,7 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         sample_weight : array-like of shape (n_rows,), optional
         """
         logits = self._outputs(X).astype("float64")
-        right = self._task().right_rows(y, logits)
+        right = self._task().right_rows(readable_again(y), logits)
         return float(np.average(right, weights=sample_weights(sample_weight, len(right))))
 
     def __sklearn_tags__(self) -> Tags:

@@ -12,7 +12,7 @@ from sklearn.utils import Tags
 
 from kbert.config import BertConfig
 from kbert.data.answers import answer_texts
-from kbert.data.frames import indexed_lines
+from kbert.data.frames import indexed_lines, readable_again
 from kbert.data.labels import sample_weights
 from kbert.data.questions import QuestionColumns
 from kbert.data.spans import Spans
@@ -330,7 +330,7 @@ class BertQA(FineTunedEstimator[Questions]):
         sample_weight : array-like of shape (n_rows,), optional
         """
         predicted = _best_answers(self._found(X, 1))
-        _, f1 = answer_scores(answer_texts(y, len(predicted)), predicted)
+        _, f1 = answer_scores(answer_texts(readable_again(y), len(predicted)), predicted)
         return float(np.average(f1, weights=sample_weights(sample_weight, len(f1))))
 
     # --- Exporting -------------------------------------------------------------------------------------------------

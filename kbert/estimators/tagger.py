@@ -11,7 +11,7 @@ import pandas as pd
 from sklearn.utils import Tags
 
 from kbert.config import BertConfig
-from kbert.data.frames import indexed_lines
+from kbert.data.frames import indexed_lines, readable_again
 from kbert.data.labels import sample_weights
 from kbert.data.tags import WordColumn, tag_lists
 from kbert.estimators.base import of_one_fit
@@ -353,7 +353,7 @@ class BertTagger(FineTunedEstimator[Tagging]):
         sample_weight : array-like of shape (n_rows,), optional
         """
         task, columns = self._read(X)
-        truth = tag_lists(y, columns.split(self.tokenizer_.split_words))
+        truth = tag_lists(readable_again(y), columns.split(self.tokenizer_.split_words))
         chunks = task.predict(self.model_, self.tokenizer_, columns)
         found = [task.tags(logits) for _, rows in chunks for logits in rows]
         weights = sample_weights(sample_weight, len(truth))

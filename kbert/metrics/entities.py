@@ -223,7 +223,8 @@ def _entities(values: Sequence[Any], where: str, are_spans: bool, strict: bool) 
 
 def _span(value: Any, where: str) -> tuple[int, int, str]:
     try:
-        start, end, label = (value.get(key) for key in _SPAN) if isinstance(value, Mapping) else value
+        parts: Iterable[Any] = [value.get(key) for key in _SPAN] if isinstance(value, Mapping) else value
+        start, end, label = parts
         if isinstance(value, str) or not isinstance(label, str):
             raise ValueError
         return index(start), index(end), str(label)
