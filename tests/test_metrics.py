@@ -115,6 +115,33 @@ def test_unusable_tags_are_an_error_that_names_the_row(y_true, y_pred, options, 
         entity_scores(y_true, y_pred, **options)
 
 
+def test_spans_score_like_the_tags_that_mark_them():
+    truth = [[(0, 12, "PER"), (22, 28, "LOC")], [], [(3, 7, "ORG")]]
+    found = [[(0, 12, "PER"), (22, 29, "LOC")], [(0, 2, "ORG")], [{"start": 3, "end": 7, "label": "ORG"}]]
+    assert entity_scores(truth, found) == (2 / 4, 2 / 3, 4 / 7, 3)
+    assert entity_f1(truth, found) == 4 / 7
+    by_label = entity_scores(truth, found, by_label=True)
+    assert list(by_label) == ["LOC", "ORG", "PER"] and by_label["ORG"] == (0.5, 1.0, 2 / 3, 1)
+    assert entity_scores(truth, found, sample_weight=[0, 0, 2]).f1 == 1
+    # Texts without a span may be all that is found.
+    assert entity_f1(truth, [[], [], []]) == entity_f1([[], [], []], truth) == 0
+
+
+@pytest.mark.parametrize(
+    ("y_true", "y_pred", "message"),
+    [
+        ([["B-PER"]], [[(0, 3, "PER")]], "y_true holds tags and y_pred spans. Give both of one kind"),
+        ([[], [{"start": 0}]], [["O"], ["O"]], "y_true holds spans and y_pred tags"),
+        ([[(0, 3, "PER")]], [[(0, 3)]], r"y_pred, row 0 holds \(0, 3\), which is no span"),
+        ([[(0, 3, "PER")], ["O"]], [[], []], "y_true, row 1 holds 'O', which is no span"),
+        ([[(0, 3, "PER")]], [[{"start": 0, "end": 3}]], "y_pred, row 0 holds .*which is no span"),
+    ],
+)
+def test_spans_and_tags_are_not_mixed(y_true, y_pred, message):
+    with pytest.raises(ValueError, match=message):
+        entity_scores(y_true, y_pred)
+
+
 def test_whether_tags_are_bio_can_be_asked():
     assert is_bio([["O", "B-PER", "I-PER"], [], ["B", "I"]])
     assert not is_bio([["O"], ["DT", "NN"]])

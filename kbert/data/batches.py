@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -137,11 +137,24 @@ def prediction_batches(sequences: Sequences, pad_id: int) -> Iterator[Batch]:
     length = prediction_row_length(int(lengths.max()))
     slots = slots_of(length)
     rows = pack(lengths, length, slots)
-    # Few texts get a smaller batch; its number of rows is a power of two, so that there are few shapes to compile.
-    size = min(1 << (len(rows) - 1).bit_length(), max(1, _PREDICT_TOKENS // length))
+    size = _prediction_size(len(rows), length)
     for start in range(0, len(rows), size):
         members = [np.asarray(row) for row in rows[start : start + size]]
         yield make_batch(sequences, members, Layout(size, length, slots), pad_id)
+
+
+def _prediction_size(n_rows: int, length: int) -> int:
+    """How many rows the batches have. For few rows it is a power of two, so that there are few shapes to compile."""
+    return min(1 << (n_rows - 1).bit_length(), max(1, _PREDICT_TOKENS // length))
+
+
+def prediction_layouts(lengths: Iterable[int], n_texts: int) -> list[Layout]:
+    """The shapes of all batches that `prediction_batches` makes of up to ``n_texts`` texts of these lengths."""
+    return [
+        Layout(size, length, slots_of(length))
+        for length in sorted({prediction_row_length(longest) for longest in lengths})
+        for size in sorted({_prediction_size(n_rows, length) for n_rows in range(1, n_texts + 1)})
+    ]
 
 
 def prediction_row_length(longest: int) -> int:

@@ -5,7 +5,7 @@ Whatever the caller hands over is read and never changed; every result is new.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -86,6 +86,15 @@ class Table(NamedTuple):
 
 
 # --- Containers -> columns
+
+
+def readable_again(X: Any) -> Any:
+    """A list of the rows of an iterable that is no container, such as a generator or an open file; else X itself.
+
+    X and y of an estimator are looked at several times: checked, read, named in messages.
+    """
+    is_container = isinstance(X, type) or any(hasattr(X, name) for name in ("__len__", "__array__", "to_pandas"))
+    return list(X) if isinstance(X, Iterable) and not is_container else X
 
 
 def refuse_what_has_no_rows(X: Any, name: str) -> None:
@@ -337,6 +346,18 @@ def columns_by_name(labels: Sequence[str | int], wanted: Sequence[str | int], na
 def data_frame(columns: Mapping[str, Any]) -> pd.DataFrame:
     """New columns as a DataFrame, its rows numbered from 0."""
     return pd.DataFrame(dict(columns))
+
+
+def indexed_lines(lines: list[tuple[Any, ...]], columns: list[str], X: Any) -> pd.DataFrame:
+    """Lines about rows of X, of which the first value is the row's number; each has its row's index, if X has one."""
+    index = row_index(X)
+    rows = np.array([line[0] for line in lines], np.int64)
+    return pd.DataFrame(lines, index=None if index is None else index.take(rows), columns=columns)
+
+
+def row_index(X: Any) -> pd.Index | None:
+    """The index of a DataFrame or Series; None for what has no labels of rows."""
+    return X.index if isinstance(X, pd.DataFrame | pd.Series) else None
 
 
 def column_names(X: Any) -> list[Any]:

@@ -12,10 +12,14 @@ from numpy.typing import NDArray
 from kbert.data.columns import rows_with_empty
 from kbert.data.frames import NO_SAMPLES, Column, is_missing, read_column, shown
 from kbert.data.labels import check_n_labels
+from kbert.errors import LabelsWarning
 from kbert.text.chunks import chunks
 from kbert.text.vocabulary import require_no_surrogates
+from kbert.warn import warn_user
 
 _LISTS = (list, tuple, np.ndarray)
+# Spans that a warning shows.
+_EXAMPLES = 3
 # `WordPieceTokenizer.split_words`.
 WordsOfTexts = Callable[[list[str]], tuple[list[list[str]], list[list[tuple[int, int]]]]]
 
@@ -179,7 +183,46 @@ def _names(column: Column) -> list[str] | None:
     return None if column.label is None else [column.label]
 
 
-def tag_lists(y: Any, words: WordColumn, name: str = "y") -> list[list[str]]:
+class WidenedSpans:
+    """Counts the spans that begin or end inside a word, as annotation tools and offsets of other texts give them.
+
+    Attributes
+    ----------
+    n_spans, n_widened : int
+        All spans, and those of them that were widened to whole words.
+    examples : list of str
+        The first of these, for the warning.
+    """
+
+    def __init__(self) -> None:
+        self.n_spans, self.n_widened = 0, 0
+        self.examples: list[str] = []
+
+    def count(self, text: str, given: tuple[int, int], widened: tuple[int, int], row: str) -> None:
+        """Take in a span as it was given, and one of whole words, both as start and end in the text of a row."""
+        self.n_spans += 1
+        if widened[0] < given[0] or given[1] < widened[1]:
+            self.n_widened += 1
+            if len(self.examples) < _EXAMPLES:
+                self.examples.append(f"{row} {shown(text[slice(*given)])} to {shown(text[slice(*widened)])}")
+
+    def warn(self, name: str) -> None:
+        """Issue one LabelsWarning, if there are any. ``name`` is what it calls y."""
+        if not self.n_widened:
+            return
+        do, were = ("begins or ends", "was") if self.n_widened == 1 else ("begin or end", "were")
+        more = self.n_widened - len(self.examples)
+        warn_user(
+            f"{self.n_widened} of {self.n_spans} spans of {name} ({100 * self.n_widened / self.n_spans:.2g}%) "
+            f"{do} inside a word, and {were} widened to whole words, since a word has one tag: "
+            f"{'; '.join(self.examples)}{f' and {more} more' * (more > 0)}. "
+            "If these are not meant, check that the offsets count characters of these very texts, with an exclusive "
+            "end.",
+            LabelsWarning,
+        )
+
+
+def tag_lists(y: Any, words: WordColumn, name: str = "y", widened: WidenedSpans | None = None) -> list[list[str]]:
     """Read one tag for each word, or the spans that are marked in texts.
 
     Parameters
@@ -191,6 +234,8 @@ def tag_lists(y: Any, words: WordColumn, name: str = "y") -> list[list[str]]:
         The words of the same rows, split.
     name : str, default="y"
         What messages call y.
+    widened : WidenedSpans, optional
+        Counts the spans that begin or end inside a word.
 
     Returns
     -------
@@ -214,7 +259,7 @@ def tag_lists(y: Any, words: WordColumn, name: str = "y") -> list[list[str]]:
         if not isinstance(value, _LISTS):
             raise ValueError(f"{name}: {column.row(i)} is {shown(value)}. Give a list for each row; [] for none.")
         if words.raw_texts is not None:
-            rows.append(_tags_of_spans(value, words, i, f"{name}: {column.row(i)}"))
+            rows.append(_tags_of_spans(value, words, i, name, column.row(i), widened))
             continue
         if len(value) != len(row):
             raise ValueError(
@@ -274,9 +319,12 @@ def spans_of(value: Any, length: int, where: str) -> list[tuple[int, int, str]]:
     return spans
 
 
-def _tags_of_spans(value: Any, words: WordColumn, i: int, where: str) -> list[str]:
-    """The BIO tags of the words of row i, from the spans of its text."""
+def _tags_of_spans(
+    value: Any, words: WordColumn, i: int, name: str, row: str, widened: WidenedSpans | None
+) -> list[str]:
+    """The BIO tags of the words of row i, from the spans of its text. ``row`` is what messages call it."""
     assert words.raw_texts is not None
+    where = f"{name}: {row}"
     offsets = words.offsets[i]
     tags = ["O"] * len(offsets)
     starts = np.array([start for start, _ in offsets], np.int64)
@@ -295,4 +343,7 @@ def _tags_of_spans(value: Any, words: WordColumn, i: int, where: str) -> list[st
                     "word has one tag: choose one of them."
                 )
             tags[word] = f"{'B' if word == first else 'I'}-{label}"
+        if widened is not None:
+            of_words = (offsets[first][0], offsets[last - 1][1])
+            widened.count(words.raw_texts[i], (start, end), of_words, row)
     return tags

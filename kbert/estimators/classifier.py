@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 
 from kbert.config import BertConfig
 from kbert.config_json import read_config_json
+from kbert.data.frames import readable_again, row_index
 from kbert.data.label_sets import kind_of_labels
 from kbert.data.labels import sample_weights
 from kbert.estimators.base import of_one_fit
@@ -335,7 +337,7 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         return self._task().log_probabilities(logits)
 
     @of_one_fit
-    def predict(self, X: Any) -> np.ndarray | list[list[Any]]:
+    def predict(self, X: Any) -> np.ndarray | pd.DataFrame | list[list[Any]]:
         """The most probable label of each row, or all labels whose probability reaches their threshold.
 
         Parameters
@@ -344,9 +346,10 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
 
         Returns
         -------
-        ndarray of shape (n_rows,), or of shape (n_rows, n_classes), or list of list
+        ndarray of shape (n_rows,), or of shape (n_rows, n_classes), or DataFrame of that shape, or list of list
             Labels of the type that ``fit`` was given. With several a row: an indicator matrix of int64 if ``fit`` was
-            given one, or else a list of labels for each row.
+            given one, or else a list of labels for each row. Where X is a Series or DataFrame, the matrix is a
+            DataFrame with X's index, whose columns are ``classes_``.
 
         Raises
         ------
@@ -357,7 +360,10 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
             When the model's outputs are not finite.
         """
         logits = self._outputs(X).astype("float64")
-        return self._task().decode(logits)
+        answers, index = self._task().decode(logits), row_index(X)
+        if index is not None and self.y_type_ == "indicator":
+            return pd.DataFrame(answers, index=index, columns=self.classes_)
+        return answers
 
     @of_one_fit
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -371,7 +377,7 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         sample_weight : array-like of shape (n_rows,), optional
         """
         logits = self._outputs(X).astype("float64")
-        right = self._task().right_rows(y, logits)
+        right = self._task().right_rows(readable_again(y), logits)
         return float(np.average(right, weights=sample_weights(sample_weight, len(right))))
 
     def __sklearn_tags__(self) -> Tags:

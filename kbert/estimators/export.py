@@ -16,6 +16,7 @@ import numpy as np
 import kbert
 from kbert.atomic_folder import FolderKind, replace_folder
 from kbert.config_json import read_config_json
+from kbert.data.frames import readable_again
 from kbert.errors import KbertWarning, WeightsMismatchError
 from kbert.estimators import persistence
 from kbert.estimators.recipe import settled_values
@@ -34,7 +35,7 @@ from kbert.weights.saved_model import saved_model_runner, write_saved_model
 _FILES = frozenset({EXPORT_FILE, MODEL, DATA, "config.json", *persistence.TOKENIZER_FILES})
 FORMATS = ("onnx", "savedmodel")
 # The parameters with which another program reads texts and decodes outputs as the estimator does.
-_READING = "max_length long_text stride level layers pooling decoding n_best max_answer_length".split()
+_READING = "max_length long_text stride level layers pooling normalize decoding n_best max_answer_length".split()
 # How far an exported model's numbers may be from the estimator's: as a share of the largest expected number, or of 1
 # (of y's standard deviation for a regression) where that is larger. Many accelerators multiply float32 matrices with
 # about three digits.
@@ -117,7 +118,7 @@ class ExportableEstimator(SavableEstimator):
         ValueError
             If ``format`` or ``quantize`` is not one of these, or the backend in use cannot write the format.
         """
-        estimator = self._of_one_fit()
+        estimator, X = self._of_one_fit(), readable_again(X)
         if format not in FORMATS:
             raise ValueError(f"format must be one of {', '.join(map(repr, FORMATS))}, got {format!r}.")
         if quantize not in (None, "int8") or (quantize and format != "onnx"):

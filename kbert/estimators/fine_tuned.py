@@ -11,10 +11,11 @@ import numpy as np
 from kbert.config import BertConfig
 from kbert.config_json import read_config_json
 from kbert.data.columns import Columns
+from kbert.data.frames import readable_again
 from kbert.data.texts import TextColumns
-from kbert.estimators.base import BertEstimator
 from kbert.estimators.parameters import Parameters
 from kbert.estimators.recipe import SETTLED, settled_values
+from kbert.estimators.servable import ServableEstimator
 from kbert.saved_values import SavedValues
 from kbert.tasks import Task, task_of
 from kbert.tasks.row_notices import RowShares
@@ -31,7 +32,7 @@ _PAPER_LENGTH = 128
 T = TypeVar("T", bound=Task[Any, Any, Any, Any], covariant=True)
 
 
-class FineTunedEstimator(BertEstimator, Generic[T]):
+class FineTunedEstimator(ServableEstimator, Generic[T]):
     """An estimator with a task of type T. Its ``fit`` is `kbert.estimators.fitting.fit`.
 
     A subclass names its task, ``_task_type = Regression``, declares the task's parameters among its own, and turns
@@ -117,7 +118,7 @@ class FineTunedEstimator(BertEstimator, Generic[T]):
         self._check_fitted()
         self._check_max_length(self.config_)
         task = self._task()
-        columns = task.read(X)
+        columns = task.read(readable_again(X))
         self._check_columns(columns)
         self._tell_missing(task, X, columns)
         return task, columns

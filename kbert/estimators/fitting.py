@@ -14,6 +14,7 @@ from sklearn.base import is_classifier
 from kbert.config import BertConfig
 from kbert.data.batches import TrainingBatches
 from kbert.data.columns import Columns
+from kbert.data.frames import readable_again
 from kbert.data.labels import sample_weights
 from kbert.errors import DivergedError, FailedRunWarning
 from kbert.estimators.fine_tuned import FineTunedEstimator
@@ -59,6 +60,7 @@ def fit(
     seed = draw_seed(parameters.random_state)
 
     # Read X and y.
+    X, y = readable_again(X), readable_again(y)
     is_warm_start = estimator._is_warm_start()
     task = estimator._task() if is_warm_start else estimator._new_task(parameters, y)
     task.check(X, y, "clf.fit" if is_classifier(estimator) else "estimator.fit")

@@ -10,6 +10,7 @@ from scipy.special import softmax
 
 from kbert.config import BertConfig
 from kbert.data.choices import ChoiceColumns, option_indices
+from kbert.data.frames import readable_again
 from kbert.data.labels import sample_weights
 from kbert.estimators.base import of_one_fit
 from kbert.estimators.fine_tuned import FineTunedEstimator
@@ -287,7 +288,7 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
         sample_weight : array-like of shape (n_rows,), optional
         """
         logits = self._outputs(X)
-        right = logits.argmax(axis=1) == option_indices(y, (logits > -np.inf).sum(axis=1))
+        right = logits.argmax(axis=1) == option_indices(readable_again(y), (logits > -np.inf).sum(axis=1))
         return float(np.average(right, weights=sample_weights(sample_weight, len(right))))
 
     # --- Saving ----------------------------------------------------------------------------------------------------

@@ -90,6 +90,7 @@ RULES: dict[str, Rule] = {
         lambda v: v is None or _is_int(v, 1) or (isinstance(v, (list, tuple)) and all(isinstance(w, str) for w in v)),
         "None, a whole number of at least 1, or a list of words",
     ),
+    "split": (lambda v: isinstance(v, str) and v in ("sentences", "lines"), '"sentences" or "lines"'),
     "nsp": _flag(),
     "mask_rate": (lambda v: is_real(v) and 0 < v < 1, "a share of the tokens, over 0 and under 1"),
     "whole_word": _flag(),
@@ -100,6 +101,7 @@ RULES: dict[str, Rule] = {
     "max_answer_length": _whole(1),
     "layers": (lambda v: isinstance(v, str) and v in LAYER_CHOICES, f"one of {', '.join(LAYER_CHOICES)}"),
     "pooling": (lambda v: isinstance(v, str) and v in POOLINGS, f"one of {', '.join(POOLINGS)}"),
+    "normalize": _flag(),
     "dtype": (lambda v: isinstance(v, str) and v in DTYPES, f"one of {', '.join(DTYPES)}"),
     "verbose": (lambda v: isinstance(v, (bool, np.bool_)) or _is_int(v, 0), "0 or 1"),
 }

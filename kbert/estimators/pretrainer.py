@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,7 @@ from sklearn.utils import Tags
 from kbert.config import BertConfig
 from kbert.data.frames import NO_SAMPLES, listed_labels, refuse_what_has_no_rows, shown
 from kbert.data.texts import text_columns
-from kbert.errors import DivergedError
+from kbert.errors import DivergedError, WeightsMismatchError
 from kbert.estimators.base import BertEstimator
 from kbert.estimators.parameters import Parameters, checked_parameters, draw_seed, warn_of_high_rate
 from kbert.estimators.saving import GOLDEN_TEXTS
@@ -69,6 +69,9 @@ class BertPretrainer(BertEstimator):
         Google's have 994): how many, the most frequent ones that it has in pieces only, or which. A new word starts as
         the mean of its pieces, and every other token keeps its id. Not with ``weights=None``, where the whole
         vocabulary is learned; a fit that goes on (``warm_start``) keeps its words.
+    split : {"sentences", "lines"}, default="sentences"
+        What the segments of a document are, of which the next-sentence task takes two texts: the sentences of its
+        lines, or the lines themselves. A `kbert.pretraining.Corpus` has a ``split`` of its own, which then counts.
     nsp : bool, default=True
         Whether to train next-sentence prediction beside the masked language model. False suits single texts and short
         documents; True needs two documents.
@@ -144,6 +147,7 @@ class BertPretrainer(BertEstimator):
         max_length: int = 128,
         vocab_size: int = 30522,
         new_words: int | list[str] | None = None,
+        split: Literal["sentences", "lines"] = "sentences",
         nsp: bool = True,
         mask_rate: float = 0.15,
         whole_word: bool = False,
@@ -168,6 +172,7 @@ class BertPretrainer(BertEstimator):
         self.max_length = max_length
         self.vocab_size = vocab_size
         self.new_words = new_words
+        self.split = split
         self.nsp = nsp
         self.mask_rate = mask_rate
         self.whole_word = whole_word
@@ -233,7 +238,7 @@ class BertPretrainer(BertEstimator):
                 f"BertPretrainer: nsp is {parameters.nsp}, and the earlier fit, from which warm_start goes on, had "
                 f"{earlier}. Set nsp={earlier}; or save the earlier one, and give its folder as weights of a new one."
             )
-        corpus = _corpus(X, "X")
+        corpus = _corpus(X, "X", parameters.split)
         start = self._start(parameters, _segments(corpus))
         tokenizer = start.tokenizer
         if parameters.new_words is not None and start.model is None:
@@ -241,7 +246,8 @@ class BertPretrainer(BertEstimator):
         documents = _documents(corpus, tokenizer, parameters.nsp, "X")
         held_out = None
         if eval_set is not None:
-            held_out = _single_element(_documents(_corpus(eval_set, "eval_set"), tokenizer, parameters.nsp, "eval_set"))
+            held_out_corpus = _corpus(eval_set, "eval_set", parameters.split)
+            held_out = _single_element(_documents(held_out_corpus, tokenizer, parameters.nsp, "eval_set"))
 
         config, policy = start.config.with_dropout(parameters.dropout), dtype_policy(parameters.dtype)
         model = start.new_model(
@@ -251,6 +257,7 @@ class BertPretrainer(BertEstimator):
         options = _options(parameters, start, config, seed, documents, tokenizer)
         run = Pretraining(model, tokenizer, documents, options, held_out)
         history = run.run()
+        model.has_new_mlm_head = False
 
         fitted = self._without_fit()
         fitted.model_, fitted.tokenizer_, fitted.config_, fitted.new_words_ = model, tokenizer, config, new_words
@@ -276,8 +283,21 @@ class BertPretrainer(BertEstimator):
         DataFrame
             ``token``, ``score`` (its probability) and ``position`` (of the mask among the text's tokens): for each mask
             ``top_k`` rows.
+
+        Raises
+        ------
+        WeightsMismatchError
+            If the weights have no masked-LM head, so that the words would be random.
         """
-        return fill_mask(*self._model_and_tokenizer(), text, top_k)
+        model, tokenizer = self._model_and_tokenizer()
+        if model.has_new_mlm_head:
+            raise WeightsMismatchError(
+                "BertPretrainer.fill_mask: these weights have no masked-LM head, since they were trained for another "
+                "task or saved without it. One that starts at random would give random words. Take the weights of a "
+                'masked language model, such as size="base" with weights="auto"; or call fit on texts of your own, '
+                "which trains the head."
+            )
+        return fill_mask(model, tokenizer, text, top_k)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the masked-LM loss in nats, so that more is better, under pairs and masks that are always the same.
@@ -298,7 +318,8 @@ class BertPretrainer(BertEstimator):
         parameters = checked_parameters(self)
         model, tokenizer = self._model_and_tokenizer()
         self._check_max_length(model.config)
-        documents = _single_element(_documents(_corpus(X, "X"), tokenizer, model.choices["nsp"], "X"))
+        corpus = _corpus(X, "X", parameters.split)
+        documents = _single_element(_documents(corpus, tokenizer, model.choices["nsp"], "X"))
         masking = Masking(tokenizer, parameters.mask_rate, parameters.whole_word)
         scores = held_out_scores(model, tokenizer, documents, masking, parameters.batch_size, parameters.max_length)
         if not np.isfinite(scores["mlm_loss"]):
@@ -336,7 +357,7 @@ class BertPretrainer(BertEstimator):
     # --- Exporting ---------------------------------------------------------------------------------------------
 
     def _export_results(self, X: Any) -> tuple[np.ndarray, None, int]:
-        documents = GOLDEN_TEXTS if X is None else map(" ".join, _corpus(X, "X"))
+        documents = GOLDEN_TEXTS if X is None else map(" ".join, _corpus(X, "X", self.split))
         texts = list(islice(documents, _ROWS_OF_A_CHECK))
         return self._masked_logits(texts, range(self.max_length)), None, len(texts)
 
@@ -395,7 +416,7 @@ def _files_of(weights: str | os.PathLike[str]) -> list[tuple[str, int, int, int]
     return found
 
 
-def _corpus(X: Any, name: str) -> Corpus:
+def _corpus(X: Any, name: str, split: Literal["sentences", "lines"]) -> Corpus:
     if isinstance(X, Corpus):
         return X
     if isinstance(X, str):
@@ -413,10 +434,12 @@ def _corpus(X: Any, name: str) -> Corpus:
         refuse_what_has_no_rows(X, name)
     if isinstance(X, np.ndarray) and (X.ndim != 1 or X.dtype.kind not in "OUT"):
         (texts,) = text_columns(X, columns=(1,), name=name).columns
-        return Corpus(texts)
+        return Corpus(texts, split=split)
+    if isinstance(X, Iterator):
+        X = list(X)
     if hasattr(X, "__len__") and len(X) == 0:
         raise ValueError(f"{NO_SAMPLES.format(getattr(X, 'shape', (0,)))} {name} is empty: give at least one text.")
-    return Corpus(X)
+    return Corpus(X, split=split)
 
 
 def _segments(corpus: Corpus) -> Iterator[str]:

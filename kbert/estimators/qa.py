@@ -12,6 +12,7 @@ from sklearn.utils import Tags
 
 from kbert.config import BertConfig
 from kbert.data.answers import answer_texts
+from kbert.data.frames import indexed_lines, readable_again
 from kbert.data.labels import sample_weights
 from kbert.data.questions import QuestionColumns
 from kbert.data.spans import Spans
@@ -304,7 +305,8 @@ class BertQA(FineTunedEstimator[Questions]):
             gives), ``answer``, ``start`` and ``end`` (characters in the context, end exclusive; -1 for ""), ``score``
             (the logits of its first and last token, added; for "" those of [CLS], less ``null_threshold_``) and
             ``probability``, the softmax over the scores of "" and of all spans of up to ``max_answer_length`` pieces,
-            whatever ``n_best`` is. Of spans with the same text only the best has a line.
+            whatever ``n_best`` is. Of spans with the same text only the best has a line. Where X is a DataFrame, the
+            index of a line is that of its row in X.
         """
         n_best = self.n_best if n_best is None else n_best
         if isinstance(n_best, bool) or not isinstance(n_best, (int, np.integer)) or n_best < 1:
@@ -313,7 +315,7 @@ class BertQA(FineTunedEstimator[Questions]):
         for found, null_scores in self._found(X, n_best):
             for i, texts in enumerate(found.texts):
                 lines += _ranked(found.first_row + i, texts, found.spans, i, null_scores[i], n_best)
-        return pd.DataFrame(lines, columns=_ANSWER_COLUMNS)
+        return indexed_lines(lines, _ANSWER_COLUMNS, X)
 
     @of_one_fit
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -328,7 +330,7 @@ class BertQA(FineTunedEstimator[Questions]):
         sample_weight : array-like of shape (n_rows,), optional
         """
         predicted = _best_answers(self._found(X, 1))
-        _, f1 = answer_scores(answer_texts(y, len(predicted)), predicted)
+        _, f1 = answer_scores(answer_texts(readable_again(y), len(predicted)), predicted)
         return float(np.average(f1, weights=sample_weights(sample_weight, len(f1))))
 
     # --- Exporting -------------------------------------------------------------------------------------------------

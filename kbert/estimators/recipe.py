@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from kbert.config import BertConfig
@@ -70,7 +71,7 @@ def _learning_rate(parameters: Parameters, config: BertConfig) -> float:
     return default_learning_rate(config)
 
 
-def settled_values(values: dict[str, Any]) -> dict[str, Any]:
+def settled_values(values: Mapping[str, Any]) -> dict[str, Any]:
     """An estimator's values, ``vars(estimator)``, with what "auto" stood for in its fit."""
     stood_for = {name: values[f"{name}_"] for name in SETTLED if values.get(name) == "auto" and f"{name}_" in values}
     return {**values, **stood_for}

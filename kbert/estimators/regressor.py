@@ -11,6 +11,7 @@ from sklearn.metrics import r2_score
 from sklearn.utils import Tags
 
 from kbert.config import BertConfig
+from kbert.data.frames import readable_again
 from kbert.data.labels import sample_weights
 from kbert.estimators.base import of_one_fit
 from kbert.estimators.fine_tuned import FineTunedEstimator
@@ -292,7 +293,7 @@ class BertRegressor(RegressorMixin, FineTunedEstimator[Regression]):
         cut: list[np.ndarray] = []
         outputs = task.predict(self.model_, self.tokenizer_, columns, cut).astype("float64")
         self._tell_cut(task, X, columns, cut)
-        numbers = task.read_labels(y, columns)
+        numbers = task.read_labels(readable_again(y), columns)
         return float(r2_score(numbers, outputs, sample_weight=sample_weights(sample_weight, len(outputs))))
 
     # --- Exporting -------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import pandas as pd
 from sklearn.utils import Tags
 
 from kbert.config import BertConfig
+from kbert.data.frames import indexed_lines, readable_again
 from kbert.data.labels import sample_weights
 from kbert.data.tags import WordColumn, tag_lists
 from kbert.estimators.base import of_one_fit
@@ -215,7 +216,7 @@ class BertTagger(FineTunedEstimator[Tagging]):
             A list of words for each row, or a text: a list, a Series, an object array, a DataFrame of one column.
         y : array-like, shape (n_rows,)
             A list of tags for each row, as many as it has words; for texts a list of spans, ``(start, end, label)`` or
-            dicts with these keys, which are widened to whole words.
+            dicts with these keys. Those that begin or end inside a word are widened to whole words, with a warning.
         sample_weight : array-like of shape (n_rows,), optional
             Weight of each row in the loss, and in the score of the validation set. Only the ratios count.
         eval_set : tuple (X, y), optional
@@ -313,7 +314,8 @@ class BertTagger(FineTunedEstimator[Tagging]):
         DataFrame
             A line for each, in order: ``row`` (position in X, from 0), ``start`` and ``end`` in characters (in the
             row's text; of a list of words in these joined by spaces), ``word_start`` and ``word_end`` (exclusive),
-            ``text``, ``label``, and ``score``, the mean probability of its words' tags.
+            ``text``, ``label``, and ``score``, the mean probability of its words' tags. Where X is a Series or
+            DataFrame, the index of a line is that of its row in X.
 
         Raises
         ------
@@ -338,7 +340,7 @@ class BertTagger(FineTunedEstimator[Tagging]):
                     lines.append((row, start, stop, first, end, text[start:stop], label, score))
                 row += 1
         columns = ["row", "start", "end", "word_start", "word_end", "text", "label", "score"]
-        return pd.DataFrame(lines, columns=columns)
+        return indexed_lines(lines, columns, X)
 
     @of_one_fit
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -351,7 +353,7 @@ class BertTagger(FineTunedEstimator[Tagging]):
         sample_weight : array-like of shape (n_rows,), optional
         """
         task, columns = self._read(X)
-        truth = tag_lists(y, columns.split(self.tokenizer_.split_words))
+        truth = tag_lists(readable_again(y), columns.split(self.tokenizer_.split_words))
         chunks = task.predict(self.model_, self.tokenizer_, columns)
         found = [task.tags(logits) for _, rows in chunks for logits in rows]
         weights = sample_weights(sample_weight, len(truth))

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 
 from kbert.data.columns import Columns
+from kbert.data.frames import readable_again
 from kbert.estimators.base import BertEstimator
 from kbert.tasks.row_notices import RowsRead
 from kbert.tasks.task import Examples, Task
@@ -47,7 +48,7 @@ def _pair(eval_set: Any) -> tuple[Any, Any]:
         )
     if not isinstance(eval_set, (tuple, list)) or len(eval_set) != 2:
         raise ValueError("eval_set must be a pair (X, y).")
-    return eval_set[0], eval_set[1]
+    return readable_again(eval_set[0]), readable_again(eval_set[1])
 
 
 def _is_pair_of_columns(value: Any) -> bool:

@@ -7,18 +7,22 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 from sklearn import get_config
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 
 from kbert.config import BertConfig
+from kbert.data.frames import readable_again, row_index
 from kbert.data.mistakes import refuse_y_in_X
 from kbert.data.tags import WordColumn, word_column
 from kbert.data.texts import TextColumns
-from kbert.estimators.base import BertEstimator, of_one_fit
+from kbert.estimators.base import of_one_fit
 from kbert.estimators.parameters import checked_parameters, draw_seed
 from kbert.estimators.recipe import settle_lengths, settled_values
+from kbert.estimators.servable import ServableEstimator
 from kbert.model import BertForFeatures
+from kbert.model.heads import SHORTEST
 from kbert.tasks.row_notices import RowShares, RowsRead, tell_cut, tell_missing
 from kbert.tasks.task import task_of
 from kbert.tasks.texts import TextReader
@@ -29,7 +33,7 @@ from kbert.weights import load_encoder_weights, save_encoder
 from kbert.weights.start import Start
 
 
-class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEstimator):
+class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ServableEstimator):
     """Vectors of a BERT that is not trained: the feature-based approach of the paper (its section 5.3 and Table 7).
 
     A row's vector stands for its text. With ``level="word"`` there is one for each of its words, as the paper's
@@ -63,6 +67,9 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
         paper's sums over layers are weighted, these are plain.
     pooling : {"mean", "cls"}, default="mean"
         At the level of texts, the mean over a text's tokens, special ones included, or the vector of its first token.
+    normalize : bool, default=False
+        Whether each vector is scaled to length 1, so that the dot product of two is the cosine of the angle between
+        them: for search and clustering.
     dtype : {"auto", "float32", "bfloat16", "float16"}, default="auto"
         What the model computes in; weights are always float32. "auto" is float32 on a CPU, bfloat16 on a GPU or TPU.
     random_state : int, RandomState or None, default=None
@@ -70,7 +77,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
     verbose : int, default=0
         1 prints the report of `export`.
 
-    ``level``, ``layers`` and ``pooling`` make the model: set anew, they apply from the next ``fit``.
+    ``level``, ``layers``, ``pooling`` and ``normalize`` make the model: set anew, they apply from the next ``fit``.
 
     Attributes
     ----------
@@ -116,6 +123,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
         level: str = "text",
         layers: str = "last",
         pooling: str = "mean",
+        normalize: bool = False,
         dtype: str = "auto",
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
@@ -129,6 +137,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
         self.level = level
         self.layers = layers
         self.pooling = pooling
+        self.normalize = normalize
         self.dtype = dtype
         self.random_state = random_state
         self.verbose = verbose
@@ -147,6 +156,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
         -------
         self
         """
+        X, y = readable_again(X), readable_again(y)
         parameters = checked_parameters(self)
         reader: Any = self._word_reader() if self.level == "word" else self._text_reader()
         if self.level == "text" and y is not None:
@@ -169,7 +179,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
     def _new_model(self, start: Start, **options: Any) -> BertForFeatures:
         pooling = None if self.level == "word" else self.pooling
         return start.new_model(
-            lambda: BertForFeatures(start.config, self.layers, pooling, **options),
+            lambda: BertForFeatures(start.config, self.layers, pooling, bool(self.normalize), **options),
             lambda model, folder, arrays: load_encoder_weights(model.encoder, folder, arrays),
         )
 
@@ -181,8 +191,12 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
         """What reads rows of words, with the present parameters."""
         return task_of(WordReader, settled_values(vars(self)))
 
+    def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> np.ndarray | pd.DataFrame | list[np.ndarray]:
+        """`fit`, and then `transform` of the same rows."""
+        return super().fit_transform(readable_again(X), y, **fit_params)
+
     @of_one_fit
-    def transform(self, X: Any) -> np.ndarray | list[np.ndarray]:
+    def transform(self, X: Any) -> np.ndarray | pd.DataFrame | list[np.ndarray]:
         """The vector of each row, or those of its words.
 
         Parameters
@@ -195,8 +209,8 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
         -------
         ndarray of float32, shape (n_rows, n_features)
             ``hidden_size`` features, or four times as many with ``layers="concat_last_4"``. A DataFrame after
-            ``set_output(transform="pandas")``. With ``level="word"`` a list with one such array for each row, of
-            shape (n_words, n_features).
+            ``set_output(transform="pandas")``, with the index of a Series or DataFrame X. With ``level="word"`` a list
+            with one such array for each row, of shape (n_words, n_features).
 
         Raises
         ------
@@ -210,6 +224,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
                 f'({output!r}). Call set_output(transform="default"); np.concatenate joins the arrays of all rows.'
             )
         self._check_max_length(self.config_)
+        X = readable_again(X)
         if self._is_of_words:
             words = self._word_reader().read(X)
             self._check_columns(words)
@@ -219,9 +234,10 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
         texts = reader.read(X)
         self._check_columns(texts)
         self._tell_missing(reader, X, texts)
-        vectors = reader.predict(self.model_, self.tokenizer_, texts, cut)
+        vectors = self._text_vectors(texts, cut)
         self._tell_cut(reader, X, texts, cut)
-        return vectors
+        # scikit-learn makes the table; older versions do so without the index of a Series.
+        return pd.DataFrame(vectors, index=row_index(X)) if output == "pandas" else vectors
 
     @property
     def _is_of_words(self) -> bool:
@@ -229,10 +245,18 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
         return self.model_.choices["pooling"] is None
 
     def _parameters_of_fit(self) -> dict[str, Any]:
-        layers, pooling = self.model_.choices["layers"], self.model_.choices["pooling"]
-        if pooling is None:  # no use is made of the parameter
-            return {"layers": layers, "level": "word"}
-        return {"layers": layers, "level": "text", "pooling": pooling}
+        choices = self.model_.choices
+        if choices["pooling"] is None:  # no use is made of the parameter
+            return {"layers": choices["layers"], "normalize": choices["normalize"], "level": "word"}
+        return {**choices, "level": "text"}
+
+    def _text_vectors(self, texts: TextColumns, cut: list[np.ndarray] | None = None) -> np.ndarray:
+        """That of each row. The numbers of the rows that were cut are appended to ``cut``."""
+        vectors = self._text_reader().predict(self.model_, self.tokenizer_, texts, cut)
+        if self.model_.choices["normalize"]:
+            # Again, since the mean over a row's windows is shorter than their vectors.
+            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), SHORTEST)
+        return vectors
 
     def _word_vectors(self, words: WordColumn) -> list[np.ndarray]:
         """Those of each row's words."""
@@ -255,7 +279,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
         if self._is_of_words:
             return np.concatenate(self._word_vectors(word_column(texts)))
         columns = TextColumns((texts,) * getattr(self, "n_features_in_", 1), None, 0)
-        return self._text_reader().predict(self.model_, self.tokenizer_, columns)
+        return self._text_vectors(columns)
 
     def _save_model(self, folder: Path) -> None:
         save_encoder(self.model_.encoder, folder)

@@ -1,12 +1,16 @@
-"""Precision, recall and F1 of the entities that BIO tags mark."""
+"""Precision, recall and F1 of entities, which BIO tags or spans mark."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from operator import index
 from typing import Any, NamedTuple
 
 from kbert.metrics.row_weights import row_weights
+
+# The keys of a span that is a dict.
+_SPAN = ("start", "end", "label")
 
 
 class EntityScores(NamedTuple):
@@ -101,27 +105,28 @@ def bio_spans(tags: Sequence[str], *, strict: bool = False) -> list[tuple[int, i
 
 
 def entity_scores(
-    y_true: Iterable[Sequence[str]],
-    y_pred: Iterable[Sequence[str]],
+    y_true: Iterable[Sequence[Any]],
+    y_pred: Iterable[Sequence[Any]],
     *,
     by_label: bool = False,
     strict: bool = False,
     sample_weight: Any = None,
 ) -> EntityScores | dict[str, EntityScores]:
-    """Precision, recall and F1 of the entities that BIO tags mark.
+    """Precision, recall and F1 of the entities that BIO tags or spans mark.
 
-    A predicted entity is right if its first word, its last word and its type are right. The scores are
+    A predicted entity is right if its start, its end and its type are right. The scores are
     micro-averages, as those of CoNLL-2003: the counts of all rows and types are added up before they are divided (Tjong
     Kim Sang and De Meulder, 2003; conlleval).
 
     Parameters
     ----------
-    y_true, y_pred : iterable of sequences of str
-        A list of BIO tags for each row; see ``bio_spans``.
+    y_true, y_pred : iterable of sequences
+        For each row a list of BIO tags (see ``bio_spans``); or a list of spans, as `BertTagger.predict` gives them for
+        texts: (start, end, label), or dicts with these keys. Both of the same kind.
     by_label : bool, default=False
         Whether to score each type of entity by itself.
     strict : bool, default=False
-        Whether an I- tag that continues no entity marks nothing; see ``bio_spans``.
+        Whether an I- tag that continues no entity marks nothing; see ``bio_spans``. It has no bearing on spans.
     sample_weight : array-like of shape (n_rows,), optional
         The weight of the entities of each row; 1 by default.
 
@@ -136,31 +141,31 @@ def entity_scores(
     Raises
     ------
     ValueError
-        If rows differ in number or length, or a tag is not BIO; the message names the row.
+        If rows differ in number, or in their number of tags; if a tag is not BIO, or a span is none; or if one argument
+        holds tags and the other spans. The message names the row.
 
     Examples
     --------
     >>> truth = [["B-PER", "I-PER", "O", "B-LOC"]]
     >>> entity_scores(truth, [["B-PER", "I-PER", "O", "O"]])
     EntityScores(precision=1.0, recall=0.5, f1=0.6666666666666666, support=2)
+    >>> entity_scores([[(0, 12, "PER"), (22, 28, "LOC")]], [[(0, 12, "PER")]])
+    EntityScores(precision=1.0, recall=0.5, f1=0.6666666666666666, support=2)
     """
     y_true, y_pred = list(y_true), list(y_pred)
     weights = row_weights(sample_weight, y_true, y_pred).tolist()
+    are_spans = _are_spans(y_true, y_pred)
     right: Counter[str] = Counter()
     found: Counter[str] = Counter()
     wanted: Counter[str] = Counter()
     for row, (true, predicted) in enumerate(zip(y_true, y_pred, strict=True)):
-        spans = []
-        for name, tags in (("y_true", true), ("y_pred", predicted)):
-            if isinstance(tags, str):
-                raise ValueError(f"{name}, row {row} is a str ({tags!r}). Give a list of tags for each row.")
-            try:
-                spans.append(set(bio_spans(tags, strict=strict)))
-            except ValueError as error:
-                raise ValueError(f"{name}, row {row}: {error} Score tags of other kinds by their accuracy.") from None
-        if len(true) != len(predicted):
+        read = [
+            _entities(values, f"{name}, row {row}", are_spans, strict)
+            for name, values in (("y_true", true), ("y_pred", predicted))
+        ]
+        if not are_spans and len(true) != len(predicted):
             raise ValueError(f"Row {row} has {len(true)} tags in y_true and {len(predicted)} in y_pred.")
-        for counter, some in ((right, spans[0] & spans[1]), (found, spans[1]), (wanted, spans[0])):
+        for counter, some in ((right, read[0] & read[1]), (found, read[1]), (wanted, read[0])):
             for _, _, kind in some:
                 counter[kind] += weights[row]
     if by_label:
@@ -169,7 +174,7 @@ def entity_scores(
 
 
 def entity_f1(
-    y_true: Iterable[Sequence[str]], y_pred: Iterable[Sequence[str]], *, strict: bool = False, sample_weight: Any = None
+    y_true: Iterable[Sequence[Any]], y_pred: Iterable[Sequence[Any]], *, strict: bool = False, sample_weight: Any = None
 ) -> float:
     """The F1 of entities: that of ``entity_scores``.
 
@@ -186,6 +191,47 @@ def entity_f1(
     scores = entity_scores(y_true, y_pred, strict=strict, sample_weight=sample_weight)
     assert isinstance(scores, EntityScores)  # a dict only with by_label
     return scores.f1
+
+
+def _are_spans(y_true: list[Any], y_pred: list[Any]) -> bool:
+    """Whether the rows hold spans, and not tags: both arguments, to go by the first of their rows that is not empty."""
+    kinds = {}
+    for name, rows in (("y_true", y_true), ("y_pred", y_pred)):
+        first = next((values[0] for values in rows if not isinstance(values, str) and len(values)), None)
+        if first is not None:
+            kinds[name] = not isinstance(first, str) and isinstance(first, Mapping | Iterable)
+    if len(set(kinds.values())) == 2:
+        named = {name: "spans" if spans else "tags" for name, spans in kinds.items()}
+        raise ValueError(
+            f"y_true holds {named['y_true']} and y_pred {named['y_pred']}. Give both of one kind: BertTagger.predict "
+            "gives spans for texts, and tags for lists of words."
+        )
+    return any(kinds.values())
+
+
+def _entities(values: Sequence[Any], where: str, are_spans: bool, strict: bool) -> set[tuple[int, int, str]]:
+    """The entities of one row. ``where`` is what messages call it."""
+    if isinstance(values, str):
+        raise ValueError(f"{where} is a str ({values!r}). Give a list of tags, or of spans, for each row.")
+    if are_spans:
+        return {_span(value, where) for value in values}
+    try:
+        return set(bio_spans(values, strict=strict))
+    except ValueError as error:
+        raise ValueError(f"{where}: {error} Score tags of other kinds by their accuracy.") from None
+
+
+def _span(value: Any, where: str) -> tuple[int, int, str]:
+    try:
+        parts: Iterable[Any] = [value.get(key) for key in _SPAN] if isinstance(value, Mapping) else value
+        start, end, label = parts
+        if isinstance(value, str) or not isinstance(label, str):
+            raise ValueError
+        return index(start), index(end), str(label)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{where} holds {value!r:.100}, which is no span: (start, end, label), or such a dict."
+        ) from None
 
 
 def _entity_scores(right: float, found: float, wanted: float) -> EntityScores:

@@ -150,6 +150,8 @@ class BertForQuestionAnswering(FunctionalBert):
 # The choices of Table 7 in the paper (Devlin et al., 2018). Its sums over layers are weighted, these are not.
 LAYER_CHOICES = ("embeddings", "second_to_last", "last", "sum_last_4", "concat_last_4", "sum_all")
 POOLINGS = ("mean", "cls")
+# A vector that is scaled to length 1 is divided by its length, or by this if it is shorter: one of zeros stays zero.
+SHORTEST = 1e-12
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -167,6 +169,8 @@ class BertForFeatures(FunctionalBert):
     pooling : {"mean", "cls"} or None, default="mean"
         What makes the vector of a text: the mean over its tokens, special ones included, or the vector of its first
         token, [CLS]. None: no pooling, a vector for each token.
+    normalize : bool, default=False
+        Whether each vector is scaled to length 1.
     dtype : str or keras.DTypePolicy, optional
         Precision of the encoder, as for `BertEncoder`.
     name : str, optional
@@ -185,6 +189,7 @@ class BertForFeatures(FunctionalBert):
         config: BertConfig,
         layers: str = "last",
         pooling: str | None = "mean",
+        normalize: bool = False,
         dtype: DType = None,
         name: str | None = None,
         seed: int = 0,
@@ -208,7 +213,9 @@ class BertForFeatures(FunctionalBert):
         elif pooling == "cls":
             x = FirstTokens(name="first_tokens")(x, inputs["first_positions"])
         vectors = ops.cast(x, "float32")
-        choices = {"layers": layers, "pooling": pooling}
+        if normalize:
+            vectors = vectors / ops.maximum(ops.norm(vectors, axis=-1, keepdims=True), SHORTEST)
+        choices = {"layers": layers, "pooling": pooling, "normalize": normalize}
         super().__init__(inputs, vectors, config=config, policy=encoder.dtype_policy, name=name, seed=seed, **choices)
         self.encoder = encoder
 

@@ -54,6 +54,9 @@ class BertForPreTraining(FunctionalBert):
     4433468
     """
 
+    # Whether the weights came from a checkpoint without this head, and were not trained by `BertPretrainer` since.
+    has_new_mlm_head = False
+
     def __init__(
         self,
         config: BertConfig,

@@ -38,7 +38,7 @@ class Corpus:
           without arguments that returns a new one.
     split : {"sentences", "lines"}
         "sentences" splits lines into sentences, and leaves a line alone that is one; "lines" keeps every line as a
-        segment. Sentences need the package sentencex: ``pip install sentencex``.
+        segment. Sentences are split by the package sentencex.
     language : str
         Language of the text for splitting, as "en", "de" or "zh". For those that sentencex does not know, it uses its
         rules of English.

@@ -144,8 +144,8 @@ def sentence_splitter(language: str) -> Callable[[str], Iterable[str]]:
     except ImportError:
         raise ImportError(
             "Splitting text into sentences needs the package sentencex. Install it with: pip install sentencex. Or "
-            'keep each line as one segment: in Python with kbert.pretraining.Corpus(..., split="lines"), which '
-            "BertPretrainer takes too; on the command line with --split lines."
+            'keep each line as one segment: in Python with kbert.pretraining.Corpus(..., split="lines") or '
+            'BertPretrainer(split="lines"), on the command line with --split lines.'
         ) from None
 
     def split(line: str) -> Iterator[str]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax, softmax, xlogy
 
 from kbert.config import BertConfig
-from kbert.data.tags import WordColumn, tag_lists
+from kbert.data.tags import WidenedSpans, WordColumn, tag_lists
 from kbert.errors import DivergedError
 from kbert.metrics import bio_spans, entity_f1, is_bio
 from kbert.model import BertForFeatures, BertForTokenClassification
@@ -111,7 +111,9 @@ class Tagging(TaskDefaults[UnreadTags, TaggingExamples], WordReader):
     ) -> TaggingExamples:
         """Rows as tokens and tags as numbers. A new task learns the tags; others are refused later."""
         split = columns.split(tokenizer.split_words)
-        tags = tag_lists(labels.y, split, labels.name)
+        widened = WidenedSpans()
+        tags = tag_lists(labels.y, split, labels.name, widened)
+        widened.warn(labels.name)
         known = {tag for row in tags for tag in row}
         if not len(self.classes_):
             if len(known) < 2:

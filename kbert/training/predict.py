@@ -9,7 +9,9 @@ import keras
 import numpy as np
 
 from kbert.data.batches import prediction_batches
+from kbert.data.packing import Layout
 from kbert.data.spans import SpanReader
+from kbert.model.base import INPUT_NAMES
 from kbert.text.sequences import Sequences
 from kbert.text.words import WordSequences
 from kbert.training.backends import backend_step
@@ -128,6 +130,13 @@ def predict_spans(model: keras.Model, reader: SpanReader, pad_id: int, first_row
             finite[reader.windows.rows[batch.texts[row, batch.inputs["text_ids"][row, position] - 1]]] = False
             require_finite(finite, first_row)
         reader.read(batch, outputs)
+
+
+def predict_padding(model: keras.Model, layout: Layout) -> None:
+    """Let a model compute a batch of padding alone, so that what such batches need is compiled."""
+    shapes = dict.fromkeys(INPUT_NAMES, (layout.rows, layout.length)) | {"first_positions": (layout.rows, layout.slots)}
+    inputs = {tensor.name: np.zeros(shapes[tensor.name], "int32") for tensor in model.inputs}
+    keras.ops.convert_to_numpy(predictor(model)(inputs))
 
 
 def predictor(model: keras.Model | Predictor) -> Predictor:

@@ -24,7 +24,7 @@ _LARGEST = 2**31 - 2**24
 Run = Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]
 
 
-def write_onnx(folder: str | Path, weights: str | Path, layers: str = "last", pooling: str | None = None) -> None:
+def write_onnx(folder: str | Path, weights: str | Path, **choices: Any) -> None:
     """Write the model of a weights folder as ``model.onnx`` into another folder.
 
     Parameters
@@ -33,11 +33,11 @@ def write_onnx(folder: str | Path, weights: str | Path, layers: str = "last", po
         Where to write. It exists.
     weights : str or Path
         The weights folder.
-    layers, pooling : str
-        See `onnx_model`.
+    **choices
+        ``layers``, ``pooling`` and ``normalize`` of `onnx_model`.
     """
     arrays = {name: as_float32(a, name, weights) for name, a in read_arrays(weights).items() if name not in BUFFERS}
-    model = onnx_model(read_config_json(weights), arrays, layers, pooling)
+    model = onnx_model(read_config_json(weights), arrays, **choices)
     import onnx
 
     large = sum(array.nbytes for array in arrays.values()) > _LARGEST

@@ -149,6 +149,7 @@ def load_pretraining_weights(
         When the folder lacks a head, or the pooler that the next-sentence head needs. They start at random.
     """
     new = load_slots(pretraining_slots(model), folder, tuple(_PRETRAINING_PARTS), arrays)
+    model.has_new_mlm_head = any(name.startswith("cls.predictions.") for name in new)
     parts = [
         part
         for prefix, part in _PRETRAINING_PARTS.items()

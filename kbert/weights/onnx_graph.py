@@ -28,10 +28,16 @@ Outputs = dict[str, tuple[str, list[str | int]]]
 # Added to the attention scores of padding. It is finite, so that a row of padding only gives no NaN, and within the
 # range of float16.
 _MASKED = -10000.0
+# That of `BertForFeatures`.
+_SHORTEST = 1e-12
 
 
 def onnx_model(
-    values: dict[str, Any], arrays: dict[str, np.ndarray], layers: str = "last", pooling: str | None = None
+    values: dict[str, Any],
+    arrays: dict[str, np.ndarray],
+    layers: str = "last",
+    pooling: str | None = None,
+    normalize: bool = False,
 ) -> ModelProto:
     """Build the graph of a weights folder: encoder and head.
 
@@ -41,7 +47,7 @@ def onnx_model(
         The keys of its config.json. ``architectures`` says which head it has, ``problem_type`` what the outputs mean.
     arrays : dict of ndarray of float32
         Its arrays, by their Hugging Face names.
-    layers, pooling : str
+    layers, pooling, normalize
         For a BertModel, which has no head: the parameters of `BertForFeatures`.
 
     Returns
@@ -70,12 +76,12 @@ def onnx_model(
     config = BertConfig.from_dict(values)
     graph = _Graph({canonical_name(name): array for name, array in arrays.items()})
     architecture = (values.get("architectures") or ["BertModel"])[0]
-    if architecture not in _HEADS:
+    if architecture not in (*_HEADS, "BertModel"):
         raise WeightsMismatchError(
-            f"config.json describes a {architecture}, and ONNX is written for {', '.join(_HEADS)}."
+            f"config.json describes a {architecture}, and ONNX is written for {', '.join(_HEADS)} and BertModel."
         )
     if architecture == "BertModel":
-        outputs = _features(graph, config, layers, pooling)
+        outputs = _features(graph, config, layers, pooling, normalize)
     else:
         outputs = _HEADS[architecture](graph, config, _encoder(graph, config)[-1], values.get("problem_type"))
 
@@ -272,7 +278,7 @@ def _masked_words(graph: _Graph, config: BertConfig, x: str, problem_type: str |
     return {"logits": (logits, ["batch", "length", V])}
 
 
-def _features(graph: _Graph, config: BertConfig, layers: str, pooling: str | None) -> Outputs:
+def _features(graph: _Graph, config: BertConfig, layers: str, pooling: str | None, normalize: bool) -> Outputs:
     """The vectors of `BertForFeatures`. Layers above those that are needed are left out."""
     depth, width = config.num_hidden_layers, config.hidden_size
     hidden = _encoder(graph, config, {"embeddings": 0, "second_to_last": depth - 1}.get(layers, depth))
@@ -283,9 +289,13 @@ def _features(graph: _Graph, config: BertConfig, layers: str, pooling: str | Non
         x = graph.op("Sum", *(last_four if layers == "sum_last_4" else hidden[1:]))
     else:
         x = hidden[-1]
+    if pooling is not None:
+        x = graph.op("Gather", x, graph.constant(0), axis=1) if pooling == "cls" else _mean(graph, x)
+    if normalize:
+        length = graph.op("ReduceL2", x, axes=[-1], keepdims=1)  # in opset 17, axes are an attribute
+        x = graph.op("Div", x, graph.op("Max", length, graph.constant(_SHORTEST)))
     if pooling is None:
         return {"token_embeddings": (x, ["batch", "length", width])}
-    x = graph.op("Gather", x, graph.constant(0), axis=1) if pooling == "cls" else _mean(graph, x)
     return {"sentence_embedding": (x, ["batch", width])}
 
 
@@ -296,5 +306,4 @@ _HEADS = {
     "BertForQuestionAnswering": _spans,
     "BertForPreTraining": _masked_words,
     "BertForMaskedLM": _masked_words,
-    "BertModel": _features,
 }

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kbert.data.batches import TrainingBatches, make_batch, prediction_batches
+from kbert.data.batches import TrainingBatches, make_batch, prediction_batches, prediction_layouts
 from kbert.data.packing import Layout
 
 
@@ -117,3 +117,22 @@ def test_any_number_of_texts_of_any_length_is_predicted_in_few_shapes(sequences_
 def test_predicting_few_texts_does_not_cost_a_whole_batch(sequences_of):
     (batch,) = prediction_batches(sequences_of([5, 6, 7]), pad_id=0)
     assert batch.inputs["token_ids"].size <= 32
+
+
+@pytest.mark.parametrize("n_texts", [1, 3, 40, 300])
+def test_the_layouts_for_predicting_are_those_of_all_batches(sequences_of, n_texts):
+    layouts = prediction_layouts(range(2, 101), n_texts)
+    assert len(set(layouts)) == len(layouts)
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        lengths = rng.integers(2, rng.integers(3, 102), rng.integers(1, n_texts + 1))
+        for batch in prediction_batches(sequences_of(lengths), pad_id=0):
+            (rows, length), slots = batch.inputs["token_ids"].shape, batch.texts.shape[1]
+            assert Layout(rows, length, slots) in layouts
+    # Nor are there any others: of one text of each length, and of as many as fill rows of their own.
+    found = set()
+    for length in range(2, 101):
+        for n in range(1, n_texts + 1) if n_texts < 50 else ():
+            for batch in prediction_batches(sequences_of([length] * n), pad_id=0):
+                found.add(Layout(*batch.inputs["token_ids"].shape, batch.texts.shape[1]))
+    assert found == set(layouts) or n_texts > 50

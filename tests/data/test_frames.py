@@ -12,6 +12,7 @@ from scipy import sparse
 from sklearn.exceptions import DataConversionWarning
 
 from kbert.data.arrow_texts import ArrowTexts
+from kbert.data.frames import readable_again
 from kbert.data.labels import label_column, sample_weights
 from kbert.data.texts import text_columns, warn_missing
 from kbert.errors import MissingTextWarning
@@ -284,6 +285,18 @@ def test_errors_say_what_where_and_what_to_do(X, error, parts):
         text_columns(X)
     for part in parts:
         assert part in str(caught.value)
+
+
+def test_what_is_read_once_only_becomes_a_list_and_nothing_else_does():
+    class Rows:
+        def __iter__(self):
+            return iter("ab")
+
+    for once in ((letter for letter in "ab"), iter("ab"), map(str, "ab"), Rows()):
+        assert readable_again(once) == ["a", "b"]
+    kept = [["a"], ("a",), "ab", {"a": 1}, {"a"}, None, 5, FRAME, FRAME["a"], FRAME.index, np.array("t"), pd.DataFrame]
+    for X in (*kept, sparse.csr_matrix(np.eye(2)), sparse.csr_array(np.eye(2))):
+        assert readable_again(X) is X
 
 
 def test_errors_use_the_name_that_the_caller_uses():

@@ -55,6 +55,15 @@ def test_every_container_gives_the_same_fit(toy, reviews, expected, kind):
     assert np.array_equal(classifier.predict_proba(contain(reviews.text[32:48].tolist())), expected)
 
 
+def test_what_is_read_once_only_gives_the_same_fit(toy, reviews, expected):
+    texts, labels = reviews.text.tolist(), reviews.label.tolist()
+    held_out = (iter(texts[32:48]), (label for label in labels[32:48]))
+    classifier = toy().fit((text for text in texts[:32]), map(str, labels[:32]), eval_set=held_out)
+    assert np.array_equal(classifier.predict_proba(text for text in texts[32:48]), expected)
+    assert classifier.predict(iter(texts[:3])).shape == (3,)
+    assert classifier.score(iter(texts[:32]), iter(labels[:32])) == classifier.score(texts[:32], labels[:32])
+
+
 def test_every_container_of_pairs_gives_the_same_fit(toy, pairs):
     X, y = pairs[["left", "right"]], pairs.both
     expected = toy().fit(X[:32], y[:32]).predict_proba(X[32:48])

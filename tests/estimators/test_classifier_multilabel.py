@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import average_precision_score, f1_score
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_validate
 from sklearn.utils import get_tags
 
 from kbert import BertClassifier
@@ -57,7 +57,7 @@ def by_lists(quick, tagged, lists):
 @pytest.mark.backend
 def test_a_matrix_is_learned_and_predicted(by_matrix, tagged):
     texts, matrix = tagged
-    predicted = by_matrix.predict(texts)
+    predicted = by_matrix.predict(texts.tolist())
     assert predicted.shape == (160, 3) and predicted.dtype == np.int64 and set(predicted.ravel()) == {0, 1}
     assert by_matrix.score(texts, matrix) == (predicted == matrix).all(axis=1).mean() > 0.9
     assert by_matrix.classes_.tolist() == [0, 1, 2]
@@ -80,7 +80,7 @@ def test_lists_give_the_same_model_and_lists(by_lists, by_matrix, tagged, lists)
     assert np.array_equal(by_lists.predict_proba(texts), by_matrix.predict_proba(texts))
     predicted = by_lists.predict(texts)
     assert isinstance(predicted, list) and [] in predicted
-    assert predicted == [NAMES[row == 1].tolist() for row in by_matrix.predict(texts)]
+    assert predicted == [NAMES[row == 1].tolist() for row in by_matrix.predict(texts.tolist())]
     assert by_lists.score(texts, lists) == by_matrix.score(texts, tagged[1])
 
 
@@ -185,6 +185,38 @@ def test_tags_say_so():
     assert get_tags(BertClassifier()).classifier_tags.multi_label
 
 
+def test_what_is_predicted_of_a_series_is_a_table_with_its_index_and_the_names(toy, tagged):
+    texts, matrix = tagged[0][:32], tagged[1][:32]
+    texts = texts.set_axis([f"row {i}" for i in range(32)])
+    classifier = toy().fit(texts, pd.DataFrame(matrix, columns=["x", "a", "m"], index=texts.index))
+    expected = classifier.predict(texts.tolist())
+    assert isinstance(expected, np.ndarray)
+    for X in (texts, texts.to_frame()):
+        table = classifier.predict(X)
+        pd.testing.assert_frame_equal(table, pd.DataFrame(expected, texts.index, ["x", "a", "m"]))
+        assert table.dtypes.eq("int64").all()
+    # The columns of an array have no names but their numbers.
+    assert toy().fit(texts, matrix).predict(texts).columns.tolist() == [0, 1, 2]
+
+
+def test_tables_of_predictions_go_through_cross_validation(toy, tagged):
+    texts = tagged[0][:48].set_axis(range(100, 148))
+    table = pd.DataFrame(tagged[1][:48], columns=["x", "a", "m"], index=texts.index)
+    folds = KFold(2, shuffle=True, random_state=0)
+    found = cross_val_predict(toy(), texts, table, cv=folds)
+    assert found.shape == (48, 3)
+    for train, test in folds.split(texts):
+        expected = toy().fit(texts.iloc[train], table.iloc[train]).predict(texts.iloc[test])
+        assert np.array_equal(np.asarray(found)[test], expected)
+    scores = cross_validate(toy(), texts, table, cv=folds, scoring=["f1_micro", "accuracy"])
+    expected = [
+        (np.asarray(found)[test] == table.to_numpy()[test]).all(axis=1).mean() for _, test in folds.split(texts)
+    ]
+    assert np.allclose(scores["test_accuracy"], expected) and np.isfinite(scores["test_f1_micro"]).all()
+    search = GridSearchCV(toy(), {"epochs": [1, 2]}, cv=folds, scoring="f1_macro").fit(texts, table)
+    assert search.predict(texts).index.equals(texts.index)
+
+
 @pytest.mark.thorough
 def test_grid_search_scores_a_matrix(quick, tagged):
     search = GridSearchCV(quick(), {"epochs": [1, 40]}, cv=2, scoring="f1_micro").fit(*tagged)
@@ -206,7 +238,7 @@ def test_sample_weight_counts(quick, tagged):
     flipped = np.where(np.arange(64)[:, None] % 2, 1 - matrix, matrix)
     weight = np.where(np.arange(64) % 2, 0, 1)
     classifier = quick(epochs=25).fit(texts, flipped, weight)
-    assert (classifier.predict(texts) == matrix).mean() > 0.8
+    assert (classifier.predict(texts.tolist()) == matrix).mean() > 0.8
 
 
 @pytest.mark.parametrize("class_weight", ["balanced", {2: 30}])

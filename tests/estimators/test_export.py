@@ -223,6 +223,7 @@ def test_tasks(folder_of, tmp_path, make, X, outputs):
     [
         (dict(layers="sum_last_4"), TEXTS),
         (dict(layers="second_to_last", pooling="cls"), PAIRS),
+        (dict(normalize=True, long_text="window"), TEXTS),
         (dict(layers="concat_last_4", level="word"), WORDS),
     ],
 )

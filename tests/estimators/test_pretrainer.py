@@ -2,6 +2,7 @@
 
 import pickle
 import re
+import sys
 import warnings
 
 import numpy as np
@@ -122,6 +123,33 @@ def test_training_that_destroys_the_weights_is_an_error(fitted, tmp_path, steps)
 def test_weights_without_the_heads_start_them_at_random(toy_folder):
     with pytest.warns(NewWeightsWarning, match="masked-LM head"):
         make(weights=toy_folder, max_steps=1).fit(corpus_of(["the table\nwas red", "a room\nand it"]))
+
+
+def test_no_random_words_are_filled_in(toy_folder, fitted, tmp_path):
+    message = 'no masked-LM head.*size="base".*call fit on texts'
+    with pytest.warns(NewWeightsWarning):
+        unfitted = make(weights=toy_folder)
+        for _ in range(2):  # the model is kept for the second call
+            with pytest.raises(WeightsMismatchError, match=message):
+                unfitted.fill_mask("the [MASK] was red")
+    with pytest.warns(NewWeightsWarning):
+        trained = unfitted.set_params(max_steps=1).fit(corpus_of(["the table\nwas red", "a room\nand it"]))
+    assert len(trained.fill_mask("the [MASK] was red")) == 5
+
+
+@pytest.mark.parametrize("splitter", [True, False])
+def test_lines_can_be_segments(monkeypatch, splitter):
+    if not splitter:
+        monkeypatch.setitem(sys.modules, "sentencex", None)
+        with pytest.raises(ImportError, match=r'BertPretrainer\(split="lines"\)'):
+            make(max_steps=1).fit(made_texts(4))
+    texts = ["One. Two.\nThree. Four.", "Five. Six.\nSeven."] * 2
+    by_lines = make(max_steps=3, split="lines").fit(iter(texts), eval_set=texts)
+    expected = make(max_steps=3).fit(corpus_of(texts), eval_set=corpus_of(texts))
+    assert by_lines.history_["loss"] == expected.history_["loss"]
+    assert by_lines.score(texts) == expected.score(corpus_of(texts))
+    with pytest.raises(ValueError, match='split must be "sentences" or "lines"'):
+        make(split="words").fit(texts)
 
 
 def test_epochs_are_about_so_many_passes():

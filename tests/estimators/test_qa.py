@@ -154,8 +154,17 @@ def test_answers_are_ranked_with_probabilities(fitted_with_null, new):
     first = fitted_with_null.answers(new, n_best=3)
     assert first.groupby("row").size().eq(3).all() and list(first) == list(found)
     # An answer's probability does not depend on how many others are asked for.
-    pd.testing.assert_frame_equal(first, found[found["rank"] <= 3].reset_index(drop=True))
+    pd.testing.assert_frame_equal(first, found[found["rank"] <= 3])
     assert fitted_with_null.answers(new).groupby("row").size().max() <= 20
+
+
+def test_answers_have_the_index_of_their_rows(fitted, new):
+    some = new[:3].set_axis(["a", "b", "c"])
+    table = fitted.answers(some, n_best=2)
+    assert table.index.tolist() == ["a", "a", "b", "b", "c", "c"] and table.row.tolist() == [0, 0, 1, 1, 2, 2]
+    of_tuples = fitted.answers(list(zip(some.question, some.context, strict=True)), n_best=2)
+    assert isinstance(of_tuples.index, pd.RangeIndex)
+    pd.testing.assert_frame_equal(table.reset_index(drop=True), of_tuples)
 
 
 def test_probabilities_are_the_softmax_of_all_spans(fitted):
@@ -386,7 +395,7 @@ def test_containers_row_order_and_batches_make_no_difference(fitted, new, monkey
     expected = fitted.answers(new)
     tuples = list(zip(new.question, new.context, strict=True))
     for same in (tuples, np.array(tuples, dtype=object), new[["context", "question"]], new.set_index(new.index + 7)):
-        pd.testing.assert_frame_equal(fitted.answers(same), expected)
+        pd.testing.assert_frame_equal(fitted.answers(same).reset_index(drop=True), expected.reset_index(drop=True))
     monkeypatch.setattr("kbert.tasks.texts.CHUNK_ROWS", 7)
     in_parts = fitted.answers(new)
     assert in_parts.drop(columns=["score", "probability"]).equals(expected.drop(columns=["score", "probability"]))

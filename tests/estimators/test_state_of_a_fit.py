@@ -96,6 +96,7 @@ def test_a_decoding_that_there_is_not_is_refused(toy_folder):
     [
         ({}, {"pooling": "cls"}),
         ({"pooling": "cls"}, {"pooling": "mean"}),
+        ({}, {"normalize": True}),
         ({}, {"layers": "concat_last_4"}),
         ({"layers": "concat_last_4"}, {"layers": "last"}),
         ({}, {"level": "word"}),

@@ -12,7 +12,7 @@ from sklearn.model_selection import GridSearchCV
 
 from kbert import BertTagger
 from kbert.data.tags import tag_lists, word_column
-from kbert.errors import MissingTextWarning, WeightsMismatchError
+from kbert.errors import LabelsWarning, MissingTextWarning, WeightsMismatchError
 from kbert.metrics import entity_scores
 from kbert.tasks import words as words_of_tasks
 from kbert.tasks.bio import legal_tags
@@ -146,6 +146,18 @@ def test_entities_of_words(fitted):
     assert fitted.entities([["the"]]).columns.tolist() == table.columns.tolist()
 
 
+def test_entities_have_the_index_of_their_rows(fitted):
+    rows = [["it", "was", "a", "red", "table"], ["the"], ["blue", "chair", "and", "red", "chair"]]
+    assert fitted.entities(rows).index.tolist() == [0, 1, 2]
+    series = pd.Series(rows, index=pd.Index(["a", "b", "c"], name="id"))
+    for X in (series, series.to_frame()):
+        table = fitted.entities(X)
+        assert table.index.tolist() == ["a", "c", "c"] and table.index.name == "id"
+        assert table.row.tolist() == [0, 2, 2]
+        pd.testing.assert_frame_equal(table.reset_index(drop=True), fitted.entities(rows))
+    assert fitted.entities(series[["b"]]).index.tolist() == []
+
+
 @pytest.fixture(scope="module")
 def marked(things):
     """The same rows as texts, and their spans in characters."""
@@ -207,6 +219,23 @@ def test_spans_are_widened_to_words(fitted):
     words = word_column(["a red-hot table"]).split(fitted.tokenizer_.split_words)
     assert words.words == [["a", "red", "-", "hot", "table"]]
     assert tag_lists([[(3, 5, "X"), (6, 8, "Y")]], words) == [["O", "B-X", "O", "B-Y", "O"]]
+
+
+def test_spans_that_were_widened_are_told_once(make):
+    texts = pd.Series(["a red table", "the room", "red-hot chair", "a blue room"] * 8, index=range(100, 132))
+    spans = [[(3, 9, "X")], [(0, 3, "X")], [(0, 8, "X"), (8, 13, "X")], [(1, 7, "X")]] * 8
+    with pytest.warns(LabelsWarning) as found:
+        tagger = make(epochs=1).fit(texts, pd.Series(spans, index=texts.index))
+    (warning,) = [one for one in found if issubclass(one.category, LabelsWarning)]
+    assert str(warning.message).startswith(
+        "8 of 40 spans of y (20%) begin or end inside a word, and were widened to whole words, since a word has one "
+        "tag: row 0 (index 100) 'ed tab' to 'red table'; row 4"
+    )
+    assert "and 5 more. If these are not meant" in str(warning.message) and warning.filename == __file__
+    # Not the white space at the end of a span, nor when it is scored.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LabelsWarning)
+        tagger.score(texts, spans)
 
 
 # --- Decoding

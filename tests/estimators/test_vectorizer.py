@@ -34,6 +34,26 @@ def fitted(make, reviews):
 pytestmark = pytest.mark.filterwarnings("ignore::kbert.errors.MissingTextWarning")
 
 
+def test_iterables_that_are_read_once_are_taken_as_count_vectorizer_takes_them(make, fitted, reviews):
+    texts = reviews.text[:6].tolist()
+    expected = fitted.transform(texts)
+    assert np.array_equal(make().fit(iter(texts)).transform(text for text in texts), expected)
+    assert np.array_equal(make().fit_transform(text for text in texts), expected)
+    words = make(level="word").fit_transform(text.split() for text in texts)
+    assert [len(row) for row in words] == [len(text.split()) for text in texts]
+    model = make_pipeline(make(), LogisticRegression()).fit(iter(texts), reviews.label[:6])
+    assert len(model.predict(iter(texts))) == 6
+
+
+@pytest.mark.parametrize("as_X", [lambda series: series, pd.Series.to_frame])
+def test_tables_of_vectors_have_the_index_of_X(make, reviews, as_X):
+    X = as_X(reviews.text[:3].set_axis(["a", "b", "c"]))
+    vectorizer = make().set_output(transform="pandas").fit(X)
+    for table in (vectorizer.transform(X), make().set_output(transform="pandas").fit_transform(X)):
+        assert table.index.tolist() == ["a", "b", "c"] and table.columns[0] == "bertvectorizer0"
+        assert np.array_equal(table, make().fit_transform(X))
+
+
 @pytest.mark.parity
 @pytest.mark.parametrize("layers", LAYER_CHOICES)
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
@@ -86,6 +106,32 @@ def test_choices_of_one_architecture_do_not_share_compiled_code(make, reviews):
     same = [a for a in vectors for b in vectors if a < b and np.array_equal(vectors[a], vectors[b])]
     # With two layers, the sum of the last four is that of all.
     assert same == ["sum_all"]
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_normalized_vectors_have_length_1_and_the_same_direction(make, tmp_path, pooling):
+    plain = make(pooling=pooling).fit_transform(TEXTS)
+    vectorizer = make(pooling=pooling, normalize=True).fit(TEXTS)
+    vectors = vectorizer.transform(TEXTS)
+    assert np.abs(np.linalg.norm(plain, axis=1) - 1).min() > 0.1
+    np.testing.assert_allclose(vectors, plain / np.linalg.norm(plain, axis=1, keepdims=True), atol=1e-6)
+    # It belongs to the fit, and is saved with it.
+    assert np.array_equal(clone(vectorizer).fit_transform(TEXTS), vectors)
+    assert np.array_equal(pickle.loads(pickle.dumps(vectorizer)).transform(TEXTS), vectors)
+    vectorizer.save(tmp_path / "saved")
+    assert np.array_equal(BertVectorizer.load(tmp_path / "saved", verify=True).transform(TEXTS), vectors)
+    assert np.array_equal(vectorizer.set_params(normalize=False).transform(TEXTS), vectors)
+    with pytest.raises(TypeError, match="normalize must be True or False"):
+        make(normalize=[1]).fit(TEXTS)
+
+
+def test_vectors_of_words_and_of_rows_in_windows_are_normalized_too(make):
+    rows = ["the table and a chair with this room was it great sad happy fine plain", "sad"]
+    plain, vectors = (make(level="word", normalize=normalize).fit_transform(rows) for normalize in (False, True))
+    for one, other in zip(plain, vectors, strict=True):
+        np.testing.assert_allclose(other, one / np.linalg.norm(one, axis=1, keepdims=True), atol=1e-6)
+    in_windows = make(max_length=8, long_text="window", normalize=True).fit_transform(rows)
+    np.testing.assert_allclose(np.linalg.norm(in_windows, axis=1), 1, atol=1e-6)
 
 
 def test_the_mean_of_windows(make):

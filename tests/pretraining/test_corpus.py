@@ -9,6 +9,7 @@ import pickle
 import subprocess
 import sys
 import tempfile
+import tomllib
 import tracemalloc
 import warnings
 from itertools import chain
@@ -466,6 +467,11 @@ def test_missing_packages(tmp_path, monkeypatch, package):
     with pytest.raises(ImportError, match=rf"package {package}. Install it with: pip install {package}\."):
         list(Corpus(path))
     assert list(Corpus([["Segments want no splitter."]])) == [["Segments want no splitter."]]
+
+
+def test_the_sentence_splitter_comes_with_the_package():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert any(dependency.startswith("sentencex") for dependency in project["dependencies"])
 
 
 def test_the_advice_for_a_missing_sentence_splitter_works_for_each_caller(tmp_path, monkeypatch):

@@ -181,6 +181,17 @@ def test_every_choice_of_layers(toy_config, tmp_path, layers, depth):
         same(found, *((expected, inputs["attention_mask"]) if pooling is None else (expected[:, 0],)))
 
 
+@pytest.mark.parametrize("pooling", ["mean", "cls", None])
+def test_normalized_vectors(toy_config, tmp_path, pooling):
+    inputs = given(4, 9)
+    model = with_random_weights(BertForFeatures(toy_config, "sum_all", pooling, True, dtype="float32"))
+    save_encoder(model.encoder, tmp_path)
+    outputs = written(tmp_path, layers="sum_all", pooling=pooling, normalize=True)(inputs)
+    (found,), expected = outputs.values(), keras_output(model, inputs)
+    same(found, *((expected, inputs["attention_mask"]) if pooling is None else (expected[:, 0],)))
+    np.testing.assert_allclose(np.linalg.norm(found, axis=-1)[..., :1], 1, atol=1e-5)
+
+
 # === The file ===
 
 

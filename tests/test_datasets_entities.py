@@ -1,0 +1,158 @@
+"""Exports of annotation tools: every format gives the same texts and spans."""
+
+import gzip
+import json
+
+import pytest
+
+from kbert.datasets import read_entities
+from kbert.errors import DatasetWarning
+
+TEXTS = ["Ada lived in London.", "Nobody is named.", "😀 Oslo, says Ada"]
+SPANS = [[(0, 3, "PER"), (13, 19, "LOC")], [], [(2, 6, "LOC"), (13, 16, "PER")]]
+ROWS = list(zip(TEXTS, SPANS, strict=True))
+
+
+def dicts(spans, *keys):
+    return [dict(zip(keys, span, strict=True)) for span in spans]
+
+
+def prodigy(text, spans, answer="accept"):
+    marks = [{**span, "token_start": 0} for span in dicts(spans, "start", "end", "label")]
+    return {"text": text, "_input_hash": 1, "tokens": [], "spans": marks, "answer": answer}
+
+
+def region(text, span, units=False):
+    """A region as Label Studio writes it; its places may count UTF-16 units, as in a browser."""
+    start, end, label = span
+    count = (lambda i: len(text[:i].encode("utf-16-le")) // 2) if units else (lambda i: i)
+    return {"start": count(start), "end": count(end), "text": text[start:end], "labels": [label]}
+
+
+def task(text, spans, units=False, **more):
+    results = [
+        {"id": "a", "from_name": "ner", "to_name": "text", "type": "labels", "value": region(text, span, units)}
+        for span in spans
+    ]
+    results.append({"from_name": "kind", "to_name": "text", "type": "choices", "value": {"choices": ["letter"]}})
+    annotation = {"id": 1, "completed_by": 1, "result": results, "was_cancelled": False, "ground_truth": False}
+    return {"id": 7, "data": {"text": text, "title": "A title"}, "annotations": [annotation], "predictions": [], **more}
+
+
+def minimal(text, spans):
+    marks = {"ner": [region(text, span) for span in spans]} if spans else {}
+    return {"text": text, "id": 1, **marks, "annotator": 1, "annotation_id": 3, "lead_time": 2.5}
+
+
+EXPORTS = {
+    "spaCy's pairs": [(text, {"entities": spans, "cats": {}}) for text, spans in ROWS],
+    "spaCy's pairs with ids": [(text, {"entities": [(*span, "Q1") for span in spans]}) for text, spans in ROWS],
+    "spaCy's to_json": [{"text": text, "ents": dicts(spans, "start", "end", "label")} for text, spans in ROWS],
+    "an annotator's": [{"classes": ["PER"], "annotations": [[t, {"entities": s}] for t, s in ROWS] + [None]}],
+    "doccano's label": [{"id": 1, "text": text, "label": spans, "Comments": []} for text, spans in ROWS],
+    "doccano's labels": [{"text": text, "labels": spans} for text, spans in ROWS],
+    "doccano's data": [{"id": 1, "data": text, "label": spans} for text, spans in ROWS],
+    "doccano's entities": [
+        {"text": text, "entities": dicts(spans, "start_offset", "end_offset", "label"), "relations": []}
+        for text, spans in ROWS
+    ],
+    "Prodigy's": [prodigy(*row) for row in ROWS],
+    "Label Studio's": [task(*row) for row in ROWS],
+    "Label Studio's in UTF-16": [task(*row, units=True) for row in ROWS],
+    "Label Studio's minimal": [minimal(*row) for row in ROWS],
+}
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_every_export_gives_the_same_texts_and_spans(tmp_path, name, recwarn):
+    records = EXPORTS[name]
+    (tmp_path / "all.json").write_text(json.dumps(records, indent=2, ensure_ascii=False), encoding="utf-8")
+    (tmp_path / "all in a line.json").write_text(json.dumps(records))
+    (tmp_path / "lines.jsonl").write_text("".join(json.dumps(record) + "\r\n\n" for record in records))
+    with gzip.open(tmp_path / "packed.jsonl.gz", "wt") as file:
+        file.writelines(json.dumps(record) + "\n" for record in records)
+    for source in (records, *sorted(tmp_path.iterdir())):
+        frame = read_entities(source)
+        assert frame.columns.tolist() == ["text", "spans"]
+        assert frame.text.tolist() == TEXTS and frame.spans.tolist() == SPANS, source
+    assert not recwarn
+
+
+def test_spans_come_sorted():
+    assert read_entities([{"text": "a b", "label": [[2, 3, "X"], [0, 1, "Y"]]}]).spans[0] == [(0, 1, "Y"), (2, 3, "X")]
+
+
+def test_the_format_can_be_named():
+    records = [{"text": "a b", "spans": [[0, 1, "X"]], "label": [[2, 3, "Y"]]}]
+    assert read_entities(records).spans[0] == read_entities(records, "prodigy").spans[0] == [(0, 1, "X")]
+    assert read_entities(records, format="doccano").spans[0] == [(2, 3, "Y")]
+    with pytest.raises(ValueError, match="format='brat' is not known. Use 'auto' or one of 'spacy', 'doccano'"):
+        read_entities(records, format="brat")
+
+
+def test_answers_that_were_not_accepted_are_left_out_and_counted():
+    answers = ["accept", "reject", "ignore", "reject"]
+    records = [prodigy(*ROWS[0], answer=answer) for answer in answers]
+    with pytest.warns(DatasetWarning) as found:
+        frame = read_entities(records)
+    assert frame.text.tolist() == TEXTS[:1]
+    assert str(found[0].message) == (
+        'The list: of 4 records 2 left out because its "answer" is \'reject\'; 1 left out because its "answer" is '
+        "'ignore'."
+    )
+    assert found[0].filename == __file__
+
+
+def test_of_several_annotations_one_is_read_and_tasks_without_any_are_left_out():
+    two = task(*ROWS[0])
+    two["annotations"].append({**task(TEXTS[0], SPANS[0][:1])["annotations"][0], "ground_truth": True})
+    skipped = task(*ROWS[1])
+    skipped["annotations"][0]["was_cancelled"] = True
+    with pytest.warns(DatasetWarning) as found:
+        frame = read_entities([two, skipped, task(*ROWS[2], annotations=[])])
+    assert frame.text.tolist() == TEXTS[:1] and frame.spans[0] == SPANS[0][:1]
+    assert "1 with several annotations, of which one is read; 2 left out because nobody annotated it" in str(
+        found[0].message
+    )
+
+
+def test_the_text_of_a_task_is_that_with_the_regions():
+    one = task(*ROWS[0])
+    one["data"] = {"title": "A title", "body": TEXTS[0]}
+    assert read_entities([one]).text[0] == TEXTS[0]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"text": "a", "label": []}\n{"text": "a", "label": [[0, 1, "X"]}\n', "line 2, column 36: is no JSON"),
+        ('[\n{"text": "a",\n"label": }]', "line 3, column 10: is no JSON"),
+        ('{"text": "a", "label": []}\n{"text": "a", "label": [[0, 2, "X"]]}', r"line 2: the span \(0, 2, 'X'\) is not"),
+        ('[{"text": "a", "label": [[0, 1]]}]', r"record 0: \[0, 1\] is no span"),
+        ('[{"text": "a", "label": [[0, 1, 4]]}]', "record 0: the label 4 is a number"),
+        ('[{"text": "a", "label": 3}]', "record 0: label is 3, not a list"),
+        (
+            '[{"text": "a", "label": []}, {"text": "a"}]',
+            "record 1: has no 'label', 'labels' or 'entities'; it has text",
+        ),
+        ('[{"text": null, "label": []}]', "record 0: has no 'text' that is a text"),
+        ('[{"text": "a", "spans": []}, 3]', "record 1: is 3, not an object"),
+        ('{"words": ["a"], "tags": ["O"]}', "holds no records of a known format .*read_conll"),
+        ("EU NNP I-NP I-ORG\n", "is no JSON .*read_conll"),
+        ("", "is empty"),
+        ('[{"data": {"text": "a"}, "annotations": [3]}]', "record 0: annotations holds 3, which is no object"),
+        (json.dumps([task("ab", [(0, 1, "X")]) | {"data": {"a": "x", "b": "y"}}]), "record 0: its text is not found"),
+        ('[{"text": "a", "ner": [{"start": 0, "end": 1, "labels": ["A", "B"]}]}]', "has 2 labels"),
+    ],
+)
+def test_what_cannot_be_read_is_named_with_its_place(tmp_path, content, message):
+    path = tmp_path / "export.json"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=message) as found:
+        read_entities(path)
+    assert str(found.value).startswith(str(path))
+
+
+def test_a_file_of_spacys_own_says_what_to_give(tmp_path):
+    with pytest.raises(ValueError, match="Give a list.*get_docs"):
+        read_entities(tmp_path / "train.spacy")
