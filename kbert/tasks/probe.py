@@ -63,7 +63,7 @@ def best_probe(
         ``mean_loss(outputs, rows)``: the loss of outputs for some rows, given by their numbers.
     """
     best = next(iter(vectors))
-    if len(vectors) > 1:
+    if len(vectors) > 1 and len(targets) > 1:
 
         def loss(pooling: str) -> float:
             return _loss_in_cross_validation(vectors[pooling], targets, weights, n_outputs, fit, mean_loss)
