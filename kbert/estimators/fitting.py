@@ -19,7 +19,7 @@ from kbert.errors import DivergedError, FailedRunWarning, UnderfitWarning
 from kbert.estimators.fine_tuned import FineTunedEstimator
 from kbert.estimators.outcome import Kind, outcome_of, some_rows
 from kbert.estimators.parameters import Parameters, checked_callbacks, checked_parameters, draw_seed, warn_of_high_rate
-from kbert.estimators.recipe import automatic_epochs, settle_lengths, settle_training
+from kbert.estimators.recipe import SETTLED, automatic_epochs, settle_lengths, settle_training
 from kbert.estimators.validation import read_eval_set, split_rows
 from kbert.tasks.row_notices import RowShares, RowsRead, tell_cut, tell_missing
 from kbert.tasks.task import Examples, Task, TrainingData
@@ -28,6 +28,7 @@ from kbert.training.early_stopping import Evaluation
 from kbert.training.finite_outputs import may_overflow
 from kbert.training.loop import TrainingOptions, layer_rates, train
 from kbert.training.precision import dtype_policy
+from kbert.training.progress import say
 from kbert.warn import warn_user
 from kbert.weights import load_encoder_weights
 from kbert.weights.start import Start
@@ -118,6 +119,8 @@ def _train_with_restarts(
     for restart in range(parameters.n_restarts + 1):
         run_seed = seed if restart == 0 else draw_seed(np.random.RandomState([seed, restart]))
         model, linear_loss = _new_model(task, start, config, examples, policy, run_seed, pad_id)
+        if parameters.verbose:
+            say(_settings(parameters, model.config, examples.n_rows))
         history = _train(task, model, data, validation, parameters, run_seed, callbacks, pad_id)
         loss, n_epochs = history["loss"][-1], len(history["loss"])
         _require_finite_outputs(task, model, examples, loss, pad_id)
@@ -152,6 +155,14 @@ def _train_with_restarts(
             UnderfitWarning,
         )
     return model, history
+
+
+def _settings(parameters: Parameters, config: BertConfig, n_rows: int) -> str:
+    """What a run goes by, with what "auto" stood for."""
+    values = {name: getattr(parameters, name) for name in SETTLED if hasattr(parameters, name)}
+    if hasattr(parameters, "classifier_pooling"):
+        values["classifier_pooling"] = config.classifier_pooling
+    return f"fit: {n_rows} rows, " + ", ".join(f"{name}={value!r}" for name, value in values.items())
 
 
 def _new_model(

@@ -92,7 +92,8 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
     random_state : int, RandomState or None, default=None
         Seed of the head, the order of the rows, the dropout and the validation set.
     verbose : int, default=0
-        1 shows a progress bar with the loss, options per second and the time left.
+        1 prints what "auto" stood for and a line for each epoch, and shows a progress bar with the loss, rows a second
+        and the time left. A prediction of more than a few seconds shows a bar too. Larger numbers mean the same.
 
     Attributes
     ----------

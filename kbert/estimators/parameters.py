@@ -101,7 +101,7 @@ RULES: dict[str, Rule] = {
     "layers": (lambda v: isinstance(v, str) and v in LAYER_CHOICES, f"one of {', '.join(LAYER_CHOICES)}"),
     "pooling": (lambda v: isinstance(v, str) and v in POOLINGS, f"one of {', '.join(POOLINGS)}"),
     "dtype": (lambda v: isinstance(v, str) and v in DTYPES, f"one of {', '.join(DTYPES)}"),
-    "verbose": (lambda v: isinstance(v, (bool, np.bool_)) or _is_int(v, 0), "0 or 1"),
+    "verbose": (lambda v: isinstance(v, (bool, np.bool_)) or _is_int(v, 0), "a whole number of at least 0"),
 }
 
 

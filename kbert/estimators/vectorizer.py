@@ -25,6 +25,7 @@ from kbert.tasks.texts import TextReader
 from kbert.tasks.words import WordReader
 from kbert.text import WordPieceTokenizer
 from kbert.training.precision import dtype_policy
+from kbert.training.progress import PredictionProgress
 from kbert.weights import load_encoder_weights, save_encoder
 from kbert.weights.start import Start
 
@@ -68,7 +69,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
     random_state : int, RandomState or None, default=None
         Seed of a random start.
     verbose : int, default=0
-        1 prints the report of `export`.
+        1 shows a progress bar where `transform` takes more than a few seconds, and prints the report of `export`.
 
     ``level``, ``layers`` and ``pooling`` make the model: set anew, they apply from the next ``fit``.
 
@@ -214,12 +215,14 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BertEsti
             words = self._word_reader().read(X)
             self._check_columns(words)
             self._tell_missing(self._word_reader(), X, words)
-            return self._word_vectors(words)
+            with PredictionProgress(words.n_rows, self.verbose, "transform"):
+                return self._word_vectors(words)
         reader, cut = self._text_reader(), list[np.ndarray]()
         texts = reader.read(X)
         self._check_columns(texts)
         self._tell_missing(reader, X, texts)
-        vectors = reader.predict(self.model_, self.tokenizer_, texts, cut)
+        with PredictionProgress(texts.n_rows, self.verbose, "transform"):
+            vectors = reader.predict(self.model_, self.tokenizer_, texts, cut)
         self._tell_cut(reader, X, texts, cut)
         return vectors
 
