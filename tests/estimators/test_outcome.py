@@ -152,7 +152,8 @@ def test_the_linear_loss_of_the_probe_reaches_the_check(toy, reviews, quick_fold
         return real(*arguments)
 
     monkeypatch.setattr(fitting, "outcome_of", note)
-    for changes in ({}, {"classifier_pooling": "cls"}, {"head_start": "random"}):
+    both = {"head_start": "probe", "classifier_pooling": "auto"}
+    for changes in (both, {**both, "classifier_pooling": "cls"}, {"head_start": "random"}):
         toy(weights=quick_folder, **changes).fit(reviews.text[:64], reviews.label[:64])
     assert 0 < seen[0] <= seen[1] and seen[2] is None
 
@@ -160,7 +161,7 @@ def test_the_linear_loss_of_the_probe_reaches_the_check(toy, reviews, quick_fold
 @pytest.mark.slow
 def test_a_rate_that_wrecks_a_probe_is_told(toy, quick_folder, reviews):
     with pytest.warns((UnderfitWarning, FailedRunWarning)):
-        toy(weights=quick_folder, epochs=4, learning_rate=0.5).fit(reviews.text, reviews.label)
+        toy(weights=quick_folder, epochs=4, learning_rate=0.5, head_start="probe").fit(reviews.text, reviews.label)
 
 
 @pytest.mark.slow
@@ -168,5 +169,5 @@ def test_good_fits_are_not_warned_of(toy, quick_folder, reviews):
     with warnings.catch_warnings():
         warnings.simplefilter("error", UnderfitWarning)
         warnings.simplefilter("error", FailedRunWarning)
-        toy(weights=quick_folder, epochs="auto").fit(reviews.text, reviews.label)
+        toy(weights=quick_folder, epochs="auto", head_start="probe").fit(reviews.text, reviews.label)
         toy(weights=quick_folder, epochs="auto", head_start="random").fit(reviews.text, reviews.label)
