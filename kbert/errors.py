@@ -84,3 +84,7 @@ class ParameterWarning(KbertWarning):
 
 class FailedRunWarning(KbertWarning):
     """A fine-tuning run failed: it learned nothing but how often each label occurs."""
+
+
+class UnderfitWarning(KbertWarning):
+    """A fine-tuning run learned less than it could have: than a linear model does, or in so few updates."""

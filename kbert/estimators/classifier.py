@@ -108,9 +108,10 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         With several labels a row: whether each label gets the threshold on its probability with the highest F1 on the
         validation set, instead of 0.5.
     n_restarts : int, default=0
-        How often a failed run is started again with another seed. A run has failed when its final loss is no lower than
-        that of knowing only how often each label occurs, and all rows get the same label. That happens on small data
-        sets with large models (Mosbach et al., 2021, call it a degenerate run). Each failed run is warned of.
+        How often a failed run is started again with another seed. A run has failed when the trained model's loss on
+        training rows is no lower than that of knowing only how often each label occurs, and ranks them as by chance.
+        That happens on small data sets with large models (Mosbach et al., 2021, call it a degenerate run). Each failed
+        run is warned of.
     warm_start : bool, default=False
         Whether a further ``fit``, or one after ``load``, starts from the present weights, with the same tokenizer and
         classes: for more data or more epochs. The optimiser and the learning rate start anew. Otherwise every ``fit``
@@ -120,7 +121,8 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
     random_state : int, RandomState or None, default=None
         Seed of the head, the order of the rows, the dropout and the validation set.
     verbose : int, default=0
-        1 shows a progress bar with the loss, rows per second and the time left.
+        1 prints what "auto" stood for and a line for each epoch, and shows a progress bar with the loss, rows a second
+        and the time left. A prediction of more than a few seconds shows a bar too. Larger numbers mean the same.
 
     Attributes
     ----------

@@ -21,6 +21,7 @@ from kbert.tasks import Task, task_of
 from kbert.tasks.row_notices import RowShares
 from kbert.tasks.task import RowTask, learned_attributes
 from kbert.text import WordPieceTokenizer
+from kbert.training.progress import PredictionProgress
 
 # Devlin et al. (2018), appendix A.3, and the original code's run_classifier.py.
 _PAPER: dict[str, Any] = {
@@ -127,7 +128,8 @@ class FineTunedEstimator(ServableEstimator, Generic[T]):
         """The model's outputs for each row of X, float32, shape (n_rows, n_outputs)."""
         task, columns = self._read(X)
         cut: list[np.ndarray] = []
-        outputs = task.predict(self.model_, self.tokenizer_, columns, cut)
+        with PredictionProgress(columns.n_rows, self.verbose):
+            outputs = task.predict(self.model_, self.tokenizer_, columns, cut)
         self._tell_cut(task, X, columns, cut)
         return outputs
 

@@ -16,10 +16,11 @@ from kbert.data.batches import TrainingBatches
 from kbert.data.columns import Columns
 from kbert.data.frames import readable_again
 from kbert.data.labels import sample_weights
-from kbert.errors import DivergedError, FailedRunWarning
+from kbert.errors import DivergedError, FailedRunWarning, UnderfitWarning
 from kbert.estimators.fine_tuned import FineTunedEstimator
+from kbert.estimators.outcome import Kind, outcome_of, some_rows
 from kbert.estimators.parameters import Parameters, checked_callbacks, checked_parameters, draw_seed, warn_of_high_rate
-from kbert.estimators.recipe import settle_lengths, settle_training
+from kbert.estimators.recipe import SETTLED, automatic_epochs, settle_lengths, settle_training
 from kbert.estimators.validation import read_eval_set, split_rows
 from kbert.tasks.row_notices import RowShares, RowsRead, tell_cut, tell_missing
 from kbert.tasks.task import Examples, Task, TrainingData
@@ -28,18 +29,10 @@ from kbert.training.early_stopping import Evaluation
 from kbert.training.finite_outputs import may_overflow
 from kbert.training.loop import TrainingOptions, layer_rates, train
 from kbert.training.precision import dtype_policy
+from kbert.training.progress import say
 from kbert.warn import warn_user
 from kbert.weights import load_encoder_weights
 from kbert.weights.start import Start
-
-# A run has failed if its last training loss is at least this share of the constant predictor's loss, and all checked
-# rows get the same answer.
-_FAILED_SHARE = 0.98
-# Below this loss (two labels, 97 rows to 3) a constant predictor may be the best: no run counts as failed.
-_LEAST_BASELINE_LOSS = 0.13
-# Training rows that are checked.
-_ROWS_CHECKED = 256
-
 
 # What a task has: its columns, labels, examples and outputs.
 C = TypeVar("C", bound=Columns)
@@ -122,15 +115,22 @@ def _train_with_restarts(
 ) -> tuple[keras.Model, dict[str, list[float]]]:
     """The model and the history of the first of up to ``n_restarts + 1`` runs that does not fail, or of the last."""
     data, pad_id = task.training_data(examples), start.tokenizer.pad_id
-    settle_training(parameters, task.recipe, config, examples.n_rows if data.whole_rows else len(data.sequences))
-    policy, baseline_loss = dtype_policy(parameters.dtype), task.baseline_loss(data)
+    n_rows = examples.n_rows if data.whole_rows else len(data.sequences)  # what a batch counts
+    settle_training(parameters, task.recipe, config, n_rows)
+    policy, enough_epochs = dtype_policy(parameters.dtype), automatic_epochs(parameters, task.recipe, n_rows)
     for restart in range(parameters.n_restarts + 1):
         run_seed = seed if restart == 0 else draw_seed(np.random.RandomState([seed, restart]))
-        model = _new_model(task, start, config, examples, policy, run_seed, pad_id)
+        model, linear_loss = _new_model(task, start, config, examples, policy, run_seed, pad_id)
+        if parameters.verbose:
+            say(_settings(parameters, model.config, examples.n_rows))
         history = _train(task, model, data, validation, parameters, run_seed, callbacks, pad_id)
-        loss = history["loss"][-1]
+        loss, n_epochs = history["loss"][-1], len(history["loss"])
         _require_finite_outputs(task, model, examples, loss, pad_id)
-        if not _has_failed(task, model, examples, loss, baseline_loss, pad_id):
+        stopped_early = parameters.early_stopping and n_epochs < parameters.epochs
+        few_updates = n_epochs < enough_epochs and not stopped_early
+        outcome = outcome_of(task, model, data, examples, loss, linear_loss, few_updates, pad_id)
+        ended = f"at its end, after epoch {n_epochs}, the loss on training rows, without dropout, is {outcome.loss:.3f}"
+        if outcome.kind is not Kind.NOTHING:
             break
         what_now = (
             f"It is started again with another seed ({restart + 1} of n_restarts={parameters.n_restarts})."
@@ -138,17 +138,42 @@ def _train_with_restarts(
             else "Try n_restarts=3, more epochs, or another learning_rate; or the texts may not tell y."
         )
         warn_user(
-            f"The run failed: at its end, after epoch {len(history['loss'])}, the training loss is {loss:.3f}, and "
-            f"{task.baseline} alone gives {baseline_loss:.3f}. Nothing was learned. {what_now}",
+            f"The run failed: {ended}, and {task.baseline} alone gives {outcome.reference:.3f}. Nothing was learned. "
+            f"{what_now}",
             FailedRunWarning,
+        )
+    if outcome.kind is Kind.LESS_THAN_LINEAR:
+        warn_user(
+            f"The run learned less than a linear model: {ended}, and a linear model on the vectors of the encoder "
+            f"before training has {outcome.reference:.3f} on rows that it has not seen. Leave learning_rate and epochs "
+            'at "auto", or try a lower learning_rate and more epochs.',
+            UnderfitWarning,
+        )
+    if outcome.kind is Kind.LITTLE:
+        warn_user(
+            f"The run learned little: {ended}, and {task.baseline} alone gives {outcome.reference:.3f}. That was after "
+            f'epochs={n_epochs}, and epochs="auto" would make {enough_epochs} of so few rows. Try that, or a higher '
+            "learning_rate.",
+            UnderfitWarning,
         )
     return model, history
 
 
+def _settings(parameters: Parameters, config: BertConfig, n_rows: int) -> str:
+    """What a run goes by, with what "auto" stood for."""
+    values = {name: getattr(parameters, name) for name in SETTLED if hasattr(parameters, name)}
+    if hasattr(parameters, "classifier_pooling"):
+        values["classifier_pooling"] = config.classifier_pooling
+    return f"fit: {n_rows} rows, " + ", ".join(f"{name}={value!r}" for name, value in values.items())
+
+
 def _new_model(
     task: Task[C, L, E, O], start: Start, config: BertConfig, examples: E, dtype: str, seed: int, pad_id: int
-) -> keras.Model:
-    """The model to train: that of the fit before, or one with the start's weights and a head fitted by a probe."""
+) -> tuple[keras.Model, float | None]:
+    """The model to train: that of the fit before, or one with the start's weights and a head fitted by a probe.
+
+    And the probe's loss in a cross-validation, if it is known.
+    """
 
     def make(model_class: Callable[..., keras.Model], config: BertConfig) -> keras.Model:
         return start.new_model(partial(model_class, config, dtype=dtype, seed=seed), _load_encoder)
@@ -156,12 +181,12 @@ def _new_model(
     if start.model is not None:
         model = make(task.new_model, config)
         task.before_training(model)
-        return model
-    config, head = task.probe(config, make, examples, seed, pad_id)
+        return model, None
+    config, head, loss = task.probe(config, make, examples, seed, pad_id)
     model = make(task.new_model, config)
     if head is not None:
         head.assign_to(model.classifier)
-    return model
+    return model, loss
 
 
 def _load_encoder(model: keras.Model, folder: Path, arrays: dict[str, np.ndarray] | None) -> None:
@@ -214,20 +239,6 @@ def _evaluate(task: Task[C, L, E, O], model: keras.Model, validation: E, pad_id:
     return {"val_loss": task.mean_loss(outputs, validation), "val_score": task.score(outputs, validation)}
 
 
-def _has_failed(
-    task: Task[C, L, E, O],
-    model: keras.Model,
-    examples: E,
-    loss: float,
-    baseline_loss: float,
-    pad_id: int,
-) -> bool:
-    """Whether a run has learned nothing: what Mosbach et al. (2021) call a degenerate run."""
-    if baseline_loss < _LEAST_BASELINE_LOSS or loss < _FAILED_SHARE * baseline_loss:
-        return False
-    return task.is_constant(task.outputs(model, _some(examples), pad_id))
-
-
 def _require_finite_outputs(task: Task[C, L, E, O], model: keras.Model, examples: E, loss: float, pad_id: int) -> None:
     """Refuse a model that training has destroyed. The last update may have done that, of which no loss tells.
 
@@ -241,10 +252,4 @@ def _require_finite_outputs(task: Task[C, L, E, O], model: keras.Model, examples
             "lower learning_rate, or dtype='float32'."
         )
     if may_overflow(model):
-        task.outputs(model, _some(examples), pad_id)
-
-
-def _some(examples: E) -> E:
-    """Examples from all over, few enough to predict quickly."""
-    n_rows = examples.n_rows
-    return examples.take(np.linspace(0, n_rows - 1, min(n_rows, _ROWS_CHECKED)).astype(int))
+        task.outputs(model, examples.take(some_rows(examples)), pad_id)

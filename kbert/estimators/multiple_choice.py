@@ -81,8 +81,9 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
     n_iter_no_change : int, default=2
         Epochs without a better score after which ``early_stopping`` ends the training.
     n_restarts : int, default=0
-        How often a failed run is started again with another seed. A run has failed when its final loss is no lower than
-        that of guessing, and the options of each row get nearly the same score. Each failed run is warned of.
+        How often a failed run is started again with another seed. A run has failed when the trained model's loss on
+        training rows is no lower than that of guessing, and ranks the options as by chance. Each failed run is warned
+        of.
     warm_start : bool, default=False
         Whether a further ``fit``, or one after ``load``, starts from the present weights, with the same tokenizer: for
         more data or more epochs. The optimiser and the learning rate start anew. Otherwise every ``fit`` starts from
@@ -92,7 +93,8 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
     random_state : int, RandomState or None, default=None
         Seed of the head, the order of the rows, the dropout and the validation set.
     verbose : int, default=0
-        1 shows a progress bar with the loss, options per second and the time left.
+        1 prints what "auto" stood for and a line for each epoch, and shows a progress bar with the loss, rows a second
+        and the time left. A prediction of more than a few seconds shows a bar too. Larger numbers mean the same.
 
     Attributes
     ----------

@@ -103,7 +103,7 @@ RULES: dict[str, Rule] = {
     "pooling": (lambda v: isinstance(v, str) and v in POOLINGS, f"one of {', '.join(POOLINGS)}"),
     "normalize": _flag(),
     "dtype": (lambda v: isinstance(v, str) and v in DTYPES, f"one of {', '.join(DTYPES)}"),
-    "verbose": (lambda v: isinstance(v, (bool, np.bool_)) or _is_int(v, 0), "0 or 1"),
+    "verbose": (lambda v: isinstance(v, (bool, np.bool_)) or _is_int(v, 0), "a whole number of at least 0"),
 }
 
 

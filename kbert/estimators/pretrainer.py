@@ -111,7 +111,8 @@ class BertPretrainer(BertEstimator):
     random_state : int, RandomState or None, default=None
         Seed of the start, the pairs, the masks and the dropout.
     verbose : int, default=0
-        1 shows a progress bar with the masked-LM loss, tokens per second and the time left.
+        1 shows a progress bar with the masked-LM loss, tokens per second and the time left, and prints a line for each
+        tenth of the budget.
 
     Attributes
     ----------

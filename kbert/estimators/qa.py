@@ -23,6 +23,7 @@ from kbert.metrics import answer_scores
 from kbert.model import BertForQuestionAnswering
 from kbert.tasks import Questions
 from kbert.tasks.questions import FoundSpans
+from kbert.training.progress import PredictionProgress
 
 _ANSWER_COLUMNS = ["row", "rank", "answer", "start", "end", "score", "probability"]
 # A score so high or low that its softmax is 1 or 0.
@@ -108,7 +109,8 @@ class BertQA(FineTunedEstimator[Questions]):
     random_state : int, RandomState or None, default=None
         Seed of the head, the order of the rows, the dropout and the validation set.
     verbose : int, default=0
-        1 shows a progress bar with the loss, windows per second and the time left.
+        1 prints what "auto" stood for and a line for each epoch, and shows a progress bar with the loss, rows a second
+        and the time left. A prediction of more than a few seconds shows a bar too. Larger numbers mean the same.
 
     Attributes
     ----------
@@ -260,8 +262,9 @@ class BertQA(FineTunedEstimator[Questions]):
         """Some rows at a time: the best spans, and each row's score of no answer, less the threshold."""
         task, columns = self._read(X)
         cut: list[np.ndarray] = []
-        for found in task.predict(self.model_, self.tokenizer_, columns, n_best, cut):
-            yield found, found.spans.null - self.null_threshold_
+        with PredictionProgress(columns.n_rows, self.verbose):
+            for found in task.predict(self.model_, self.tokenizer_, columns, n_best, cut):
+                yield found, found.spans.null - self.null_threshold_
         self._tell_cut(task, X, columns, cut)
 
     @of_one_fit

@@ -58,10 +58,15 @@ def settle_training(parameters: Parameters, recipe: Recipe, config: BertConfig, 
     if parameters.batch_size == "auto":
         parameters.batch_size = 16 if n_rows < recipe.rows_of_large_batches else 32
     if parameters.epochs == "auto":
-        updates_per_epoch = -(-n_rows // parameters.batch_size)
-        parameters.epochs = max(recipe.epochs, -(-recipe.updates // updates_per_epoch))
+        parameters.epochs = automatic_epochs(parameters, recipe, n_rows)
     if parameters.learning_rate == "auto":
         parameters.learning_rate = _learning_rate(parameters, config)
+
+
+def automatic_epochs(parameters: Parameters, recipe: Recipe, n_rows: int) -> int:
+    """What ``epochs="auto"`` stands for, once the batch size is settled."""
+    updates_per_epoch = -(-n_rows // parameters.batch_size)
+    return max(recipe.epochs, -(-recipe.updates // updates_per_epoch))
 
 
 def _learning_rate(parameters: Parameters, config: BertConfig) -> float:

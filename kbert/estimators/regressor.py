@@ -92,8 +92,9 @@ class BertRegressor(RegressorMixin, FineTunedEstimator[Regression]):
     n_iter_no_change : int, default=2
         Epochs without a better score after which ``early_stopping`` ends the training.
     n_restarts : int, default=0
-        How often a failed run is started again with another seed. A run has failed when its final loss is no lower than
-        the variance of y, and all rows get nearly the same number. Each failed run is warned of.
+        How often a failed run is started again with another seed. A run has failed when the trained model's loss on
+        training rows is no lower than the variance of y, and its numbers hardly correlate with y. Each failed run is
+        warned of.
     warm_start : bool, default=False
         Whether a further ``fit``, or one after ``load``, starts from the present weights, with the same tokenizer: for
         more data or more epochs. The optimiser and the learning rate start anew. Otherwise every ``fit`` starts from
@@ -103,7 +104,8 @@ class BertRegressor(RegressorMixin, FineTunedEstimator[Regression]):
     random_state : int, RandomState or None, default=None
         Seed of the head, the order of the rows, the dropout and the validation set.
     verbose : int, default=0
-        1 shows a progress bar with the loss, rows per second and the time left.
+        1 prints what "auto" stood for and a line for each epoch, and shows a progress bar with the loss, rows a second
+        and the time left. A prediction of more than a few seconds shows a bar too. Larger numbers mean the same.
 
     Attributes
     ----------

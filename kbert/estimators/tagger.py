@@ -21,6 +21,7 @@ from kbert.metrics import bio_spans, entity_f1, is_bio
 from kbert.model import BertForTokenClassification
 from kbert.tasks import Tagging
 from kbert.training.predict import predict_words
+from kbert.training.progress import PredictionProgress
 
 
 class BertTagger(FineTunedEstimator[Tagging]):
@@ -88,8 +89,9 @@ class BertTagger(FineTunedEstimator[Tagging]):
     n_iter_no_change : int, default=2
         Epochs without a better score after which ``early_stopping`` ends the training.
     n_restarts : int, default=0
-        How often a failed run is started again with another seed. A run has failed when its final loss is no lower than
-        that of knowing only how often each tag occurs, and all words get the same tag. Each failed run is warned of.
+        How often a failed run is started again with another seed. A run has failed when the trained model's loss on
+        training rows is no lower than that of knowing only how often each tag occurs, and ranks words as by chance.
+        Each failed run is warned of.
     warm_start : bool, default=False
         Whether a further ``fit``, or one after ``load``, starts from the present weights, with the same tokenizer and
         tags: for more data or more epochs. The optimiser and the learning rate start anew. Otherwise every ``fit``
@@ -102,7 +104,8 @@ class BertTagger(FineTunedEstimator[Tagging]):
     random_state : int, RandomState or None, default=None
         Seed of the head, the order of the rows, the dropout and the validation set.
     verbose : int, default=0
-        1 shows a progress bar with the loss, rows per second and the time left.
+        1 prints what "auto" stood for and a line for each epoch, and shows a progress bar with the loss, rows a second
+        and the time left. A prediction of more than a few seconds shows a bar too. Larger numbers mean the same.
 
     Attributes
     ----------
@@ -248,7 +251,11 @@ class BertTagger(FineTunedEstimator[Tagging]):
     def _predictions(self, X: Any) -> tuple[Tagging, Iterator[tuple[WordColumn, list[np.ndarray]]]]:
         """The task and, some rows at a time, their words and the logits of each row's words."""
         task, columns = self._read(X)
-        return task, task.predict(self.model_, self.tokenizer_, columns)
+        return task, self._chunks(task, columns)
+
+    def _chunks(self, task: Tagging, columns: WordColumn) -> Iterator[tuple[WordColumn, list[np.ndarray]]]:
+        with PredictionProgress(columns.n_rows, self.verbose):
+            yield from task.predict(self.model_, self.tokenizer_, columns)
 
     @of_one_fit
     def predict(self, X: Any) -> list[list[Any]]:
@@ -354,7 +361,7 @@ class BertTagger(FineTunedEstimator[Tagging]):
         """
         task, columns = self._read(X)
         truth = tag_lists(readable_again(y), columns.split(self.tokenizer_.split_words))
-        chunks = task.predict(self.model_, self.tokenizer_, columns)
+        chunks = self._chunks(task, columns)
         found = [task.tags(logits) for _, rows in chunks for logits in rows]
         weights = sample_weights(sample_weight, len(truth))
         if task.is_bio and is_bio(truth):

@@ -29,6 +29,7 @@ from kbert.tasks.texts import TextReader
 from kbert.tasks.words import WordReader
 from kbert.text import WordPieceTokenizer
 from kbert.training.precision import dtype_policy
+from kbert.training.progress import PredictionProgress
 from kbert.weights import load_encoder_weights, save_encoder
 from kbert.weights.start import Start
 
@@ -75,7 +76,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Servable
     random_state : int, RandomState or None, default=None
         Seed of a random start.
     verbose : int, default=0
-        1 prints the report of `export`.
+        1 shows a progress bar where `transform` takes more than a few seconds, and prints the report of `export`.
 
     ``level``, ``layers``, ``pooling`` and ``normalize`` make the model: set anew, they apply from the next ``fit``.
 
@@ -229,12 +230,14 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Servable
             words = self._word_reader().read(X)
             self._check_columns(words)
             self._tell_missing(self._word_reader(), X, words)
-            return self._word_vectors(words)
+            with PredictionProgress(words.n_rows, self.verbose, "transform"):
+                return self._word_vectors(words)
         reader, cut = self._text_reader(), list[np.ndarray]()
         texts = reader.read(X)
         self._check_columns(texts)
         self._tell_missing(reader, X, texts)
-        vectors = self._text_vectors(texts, cut)
+        with PredictionProgress(texts.n_rows, self.verbose, "transform"):
+            vectors = self._text_vectors(texts, cut)
         self._tell_cut(reader, X, texts, cut)
         # scikit-learn makes the table; older versions do so without the index of a Series.
         return pd.DataFrame(vectors, index=row_index(X)) if output == "pandas" else vectors

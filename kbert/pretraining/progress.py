@@ -7,10 +7,11 @@ import sys
 from collections import deque
 from typing import TYPE_CHECKING, Any, Self
 
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from kbert.model import BertForPreTraining
 from kbert.pretraining.rates import flops_per_token, matrix_peak
+from kbert.training.progress import say
 
 if TYPE_CHECKING:
     from kbert.pretraining.options import PretrainingOptions
@@ -21,7 +22,9 @@ _FORMAT = "{l_bar}{bar}| {n_fmt}/{total_fmt} {unit} [{elapsed}{postfix}]"
 
 
 class PretrainingProgress:
-    """One bar over the budget; nothing is shown or measured with ``options.verbose=0``, or without standard error.
+    """One bar over the budget, and a line for each tenth of it, which stays.
+
+    Nothing is shown or measured with ``options.verbose=0``, or without standard error.
 
     Parameters
     ----------
@@ -62,6 +65,7 @@ class PretrainingProgress:
             bar_format=_FORMAT,
             dynamic_ncols=True,
         )
+        self.tenths = 10 * self.bar.n // self.bar.total
 
     def __enter__(self) -> Self:
         return self
@@ -135,10 +139,16 @@ class PretrainingProgress:
         if rates:
             shown += [f"{self.tokens_per_second:,.0f} tokens/s", f"peak {rates['peak_share']:.0%}"]
         if record is not None:
-            # The losses of a skipped step are NaN, and the record leaves them out.
-            shown.append(f"mlm {record.get('mlm_loss', math.nan):.3f}")
-            if self.nsp:
-                shown.append(f"nsp {record.get('nsp_accuracy', math.nan):.2f}")
+            shown += self._losses(record)
         self.bar.set_postfix_str(", ".join(shown), refresh=False)
         done = step if self.options.max_steps is not None else min(int(seconds), self.bar.total)
         self.bar.update(done - self.bar.n)
+        tenths = 10 * done // self.bar.total
+        if record is not None and tenths > self.tenths:
+            self.tenths = tenths
+            say(f"pretrain {10 * tenths}%: step {step:,}, {seconds:,.0f} s, {', '.join(self._losses(record))}")
+
+    def _losses(self, record: dict[str, float]) -> list[str]:
+        """The losses of a skipped step are NaN, and the record leaves them out."""
+        shown = [f"mlm {record.get('mlm_loss', math.nan):.3f}"]
+        return shown + [f"nsp {record.get('nsp_accuracy', math.nan):.2f}"] * self.nsp

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from kbert.errors import WeightsMismatchError
 from kbert.json_files import json_object

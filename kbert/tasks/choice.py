@@ -16,6 +16,7 @@ from kbert.config import BertConfig
 from kbert.data.choices import ChoiceColumns, choice_columns, option_indices
 from kbert.data.texts import warn_missing
 from kbert.model import BertForSequenceClassification
+from kbert.tasks.ranking import option_ranking
 from kbert.tasks.row_notices import warn_cut_texts
 from kbert.tasks.task import TaskDefaults, TrainingData, mean_one
 from kbert.tasks.texts import noting_cut_rows, token_chunks
@@ -23,9 +24,6 @@ from kbert.text import TokenSequences, WordPieceTokenizer, build_choices
 from kbert.training.losses import choice_cross_entropy
 from kbert.training.predict import predict_logits
 from kbert.weights import load_multiple_choice, save_multiple_choice
-
-# Scores of a row's options that differ by less are the same.
-_SAME_SCORE = 0.05
 
 
 class ChoiceExamples(NamedTuple):
@@ -165,10 +163,9 @@ class Choice(TaskDefaults[np.ndarray, ChoiceExamples]):
         n_options = np.bincount(data.targets)[data.targets]
         return float(np.average(np.log(n_options), weights=data.weights))
 
-    def is_constant(self, outputs: np.ndarray) -> bool:
-        """Whether the options of each row have nearly the same score."""
-        lowest = np.where(np.isfinite(outputs), outputs, np.inf).min(axis=1)
-        return bool((outputs.max(axis=1) - lowest < _SAME_SCORE).all())
+    def ranking(self, outputs: np.ndarray, examples: ChoiceExamples) -> float:
+        """Of the right option above the others of its row."""
+        return option_ranking(outputs, examples.right)
 
     # --- Folders
 

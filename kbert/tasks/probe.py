@@ -24,10 +24,13 @@ class Probe(NamedTuple):
     ----------
     pooling : {"cls", "mean"}
     head : LinearHead
+    loss : float
+        In a cross-validation.
     """
 
     pooling: str
     head: LinearHead
+    loss: float
 
 
 def rows_to_probe(weights: np.ndarray, seed: int, n_words: np.ndarray | None = None) -> np.ndarray:
@@ -53,7 +56,7 @@ def best_probe(
     Parameters
     ----------
     vectors : dict of str to ndarray, shape (n_rows, n_features)
-        By pooling. One alone is taken as it is.
+        By pooling.
     targets, weights : ndarray, shape (n_rows, ...)
         What the loss takes.
     n_outputs : int
@@ -62,14 +65,12 @@ def best_probe(
     mean_loss : callable
         ``mean_loss(outputs, rows)``: the loss of outputs for some rows, given by their numbers.
     """
-    best = next(iter(vectors))
-    if len(vectors) > 1 and len(targets) > 1:
-
-        def loss(pooling: str) -> float:
-            return _loss_in_cross_validation(vectors[pooling], targets, weights, n_outputs, fit, mean_loss)
-
-        best = min(vectors, key=loss)
-    return Probe(best, fit(vectors[best], targets, weights, n_outputs))
+    losses = {
+        pooling: _loss_in_cross_validation(of_pooling, targets, weights, n_outputs, fit, mean_loss)
+        for pooling, of_pooling in vectors.items()
+    }
+    best = min(losses, key=lambda pooling: losses[pooling])
+    return Probe(best, fit(vectors[best], targets, weights, n_outputs), losses[best])
 
 
 def _loss_in_cross_validation(
@@ -80,9 +81,12 @@ def _loss_in_cross_validation(
     fit: FitHead,
     mean_loss: Callable[[np.ndarray, Any], float],
 ) -> float:
+    """The mean loss of the parts that a head was not fitted to; infinite for one row."""
+    if len(vectors) < 2:
+        return np.inf
     losses = []
     for train, test in KFold(min(_FOLDS, len(vectors)), shuffle=True, random_state=0).split(vectors):
         if (weights[train] > 0).any() and (weights[test] > 0).any():
             outputs = fit(vectors[train], targets[train], weights[train], n_outputs)(vectors[test])
             losses.append(mean_loss(outputs, test))
-    return float(np.mean(losses)) if losses else 0.0
+    return float(np.mean(losses)) if losses else np.inf

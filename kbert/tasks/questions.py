@@ -283,9 +283,14 @@ class Questions(TaskDefaults[Answers, QuestionExamples]):
         losses = np.where(has_none, -np.log(share), np.log(n_tokens / (1 - share)))
         return float(np.average(losses, weights=data.weights))
 
-    def is_constant(self, outputs: BestSpans) -> bool:
-        """True: a loss as high as `baseline_loss` is enough to tell that nothing was learned."""
-        return True
+    def training_loss(self, outputs: BestSpans, examples: QuestionExamples) -> float:
+        """Each window counts as one, as in training, and not each row."""
+        n_windows = np.bincount(examples.windows.rows)
+        return float(np.average(outputs.losses, weights=examples.weights * n_windows))
+
+    def ranking(self, outputs: BestSpans, examples: QuestionExamples) -> None:
+        """None: a model that ranks the tokens at all has a lower loss than `baseline_loss`, which takes any of them."""
+        return
 
     # --- Folders
 

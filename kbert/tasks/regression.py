@@ -16,6 +16,7 @@ from kbert.data.texts import TextColumns
 from kbert.errors import WeightsMismatchError
 from kbert.saved_values import NUMBER, POSITIVE, SavedValues, list_of, none_or, whole
 from kbert.tasks.linear_head import ridge_head
+from kbert.tasks.ranking import number_ranking
 from kbert.tasks.task import TrainingData, nothing_learned
 from kbert.tasks.texts import TextExamples, TextTask
 from kbert.text import WordPieceTokenizer
@@ -23,8 +24,6 @@ from kbert.training.losses import squared_error
 
 # How many standard deviations the mean of y may be away from 0: float32 has about 1.7e7 steps.
 _LARGEST_MEAN = 1e5
-# Outputs that vary by less, where y has the standard deviation 1, are constant.
-_CONSTANT_DEVIATION = 0.05
 
 
 @dataclass(kw_only=True)
@@ -137,9 +136,9 @@ class Regression(TextTask):
         mean = np.average(data.targets, axis=0, weights=data.weights)
         return float(np.average(((data.targets - mean) ** 2).mean(axis=1), weights=data.weights))
 
-    def is_constant(self, outputs: np.ndarray) -> bool:
-        """Whether all rows get nearly the same numbers."""
-        return bool((outputs.std(axis=0) < _CONSTANT_DEVIATION).all())
+    def ranking(self, outputs: np.ndarray, examples: TextExamples) -> float:
+        """The correlation of the outputs with y."""
+        return number_ranking(outputs, examples.labels)
 
     def decode(self, outputs: np.ndarray) -> np.ndarray:
         """Numbers of as many dimensions as y of fit had."""

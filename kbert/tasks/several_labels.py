@@ -19,6 +19,7 @@ from kbert.saved_values import NUMBER, POSITIVE, SavedValues, list_of, one_of
 from kbert.tasks.calibration import divide_by_temperature
 from kbert.tasks.class_weight import checked_class_weight
 from kbert.tasks.linear_head import sigmoid_head
+from kbert.tasks.ranking import label_ranking
 from kbert.tasks.saved_labels import decode_labels, encode_labels, labels_of_config
 from kbert.tasks.task import TrainingData, nothing_learned
 from kbert.tasks.texts import TextExamples, TextTask
@@ -122,7 +123,10 @@ class SeveralLabels(TextTask):
 
     def training_data(self, examples: TextExamples) -> TrainingData:
         """Targets hold the weights of the labels: positive where a row has the label, negative where it has not."""
-        indicator = examples.labels
+        return self._training_data(examples, self._signed_weights(examples.labels), examples.weights)
+
+    def _signed_weights(self, indicator: np.ndarray) -> np.ndarray:
+        """The targets of rows, float32, shape (n_rows, n_classes)."""
         positive, negative = np.ones((2, len(self.classes_)))
         if isinstance(self.class_weight, dict):
             checked = checked_class_weight(self.class_weight, self.classes_, zero_allowed=False)
@@ -134,8 +138,7 @@ class SeveralLabels(TextTask):
             positive = np.where(mixed, n / np.maximum(2 * count, 1), 1)
             negative = np.where(mixed, n / np.maximum(2 * (n - count), 1), 1)
         targets = np.where(indicator, positive, -negative)
-        targets = (targets / np.abs(targets).mean()).astype("float32")
-        return self._training_data(examples, targets, examples.weights)
+        return (targets / np.abs(targets).mean()).astype("float32")
 
     def after_training(self, model: keras.Model, validation: TextExamples | None, pad_id: int) -> None:
         """Temperature and thresholds, as far as they were asked for."""
@@ -168,8 +171,11 @@ class SeveralLabels(TextTask):
 
     def mean_loss(self, outputs: np.ndarray, examples: TextExamples) -> float:
         """Cross-entropy in nats, the mean over the labels."""
-        signs = np.where(examples.labels, 1.0, -1.0)
-        return float(np.average(-log_expit(signs * outputs).mean(axis=1), weights=examples.weights))
+        return _cross_entropy(outputs, np.where(examples.labels, 1.0, -1.0), examples.weights)
+
+    def training_loss(self, outputs: np.ndarray, examples: TextExamples) -> float:
+        """With ``class_weight``."""
+        return _cross_entropy(outputs, self._signed_weights(examples.labels), examples.weights)
 
     def score(self, outputs: np.ndarray, examples: TextExamples) -> float:
         """Average precision over all pairs of row and label: how well the true ones are ranked, at any threshold."""
@@ -187,9 +193,9 @@ class SeveralLabels(TextTask):
         entropies = -xlogy(share, share) - xlogy(1 - share, 1 - share)
         return float((entropies * total).mean() / data.weights.sum())
 
-    def is_constant(self, outputs: np.ndarray) -> bool:
-        """Whether all rows get the same labels."""
-        return len(np.unique(outputs > 0, axis=0)) == 1
+    def ranking(self, outputs: np.ndarray, examples: TextExamples) -> float:
+        """Of each label."""
+        return label_ranking(outputs, examples.labels)
 
     def probabilities(self, outputs: np.ndarray) -> np.ndarray:
         """Probability of each label by itself."""
@@ -231,3 +237,9 @@ class SeveralLabels(TextTask):
         """The classes of id2label, with thresholds of 0.5."""
         self.classes_ = labels_of_config(folder, model.num_labels)
         self.y_type_, self.thresholds_ = "indicator", np.full(len(self.classes_), 0.5)
+
+
+def _cross_entropy(outputs: np.ndarray, signed: np.ndarray, weights: np.ndarray) -> float:
+    """The weighted mean over rows and labels; ``signed`` has the labels' weights, negative where a row lacks one."""
+    losses = -np.abs(signed) * log_expit(np.sign(signed) * outputs)
+    return float(np.average(losses.mean(axis=1), weights=weights))

@@ -20,6 +20,7 @@ from kbert.saved_values import POSITIVE, SavedValues
 from kbert.tasks.calibration import divide_by_temperature
 from kbert.tasks.class_weight import checked_class_weight
 from kbert.tasks.linear_head import softmax_head
+from kbert.tasks.ranking import class_ranking
 from kbert.tasks.saved_labels import decode_labels, encode_labels, labels_of_config
 from kbert.tasks.task import TrainingData, nothing_learned
 from kbert.tasks.texts import TextExamples, TextTask
@@ -159,9 +160,16 @@ class SingleLabel(TextTask):
         shares = np.bincount(data.targets, data.weights) / data.weights.sum()
         return float(-xlogy(shares, shares).sum())
 
-    def is_constant(self, outputs: np.ndarray) -> bool:
-        """Whether all rows get one label."""
-        return len(np.unique(outputs.argmax(axis=1))) == 1
+    def training_loss(self, outputs: np.ndarray, examples: TextExamples) -> float:
+        """With ``class_weight``."""
+        if self.class_weight is None:
+            return self.mean_loss(outputs, examples)
+        weights = examples.weights * self._weight_of_classes(examples.labels)[examples.labels]
+        return self.mean_loss(outputs, examples._replace(weights=weights))
+
+    def ranking(self, outputs: np.ndarray, examples: TextExamples) -> float:
+        """Of each class against the rest."""
+        return class_ranking(log_softmax(outputs, axis=1), examples.labels)
 
     def probabilities(self, outputs: np.ndarray) -> np.ndarray:
         """Probability of each class; they add up to 1."""

@@ -22,6 +22,7 @@ from kbert.saved_values import SavedValues
 from kbert.tasks.bio import legal_tags
 from kbert.tasks.linear_head import softmax_head
 from kbert.tasks.probe import rows_to_probe
+from kbert.tasks.ranking import class_ranking
 from kbert.tasks.saved_labels import decode_labels, encode_labels, labels_of_config
 from kbert.tasks.task import Encode, Probed, TaskDefaults, TrainingData, mean_one, nothing_learned
 from kbert.tasks.words import WordReader
@@ -192,9 +193,9 @@ class Tagging(TaskDefaults[UnreadTags, TaggingExamples], WordReader):
         shares = np.bincount(data.targets, data.weights) / data.weights.sum()
         return float(-xlogy(shares, shares).sum())
 
-    def is_constant(self, outputs: np.ndarray) -> bool:
-        """Whether all words get one tag."""
-        return len(np.unique(outputs.argmax(axis=1))) == 1
+    def ranking(self, outputs: np.ndarray, examples: TaggingExamples) -> float:
+        """Of each tag against the rest."""
+        return class_ranking(log_softmax(outputs, axis=1), examples.labels)
 
     @property
     def is_bio(self) -> bool:

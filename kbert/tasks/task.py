@@ -100,10 +100,13 @@ class Probed(NamedTuple):
         Of the model to train: its ``classifier_pooling`` is what the head reads.
     head : LinearHead or None
         The weights that the head starts with; None for random ones.
+    loss : float or None
+        The loss of such a head in a cross-validation; None where it is not known.
     """
 
     config: BertConfig
     head: LinearHead | None = None
+    loss: float | None = None
 
 
 C = TypeVar("C", bound=Columns)
@@ -216,8 +219,15 @@ class Task(Protocol[C, L, E, O]):
         """The mean loss of the constant predictor: of the best outputs that are the same for all rows."""
         ...
 
-    def is_constant(self, outputs: O) -> bool:
-        """Whether the model gives all rows the same answer."""
+    def training_loss(self, outputs: O, examples: E) -> float:
+        """What training minimises: `mean_loss` with the weights of the classes, and of all that has a target."""
+        ...
+
+    def ranking(self, outputs: O, examples: E) -> float | None:
+        """How well the outputs rank what is true above what is not: 1 is perfect, 0 is chance (`kbert.tasks.ranking`).
+
+        None where a loss as high as `baseline_loss` alone tells that nothing was learned.
+        """
         ...
 
     # --- Folders
@@ -264,6 +274,8 @@ class RowTask(Task[C, L, E, O], Protocol[C, L, E, O]):
 class TaskDefaults(Generic[L, E]):
     """What most tasks do not need: nothing is learned besides the weights, and nothing is changed after training."""
 
+    mean_loss: Callable[..., float]
+
     recipe: ClassVar[Recipe] = Recipe()
 
     def check(self, X: Any, y: Any, call: str) -> None:
@@ -289,6 +301,10 @@ class TaskDefaults(Generic[L, E]):
 
     def after_training(self, model: keras.Model, validation: E | None, pad_id: int) -> None:
         """Nothing."""
+
+    def training_loss(self, outputs: Any, examples: E) -> float:
+        """`mean_loss`: classes have no weights."""
+        return self.mean_loss(outputs, examples)
 
     def learned_to_json(self) -> dict[str, Any]:
         """Nothing."""

@@ -225,7 +225,7 @@ class TextTask(TaskDefaults[np.ndarray, TextExamples], TextReader):
             self.fit_head,
             lambda outputs, rows: self.mean_loss(outputs, some.take(rows)),
         )
-        return Probed(replace(config, classifier_pooling=probe.pooling), probe.head)
+        return Probed(replace(config, classifier_pooling=probe.pooling), probe.head, probe.loss)
 
     def mean_loss(self, outputs: np.ndarray, examples: TextExamples) -> float:
         """The weighted mean of the loss over the examples."""

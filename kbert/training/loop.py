@@ -101,7 +101,7 @@ def train(
     with (
         optimizer_for_callbacks(model, updater),
         memory_kept(),
-        Progress(len(batches.sequences) * options.epochs, options.verbose) as progress,
+        Progress(batches.sequences.n_rows, len(batches.sequences), options.epochs, options.verbose) as progress,
     ):
         callbacks.on_train_begin()
         for epoch in range(options.epochs):
@@ -115,6 +115,7 @@ def train(
             if on_epoch_end is not None:
                 logs.update(on_epoch_end(epoch, logs) or {})
             callbacks.on_epoch_end(epoch, logs)
+            progress.end_epoch(epoch, logs)
             for name, value in logs.items():
                 history.setdefault(name, []).append(float(value))
             if model.stop_training:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 import keras
 import numpy as np
 
-from kbert.data.batches import prediction_batches
+from kbert.data.batches import Batch, prediction_batches
 from kbert.data.packing import Layout
 from kbert.data.spans import SpanReader
 from kbert.model.base import INPUT_NAMES
@@ -18,6 +18,7 @@ from kbert.training.backends import backend_step
 from kbert.training.finite_outputs import require_finite
 from kbert.training.memory import memory_kept
 from kbert.training.prefetch import prefetched
+from kbert.training.progress import count_predicted, is_counted
 from kbert.training.segments import check_segments
 from kbert.training.step import Predictor, Tensor
 
@@ -54,6 +55,7 @@ def predict_logits(model: keras.Model, chunks: Iterable[Sequences], n_rows: int,
     for texts, outputs in _outputs(model, _batches(chunks, pad_id)):
         # Not `results[rows] += ...`, which counts one only of several windows of a row.
         np.add.at(results, texts.rows, outputs[texts.slots] * texts.shares[:, None])
+        count_predicted(float(texts.shares.sum()), of=n_rows)
     require_finite(np.asarray(np.isfinite(results).all(axis=1)))
     return results
 
@@ -102,6 +104,7 @@ def predict_words(model: keras.Model, words: WordSequences, pad_id: int, first_r
         numbers = np.where(batch.tokens >= 0, words.words[batch.tokens], -1)
         is_word = numbers >= 0
         results[numbers[is_word]] = outputs[is_word]
+        _count_windows(batch, words.sequences)
     finite = np.isfinite(results).all(axis=1)
     if not finite.all():
         row_of_word = np.repeat(np.arange(words.n_rows), np.diff(words.splits))
@@ -130,6 +133,14 @@ def predict_spans(model: keras.Model, reader: SpanReader, pad_id: int, first_row
             finite[reader.windows.rows[batch.texts[row, batch.inputs["text_ids"][row, position] - 1]]] = False
             require_finite(finite, first_row)
         reader.read(batch, outputs)
+        _count_windows(batch, reader.windows)
+
+
+def _count_windows(batch: Batch, windows: Sequences) -> None:
+    """Tell the progress bar of a batch of windows, each of which is a share of its row."""
+    if is_counted():
+        rows = windows.rows[batch.texts[batch.texts >= 0]]
+        count_predicted(float((1 / np.bincount(windows.rows)[rows]).sum()))
 
 
 def predict_padding(model: keras.Model, layout: Layout) -> None:

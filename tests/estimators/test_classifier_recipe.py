@@ -11,6 +11,7 @@ from sklearn.metrics import log_loss
 from kbert import BertClassifier
 from kbert.errors import FailedRunWarning
 from kbert.estimators import fitting
+from kbert.estimators.outcome import Kind, Outcome
 
 pytestmark = pytest.mark.slow
 
@@ -46,10 +47,10 @@ def test_a_failed_run_is_started_again_as_often_as_asked(failing):
 
     def note(task, model, *_):
         seeds.append(model.seed)
-        return True
+        return Outcome(Kind.NOTHING, 0.7, 0.693)
 
     with pytest.MonkeyPatch.context() as patch, pytest.warns(FailedRunWarning) as seen:
-        patch.setattr(fitting, "_has_failed", note)
+        patch.setattr(fitting, "outcome_of", note)
         classifier.set_params(n_restarts=2).fit(X, y)
     messages = [str(warning.message) for warning in seen if warning.category is FailedRunWarning]
     assert [text.split("Nothing was learned. ")[1][:40] for text in messages] == [
@@ -63,14 +64,15 @@ def test_a_failed_run_is_started_again_as_often_as_asked(failing):
 def test_the_first_run_that_did_not_fail_is_kept(toy, reviews, monkeypatch):
     X, y = reviews.text[:64], reviews.label[:64]
     plain = toy().fit(X, y).predict_proba(X)
-    answers = iter([True, False])
-    monkeypatch.setattr(fitting, "_has_failed", lambda *_: next(answers))
+    outcomes = [Outcome(Kind.NOTHING, 0.7, 0.693), Outcome(Kind.ENOUGH, 0.1, 0.693)]
+    answers = iter(outcomes)
+    monkeypatch.setattr(fitting, "outcome_of", lambda *_: next(answers))
     classifier = toy(n_restarts=5)
     with pytest.warns(FailedRunWarning, match="1 of n_restarts=5"):
         found = classifier.fit(X, y).predict_proba(X)
     assert not np.array_equal(found, plain)
     # The further seeds follow from the first, so that the result can be had again.
-    answers = iter([True, False])
+    answers = iter(outcomes)
     with pytest.warns(FailedRunWarning):
         assert np.array_equal(toy(n_restarts=1).fit(X, y).predict_proba(X), found)
 

@@ -120,3 +120,12 @@ def test_silent_runs_measure_and_show_nothing(shown, monkeypatch, capsys):
         assert bar.advance(0, 1, 1.0, 10, RECORD) == {} and bar.advance(0, 2, 2.0, 20, RECORD) == {}
         bar.pause()
     assert capsys.readouterr() == ("", "")
+
+
+def test_each_tenth_of_the_budget_leaves_a_line(shown, capsys):
+    with shown(max_steps=40) as bar:
+        for step in range(1, 21):
+            bar.advance(0, step, 0.5 * step, 10 * step, RECORD)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(":")[0] for line in lines] == [f"pretrain {n}0%" for n in range(1, 6)]
+    assert lines[0] == "pretrain 10%: step 4, 2 s, mlm 4.568, nsp 0.61"

@@ -1,0 +1,133 @@
+"""What a run has learned, judged by the trained model on training rows: nothing, less than it could, or enough.
+
+Only runs whose training loss is high are looked at, so that a good fit pays nothing.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, NamedTuple, TypeVar
+
+import keras
+import numpy as np
+
+from kbert.data.columns import Columns
+from kbert.tasks.task import Examples, Task, TrainingData
+
+# Training rows that are looked at.
+_ROWS_CHECKED = 256
+# A run is looked at if its last training loss is at least this share of the constant predictor's loss.
+_HIGH_SHARE = 0.9
+# It may have failed if the loss without dropout is at least this share.
+_FAILED_SHARE = 0.98
+# Below this loss (two labels, 97 rows to 3) a constant predictor may be the best: no run counts as failed.
+_LEAST_BASELINE_LOSS = 0.13
+# And it has failed if the ranking of the rows is at chance too. Chance gives 0, and varies with the number of rows and
+# of rare labels: shuffling the rows tells how much. Three standard deviations are one run in a thousand. An untrained
+# head on a trained encoder ranks somewhat better or worse than chance whatever their number: up to 0.2, an AUC of 0.6.
+_SHUFFLES = 30
+_DEVIATIONS = 3.0
+_UNTRAINED_RANKING = 0.2
+# A linear model's loss is that of rows that it was not fitted to, and a run's that of rows that it was trained on. If
+# even so the run's is higher by this share of the constant predictor's loss, it has learned less.
+_CLEARLY_HIGHER = 0.02
+
+C = TypeVar("C", bound=Columns)
+L = TypeVar("L")
+E = TypeVar("E", bound=Examples)
+O = TypeVar("O")  # noqa: E741
+
+
+class Kind(Enum):
+    """What a run has learned."""
+
+    ENOUGH = "enough"
+    NOTHING = "nothing"
+    LESS_THAN_LINEAR = "less than a linear model on the vectors of the encoder that is not trained"
+    LITTLE = "little, in few updates"
+
+
+class Outcome(NamedTuple):
+    """What a run has learned, and what tells so.
+
+    Attributes
+    ----------
+    kind : Kind
+    loss : float
+        The loss on training rows, without dropout, where they were looked at; else the last training loss.
+    reference : float
+        What that was compared with: the constant predictor's loss on the same rows, or the linear model's.
+    """
+
+    kind: Kind
+    loss: float
+    reference: float
+
+
+def outcome_of(
+    task: Task[C, L, E, O],
+    model: keras.Model,
+    data: TrainingData,
+    examples: E,
+    last_loss: float,
+    linear_loss: float | None,
+    few_updates: bool,
+    pad_id: int,
+) -> Outcome:
+    """Judge a run.
+
+    Parameters
+    ----------
+    task : Task
+    model : keras.Model
+        The trained one.
+    data, examples
+        What it was trained on.
+    last_loss : float
+        The training loss of the last epoch, with dropout.
+    linear_loss : float or None
+        The loss of a linear model on the vectors of the encoder as it was, in a cross-validation, if it is known.
+    few_updates : bool
+        Whether the run made fewer updates than ``epochs="auto"`` would have made.
+    pad_id : int
+    """
+    baseline = task.baseline_loss(data)
+    if last_loss < _HIGH_SHARE * baseline and (linear_loss is None or last_loss < linear_loss):
+        return Outcome(Kind.ENOUGH, last_loss, baseline)
+    rows = some_rows(examples)
+    some = examples.take(rows)
+    outputs = task.outputs(model, some, pad_id)
+    loss, baseline = task.training_loss(outputs, some), task.baseline_loss(_of_rows(data, rows))
+    if baseline >= _LEAST_BASELINE_LOSS and loss >= _FAILED_SHARE * baseline and _ranks_by_chance(task, outputs, some):
+        return Outcome(Kind.NOTHING, loss, baseline)
+    if linear_loss is not None:
+        loss = task.mean_loss(outputs, some)
+        if loss >= linear_loss + _CLEARLY_HIGHER * baseline:
+            return Outcome(Kind.LESS_THAN_LINEAR, loss, linear_loss)
+    if few_updates and loss >= _HIGH_SHARE * baseline:
+        return Outcome(Kind.LITTLE, loss, baseline)
+    return Outcome(Kind.ENOUGH, loss, baseline)
+
+
+def some_rows(examples: Examples) -> np.ndarray:
+    """The numbers of rows from all over, few enough to predict quickly, without those of weight 0."""
+    rows = np.flatnonzero(examples.weights > 0)
+    return rows[np.linspace(0, len(rows) - 1, min(len(rows), _ROWS_CHECKED)).astype(int)]
+
+
+def _of_rows(data: TrainingData, rows: np.ndarray) -> TrainingData:
+    """The targets and weights of some rows, beside all sequences."""
+    chosen = np.isin(data.sequences.rows, rows)
+    if data.level == "token":
+        chosen = np.repeat(chosen, data.sequences.lengths)
+    return data._replace(targets=data.targets[chosen], weights=data.weights[chosen])
+
+
+def _ranks_by_chance(task: Task[Any, Any, E, Any], outputs: Any, examples: E) -> bool:
+    """Whether the outputs rank what is true no better than outputs of other rows would."""
+    found = task.ranking(outputs, examples)
+    if found is None:  # the loss tells
+        return True
+    rng = np.random.default_rng(0)
+    shuffled = [task.ranking(rng.permutation(outputs), examples) for _ in range(_SHUFFLES)]
+    return found < max(_UNTRAINED_RANKING, _DEVIATIONS * float(np.std(np.array(shuffled, "float64"))))
