@@ -68,7 +68,7 @@ def _pearson(true: Any, predicted: Any) -> float:
 
 def _glue(name: str) -> Data:
     train, dev = datasets.load(name, "train"), datasets.load(name, "dev")
-    texts = [column for column in train.columns if column != "label"]
+    texts = [column for column in train.columns if column.startswith("text")]
     texts = texts[0] if len(texts) == 1 else texts
     dev = dev.sample(min(len(dev), TEST_ROWS), random_state=0)
     metric = {"cola": matthews_corrcoef, "stsb": _pearson}.get(name, accuracy_score)

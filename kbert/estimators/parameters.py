@@ -173,7 +173,8 @@ def _check(estimator: Any, parameter: str, value: Any) -> None:
         return
     test, wanted = RULES[parameter]
     if not test(value):
-        wanted = f'"auto" or {wanted}' if has_auto else wanted
+        if has_auto:
+            wanted = f'"auto"{"," if wanted.startswith(chr(34)) else " or"} {wanted}'
         kind = ValueError if isinstance(value, (numbers.Number, str)) else TypeError
         raise kind(f"{type(estimator).__name__}: {parameter} must be {wanted}, got {value!r}.")
 

@@ -51,12 +51,15 @@ def best_probe(
     fit: FitHead,
     mean_loss: Callable[[np.ndarray, Any], float],
 ) -> Probe:
-    """The pooling whose head has the lowest loss in a cross-validation, and that head.
+    """The pooling whose head tells the targets best in a cross-validation, and that head.
+
+    Of few rows a cross-validation tells little. So a pooling has to be better than the first one by more than the
+    standard error of the difference.
 
     Parameters
     ----------
     vectors : dict of str to ndarray, shape (n_rows, n_features)
-        By pooling.
+        By pooling; the first one is preferred.
     targets, weights : ndarray, shape (n_rows, ...)
         What the loss takes.
     n_outputs : int
@@ -66,27 +69,32 @@ def best_probe(
         ``mean_loss(outputs, rows)``: the loss of outputs for some rows, given by their numbers.
     """
     losses = {
-        pooling: _loss_in_cross_validation(of_pooling, targets, weights, n_outputs, fit, mean_loss)
+        pooling: _losses_in_cross_validation(of_pooling, targets, weights, n_outputs, fit, mean_loss)
         for pooling, of_pooling in vectors.items()
     }
-    best = min(losses, key=lambda pooling: losses[pooling])
-    return Probe(best, fit(vectors[best], targets, weights, n_outputs), losses[best])
+    best = first = next(iter(vectors))
+    for pooling, of_pooling in losses.items():
+        better = losses[first] - of_pooling
+        if len(better) > 1 and better.mean() > better.std(ddof=1) / np.sqrt(len(better)):
+            best = pooling
+    loss = float(losses[best].mean()) if len(losses[best]) else np.inf
+    return Probe(best, fit(vectors[best], targets, weights, n_outputs), loss)
 
 
-def _loss_in_cross_validation(
+def _losses_in_cross_validation(
     vectors: np.ndarray,
     targets: np.ndarray,
     weights: np.ndarray,
     n_outputs: int,
     fit: FitHead,
     mean_loss: Callable[[np.ndarray, Any], float],
-) -> float:
-    """The mean loss of the parts that a head was not fitted to; infinite for one row."""
+) -> np.ndarray:
+    """The loss of each part of the rows under a head that was fitted to the others; none for one row."""
     if len(vectors) < 2:
-        return np.inf
+        return np.array([])
     losses = []
     for train, test in KFold(min(_FOLDS, len(vectors)), shuffle=True, random_state=0).split(vectors):
         if (weights[train] > 0).any() and (weights[test] > 0).any():
             outputs = fit(vectors[train], targets[train], weights[train], n_outputs)(vectors[test])
             losses.append(mean_loss(outputs, test))
-    return float(np.mean(losses)) if losses else np.inf
+    return np.array(losses)

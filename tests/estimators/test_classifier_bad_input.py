@@ -231,6 +231,8 @@ WRONG = {
     "early_stopping": ["yes", 1, None],
     "validation_fraction": [0, 1, 1.5, None, "auto"],
     "n_iter_no_change": [0, 1.5, None],
+    "classifier_pooling": ["max", None, 1],
+    "head_start": ["zero", None, True],
     "class_weight": ["equal", 2, [1, 2], np.array([1, 2])],
     "calibrate": ["isotonic", True, 1],
     "tune_thresholds": [None, 1, "f1"],

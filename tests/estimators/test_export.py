@@ -341,7 +341,9 @@ def test_answers_are_compared_by_their_scores(folder_of, tmp_path, monkeypatch):
 
 def test_small_numbers_are_compared_in_their_own_unit(quick_folder, reviews, tmp_path, monkeypatch):
     shares = np.where(reviews.label == "good", 3e-6, 1e-6)
-    regressor = BertRegressor(weights=quick_folder, max_length=16, dtype="float32", random_state=0)
+    regressor = BertRegressor(
+        weights=quick_folder, max_length=16, dtype="float32", random_state=0, classifier_pooling="cls"
+    )
     regressor.fit(reviews.text, shares)
     assert regressor.export(tmp_path / "out", X=reviews.text).max_difference < 1e-9
     (found,) = run(tmp_path / "out", plain_inputs(tmp_path / "out", reviews.text.tolist(), 16))

@@ -251,12 +251,15 @@ def test_pre_training_warns_too(toy_folder):
 
 
 def test_a_hub_name_of_a_size_is_kept_as_given_and_has_that_sizes_rate():
-    from kbert.estimators.fitting import _learning_rate
     from kbert.estimators.parameters import checked_parameters
+    from kbert.estimators.recipe import settle_training
+    from kbert.tasks import SingleLabel
 
     classifier = BertClassifier(size="bert-large-cased")
     assert classifier.size == "bert-large-cased" == classifier.get_params()["size"]
-    assert _learning_rate(checked_parameters(classifier), None) == 2e-5
+    parameters = checked_parameters(classifier)
+    settle_training(parameters, SingleLabel.recipe, None, 100)
+    assert parameters.learning_rate == 2e-5
 
 
 def test_a_hub_name_of_no_size_is_refused_with_weights(df):

@@ -454,7 +454,7 @@ def test_without_kbert_json_any_number_of_columns_is_taken(fitted, new, tmp_path
     fitted.save(tmp_path / "saved")
     (tmp_path / "saved" / "kbert.json").unlink()
     loaded = BertMultipleChoice.load(tmp_path / "saved")
-    assert loaded.max_length == 64 and (loaded.history_, loaded.n_iter_) == ({}, 0)
+    assert (loaded.max_length, loaded.max_length_) == ("auto", 64) and (loaded.history_, loaded.n_iter_) == ({}, 0)
     np.testing.assert_allclose(loaded.predict_proba(new), fitted.predict_proba(new), atol=1e-5)
     assert loaded.predict([("the red", ["red", "blue"])]).shape == (1,)
     loaded.save(tmp_path / "again")

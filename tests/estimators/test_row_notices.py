@@ -121,7 +121,7 @@ def test_a_cross_validation_tells_once_a_fit(toy):
 def test_every_estimator_counts_what_it_cut(toy_folder):
     common = {"weights": toy_folder, "max_length": 16, "random_state": 0}
     short = {**common, "epochs": 1}
-    regressor = BertRegressor(**short)
+    regressor = BertRegressor(**short, long_text="truncate")
     assert len(told(lambda: regressor.fit(with_rows(LONG, 1), range(20)))) == 1
     assert regressor.n_truncated_ == 1 and told(lambda: regressor.predict(with_rows(LONG, 1))) == []
     choice = BertMultipleChoice(**short)
@@ -135,7 +135,7 @@ def test_every_estimator_counts_what_it_cut(toy_folder):
     tagger = BertTagger(**short)
     assert told(lambda: tagger.fit([LONG.split(), ["a"]], [["A"] * 36, ["B"]])) == []
     assert tagger.n_truncated_ == 0
-    vectorizer = BertVectorizer(**common)
+    vectorizer = BertVectorizer(**common, long_text="truncate")
     assert len(told(lambda: vectorizer.fit_transform(with_rows(LONG, 1)))) == 1
     assert vectorizer.n_truncated_ == 1 and told(lambda: vectorizer.transform(with_rows(LONG, 7))) == []
     windows = BertVectorizer(**common, long_text="window")

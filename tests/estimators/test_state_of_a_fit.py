@@ -50,9 +50,9 @@ def test_a_prediction_is_of_one_fit(toy, reviews, three_classes):
 @pytest.mark.parametrize(
     ("name", "value", "error", "message"),
     [
-        ("long_text", "windows", ValueError, 'long_text must be "truncate" or "window", got \'windows\''),
-        ("max_length", "64", ValueError, "max_length must be a whole number of at least 5, got '64'"),
-        ("max_length", None, TypeError, "max_length must be a whole number of at least 5, got None"),
+        ("long_text", "windows", ValueError, 'long_text must be "auto", "truncate" or "window", got \'windows\''),
+        ("max_length", "64", ValueError, 'max_length must be "auto" or a whole number of at least 5, got .64.'),
+        ("max_length", None, TypeError, 'max_length must be "auto" or a whole number of at least 5, got None'),
         ("stride", 2.5, ValueError, "stride must be None, or a whole number of at least 1, got 2.5"),
     ],
 )
@@ -76,7 +76,7 @@ def test_parameters_that_are_set_after_fit_are_checked_where_they_are_used(
 def test_parameters_that_are_not_read_after_fit_may_be_anything_but_are_not_saved(fitted, tmp_path):
     other = copy.copy(fitted).set_params(epochs=0)
     assert other.predict(TEXTS).tolist() == fitted.predict(TEXTS).tolist()
-    with pytest.raises(ValueError, match="epochs must be a whole number of at least 1, got 0"):
+    with pytest.raises(ValueError, match='epochs must be "auto" or a whole number of at least 1, got 0'):
         other.save(tmp_path / "saved")
     with pytest.raises(ValueError, match="learning_rate must be"):
         other.set_params(epochs=1, learning_rate=-1).save(tmp_path / "saved")
