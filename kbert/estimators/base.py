@@ -74,7 +74,7 @@ class BertEstimator(ExportableEstimator):
     def _check_max_length(self, config: BertConfig) -> None:
         """A position beyond the table would be looked up in silence on an accelerator."""
         limit = config.max_position_embeddings
-        if self.max_length != "auto" and self.max_length > limit:
+        if not isinstance(self.max_length, str) and self.max_length > limit:
             raise ValueError(
                 f"{type(self).__name__}: max_length must be at most {limit}, the positions of this model, "
                 f"got {self.max_length}."

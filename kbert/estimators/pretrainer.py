@@ -136,6 +136,7 @@ class BertPretrainer(BertEstimator):
     >>> BertClassifier(weights="my-bert").fit(df.text, df.label)
     """
 
+    max_length: int
     model_: BertForPreTraining
     new_words_: list[str]
 

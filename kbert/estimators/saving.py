@@ -39,6 +39,9 @@ class SavableEstimator(BaseEstimator):
     history_: dict[str, list[float]]
     n_iter_: int
     n_truncated_: int
+    max_length: str | int
+    max_length_: int
+    long_text_: str
 
     def _of_one_fit(self) -> Self:
         """The fitted estimator as it is now, with the parameters of its fit; an error where it is not fitted."""
@@ -187,9 +190,9 @@ class SavableEstimator(BaseEstimator):
             self.n_iter_ = len(self.history_.get("loss", []))
         self._restore_rows_of_fit(saved)
         # Earlier versions did not save what "auto" stood for, which only the learning rate could be.
-        settled = saved.inner("settled") if "settled" in saved else {}
-        for name in settled:
-            if name in SETTLED:
+        if "settled" in saved:
+            settled = saved.inner("settled")
+            for name in set(SETTLED).intersection(settled):
                 setattr(self, f"{name}_", settled.checked(name, RULES[name]))
 
     def _settle_lengths_without_fit(self) -> None:

@@ -15,7 +15,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_s
 from kbert import BertClassifier, BertConfig, BertMultipleChoice
 from kbert.data.batches import TrainingBatches, make_batch
 from kbert.data.packing import Layout
-from kbert.errors import FailedRunWarning, MissingTextWarning, TruncationWarning, WeightsMismatchError
+from kbert.errors import FailedRunWarning, MissingTextWarning, TruncationWarning, UnderfitWarning, WeightsMismatchError
 from kbert.model import BertForSequenceClassification
 from kbert.text import build_choices, build_sequences
 from kbert.training.backends import backend_step
@@ -402,7 +402,8 @@ def test_it_is_no_classifier_whose_folds_were_stratified_by_the_index(make, ridd
     rare = riddles[:8].assign(options=[["red", "blue", "hot", "cold", "a", "the", "it", "was"]] * 8)
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        warnings.simplefilter("ignore", FailedRunWarning)
+        for category in (FailedRunWarning, UnderfitWarning):
+            warnings.simplefilter("ignore", category)
         assert len(cross_val_score(make(epochs=1), rare, np.arange(8), cv=2)) == 2
 
 

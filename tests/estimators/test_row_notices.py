@@ -142,7 +142,7 @@ def test_every_estimator_counts_what_it_cut(toy_folder):
     assert told(lambda: windows.fit_transform(with_rows(LONG, 1))) == [] and windows.n_truncated_ == 0
     words = BertVectorizer(**common, level="word")
     assert told(lambda: words.fit_transform([LONG.split()])) == [] and words.n_truncated_ == 0
-    pipeline = make_pipeline(BertVectorizer(**common), FunctionTransformer())
+    pipeline = make_pipeline(BertVectorizer(**common, long_text="truncate"), FunctionTransformer())
     assert len(told(lambda: pipeline.fit(with_rows(LONG, 1)).transform(with_rows(LONG, 1)))) == 1
 
 
