@@ -132,6 +132,9 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         One label for each row, or several as an indicator matrix or as lists: what `predict` gives.
     thresholds_ : ndarray of shape (n_classes,)
         With several labels a row: the probability from which on a row has the label.
+    at_least_one_ : bool
+        With several labels a row: whether each row of ``fit`` had one. Then each row gets one when predicting too: the
+        label that comes nearest to its threshold, where none reaches it.
     temperature_ : float
         What the logits were divided by; 1.0 without ``calibrate``.
     model_ : BertForSequenceClassification

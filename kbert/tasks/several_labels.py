@@ -31,13 +31,14 @@ class SeveralLabels(TextTask):
     """Any number of labels for each row.
 
     Labels of examples are an indicator matrix, bool, shape (n_rows, n_classes); outputs are logits. A row has the
-    labels whose probability reaches their threshold.
+    labels whose probability reaches their threshold. Where each row of fit had a label, one that reaches none has the
+    label that comes nearest.
 
     Parameters
     ----------
     max_length, long_text, stride, class_weight, calibrate, tune_thresholds
         As in `kbert.BertClassifier`.
-    classes_, thresholds_, temperature_, y_type_
+    classes_, thresholds_, temperature_, at_least_one_, y_type_
         What is learned: see there. ``y_type_`` is "indicator" or "lists", as y was given and as answers are given.
     """
 
@@ -47,6 +48,7 @@ class SeveralLabels(TextTask):
     classes_: np.ndarray = field(default_factory=nothing_learned)
     thresholds_: np.ndarray = field(default_factory=nothing_learned)
     temperature_: float = 1.0
+    at_least_one_: bool = False
     y_type_: str = ""
 
     loss = staticmethod(binary_cross_entropy)
@@ -93,6 +95,10 @@ class SeveralLabels(TextTask):
         known_sets = LabelSets(sets.indicator[:, known], sets.classes[known])
         # A row with a label that is no class of this classifier is wrong, whatever is found.
         return (known_sets.under(self.classes_) == found).all(axis=1) & ~sets.indicator[:, ~known].any(axis=1)
+
+    def learn(self, labels: np.ndarray, weights: np.ndarray) -> None:
+        """Whether each row has a label."""
+        self.at_least_one_ = bool(labels.any(axis=1).all())
 
     # --- Training
 
@@ -213,7 +219,12 @@ class SeveralLabels(TextTask):
         return [self.classes_[row].tolist() for row in indicator]
 
     def _indicator(self, outputs: np.ndarray) -> np.ndarray:
-        return expit(outputs) >= self.thresholds_
+        probabilities = expit(outputs)
+        indicator: np.ndarray = probabilities >= self.thresholds_
+        if self.at_least_one_:
+            nearest = (probabilities / np.maximum(self.thresholds_, np.finfo(float).tiny)).argmax(axis=1)
+            indicator[np.arange(len(indicator)), nearest] |= ~indicator.any(axis=1)
+        return indicator
 
     # --- Folders
 
@@ -224,6 +235,7 @@ class SeveralLabels(TextTask):
             "y_type": self.y_type_,
             "thresholds": self.thresholds_.tolist(),
             "temperature": self.temperature_,
+            "at_least_one": self.at_least_one_,
         }
 
     def learn_from_json(self, values: SavedValues, model: keras.Model, folder: Path) -> None:
@@ -231,6 +243,8 @@ class SeveralLabels(TextTask):
         self.classes_ = decode_labels(values["classes"], model.num_labels, "labels", folder)
         self.y_type_ = values.checked("y_type", one_of("indicator", "lists"))
         self.temperature_ = values.checked("temperature", POSITIVE)
+        # Earlier versions did not know it.
+        self.at_least_one_ = values.checked("at_least_one", one_of(True, False)) if "at_least_one" in values else False
         self.thresholds_ = np.array(values.checked("thresholds", list_of(NUMBER, model.num_labels)), "float64")
 
     def learn_from_config(self, values: dict[str, Any], model: keras.Model, folder: Path) -> None:

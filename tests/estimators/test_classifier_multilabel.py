@@ -369,3 +369,18 @@ def test_it_goes_on_with_the_same_labels_only(toy, tagged, lists):
 def test_nothing_is_predicted_before_fit():
     with pytest.raises(NotFittedError):
         BertClassifier().score(["a"], [["b"]])
+
+
+def test_a_row_gets_a_label_where_each_row_of_fit_had_one(toy, tagged, tmp_path):
+    texts, matrix = tagged
+    some = matrix.any(axis=1)
+    learned = toy().fit(texts[some], matrix[some])
+    learned.thresholds_ = np.array([1.0, 1.0, 1.0])  # which no probability reaches
+    learned.save(tmp_path / "saved")
+    for model in (learned, BertClassifier.load(tmp_path / "saved")):
+        predicted = model.predict(texts.tolist())
+        assert model.at_least_one_ and (predicted.sum(axis=1) == 1).all()
+        np.testing.assert_array_equal(predicted.argmax(axis=1), model.predict_proba(texts.tolist()).argmax(axis=1))
+    others = toy().fit(texts, matrix)
+    others.thresholds_ = np.array([1.0, 1.0, 1.0])
+    assert not others.at_least_one_ and not others.predict(texts.tolist()).any()

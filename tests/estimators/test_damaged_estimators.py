@@ -59,6 +59,7 @@ DAMAGES = [
     ("classifier", "golden.logits", [[0.0], [0.0, 1.0]], "golden.logits must be"),
     ("classifier", "golden.logits", [["0"]], "golden.logits must be"),
     ("multilabel", "learned.thresholds", [0.5], "learned.thresholds must be"),
+    ("multilabel", "learned.at_least_one", 1, "learned.at_least_one must be"),
     ("multilabel", "learned.thresholds", [0.5, INFINITE], "learned.thresholds must be"),
     ("multilabel", "learned.thresholds", None, "learned.thresholds must be"),
     ("regressor", "learned.mean", 5, "learned.mean must be"),
