@@ -52,7 +52,7 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         Tokens from the start of a window to the start of the next one; None is half of ``max_length``. A smaller stride
         gives each word more context, and takes longer.
     epochs : "auto" or int, default="auto"
-        Passes over the training rows. "auto": as many as make 120 updates, and at least 3.
+        Passes over the training rows. "auto": as many as make 80 updates, and at least 3.
     batch_size : "auto" or int, default="auto"
         Texts in a step; a window counts as a text. "auto": 32 as in the paper, and 16 where there are fewer than 1,000
         rows.

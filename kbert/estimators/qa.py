@@ -55,7 +55,7 @@ class BertQA(FineTunedEstimator[Questions]):
         Pieces of the context from the start of a window to the start of the next one; None is half of ``max_length``.
         At most half of the room that a question leaves in its windows.
     epochs : "auto" or int, default="auto"
-        Passes over the training rows. "auto": as many as make 120 updates, and at least 3.
+        Passes over the training rows. "auto": as many as make 80 updates, and at least 3.
     batch_size : "auto" or int, default="auto"
         Windows in a step. "auto": 32 as in the paper, and 16 where there are fewer than 1,000 rows.
     learning_rate : "auto" or float, default="auto"

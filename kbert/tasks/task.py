@@ -86,7 +86,7 @@ class Recipe(NamedTuple):
         From so many rows on, a batch has 32 of them, as in the paper; with fewer, 16.
     """
 
-    updates: int = 120
+    updates: int = 80
     epochs: int = 3
     rows_of_large_batches: int = 1000
 

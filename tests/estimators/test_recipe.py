@@ -50,7 +50,7 @@ def fitted(quick_folder, reviews):
 
 def test_what_auto_stood_for_is_kept(fitted):
     assert (fitted.max_length_, fitted.long_text_, fitted.batch_size_) == (64, "window", 16)
-    assert fitted.epochs_ == fitted.n_iter_ == 40 and fitted.learning_rate_ == 1e-4
+    assert fitted.epochs_ == fitted.n_iter_ == -(-SingleLabel.recipe.updates // 3) and fitted.learning_rate_ == 1e-4
     assert (fitted.max_length, fitted.epochs, fitted.learning_rate) == ("auto",) * 3
     assert not hasattr(clone(fitted), "epochs_")
 
