@@ -29,6 +29,7 @@ from kbert import (
     BertPretrainer,
     BertQA,
     BertRegressor,
+    BertTagger,
     BertVectorizer,
     WordPieceTokenizer,
     datasets,
@@ -48,6 +49,7 @@ from kbert.errors import (
     NewWordsWarning,
     ParameterWarning,
     TruncationWarning,
+    UnderfitWarning,
     VocabularyWarning,
 )
 from kbert.hub import packages, resolve_folder
@@ -133,7 +135,7 @@ def pre_training_from_an_encoder(folder):
 
 @warns(NewWeightsWarning, "no masked-LM head")
 def an_estimator_that_starts_from_an_encoder(folder):
-    return BertPretrainer(weights=folder / "model").fill_mask("the quick [MASK]")
+    return BertPretrainer(weights=folder / "model", max_length=24).score(["the quick fox"] * 4)
 
 
 @warns(KbertWarning, "knows no activation")
@@ -299,6 +301,12 @@ def a_submission_with_too_few_rows(folder):
     return datasets.write_glue_submission("rte", ["entailment"], folder)
 
 
+@warns(DatasetWarning, "of 2 records 1 left out because")
+def annotations_that_were_rejected(folder):
+    row = {"text": "the fox", "spans": [], "_task_hash": 1}
+    return datasets.read_entities([{**row, "answer": "accept"}, {**row, "answer": "reject"}], "prodigy")
+
+
 # --- Estimators
 
 TEXTS = ["the quick brown fox", "jumps over the lazy dog", "the fox", "a dog", "quick", "lazy"]
@@ -319,24 +327,30 @@ def empty_words(folder):
     return BertVectorizer(weights=folder / "model", level="word", max_length=24).fit(words)
 
 
+@warns(LabelsWarning, "1 of 6 spans of y")
+def spans_that_end_inside_a_word(folder):
+    return toy_of(BertTagger, folder).fit(TEXTS, [[(0, 2, "PART")]] + [[(0, 1, "PART")]] * 5)
+
+
 @warns(TruncationWarning, "1 of 6 rows have more than max_length=24 tokens")
 def texts_that_are_cut_in_fit(folder):
-    return toy_of(BertRegressor, folder).fit([*TEXTS[:5], LONG], LABELS)
+    return toy_of(BertRegressor, folder, long_text="truncate").fit([*TEXTS[:5], LONG], LABELS)
 
 
 @warns(TruncationWarning, "1 of 8 rows have more than max_length=24 tokens and were cut (12%")
 def texts_that_are_cut_in_an_eval_set(folder):
-    return toy_of(BertClassifier, folder).fit(TEXTS, LABELS, eval_set=(["the fox", LONG], [0, 1]))
+    cutting = toy_of(BertClassifier, folder, long_text="truncate")
+    return cutting.fit(TEXTS, LABELS, eval_set=(["the fox", LONG], [0, 1]))
 
 
 @warns(TruncationWarning, "1 of 1 rows have more than max_length=24 tokens")
 def texts_that_are_cut_in_predict(folder):
-    return BertClassifier.load(folder / "classifier").set_params(max_length=24).predict([LONG])
+    return BertClassifier.load(folder / "classifier").set_params(max_length=24, long_text="truncate").predict([LONG])
 
 
 @warns(TruncationWarning, "1 of 1 rows have more than max_length=24 tokens")
 def texts_that_are_cut_in_a_pipeline(folder):
-    vectors = BertVectorizer(weights=folder / "model", max_length=24)
+    vectors = BertVectorizer(weights=folder / "model", max_length=24, long_text="truncate")
     return make_pipeline(vectors, FunctionTransformer()).fit(["the fox"]).transform([LONG])
 
 
@@ -364,6 +378,12 @@ def labels_in_a_column_of_an_eval_set(folder):
 @warns(FailedRunWarning, "The run failed")
 def a_run_that_fails(folder):
     return toy_of(BertClassifier, folder, learning_rate=10.0, epochs=4).fit(TEXTS * 4, LABELS * 4)
+
+
+@warns(UnderfitWarning, "The run learned little")
+def a_run_that_is_too_short(folder):
+    texts = [f"the {word} fox" for word in ("quick", "lazy")] * 8
+    return toy_of(BertClassifier, folder, head_start="random").fit(texts, [0, 1] * 8)
 
 
 @warns(FailedRunWarning, "The run failed")

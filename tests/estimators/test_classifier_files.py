@@ -398,10 +398,12 @@ def test_labels_without_names_are_whole_numbers(saved_by_transformers, n_labels)
 
 
 @pytest.mark.parity
-def test_texts_longer_than_the_positions_of_a_small_model_are_cut(saved_by_transformers):
+def test_texts_longer_than_the_positions_of_a_small_model_are_read_in_windows(saved_by_transformers):
     classifier = BertClassifier.load(saved_by_transformers())
-    with pytest.warns(TruncationWarning, match="1 of 2 rows have more than max_length=64 tokens"):
-        assert classifier.predict(["the table", "the chair " * 100]).shape == (2,)
+    assert classifier.max_length_ == 64
+    start, end = "the chair " * 100, "the table " * 100
+    found = classifier.predict_proba([start, start + end])
+    assert not np.allclose(found[0], found[1])
 
 
 @pytest.mark.parametrize("start", ["classifier", "vectorizer", "saved vectorizer", "pretrainer"])

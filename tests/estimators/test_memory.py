@@ -106,8 +106,8 @@ def test_memory_stays_flat_over_many_fits(many_fits):
 @pytest.mark.backend
 def test_only_the_first_of_many_fits_compiles(many_fits):
     _, counts, _ = many_fits
-    # A step and a prediction. PyTorch computes without compiling.
-    assert counts[0] == (2 if hasattr(backend_step(), "compiled") else 0)
+    # The features that the head starts from, a step and a prediction. PyTorch computes without compiling.
+    assert counts[0] == (3 if hasattr(backend_step(), "compiled") else 0)
     assert not any(counts[1:])
 
 

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 from contextlib import nullcontext
+from dataclasses import replace
 
 import h5py
 import ml_dtypes
@@ -77,6 +78,8 @@ def _rewrite(folder, change):
 def test_the_names_and_shapes_are_those_of_the_models(model, toy_config):
     slots = pretraining_slots(model)
     slots += dense_slots("classifier", BertForSequenceClassification(toy_config, 3).classifier)
+    reads_mean = replace(toy_config, classifier_pooling="mean")
+    slots += dense_slots("mean_classifier", BertForSequenceClassification(reads_mean, 3).classifier)
     slots += dense_slots("qa_outputs", BertForQuestionAnswering(toy_config).qa_outputs)
     expected = {s.name: tuple(s.variable.shape)[:: -1 if s.transposed else 1] for s in slots}
     assert array_shapes(toy_config, 3) == expected
