@@ -73,12 +73,16 @@ class BertEstimator(ExportableEstimator):
 
     def _check_max_length(self, config: BertConfig) -> None:
         """A position beyond the table would be looked up in silence on an accelerator."""
-        limit = config.max_position_embeddings
-        if not isinstance(self.max_length, str) and self.max_length > limit:
+        limit, longest = config.max_position_embeddings, self._longest_given()
+        if longest is not None and longest > limit:
             raise ValueError(
                 f"{type(self).__name__}: max_length must be at most {limit}, the positions of this model, "
-                f"got {self.max_length}."
+                f"got {longest}."
             )
+
+    def _longest_given(self) -> int | None:
+        """The most tokens of a row that the parameters ask for; None where they leave it open."""
+        return None if isinstance(self.max_length, str) else self.max_length
 
     # --- The columns of X ------------------------------------------------------------------------------------------
 

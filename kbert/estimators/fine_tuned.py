@@ -14,7 +14,7 @@ from kbert.data.columns import Columns
 from kbert.data.frames import readable_again
 from kbert.data.texts import TextColumns
 from kbert.estimators.parameters import Parameters
-from kbert.estimators.recipe import SETTLED, settled_values
+from kbert.estimators.recipe import remember_settled, settled_values
 from kbert.estimators.servable import ServableEstimator
 from kbert.saved_values import SavedValues
 from kbert.tasks import Task, task_of
@@ -101,9 +101,7 @@ class FineTunedEstimator(ServableEstimator, Generic[T]):
         fitted.model_, fitted.tokenizer_, fitted.config_ = model, tokenizer, model.config
         fitted.history_, fitted.n_iter_ = history, len(history["loss"])
         fitted.n_truncated_, fitted.row_shares_ = n_truncated, shares
-        for name in SETTLED:
-            if hasattr(parameters, name):
-                setattr(fitted, f"{name}_", getattr(parameters, name))
+        remember_settled(fitted, parameters)
         fitted._take_over(task)
         self._become(fitted)
 

@@ -107,6 +107,20 @@ RULES: dict[str, Rule] = {
 }
 
 
+# The lengths of `BertPretrainer`.
+LENGTHS_OF_PHASES: Rule = (
+    lambda v: _is_int(v, 5) or (isinstance(v, (list, tuple)) and len(v) > 0 and all(map(_is_phase, v))),
+    "a whole number of at least 5, or pairs of such a number and a share of the budget",
+)
+
+
+def _is_phase(value: Any) -> bool:
+    if not isinstance(value, (list, tuple)) or len(value) != 2:
+        return False
+    length, share = value
+    return _is_int(length, 5) and is_real(share) and share > 0
+
+
 # Those that predicting reads too, and that may have been set since the fit.
 _READ_AFTER_FIT = ("max_length", "long_text", "stride", "decoding", "n_best", "max_answer_length")
 
@@ -171,7 +185,7 @@ def _check(estimator: Any, parameter: str, value: Any) -> None:
     has_auto = declared is not None and isinstance(declared.default, str) and declared.default == "auto"
     if has_auto and isinstance(value, str) and value == "auto":
         return
-    test, wanted = RULES[parameter]
+    test, wanted = getattr(estimator, "_own_rules", {}).get(parameter) or RULES[parameter]
     if not test(value):
         if has_auto:
             wanted = f'"auto"{"," if wanted.startswith(chr(34)) else " or"} {wanted}'

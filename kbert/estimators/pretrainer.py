@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import numbers
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -19,9 +21,16 @@ from kbert.data.frames import NO_SAMPLES, listed_labels, refuse_what_has_no_rows
 from kbert.data.texts import text_columns
 from kbert.errors import DivergedError, WeightsMismatchError
 from kbert.estimators.base import BertEstimator
-from kbert.estimators.parameters import Parameters, checked_parameters, draw_seed, warn_of_high_rate
+from kbert.estimators.parameters import (
+    LENGTHS_OF_PHASES,
+    Parameters,
+    Rule,
+    checked_parameters,
+    draw_seed,
+    warn_of_high_rate,
+)
+from kbert.estimators.recipe import remember_settled, settled_values
 from kbert.estimators.saving import GOLDEN_TEXTS
-from kbert.learning_rates import default_pretraining_rate
 from kbert.model import BertForPreTraining
 from kbert.pretraining.corpus import Corpus
 from kbert.pretraining.evaluation import held_out_scores
@@ -30,6 +39,14 @@ from kbert.pretraining.instances import Documents, require_tokens
 from kbert.pretraining.masking import Masking
 from kbert.pretraining.new_words import add_new_words, start_new_words
 from kbert.pretraining.options import PretrainingOptions
+from kbert.pretraining.recipe import (
+    PAPER,
+    SCORED_MASK_RATE,
+    Phases,
+    automatic_vocab_size,
+    longest_automatic_row,
+    settle_pretraining,
+)
 from kbert.pretraining.shards import tokenised
 from kbert.pretraining.stream import BatchStream
 from kbert.pretraining.trainer import Pretraining
@@ -39,7 +56,7 @@ from kbert.training.backends import able_to_train
 from kbert.training.precision import dtype_policy
 from kbert.training.predict import predictor
 from kbert.weights import load_pretraining, load_pretraining_weights, save_pretraining
-from kbert.weights.start import Start, pretrained_start
+from kbert.weights.start import pretrained_start
 
 # Rows on which an exported model is compared, each token with a number for every word of the vocabulary.
 _ROWS_OF_A_CHECK = 8
@@ -60,10 +77,13 @@ class BertPretrainer(BertEstimator):
         learned from the texts; any other value is a folder of saved weights or a name on a hub.
     revision : str, optional
         Branch, tag or commit of the hub's repository, where ``weights`` come from one. None takes the newest.
-    max_length : int, default=128
-        Tokens of a row, special ones included.
-    vocab_size : int, default=30522
-        Greatest size of a vocabulary that is learned.
+    max_length : "auto", int or sequence of (int, float), default="auto"
+        Tokens of a row, special ones included; or several lengths, each with its share of the budget, as
+        ``((128, 0.9), (512, 0.1))`` in the paper. "auto": from scratch 64 for nine tenths and 256 for the last, on from
+        weights 128.
+    vocab_size : "auto" or int, default="auto"
+        Greatest size of a vocabulary that is learned. "auto": 8,000 for tiny and mini, and the checkpoint's for larger
+        sizes; a BertConfig says its own.
     new_words : int or list of str, optional
         Words of your texts that replace unused tokens of the checkpoint's vocabulary ("[unused0]" and so on, of which
         Google's have 994): how many, the most frequent ones that it has in pieces only, or which. A new word starts as
@@ -72,11 +92,11 @@ class BertPretrainer(BertEstimator):
     split : {"sentences", "lines"}, default="sentences"
         What the segments of a document are, of which the next-sentence task takes two texts: the sentences of its
         lines, or the lines themselves. A `kbert.pretraining.Corpus` has a ``split`` of its own, which then counts.
-    nsp : bool, default=True
-        Whether to train next-sentence prediction beside the masked language model. False suits single texts and short
-        documents; True needs two documents.
-    mask_rate : float, default=0.15
-        Share of the tokens to predict. The paper has 0.15.
+    nsp : "auto" or bool, default="auto"
+        Whether to train next-sentence prediction beside the masked language model, which needs two documents. "auto"
+        does not (Liu et al., 2019, "RoBERTa"); with ``warm_start`` it does what the fit before did.
+    mask_rate : "auto" or float, default="auto"
+        Share of the tokens to predict. "auto": 0.4 from scratch, on from weights 0.15, as in the paper.
     whole_word : bool, default=False
         Mask whole words instead of single pieces.
     epochs : int, default=3
@@ -87,17 +107,18 @@ class BertPretrainer(BertEstimator):
     max_seconds : float, optional
         Training time in seconds, instead of ``epochs`` or ``max_steps``. The learning rate follows the share that is
         used, so runs do not repeat exactly.
-    batch_size : int, default=32
-        Rows of a batch, each filled with one text or several short ones.
+    batch_size : "auto" or int, default="auto"
+        Rows of a batch, each filled with one text or several short ones. "auto": 64 from scratch, 32 on from weights.
     learning_rate : "auto" or float, default="auto"
-        Peak of the schedule. "auto": from scratch 1e-3 for tiny and mini, 5e-4 for small, medium and minilm-l6, 1e-4
-        for base and large; 2e-5 on from weights.
+        Peak of the schedule. "auto": from scratch 3e-3 for tiny, 1e-3 for mini, 5e-4 for small, medium and minilm-l6,
+        1e-4 for base and large; 2e-5 on from weights.
     warmup : float or int, default=0.1
         Linear warm-up: a float is a share of all steps, an int a number of steps. The rate then falls linearly to 0.
     weight_decay : float, default=0.01
         Decoupled decay of all matrices and embedding tables; biases and LayerNorm are not decayed.
-    dropout : float, optional
-        Rate in hidden states and attention; None takes the checkpoint's.
+    dropout : "auto", float or None, default="auto"
+        Rate in hidden states and attention; None takes that of the size or the checkpoint. "auto": 0 from scratch, the
+        checkpoint's on from weights.
     bias_correction : bool, default=True
         Whether Adam corrects its bias. The original BERT code does not.
     gradient_accumulation : int, default=1
@@ -121,6 +142,8 @@ class BertPretrainer(BertEstimator):
     config_ : BertConfig
     new_words_ : list of str
         The words that took unused tokens, as the tokenizer writes them.
+    max_length_, batch_size_, learning_rate_, mask_rate_, nsp_
+        What training used: the parameters, or what "auto" stood for.
     history_ : dict of list of float
         Of the last fit, one value an update: ``loss``, ``mlm_loss``, ``mlm_accuracy``, ``nsp_loss``, ``nsp_accuracy``,
         ``learning_rate``, ``tokens`` and ``seconds`` so far; with an ``eval_set`` its scores, after ``val_``, at the
@@ -136,7 +159,8 @@ class BertPretrainer(BertEstimator):
     >>> BertClassifier(weights="my-bert").fit(df.text, df.label)
     """
 
-    max_length: int
+    _own_rules: ClassVar[dict[str, Rule]] = {"max_length": LENGTHS_OF_PHASES}
+
     model_: BertForPreTraining
     new_words_: list[str]
 
@@ -146,21 +170,21 @@ class BertPretrainer(BertEstimator):
         *,
         weights: str | os.PathLike[str] | None = "auto",
         revision: str | None = None,
-        max_length: int = 128,
-        vocab_size: int = 30522,
+        max_length: str | int | Sequence[tuple[int, float]] = "auto",
+        vocab_size: str | int = "auto",
         new_words: int | list[str] | None = None,
         split: Literal["sentences", "lines"] = "sentences",
-        nsp: bool = True,
-        mask_rate: float = 0.15,
+        nsp: str | bool = "auto",
+        mask_rate: str | float = "auto",
         whole_word: bool = False,
         epochs: int = 3,
         max_steps: int | None = None,
         max_seconds: float | None = None,
-        batch_size: int = 32,
+        batch_size: str | int = "auto",
         learning_rate: str | float = "auto",
         warmup: float | int = 0.1,
         weight_decay: float = 0.01,
-        dropout: float | None = None,
+        dropout: str | float | None = "auto",
         bias_correction: bool = True,
         gradient_accumulation: int = 1,
         warm_start: bool = False,
@@ -193,6 +217,33 @@ class BertPretrainer(BertEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
+    @classmethod
+    def paper(cls, size: str | BertConfig = "base", **parameters: Any) -> Self:
+        """A pre-trainer with the settings of the paper (Devlin et al., 2018, appendix A.2).
+
+        Masked language model and next sentence, 15% of the tokens, batches of 256 rows, nine tenths of a million
+        updates on rows of 128 tokens and the last on rows of 512, a warm-up of 10,000 updates to a rate of 1e-4,
+        dropout 0.1, and Adam without bias correction, as in the original code.
+
+        Parameters
+        ----------
+        size : str or BertConfig, default="base"
+        **parameters
+            All others of the estimator, which go before those of the paper: ``weights=None`` starts at random, and
+            ``max_steps`` shortens the run.
+
+        Returns
+        -------
+        BertPretrainer
+
+        Examples
+        --------
+        >>> from kbert import BertPretrainer
+        >>> BertPretrainer.paper("base", weights=None, max_steps=100_000, warmup=0.01).mask_rate
+        0.15
+        """
+        return cls(size, **{**PAPER, **parameters})
+
     # --- Fitting -----------------------------------------------------------------------------------------------
 
     @able_to_train()
@@ -207,7 +258,7 @@ class BertPretrainer(BertEstimator):
             text than that, write `kbert.pretraining.Shards` and train on them with `kbert.pretraining.Pretraining`.
         y : ignored
         eval_set : the same, optional
-            Text to evaluate on at the end, and every 1,000 updates.
+            Text to evaluate on at the end, and every 1,000 updates, under the masks of `score`.
 
         Returns
         -------
@@ -235,12 +286,17 @@ class BertPretrainer(BertEstimator):
                 "BertPretrainer: new_words replace unused tokens of a checkpoint's vocabulary, and with weights=None "
                 "the whole vocabulary is learned from the texts. Leave new_words out, or give weights."
             )
-        if self._is_warm_start() and parameters.nsp != (earlier := self.model_.choices["nsp"]):
+        earlier = self.model_.choices["nsp"] if self._is_warm_start() else None
+        if parameters.nsp == "auto":
+            parameters.nsp = bool(earlier)
+        if earlier is not None and parameters.nsp != earlier:
             raise ValueError(
                 f"BertPretrainer: nsp is {parameters.nsp}, and the earlier fit, from which warm_start goes on, had "
                 f"{earlier}. Set nsp={earlier}; or save the earlier one, and give its folder as weights of a new one."
             )
         corpus = _corpus(X, "X", parameters.split)
+        if parameters.vocab_size == "auto":
+            parameters.vocab_size = automatic_vocab_size(parameters.size)
         start = self._start(parameters, _segments(corpus))
         tokenizer = start.tokenizer
         if parameters.new_words is not None and start.model is None:
@@ -251,12 +307,13 @@ class BertPretrainer(BertEstimator):
             held_out_corpus = _corpus(eval_set, "eval_set", parameters.split)
             held_out = _single_element(_documents(held_out_corpus, tokenizer, parameters.nsp, "eval_set"))
 
+        phases = settle_pretraining(parameters, start.config, start.folder is None and start.model is None)
         config, policy = start.config.with_dropout(parameters.dropout), dtype_policy(parameters.dtype)
         model = start.new_model(
             lambda: BertForPreTraining(config, parameters.nsp, dtype=policy, seed=seed), load_pretraining_weights
         )
         new_words = self.new_words_ if start.model is not None else start_new_words(model, start.tokenizer, tokenizer)
-        options = _options(parameters, start, config, seed, documents, tokenizer)
+        options = _options(parameters, phases, self._scored_mask_rate(), config, seed, documents, tokenizer)
         run = Pretraining(model, tokenizer, documents, options, held_out)
         history = run.run()
         model.has_new_mlm_head = False
@@ -265,6 +322,7 @@ class BertPretrainer(BertEstimator):
         fitted.model_, fitted.tokenizer_, fitted.config_, fitted.new_words_ = model, tokenizer, config, new_words
         fitted.history_ = {name: history[name].tolist() for name in history if name != "step"}
         fitted.n_iter_ = len(history)
+        remember_settled(fitted, parameters)
         self._become(fitted)
         return self
 
@@ -304,7 +362,8 @@ class BertPretrainer(BertEstimator):
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the masked-LM loss in nats, so that more is better, under pairs and masks that are always the same.
 
-        Works without ``fit`` where ``weights`` are given.
+        The masks cover 15% of the tokens where ``mask_rate`` is "auto", whatever training had. Works without ``fit``
+        where ``weights`` are given.
 
         Parameters
         ----------
@@ -320,9 +379,12 @@ class BertPretrainer(BertEstimator):
         parameters = checked_parameters(self)
         model, tokenizer = self._model_and_tokenizer()
         self._check_max_length(model.config)
+        parameters.max_length = self._longest_row(model.config)
+        parameters.batch_size = settled_values(vars(self))["batch_size"]
+        settle_pretraining(parameters, model.config, from_scratch=False)
         corpus = _corpus(X, "X", parameters.split)
         documents = _single_element(_documents(corpus, tokenizer, model.choices["nsp"], "X"))
-        masking = Masking(tokenizer, parameters.mask_rate, parameters.whole_word)
+        masking = Masking(tokenizer, self._scored_mask_rate(), parameters.whole_word)
         scores = held_out_scores(model, tokenizer, documents, masking, parameters.batch_size, parameters.max_length)
         if not np.isfinite(scores["mlm_loss"]):
             raise DivergedError(
@@ -330,6 +392,21 @@ class BertPretrainer(BertEstimator):
                 "learning_rate, or load another model."
             )
         return -scores["mlm_loss"]
+
+    def _scored_mask_rate(self) -> float:
+        return SCORED_MASK_RATE if isinstance(self.mask_rate, str) else self.mask_rate
+
+    def _longest_given(self) -> int | None:
+        if isinstance(self.max_length, str):
+            return None
+        if isinstance(self.max_length, numbers.Integral):
+            return int(self.max_length)
+        return max(int(length) for length, _ in self.max_length)
+
+    def _longest_row(self, config: BertConfig) -> int:
+        """Tokens of the longest row: what the parameters say, or those of the fit, or of one on from weights."""
+        of_fit: int | None = getattr(self, "max_length_", None)
+        return self._longest_given() or of_fit or longest_automatic_row(config)
 
     def _model_and_tokenizer(self) -> tuple[BertForPreTraining, WordPieceTokenizer]:
         if self.__sklearn_is_fitted__():
@@ -341,11 +418,12 @@ class BertPretrainer(BertEstimator):
         policy = dtype_policy(parameters.dtype)
         # Kept for the next call, and left out of pickles.
         files = _files_of(parameters.weights)
-        key = (parameters.size, parameters.weights, parameters.revision, policy, parameters.nsp, files)
+        nsp = parameters.nsp is True
+        key = (parameters.size, parameters.weights, parameters.revision, policy, nsp, files)
         kept: tuple[Any, BertForPreTraining, WordPieceTokenizer] | None = getattr(self, "_unfitted", None)
         if kept is None or kept[0] != key:
             start = pretrained_start(parameters.size, parameters.weights, parameters.revision, type(self).__name__)
-            model = load_pretraining(start.folder, nsp=parameters.nsp, dtype=policy)
+            model = load_pretraining(start.folder, nsp=nsp, dtype=policy)
             kept = self._unfitted = key, model, start.tokenizer
         return kept[1:]
 
@@ -361,7 +439,7 @@ class BertPretrainer(BertEstimator):
     def _export_results(self, X: Any) -> tuple[np.ndarray, None, int]:
         documents = GOLDEN_TEXTS if X is None else map(" ".join, _corpus(X, "X", self.split))
         texts = list(islice(documents, _ROWS_OF_A_CHECK))
-        return self._masked_logits(texts, range(self.max_length)), None, len(texts)
+        return self._masked_logits(texts, range(self._longest_row(self.config_))), None, len(texts)
 
     # --- Saving ------------------------------------------------------------------------------------------------
 
@@ -370,7 +448,7 @@ class BertPretrainer(BertEstimator):
 
     def _masked_logits(self, texts: list[str], positions: Iterable[int]) -> np.ndarray:
         """The logits at some positions of each row; positions beyond the longest row are left out."""
-        sequences = build_sequences(self.tokenizer_, texts, max_length=self.max_length)
+        sequences = build_sequences(self.tokenizer_, texts, max_length=self._longest_row(self.config_))
         inputs = sequences.padded(pad_id=self.tokenizer_.pad_id)
         length = inputs["token_ids"].shape[1]
         positions = np.array([position for position in positions if position < length], np.int32)
@@ -388,7 +466,7 @@ class BertPretrainer(BertEstimator):
         save_pretraining(self.model_, folder)
 
     def _load_model(self, folder: Path, policy: str) -> BertForPreTraining:
-        return load_pretraining(folder, nsp=bool(self.nsp), dtype=policy)
+        return load_pretraining(folder, nsp=self.nsp is True, dtype=policy)
 
     def _learned_to_json(self) -> dict[str, Any]:
         return {"new_words": self.new_words_}
@@ -465,50 +543,53 @@ def _single_element(elements: list[Documents]) -> Documents:
 
 def _options(
     parameters: Parameters,
-    start: Start,
+    phases: Phases,
+    held_out_mask_rate: float,
     config: BertConfig,
     seed: int,
     documents: list[Documents],
     tokenizer: WordPieceTokenizer,
 ) -> PretrainingOptions:
-    """How to pre-train, with what "auto" and ``epochs`` stand for."""
+    """How to pre-train, with the updates that ``epochs`` stand for."""
     if parameters.max_steps is not None and parameters.max_seconds is not None:
         raise ValueError("BertPretrainer: give max_steps or max_seconds, not both.")
-    rate = parameters.learning_rate
-    if rate == "auto":
-        rate = default_pretraining_rate(config, continued=start.folder is not None or start.model is not None)
     max_steps = parameters.max_steps
     if max_steps is None and parameters.max_seconds is None:
-        max_steps = _steps_of_epochs(parameters, config, seed, documents, tokenizer)
+        max_steps = _steps_of_epochs(parameters, phases, config, seed, documents, tokenizer)
     same = (
         "max_seconds", "batch_size", "gradient_accumulation", "warmup", "weight_decay", "bias_correction", "mask_rate",
-        "whole_word", "verbose",
+        "whole_word", "verbose", "learning_rate",
     )  # fmt: skip
     return PretrainingOptions(
         **{name: getattr(parameters, name) for name in same},
         max_steps=max_steps,
-        phases=((parameters.max_length, 1.0),),
-        learning_rate=rate,
+        phases=phases,
+        held_out_mask_rate=held_out_mask_rate,
         seed=seed,
     )
 
 
 def _steps_of_epochs(
     parameters: Parameters,
+    phases: Phases,
     config: BertConfig,
     seed: int,
     documents: list[Documents],
     tokenizer: WordPieceTokenizer,
 ) -> int:
     """How many updates read all texts ``epochs`` times."""
+    masking = Masking(tokenizer, parameters.mask_rate, parameters.whole_word)
     stream = BatchStream(
         documents,
         tokenizer,
         config,
         nsp=parameters.nsp,
-        masking=Masking(tokenizer, parameters.mask_rate, parameters.whole_word),
-        lengths=[parameters.max_length],
+        masking=masking,
+        lengths=[length for length, _ in phases],
         batch_size=parameters.batch_size,
         seed=seed,
     )
-    return -(-stream.n_batches(parameters.epochs) // parameters.gradient_accumulation)
+    # A phase has its share of the updates, and the longer its rows, the more of the text each of them reads.
+    shares = [share / stream.n_batches(parameters.epochs, phase) for phase, (_, share) in enumerate(phases)]
+    n_batches = sum(share for _, share in phases) / sum(shares)
+    return math.ceil(n_batches / parameters.gradient_accumulation - 1e-6)

@@ -12,7 +12,7 @@ from kbert.sizes import named_size
 from kbert.tasks.task import Recipe
 
 # The parameters that may be "auto". What one stood for in a fit is kept under its name and an underscore.
-SETTLED = ("max_length", "long_text", "epochs", "batch_size", "learning_rate")
+SETTLED = ("max_length", "long_text", "epochs", "batch_size", "learning_rate", "mask_rate", "nsp")
 
 # Attention takes time and memory with the square of the length. Windows of this length are as good as rows of 512
 # tokens, and take less of both (docs/first_fit.md).
@@ -74,6 +74,13 @@ def _learning_rate(parameters: Parameters, config: BertConfig) -> float:
     if isinstance(parameters.size, str) and parameters.weights in ("auto", None):
         return named_size(parameters.size).learning_rate
     return default_learning_rate(config)
+
+
+def remember_settled(estimator: Any, parameters: Parameters) -> None:
+    """Keep what the parameters of a fit were in the estimator's fitted attributes."""
+    for name in SETTLED:
+        if hasattr(parameters, name):
+            setattr(estimator, f"{name}_", getattr(parameters, name))
 
 
 def settled_values(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class SavableEstimator(BaseEstimator):
     history_: dict[str, list[float]]
     n_iter_: int
     n_truncated_: int
-    max_length: str | int
+    max_length: Any
     max_length_: int
     long_text_: str
 

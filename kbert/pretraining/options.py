@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _WHOLE = ("max_steps", "batch_size", "gradient_accumulation", "seed", "evaluate_every", "checkpoint_every", "verbose")
-_REAL = ("max_seconds", "learning_rate", "weight_decay", "mask_rate")
+_REAL = ("max_seconds", "learning_rate", "weight_decay", "mask_rate", "held_out_mask_rate")
 _FLAGS = ("bias_correction", "whole_word", "fixed")
 
 
@@ -45,6 +45,8 @@ class PretrainingOptions:
         Adam's bias correction. The original code has none.
     mask_rate : float, default=0.15
         Share of the tokens that are to be predicted.
+    held_out_mask_rate : float, optional
+        The same of held-out text; None takes ``mask_rate``.
     whole_word : bool, default=False
         Whether words are masked with all of their pieces.
     fixed : bool, default=False
@@ -75,6 +77,7 @@ class PretrainingOptions:
     optimizer: str = "adamw"
     bias_correction: bool = True
     mask_rate: float = 0.15
+    held_out_mask_rate: float | None = None
     whole_word: bool = False
     fixed: bool = False
     seed: int = 0

@@ -222,7 +222,9 @@ class Pretraining:
         if self.held_out is None:
             raise ValueError("There is no text to evaluate on: give held_out.")
         length = self.options.phases[self.cursor.phase][0]
-        return held_out_scores(self.model, self.tokenizer, self.held_out, self.masking, self.options.batch_size, length)
+        rate = self.options.held_out_mask_rate or self.options.mask_rate
+        masking = Masking(self.tokenizer, rate, self.options.whole_word)
+        return held_out_scores(self.model, self.tokenizer, self.held_out, masking, self.options.batch_size, length)
 
     def _new_updater(self) -> Updater:
         options = self.options

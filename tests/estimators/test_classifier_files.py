@@ -17,7 +17,7 @@ from kbert import (
     BertVectorizer,
     WordPieceTokenizer,
 )
-from kbert.errors import TruncationWarning, WeightsMismatchError, WeightsNotFoundError
+from kbert.errors import WeightsMismatchError, WeightsNotFoundError
 
 SENTENCES = ["The happy chair was broken.", "it is sad", "Ünïcode 日本 and [SEP] typed", "a", "the table " * 9]
 

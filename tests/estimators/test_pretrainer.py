@@ -4,6 +4,7 @@ import pickle
 import re
 import sys
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -35,7 +36,7 @@ def made_texts(n, seed=0):
 
 
 def make(**changes):
-    values = dict(weights=None, max_length=32, max_steps=300, batch_size=4, learning_rate=3e-3)
+    values = dict(weights=None, max_length=32, max_steps=300, batch_size=4, learning_rate=3e-3, nsp=True)
     return BertPretrainer(SIZE, **{**values, "dtype": "float32", "random_state": 0, **changes})
 
 
@@ -135,6 +136,49 @@ def test_no_random_words_are_filled_in(toy_folder, fitted, tmp_path):
     with pytest.warns(NewWeightsWarning):
         trained = unfitted.set_params(max_steps=1).fit(corpus_of(["the table\nwas red", "a room\nand it"]))
     assert len(trained.fill_mask("the [MASK] was red")) == 5
+
+
+def test_the_defaults_from_scratch(tmp_path):
+    size = replace(SIZE, max_position_embeddings=100)
+    texts = made_texts(40)
+    fitted = BertPretrainer(size, weights=None, split="lines", max_steps=20, random_state=0).fit(texts, eval_set=texts)
+    assert (fitted.max_length_, fitted.batch_size_, fitted.learning_rate_) == (100, 64, 3e-3)
+    assert (fitted.mask_rate_, fitted.nsp_, fitted.config_.hidden_dropout_prob) == (0.4, False, 0.0)
+    # Text to evaluate on is masked as in `score`, and as in the paper, so that models can be compared.
+    assert fitted.score(texts) == pytest.approx(-fitted.history_["val_mlm_loss"][-1], rel=1e-4)
+    assert fitted.set_params(mask_rate=0.15).score(texts) == pytest.approx(-fitted.history_["val_mlm_loss"][-1], 1e-4)
+    fitted.set_params(mask_rate="auto").save(tmp_path / "mine")
+    loaded = BertPretrainer.load(tmp_path / "mine", verify=True)
+    assert loaded.max_length == "auto" and loaded.max_length_ == 100
+    again = BertPretrainer(weights=tmp_path / "mine", split="lines", max_steps=1, random_state=0).fit(texts)
+    assert (again.max_length_, again.batch_size_, again.mask_rate_, again.learning_rate_) == (100, 32, 0.15, 2e-5)
+
+
+def test_lengths_with_their_shares():
+    texts = made_texts(40)
+    fitted = make(max_length=[(12, 0.75), (32, 0.25)], max_steps=8, nsp=False).fit(corpus_of(texts))
+    read = np.diff([0, *fitted.history_["tokens"]])
+    assert max(read[:6]) <= 4 * 12 < min(read[6:]) and fitted.max_length_ == 32
+    for wrong in ([(12, 0)], [(3, 1.0)], [12, 32], []):
+        with pytest.raises(TypeError, match="max_length must be .*pairs of such a number and a share of the budget"):
+            make(max_length=wrong).fit(texts)
+    with pytest.raises(ValueError, match="max_length must be at most 32, the positions of this model, got 33"):
+        make(max_length=[(12, 0.9), (33, 0.1)]).fit(texts)
+
+
+def test_epochs_count_all_lengths():
+    texts = corpus_of(made_texts(200))
+    rows = {length: make(max_length=length, max_steps=None, epochs=4, nsp=False).fit(texts) for length in (10, 30)}
+    mixed = make(max_length=((10, 0.5), (30, 0.5)), max_steps=None, epochs=4, nsp=False).fit(texts)
+    tokens = [fitted.history_["tokens"][-1] for fitted in (*rows.values(), mixed)]
+    assert rows[30].n_iter_ < mixed.n_iter_ < rows[10].n_iter_
+    assert min(tokens[:2]) * 0.9 < tokens[2] < max(tokens[:2]) * 1.1
+
+
+def test_the_papers_recipe_is_one_call():
+    pretrainer = BertPretrainer.paper("base", max_steps=5)
+    assert pretrainer.get_params()["max_length"] == ((128, 0.9), (512, 0.1)) and pretrainer.max_steps == 5
+    assert (pretrainer.nsp, pretrainer.mask_rate, pretrainer.learning_rate) == (True, 0.15, 1e-4)
 
 
 @pytest.mark.parametrize("splitter", [True, False])
