@@ -16,6 +16,8 @@ from kbert.tasks import SingleLabel
 from kbert.tasks.linear_head import ridge_head, sigmoid_head, softmax_head
 from kbert.tasks.probe import best_probe, rows_to_probe
 
+pytestmark = pytest.mark.slow
+
 # So small a rate that training changes nothing: what is predicted is the probe.
 FROZEN = dict(learning_rate=1e-30, weight_decay=0.0, epochs=1, batch_size=32, dtype="float32", random_state=0)
 
@@ -117,6 +119,7 @@ def test_of_many_rows_some_are_looked_at():
     assert 8192 <= words[rows_to_probe(np.ones(5000), 0, words)].sum() < 8202
 
 
+@pytest.mark.backend
 def test_a_classifier_starts_as_a_linear_model_on_vectors(quick_folder, three_classes):
     X, y = three_classes.text, three_classes.label
     model = BertClassifier(weights=quick_folder, classifier_pooling="mean", **FROZEN).fit(X, y)
@@ -138,6 +141,7 @@ def test_a_regressor_starts_as_a_ridge_regression(quick_folder, reviews):
     np.testing.assert_allclose(model.predict(reviews.text), expected, atol=0.05)
 
 
+@pytest.mark.backend
 def test_a_tagger_starts_with_what_vectors_tell(quick_folder):
     words = [["the", "red", "chair"], ["a", "blue", "room"], ["hot", "table"]] * 10
     tags = [["O", "K", "O"], ["O", "K", "O"], ["K", "O"]] * 10

@@ -38,6 +38,7 @@ def findings(toy_folder, tmp_path_factory):
     return {**found, "stdout": done.stdout}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "part",
     [
@@ -49,6 +50,7 @@ def test_nothing_around_an_estimator_changes(findings, part):
     assert findings[part] == {}
 
 
+@pytest.mark.slow
 def test_nothing_is_printed_where_verbose_is_0(findings):
     # By the backend's C++ code either.
     assert findings["stdout"] == ""

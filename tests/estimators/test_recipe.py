@@ -14,6 +14,8 @@ from kbert.estimators.parameters import Parameters
 from kbert.estimators.recipe import settle_training
 from kbert.tasks import SingleLabel
 
+pytestmark = pytest.mark.slow
+
 
 def settled(n_rows, **values):
     parameters = Parameters(

@@ -9,7 +9,7 @@ import pytest
 from kbert import BertClassifier, BertMultipleChoice, BertQA, BertTagger, BertVectorizer
 from kbert.training import compiled, predict
 
-pytestmark = [pytest.mark.backend, pytest.mark.filterwarnings("ignore::kbert.errors.KbertWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore::kbert.errors.KbertWarning")
 
 TEXTS = ["a great table", "the chair", "a sad room", "it was hot"] * 2
 LONG = ["a", "the table was red and " * 3, "this room with the sad chair and it was awful " * 9]
@@ -37,7 +37,13 @@ def chooser(folder):
     return BertMultipleChoice(weights=folder, **VALUES).fit(X, [0, 1] * 4), lambda text: [("what", [text, "a chair"])]
 
 
-@pytest.mark.parametrize("make", [classifier, tagger, answerer, chooser], ids=lambda make: make.__name__)
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(make, marks=pytest.mark.backend if make is classifier else pytest.mark.slow, id=make.__name__)
+        for make in (classifier, tagger, answerer, chooser)
+    ],
+)
 def test_requests_meet_no_new_shape_after_it(toy_folder, monkeypatch, make):
     estimator, request = make(toy_folder)
     shapes = []
@@ -57,6 +63,7 @@ def test_requests_meet_no_new_shape_after_it(toy_folder, monkeypatch, make):
     assert len(shapes) > 20 and set(shapes) == warm and len(compiled._cache) == n_compiled
 
 
+@pytest.mark.backend
 def test_some_lengths_alone_can_be_compiled(toy_folder, monkeypatch):
     vectorizer = BertVectorizer(weights=toy_folder, max_length=48, dtype="float32").fit(TEXTS)
     expected = vectorizer.transform(TEXTS)
@@ -77,6 +84,7 @@ def test_some_lengths_alone_can_be_compiled(toy_folder, monkeypatch):
             vectorizer.warm_up(**wrong)
 
 
+@pytest.mark.backend
 @pytest.mark.skipif(keras.backend.backend() == "torch", reason="PyTorch compiles nothing")
 def test_what_a_request_needs_is_compiled(toy_folder, monkeypatch):
     monkeypatch.setattr(compiled, "_cache", OrderedDict())  # the one that there is may be full
