@@ -77,6 +77,10 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
     head_start : {"probe", "random"}, default="probe"
         Where the head starts. "probe": as a linear model that is fitted to the vectors of the encoder before that is
         trained (Kumar et al., 2022); up to 2,048 rows are looked at. "random": as in the paper.
+    few_labels : bool, default=False
+        For some 8 to 64 rows a class: instead of classifying, training brings the vectors of rows of the same class
+        together and those of other classes apart (Khosla et al., 2020; Tunstall et al., 2022, "SetFit"), and the head
+        is then fitted to the vectors, as with ``head_start="probe"``. It takes a fraction of the time. One label a row.
     dropout : float, optional
         Rate in hidden states, attention and classifier. None takes the checkpoint's, and with ``warm_start`` that of
         the fit before.
@@ -189,6 +193,7 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         freeze: int = 0,
         classifier_pooling: str = "auto",
         head_start: str = "probe",
+        few_labels: bool = False,
         dropout: float | None = None,
         bias_correction: bool = True,
         gradient_accumulation: int = 1,
@@ -219,6 +224,7 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         self.freeze = freeze
         self.classifier_pooling = classifier_pooling
         self.head_start = head_start
+        self.few_labels = few_labels
         self.dropout = dropout
         self.bias_correction = bias_correction
         self.gradient_accumulation = gradient_accumulation

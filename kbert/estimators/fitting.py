@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,14 +23,16 @@ from kbert.estimators.outcome import Kind, outcome_of, some_rows
 from kbert.estimators.parameters import Parameters, checked_callbacks, checked_parameters, draw_seed, warn_of_high_rate
 from kbert.estimators.recipe import SETTLED, automatic_epochs, settle_lengths, settle_training
 from kbert.estimators.validation import read_eval_set, split_rows
+from kbert.model import BertForFeatures
 from kbert.tasks.row_notices import RowShares, RowsRead, tell_cut, tell_missing
-from kbert.tasks.task import Examples, Task, TrainingData
+from kbert.tasks.task import FEW_LABELS, Examples, Task, TrainingData
 from kbert.training.backends import able_to_train
 from kbert.training.early_stopping import Evaluation
 from kbert.training.finite_outputs import may_overflow
 from kbert.training.loop import TrainingOptions, layer_rates, train
 from kbert.training.precision import dtype_policy
 from kbert.training.progress import say
+from kbert.training.step import Loss
 from kbert.warn import warn_user
 from kbert.weights import load_encoder_weights
 from kbert.weights.start import Start
@@ -54,7 +57,9 @@ def fit(
 
     # Read X and y.
     X, y = readable_again(X), readable_again(y)
-    is_warm_start = estimator._is_warm_start()
+    is_warm_start, few_labels = estimator._is_warm_start(), getattr(parameters, "few_labels", False)
+    if few_labels and parameters.classifier_pooling == "auto":
+        parameters.classifier_pooling = "mean"  # what is tuned is what the head reads
     task = estimator._task() if is_warm_start else estimator._new_task(parameters, y)
     task.check(X, y, "clf.fit" if is_classifier(estimator) else "estimator.fit")
     columns = task.read(X)
@@ -64,6 +69,8 @@ def fit(
     weights = sample_weights(sample_weight, columns.n_rows)
     weights = np.ones(columns.n_rows, "float32") if weights is None else weights
     task.learn(labels, weights)
+    if few_labels:
+        _check_few_labels(parameters, task, is_warm_start)
 
     # Find the start: architecture, tokenizer and weights. Then rows become tokens.
     start = estimator._start(parameters, columns.texts())
@@ -95,6 +102,19 @@ def fit(
     estimator._remember(task, parameters, columns, model, start.tokenizer, history, n_truncated, shares)
 
 
+def _check_few_labels(parameters: Parameters, task: Task[Any, Any, Any, Any], is_warm_start: bool) -> None:
+    """Refuse what does not go with ``few_labels``."""
+    reasons = {
+        "y has several labels a row: it takes one": task.contrast is None,
+        "set early_stopping=False: it makes few updates, and all of them": parameters.early_stopping,
+        'set head_start="probe": the head is fitted to the tuned vectors': parameters.head_start != "probe",
+        "set warm_start=False: it starts from weights, not from an earlier fit": is_warm_start,
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            raise ValueError(f"BertClassifier: few_labels=True does not go with these parameters or y. {reason}.")
+
+
 def _check_freeze(parameters: Parameters, config: BertConfig, name: str) -> None:
     if parameters.freeze > config.num_hidden_layers:
         raise ValueError(
@@ -116,15 +136,24 @@ def _train_with_restarts(
     """The model and the history of the first of up to ``n_restarts + 1`` runs that does not fail, or of the last."""
     data, pad_id = task.training_data(examples), start.tokenizer.pad_id
     n_rows = examples.n_rows if data.whole_rows else len(data.sequences)  # what a batch counts
-    settle_training(parameters, task.recipe, config, n_rows)
-    policy, enough_epochs = dtype_policy(parameters.dtype), automatic_epochs(parameters, task.recipe, n_rows)
+    few_labels = getattr(parameters, "few_labels", False)
+    recipe = FEW_LABELS if few_labels else task.recipe
+    settle_training(parameters, recipe, config, n_rows)
+    policy, enough_epochs = dtype_policy(parameters.dtype), automatic_epochs(parameters, recipe, n_rows)
     for restart in range(parameters.n_restarts + 1):
         run_seed = seed if restart == 0 else draw_seed(np.random.RandomState([seed, restart]))
-        model, linear_loss = _new_model(task, start, config, examples, policy, run_seed, pad_id)
-        if parameters.verbose:
-            say(_settings(parameters, model.config, examples.n_rows))
-        history = _train(task, model, data, validation, parameters, run_seed, callbacks, pad_id)
-        loss, n_epochs = history["loss"][-1], len(history["loss"])
+        if few_labels:
+            model, history = _tuned_by_contrast(
+                task, start, config, examples, data, validation, parameters, policy, run_seed, callbacks, pad_id
+            )
+            loss, linear_loss = np.inf, None  # the contrast's loss is another one
+        else:
+            model, linear_loss = _new_model(task, start, config, examples, policy, run_seed, pad_id)
+            if parameters.verbose:
+                say(_settings(parameters, model.config, examples.n_rows))
+            history = _train(task, model, task.loss, data, validation, parameters, run_seed, callbacks, pad_id)
+            loss = history["loss"][-1]
+        n_epochs = len(history["loss"])
         _require_finite_outputs(task, model, examples, loss, pad_id)
         stopped_early = parameters.early_stopping and n_epochs < parameters.epochs
         few_updates = n_epochs < enough_epochs and not stopped_early
@@ -156,6 +185,39 @@ def _train_with_restarts(
             "learning_rate.",
             UnderfitWarning,
         )
+    return model, history
+
+
+def _tuned_by_contrast(
+    task: Task[C, L, E, O],
+    start: Start,
+    config: BertConfig,
+    examples: E,
+    data: TrainingData,
+    validation: E | None,
+    parameters: Parameters,
+    policy: str,
+    seed: int,
+    callbacks: list[Any],
+    pad_id: int,
+) -> tuple[keras.Model, dict[str, list[float]]]:
+    """A model whose encoder is tuned by contrast, and whose head is then fitted to its vectors; and the history.
+
+    The history has the contrast's loss, and of a validation set what the whole model gives, at the last epoch.
+    """
+    assert task.contrast is not None  # `_check_few_labels`
+    config = replace(config, classifier_pooling=parameters.classifier_pooling)
+    if parameters.verbose:
+        say(_settings(parameters, config, examples.n_rows))
+    features = partial(BertForFeatures, config, "last", config.classifier_pooling, dtype=policy, seed=seed)
+    tuned = start.new_model(features, _load_encoder)
+    tuned.encoder.pooler.trainable = False
+    history = _train(task, tuned, task.contrast, data, None, parameters, seed, callbacks, pad_id)
+    model, _ = _new_model(task, replace(start, encoder=tuned.encoder), config, examples, policy, seed, pad_id)
+    if validation is not None:
+        not_known = [np.nan] * (len(history["loss"]) - 1)
+        at_the_end = _evaluate(task, model, validation, pad_id)
+        history |= {name: [*not_known, value] for name, value in at_the_end.items()}
     return model, history
 
 
@@ -196,6 +258,7 @@ def _load_encoder(model: keras.Model, folder: Path, arrays: dict[str, np.ndarray
 def _train(
     task: Task[C, L, E, O],
     model: keras.Model,
+    loss: Loss,
     data: TrainingData,
     validation: E | None,
     parameters: Parameters,
@@ -225,7 +288,7 @@ def _train(
         patience = parameters.n_iter_no_change if parameters.early_stopping else None
         evaluation = Evaluation(model, partial(_evaluate, task, model, validation, pad_id), patience)
     batches = TrainingBatches(data.sequences, parameters.batch_size, seed, pad_id, data.whole_rows)
-    history = train(model, task.loss, batches, data.targets, data.weights, options, evaluation, data.level)
+    history = train(model, loss, batches, data.targets, data.weights, options, evaluation, data.level)
     if evaluation is not None:
         evaluation.restore_best()
     return history

@@ -69,6 +69,7 @@ RULES: dict[str, Rule] = {
         f"one of {', '.join(CLASSIFIER_POOLINGS)}",
     ),
     "head_start": (lambda v: isinstance(v, str) and v in ("probe", "random"), '"probe" or "random"'),
+    "few_labels": _flag(),
     "dropout": (lambda v: v is None or (is_real(v) and 0 <= v < 1), "None, or a rate of at least 0 and under 1"),
     "bias_correction": _flag(),
     "gradient_accumulation": _whole(1),

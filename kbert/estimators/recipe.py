@@ -60,7 +60,7 @@ def settle_training(parameters: Parameters, recipe: Recipe, config: BertConfig, 
     if parameters.epochs == "auto":
         parameters.epochs = automatic_epochs(parameters, recipe, n_rows)
     if parameters.learning_rate == "auto":
-        parameters.learning_rate = _learning_rate(parameters, config)
+        parameters.learning_rate = recipe.rate_factor * _learning_rate(parameters, config)
 
 
 def automatic_epochs(parameters: Parameters, recipe: Recipe, n_rows: int) -> int:

@@ -24,7 +24,8 @@ from kbert.tasks.ranking import class_ranking
 from kbert.tasks.saved_labels import decode_labels, encode_labels, labels_of_config
 from kbert.tasks.task import TrainingData, nothing_learned
 from kbert.tasks.texts import TextExamples, TextTask
-from kbert.training.losses import softmax_cross_entropy
+from kbert.training.losses import softmax_cross_entropy, supervised_contrast
+from kbert.training.step import Loss
 
 
 @dataclass(kw_only=True)
@@ -104,6 +105,11 @@ class SingleLabel(TextTask):
             raise ValueError("All rows have weight 0 after class_weight: nothing could be learned.")
 
     # --- Training
+
+    @property
+    def contrast(self) -> Loss:
+        """Rows of one class near each other."""
+        return supervised_contrast
 
     @property
     def n_outputs(self) -> int:

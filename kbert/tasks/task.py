@@ -84,11 +84,18 @@ class Recipe(NamedTuple):
         The least number of passes.
     rows_of_large_batches : int
         From so many rows on, a batch has 32 of them, as in the paper; with fewer, 16.
+    rate_factor : float
+        On the learning rate of the size.
     """
 
     updates: int = 80
     epochs: int = 3
     rows_of_large_batches: int = 1000
+    rate_factor: float = 1.0
+
+
+# With ``few_labels`` the encoder is tuned by contrast, which takes fewer updates and a higher rate.
+FEW_LABELS = Recipe(updates=16, epochs=1, rate_factor=4.0)
 
 
 class Probed(NamedTuple):
@@ -139,6 +146,11 @@ class Task(Protocol[C, L, E, O]):
     @property
     def loss(self) -> Loss:
         """The loss of a batch: one of `kbert.training.losses`."""
+        ...
+
+    @property
+    def contrast(self) -> Loss | None:
+        """The loss of the vectors of a batch, by which an encoder is tuned to few labels; None where there is none."""
         ...
 
     # --- X and y to examples
@@ -277,6 +289,11 @@ class TaskDefaults(Generic[L, E]):
     mean_loss: Callable[..., float]
 
     recipe: ClassVar[Recipe] = Recipe()
+
+    @property
+    def contrast(self) -> Loss | None:
+        """None: few labels are not known to need another training."""
+        return None
 
     def check(self, X: Any, y: Any, call: str) -> None:
         """Nothing: X and y cannot be taken for each other."""

@@ -59,6 +59,37 @@ def choice_cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor) -> Te
     return ops.sum((totals - scores) * weights)
 
 
+# Over which the cosines are divided: the one of Khosla et al. (2020), section 4.
+_CONTRAST_TEMPERATURE = 0.1
+
+
+def supervised_contrast(vectors: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+    """Supervised contrastive loss in nats: each text's vector is to be near those of its class (Khosla et al., 2020).
+
+    For each text: the mean, over the other texts of its class in the batch, of the cross-entropy of telling that one
+    from all other texts by its cosine. Only the directions of the vectors count.
+
+    Parameters
+    ----------
+    vectors : tensor, shape (B, K, D)
+    targets : tensor of int32, shape (B, K)
+        Class of each slot.
+    weights : tensor of float32, shape (B, K)
+        As in `softmax_cross_entropy`. Texts without weight, or alone with their class, have no loss.
+    """
+    vectors = ops.reshape(vectors, (-1, vectors.shape[-1]))  # (B * K, D)
+    classes, weights = ops.reshape(targets, (-1,)), ops.reshape(weights, (-1,))  # (B * K,)
+    vectors = vectors / ops.maximum(ops.norm(vectors, axis=-1, keepdims=True), 1e-6)
+    cosines = ops.matmul(vectors, ops.transpose(vectors)) / _CONTRAST_TEMPERATURE  # (B * K, B * K)
+    numbers = ops.arange(ops.shape(classes)[0])
+    is_other = ops.logical_and(numbers[:, None] != numbers[None], weights[None] > 0)
+    log_probabilities = ops.log_softmax(ops.where(is_other, cosines, _NEVER), axis=-1)
+    alike = ops.cast(ops.logical_and(is_other, ops.equal(classes[:, None], classes[None])), "float32")
+    n_alike = ops.sum(alike, axis=-1)
+    losses = -ops.sum(ops.where(alike > 0, log_probabilities, 0.0), axis=-1) / ops.maximum(n_alike, 1.0)
+    return ops.sum(losses * weights)
+
+
 def squared_error(outputs: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
     """Weighted squared error, its mean over the columns of numbers.
 
