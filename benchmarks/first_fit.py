@@ -1,7 +1,9 @@
 """The first fit of a new user, with every default, beside the simplest things that the user could have done instead.
 
     KBERT_DATA=... KERAS_BACKEND=torch python benchmarks/first_fit.py --data sst2 mrpc --rows 8 64 --out results.csv
-    python benchmarks/first_fit.py --table results.csv
+    python benchmarks/first_fit.py --page benchmarks/results/first_fit.csv
+
+The second command makes the table and the picture of docs/first_fit.md from the results.
 
 Rows are drawn for each label (for numbers, tags and questions: in all), five draws by default; test rows are the same
 for all draws. Each score is appended to the file, and one that is there is not measured again. ``--methods
@@ -300,10 +302,10 @@ def main() -> None:
     parser.add_argument("--draws", nargs="+", type=int, default=list(range(DRAWS)))
     parser.add_argument("--methods", nargs="+", default=["tf-idf", "vectors", "kbert"])
     parser.add_argument("--out", type=Path, default=Path("first_fit.csv"))
-    parser.add_argument("--table", type=Path, help="print the table of a file of results, and measure nothing")
+    parser.add_argument("--page", type=Path, help="make table and picture of a file of results, and measure nothing")
     options = parser.parse_args()
-    if options.table:
-        print(table(pd.read_csv(options.table)).to_string())
+    if options.page:
+        make_page(pd.read_csv(options.page), options.page.parent, Path(__file__).parents[1] / "docs")
         return
     done = set()
     if options.out.exists():
@@ -328,12 +330,62 @@ def main() -> None:
                     print(*row.values(), flush=True)
 
 
+# --- The page ------------------------------------------------------------------------------------------------------
+
+# The methods of the table and the picture, as they are called there.
+NAMES = {
+    "tf-idf": "TF-IDF + linear",
+    "vectors": "BertVectorizer + linear",
+    "kbert": "kbert",
+    "kbert:few_labels=True": "kbert, few_labels",
+    "setfit": "setfit 1.2",
+    "pytorch": "PyTorch, the paper's recipe",
+}
+
+
+def make_page(results: pd.DataFrame, results_folder: Path, docs: Path) -> None:
+    """Write first_fit_table.csv, and first_fit.png beside the page."""
+    results = results[results.method.isin(NAMES)].assign(method=results.method.map(NAMES))
+    table(results).to_csv(results_folder / "first_fit_table.csv", index=False)
+    draw(results, docs / "first_fit.png")
+
+
 def table(results: pd.DataFrame) -> pd.DataFrame:
-    """Mean and spread of the scores over the draws, one line a data set and number of rows."""
-    grouped = results.groupby(["data", "rows", "method"], sort=False).score
-    cells = grouped.mean().map("{:.3f}".format) + " ± " + grouped.std(ddof=0).map("{:.3f}".format)
-    cells += " (" + grouped.size().astype(str) + ")"
-    return cells.unstack("method").sort_index()
+    """Mean, standard deviation over the draws, and mean seconds of the fit; a line a data set and number of rows."""
+    grouped = results.groupby(["data", "rows", "method"], sort=False)
+    score, seconds = grouped.score, grouped.fit_s.mean()
+    cells = score.mean().map("{:.3f}".format)
+    cells += (" ± " + score.std(ddof=0).map("{:.3f}".format)).where(score.size() > 1, "")
+    cells += " (" + seconds.map("{:.0f} s".format) + ")"
+    columns = [name for name in NAMES.values() if name in set(results.method)]
+    draws = results.groupby(["data", "rows"]).draw.nunique().rename("draws")
+    found = cells.unstack("method").reindex(columns=columns).fillna("").join(draws).reset_index()
+    found["order"] = found.data.map(list(DATA).index)
+    return found.sort_values(["order", "rows"]).drop(columns="order")[["data", "rows", "draws", *columns]]
+
+
+def draw(results: pd.DataFrame, path: Path) -> None:
+    """A panel for each data set: mean score by number of rows, a line a method."""
+    import matplotlib.pyplot as plt
+
+    names = [name for name in DATA if results.loc[results.data == name, "rows"].nunique() > 1]
+    n_columns = min(4, len(names))
+    n_rows = -(-len(names) // n_columns)
+    figure, axes = plt.subplots(n_rows, n_columns, figsize=(3.2 * n_columns, 2.7 * n_rows), squeeze=False)
+    for ax, name in zip(axes.flat, names, strict=False):
+        for number, method in enumerate(NAMES.values()):
+            scores = results[(results.data == name) & (results.method == method)].groupby("rows").score
+            if scores.ngroups:
+                mean, spread = scores.mean(), scores.std(ddof=0)
+                ax.errorbar(mean.index, mean, spread, label=method, color=f"C{number}", marker="o", markersize=3)
+        ax.set(title=name, xscale="log")
+    for ax in axes.flat[len(names) :]:
+        ax.set_axis_off()
+    labels = {label: h for ax in axes.flat for h, label in zip(*ax.get_legend_handles_labels(), strict=True)}
+    figure.legend(labels.values(), labels.keys(), loc="lower center", ncols=3, frameon=False)
+    figure.supxlabel("rows a class (stsb, conll, squad: in all)", y=0.09 if n_rows < 3 else 0.07)
+    figure.tight_layout(rect=(0, 0.12 if n_rows < 3 else 0.08, 1, 1))
+    figure.savefig(path, dpi=110)
 
 
 if __name__ == "__main__":

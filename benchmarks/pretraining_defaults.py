@@ -3,7 +3,7 @@
     KBERT_DATA=... KERAS_BACKEND=jax python benchmarks/pretraining_defaults.py --seconds 600 --out results.csv
 
 It reads one file of Wikipedia, or ``--files`` of them. The masked-LM loss is that of the first 50 documents of the last
-file, which is not trained on, under masks of 15%; beside it stands the loss of who knows only how frequent each piece is.
+file, which is not trained on, under masks of 15%; beside it stands the loss of who knows only the pieces' frequencies.
 """
 
 import argparse
@@ -31,7 +31,9 @@ def main() -> None:
     parser.add_argument("--size", default="tiny")
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--files", type=int, default=1)
-    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="parameters that are not the default")
+    parser.add_argument(
+        "--set", nargs="*", default=[], metavar="NAME=VALUE", help="parameters that are not the default"
+    )
     parser.add_argument("--out", type=Path, default=Path("pretraining_defaults.csv"))
     options = parser.parse_args()
     files = sorted(Path(os.environ["KBERT_DATA"], "wiki_en").glob("*.txt*"))

@@ -24,7 +24,8 @@ _FAILED_SHARE = 0.98
 _LEAST_BASELINE_LOSS = 0.13
 # And it has failed if the ranking of the rows is at chance too. Chance gives 0, and varies with the number of rows and
 # of rare labels: shuffling the rows tells how much. Three standard deviations are one run in a thousand. An untrained
-# head on a trained encoder ranks somewhat better or worse than chance whatever their number: up to 0.2, an AUC of 0.6.
+# head on a trained encoder ranks somewhat better or worse than chance whatever their number. How much is a judgement:
+# 0.2, an AUC of 0.6.
 _SHUFFLES = 30
 _DEVIATIONS = 3.0
 _UNTRAINED_RANKING = 0.2

@@ -17,8 +17,8 @@ class Recipe(NamedTuple):
     Attributes
     ----------
     phases : tuple of (int, float)
-    batch_size : int
-        Rows.
+    batch_size, narrow_batch_size : int
+        Rows; and of networks as narrow as tiny and mini.
     mask_rate : float
     dropout : float or None
         None is the checkpoint's.
@@ -26,17 +26,18 @@ class Recipe(NamedTuple):
 
     phases: Phases
     batch_size: int
+    narrow_batch_size: int
     mask_rate: float
     dropout: float | None
 
 
 # Short rows first: a network that knows nothing learns little but frequencies until it finds its neighbours, which are
 # near. The last tenth teaches the positions that fine-tuning reads. Many masks give each row more to learn from (Wettig
-# et al., 2023, "Should You Mask 15% in Masked Language Modeling?"), and whoever reads little text more than a few times
-# needs no dropout (Geiping and Goldstein, 2023, "Cramming").
-_FROM_SCRATCH = Recipe(phases=((64, 0.9), (256, 0.1)), batch_size=64, mask_rate=0.4, dropout=0.0)
+# et al., 2023, "Should You Mask 15% in Masked Language Modeling?"), and text that is read a few times at most needs no
+# dropout (Geiping and Goldstein, 2023, "Cramming"). Narrow networks gain from many updates of few rows.
+_FROM_SCRATCH = Recipe(phases=((64, 0.9), (256, 0.1)), batch_size=64, narrow_batch_size=16, mask_rate=0.4, dropout=0.0)
 # The masks, rows and dropout that the checkpoint knows.
-_FROM_WEIGHTS = Recipe(phases=((128, 1.0),), batch_size=32, mask_rate=0.15, dropout=None)
+_FROM_WEIGHTS = Recipe(phases=((128, 1.0),), batch_size=32, narrow_batch_size=32, mask_rate=0.15, dropout=None)
 
 # Narrow networks spend most of their time on the softmax over the vocabulary: their greatest hidden_size, and so many
 # pieces (8,000 and 30,522 pieces: docs/pretraining.md).
@@ -86,7 +87,10 @@ def settle_pretraining(parameters: Any, config: BertConfig, from_scratch: bool) 
         Whether the start is random.
     """
     recipe = _FROM_SCRATCH if from_scratch else _FROM_WEIGHTS
-    for name in ("batch_size", "mask_rate", "dropout"):
+    if parameters.batch_size == "auto":
+        is_narrow = config.hidden_size <= _NARROW
+        parameters.batch_size = recipe.narrow_batch_size if is_narrow else recipe.batch_size
+    for name in ("mask_rate", "dropout"):
         if getattr(parameters, name) == "auto":
             setattr(parameters, name, getattr(recipe, name))
     if parameters.learning_rate == "auto":
