@@ -17,8 +17,8 @@ class Recipe(NamedTuple):
     Attributes
     ----------
     phases : tuple of (int, float)
-    batch_size, narrow_batch_size : int
-        Rows; and of networks as narrow as tiny and mini.
+    batch_size : int
+        Rows.
     mask_rate : float
     dropout : float or None
         None is the checkpoint's.
@@ -26,7 +26,6 @@ class Recipe(NamedTuple):
 
     phases: Phases
     batch_size: int
-    narrow_batch_size: int
     mask_rate: float
     dropout: float | None
 
@@ -34,13 +33,15 @@ class Recipe(NamedTuple):
 # Short rows first: a network that knows nothing learns little but frequencies until it finds its neighbours, which are
 # near. The last tenth teaches the positions that fine-tuning reads. Many masks give each row more to learn from (Wettig
 # et al., 2023, "Should You Mask 15% in Masked Language Modeling?"), and text that is read a few times at most needs no
-# dropout (Geiping and Goldstein, 2023, "Cramming"). Narrow networks gain from many updates of few rows.
-_FROM_SCRATCH = Recipe(phases=((64, 0.9), (256, 0.1)), batch_size=64, narrow_batch_size=16, mask_rate=0.4, dropout=0.0)
+# dropout (Geiping and Goldstein, 2023, "Cramming").
+_FROM_SCRATCH = Recipe(phases=((64, 0.9), (256, 0.1)), batch_size=64, mask_rate=0.4, dropout=0.0)
+# Many updates of few tokens find the neighbours first (docs/pretraining.md); longer rows make the later ones larger.
+_NARROW_FROM_SCRATCH = _FROM_SCRATCH._replace(phases=((32, 0.5), (64, 0.4), (256, 0.1)), batch_size=8)
 # The masks, rows and dropout that the checkpoint knows.
-_FROM_WEIGHTS = Recipe(phases=((128, 1.0),), batch_size=32, narrow_batch_size=32, mask_rate=0.15, dropout=None)
+_FROM_WEIGHTS = Recipe(phases=((128, 1.0),), batch_size=32, mask_rate=0.15, dropout=None)
 
-# Narrow networks spend most of their time on the softmax over the vocabulary: their greatest hidden_size, and so many
-# pieces (8,000 and 30,522 pieces: docs/pretraining.md).
+# The greatest hidden_size of a narrow network, tiny or mini. It spends most of its time on the softmax over the
+# vocabulary, so it has fewer pieces.
 _NARROW, _PIECES_OF_NARROW = 256, 8000
 
 # Devlin et al. (2018), appendix A.2, and the original code's run_pretraining.py and optimization.py.
@@ -86,11 +87,10 @@ def settle_pretraining(parameters: Any, config: BertConfig, from_scratch: bool) 
     from_scratch : bool
         Whether the start is random.
     """
-    recipe = _FROM_SCRATCH if from_scratch else _FROM_WEIGHTS
-    if parameters.batch_size == "auto":
-        is_narrow = config.hidden_size <= _NARROW
-        parameters.batch_size = recipe.narrow_batch_size if is_narrow else recipe.batch_size
-    for name in ("mask_rate", "dropout"):
+    recipe = _FROM_WEIGHTS
+    if from_scratch:
+        recipe = _NARROW_FROM_SCRATCH if config.hidden_size <= _NARROW else _FROM_SCRATCH
+    for name in ("batch_size", "mask_rate", "dropout"):
         if getattr(parameters, name) == "auto":
             setattr(parameters, name, getattr(recipe, name))
     if parameters.learning_rate == "auto":
