@@ -108,10 +108,9 @@ class BertPretrainer(BertEstimator):
         Training time in seconds, instead of ``epochs`` or ``max_steps``. The learning rate follows the share that is
         used, so runs do not repeat exactly.
     batch_size : "auto" or int, default="auto"
-        Rows of a batch, each filled with one text or several short ones. "auto": from scratch 16 for tiny and mini, and
-        64 for larger sizes; 32 on from weights.
+        Rows of a batch, each filled with one text or several short ones. "auto": 64 from scratch, 32 on from weights.
     learning_rate : "auto" or float, default="auto"
-        Peak of the schedule. "auto": from scratch 1e-3 for tiny and mini, 5e-4 for small, medium and minilm-l6,
+        Peak of the schedule. "auto": from scratch 3e-3 for tiny, 1e-3 for mini, 5e-4 for small, medium and minilm-l6,
         1e-4 for base and large; 2e-5 on from weights.
     warmup : float or int, default=0.1
         Linear warm-up: a float is a share of all steps, an int a number of steps. The rate then falls linearly to 0.

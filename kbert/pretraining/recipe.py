@@ -35,8 +35,6 @@ class Recipe(NamedTuple):
 # et al., 2023, "Should You Mask 15% in Masked Language Modeling?"), and text that is read a few times at most needs no
 # dropout (Geiping and Goldstein, 2023, "Cramming").
 _FROM_SCRATCH = Recipe(phases=((64, 0.9), (256, 0.1)), batch_size=64, mask_rate=0.4, dropout=0.0)
-# Many updates of few tokens find the neighbours first (docs/pretraining.md); longer rows make the later ones larger.
-_NARROW_FROM_SCRATCH = _FROM_SCRATCH._replace(phases=((32, 0.5), (64, 0.4), (256, 0.1)), batch_size=8)
 # The masks, rows and dropout that the checkpoint knows.
 _FROM_WEIGHTS = Recipe(phases=((128, 1.0),), batch_size=32, mask_rate=0.15, dropout=None)
 
@@ -87,9 +85,7 @@ def settle_pretraining(parameters: Any, config: BertConfig, from_scratch: bool) 
     from_scratch : bool
         Whether the start is random.
     """
-    recipe = _FROM_WEIGHTS
-    if from_scratch:
-        recipe = _NARROW_FROM_SCRATCH if config.hidden_size <= _NARROW else _FROM_SCRATCH
+    recipe = _FROM_SCRATCH if from_scratch else _FROM_WEIGHTS
     for name in ("batch_size", "mask_rate", "dropout"):
         if getattr(parameters, name) == "auto":
             setattr(parameters, name, getattr(recipe, name))

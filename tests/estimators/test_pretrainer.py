@@ -142,7 +142,7 @@ def test_the_defaults_from_scratch(tmp_path):
     size = replace(SIZE, max_position_embeddings=100)
     texts = made_texts(40)
     fitted = BertPretrainer(size, weights=None, split="lines", max_steps=20, random_state=0).fit(texts, eval_set=texts)
-    assert (fitted.max_length_, fitted.batch_size_, fitted.learning_rate_) == (100, 16, 1e-3)
+    assert (fitted.max_length_, fitted.batch_size_, fitted.learning_rate_) == (100, 64, 3e-3)
     assert (fitted.mask_rate_, fitted.nsp_, fitted.config_.hidden_dropout_prob) == (0.4, False, 0.0)
     # Text to evaluate on is masked as in `score`, and as in the paper, so that models can be compared.
     assert fitted.score(texts) == pytest.approx(-fitted.history_["val_mlm_loss"][-1], rel=1e-4)
