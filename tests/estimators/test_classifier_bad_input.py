@@ -233,6 +233,7 @@ WRONG = {
     "n_iter_no_change": [0, 1.5, None],
     "classifier_pooling": ["max", None, 1],
     "head_start": ["zero", None, True],
+    "few_labels": [None, 8, "yes"],
     "class_weight": ["equal", 2, [1, 2], np.array([1, 2])],
     "calibrate": ["isotonic", True, 1],
     "tune_thresholds": [None, 1, "f1"],
