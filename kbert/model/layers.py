@@ -54,6 +54,16 @@ def layer_norm(config: BertConfig, dtype: DType, name: str) -> keras.layers.Laye
     return keras.layers.LayerNormalization(epsilon=config.layer_norm_eps, dtype=dtype, name=name)
 
 
+def inner(layer: keras.layers.Layer, *arrays: Tensor, **options: Any) -> Tensor:
+    """``layer(*arrays)`` inside the call of another layer, whose dtype and scope it has.
+
+    Keras's own ``__call__`` looks at the arguments anew in each of a hundred layers, which takes a large part of a step
+    where operations run one at a time (docs/performance.md).
+    """
+    call = layer.call if getattr(layer, "quantization_mode", None) is None else layer.quantized_call
+    return call(*arrays, **options)
+
+
 class BertEmbeddings(keras.layers.Layer):
     """Word + position + segment embeddings, then LayerNorm and dropout: three (B, T) arrays of ids to (B, T, D)."""
 
@@ -81,7 +91,7 @@ class BertEmbeddings(keras.layers.Layer):
         # lookup is a slow scatter-add of every token into the same rows.
         one_hot = ops.one_hot(segment_ids, self.config.type_vocab_size, dtype=x.dtype)
         x = x + ops.matmul(one_hot, ops.cast(self.segment, x.dtype))
-        return self.dropout(self.norm(x), training=training)
+        return inner(self.dropout, inner(self.norm, x), training=training)
 
     def compute_output_spec(self, token_ids: Tensor, *_: Any, **__: Any) -> keras.KerasTensor:
         return keras.KerasTensor((*token_ids.shape, self.config.hidden_size), self.compute_dtype)
@@ -123,7 +133,7 @@ class SelfAttention(keras.layers.Layer):
     def call(self, x: Tensor, mask: Tensor, training: bool = False) -> Tensor:
         B, T, D = ops.shape(x)
         N, H = self.config.num_attention_heads, self.config.head_size
-        query, key, value = (ops.reshape(layer(x), (B, T, N, H)) for layer in (self.query, self.key, self.value))
+        query, key, value = (ops.reshape(inner(layer, x), (B, T, N, H)) for layer in (self.query, self.key, self.value))
         # ops.dot_product_attention has no dropout, and BERT drops attention probabilities in training. In float16 on
         # JAX it needs a product that CPUs do not have.
         backend = keras.backend.backend()
@@ -133,13 +143,13 @@ class SelfAttention(keras.layers.Layer):
             context = self._explicit_attention(query, key, value, mask, training)
         else:
             context = ops.dot_product_attention(query, key, value, mask=mask)
-        return self.output_dense(ops.reshape(context, (B, T, D)))  # (B, T, N, H) -> (B, T, D)
+        return inner(self.output_dense, ops.reshape(context, (B, T, D)))  # (B, T, N, H) -> (B, T, D)
 
     def _explicit_attention(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, training: bool) -> Tensor:
         scores = ops.einsum("btnh,bsnh->bnts", query * self.config.head_size**-0.5, key)
         scores = ops.where(mask, ops.cast(scores, "float32"), _MASKED)
         probabilities = ops.cast(ops.softmax(scores, axis=-1), value.dtype)
-        return ops.einsum("bnts,bsnh->btnh", self.dropout(probabilities, training=training), value)
+        return ops.einsum("bnts,bsnh->btnh", inner(self.dropout, probabilities, training=training), value)
 
     def compute_output_spec(self, x: Tensor, *_: Any, **__: Any) -> keras.KerasTensor:
         return keras.KerasTensor(x.shape, self.compute_dtype)
@@ -176,10 +186,10 @@ class TransformerLayer(keras.layers.Layer):
         self.built = True
 
     def call(self, x: Tensor, mask: Tensor, training: bool = False) -> Tensor:
-        attended = self.attention(x, mask, training=training)
-        x = self.attention_norm(x + self.attention_dropout(attended, training=training))
-        expanded = self.activation(self.intermediate(x))
-        return self.output_norm(x + self.output_dropout(self.output_dense(expanded), training=training))
+        attended = inner(self.attention, x, mask, training=training)
+        x = inner(self.attention_norm, x + inner(self.attention_dropout, attended, training=training))
+        expanded = inner(self.output_dense, self.activation(inner(self.intermediate, x)))
+        return inner(self.output_norm, x + inner(self.output_dropout, expanded, training=training))
 
     def compute_output_spec(self, x: Tensor, *_: Any, **__: Any) -> keras.KerasTensor:
         return keras.KerasTensor(x.shape, self.compute_dtype)
@@ -197,7 +207,7 @@ class Pooler(keras.layers.Layer):
         self.built = True
 
     def call(self, x: Tensor) -> Tensor:
-        return ops.tanh(self.dense(x))
+        return ops.tanh(inner(self.dense, x))
 
 
 class FirstTokens(keras.layers.Layer):

@@ -185,11 +185,17 @@ def _on_device(arrays: Any) -> Any:
 
 @contextlib.contextmanager
 def _seeded(seed: np.ndarray, device: torch.device) -> Iterator[None]:
-    """Seed PyTorch's global generator, which its dropout draws from, and leave it afterwards as it was.
+    """Seed the generator of a device, which PyTorch's dropout draws from, and leave it afterwards as it was.
 
-    One fit at a time, where several threads fit: the generator is the process's.
+    One fit at a time, where several threads fit: the generator is the process's. `torch.manual_seed` would seed those of
+    all kinds of devices, and keeps a call with its stack for each kind that was not used yet.
     """
-    devices = [device] if device.type == "cuda" else []
-    with _generator_lock, torch.random.fork_rng(devices):
-        torch.manual_seed(int(seed[0]) << 32 | int(seed[1]))
+    number = int(seed[0]) << 32 | int(seed[1])
+    with _generator_lock, torch.random.fork_rng([device] if device.type == "cuda" else []):
+        if device.type == "cuda":
+            torch.cuda.default_generators[device.index or 0].manual_seed(number)
+        elif device.type == "cpu":
+            torch.default_generator.manual_seed(number)
+        else:
+            torch.manual_seed(number)
         yield

@@ -15,7 +15,7 @@ from run import Cases
 
 pytestmark = pytest.mark.slow
 
-ROUNDS = 8
+ROUNDS = 4
 
 
 @pytest.fixture(scope="module")
