@@ -68,8 +68,8 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         Factor on the learning rate from each layer to the one below it. 1.0 trains all layers at the same rate; 0.9 to
         0.95 keeps the lower layers closer to the checkpoint.
     freeze : int, default=0
-        Number n of layers that are not trained: the embeddings and the first n. 0 trains all. Freezing saves time and
-        memory.
+        Number n of layers that are not trained: the embeddings and the first n. 0 trains all. Frozen layers have no
+        dropout, and are computed once for each text, also over the fits of a search in one process.
     classifier_pooling : {"auto", "cls", "mean"}, default="auto"
         The vector of a text that the head reads: the pooler's of [CLS], as in the paper, or the mean over the text's
         tokens. "auto" takes the one whose linear probe has the lower loss in a cross-validation on the training rows.

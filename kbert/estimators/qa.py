@@ -70,8 +70,8 @@ class BertQA(FineTunedEstimator[Questions]):
         Factor on the learning rate from each layer to the one below it. 1.0 trains all layers at the same rate; 0.9 to
         0.95 keeps the lower layers closer to the checkpoint.
     freeze : int, default=0
-        Number n of layers that are not trained: the embeddings and the first n. 0 trains all. Freezing saves time and
-        memory.
+        Number n of layers that are not trained: the embeddings and the first n. 0 trains all. Frozen layers have no
+        dropout, and are computed once for each text, also over the fits of a search in one process.
     dropout : float, optional
         Rate in hidden states and attention. None takes the checkpoint's, and with ``warm_start`` that of the fit
         before.

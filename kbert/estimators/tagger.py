@@ -65,8 +65,8 @@ class BertTagger(FineTunedEstimator[Tagging]):
         Factor on the learning rate from each layer to the one below it. 1.0 trains all layers at the same rate; 0.9 to
         0.95 keeps the lower layers closer to the checkpoint.
     freeze : int, default=0
-        Number n of layers that are not trained: the embeddings and the first n. 0 trains all. Freezing saves time and
-        memory.
+        Number n of layers that are not trained: the embeddings and the first n. 0 trains all. Frozen layers have no
+        dropout, and are computed once for each text, also over the fits of a search in one process.
     head_start : {"probe", "random"}, default="probe"
         Where the head starts. "probe": as a linear model that is fitted to the vectors of the encoder before that is
         trained (Kumar et al., 2022); up to 8,192 words are looked at. "random": as in the paper.

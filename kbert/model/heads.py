@@ -64,7 +64,7 @@ class BertForSequenceClassification(FunctionalBert):
         logits = classifier(dropout(vectors))  # vectors: (B, K, D)
         super().__init__(inputs, logits, config=config, policy=policy, name=name, seed=seed, num_labels=num_labels)
         self.num_labels = num_labels
-        self.encoder = encoder
+        self.encoder, self.hidden = encoder, hidden
         self.classifier = classifier
 
 
@@ -105,10 +105,11 @@ class BertForTokenClassification(FunctionalBert):
         classifier = dense(config, num_labels, encoder.last_seed + 2, "float32", "classifier")
 
         inputs = token_inputs(*INPUT_NAMES)
-        logits = classifier(dropout(encoder(inputs)["sequence_output"]))
+        hidden = encoder(inputs)["sequence_output"]
+        logits = classifier(dropout(hidden))
         super().__init__(inputs, logits, config=config, policy=policy, name=name, seed=seed, num_labels=num_labels)
         self.num_labels = num_labels
-        self.encoder = encoder
+        self.encoder, self.hidden = encoder, hidden
         self.classifier = classifier
 
 
@@ -141,9 +142,10 @@ class BertForQuestionAnswering(FunctionalBert):
         qa_outputs = dense(config, 2, encoder.last_seed + 1, "float32", "qa_outputs")
 
         inputs = token_inputs(*INPUT_NAMES)
-        logits = qa_outputs(encoder(inputs)["sequence_output"])
+        hidden = encoder(inputs)["sequence_output"]
+        logits = qa_outputs(hidden)
         super().__init__(inputs, logits, config=config, policy=encoder.dtype_policy, name=name, seed=seed)
-        self.encoder = encoder
+        self.encoder, self.hidden = encoder, hidden
         self.qa_outputs = qa_outputs
 
 
@@ -217,7 +219,7 @@ class BertForFeatures(FunctionalBert):
             vectors = vectors / ops.maximum(ops.norm(vectors, axis=-1, keepdims=True), SHORTEST)
         choices = {"layers": layers, "pooling": pooling, "normalize": normalize}
         super().__init__(inputs, vectors, config=config, policy=encoder.dtype_policy, name=name, seed=seed, **choices)
-        self.encoder = encoder
+        self.encoder, self.hidden = encoder, hidden[-1]
 
 
 @keras.saving.register_keras_serializable("kbert")

@@ -60,6 +60,7 @@ def labelled_batches(
     labels: Labels,
     input_names: list[str],
     token_ids: Callable[[np.ndarray], np.ndarray] | None = None,
+    hidden: Callable[[Batch], np.ndarray] | None = None,
 ) -> Iterator[tuple[Counts, StepBatch]]:
     """The arrays of each step, and its counts.
 
@@ -71,9 +72,13 @@ def labelled_batches(
         Which of `Batch.inputs` the model takes.
     token_ids : callable, optional
         What the model calls the tokens, from what the batches call them.
+    hidden : callable, optional
+        What the model takes under this name.
     """
     for batch in batches:
-        inputs = {name: batch.inputs[name] for name in input_names}
+        inputs = {name: batch.inputs[name] for name in input_names if name in batch.inputs}
+        if hidden is not None:
+            inputs["hidden"] = hidden(batch)
         if token_ids is not None:
             inputs["token_ids"] = token_ids(inputs["token_ids"])
         targets, weights, n_weighted = labels.of(batch)

@@ -11,6 +11,7 @@ import numpy as np
 from kbert.data.batches import TrainingBatches
 from kbert.training.backends import backend_step
 from kbert.training.callbacks import optimizer_for_callbacks
+from kbert.training.frozen import frozen_part
 from kbert.training.hyperparameters import HyperparameterFactory, layer_rates
 from kbert.training.labelled_batches import Counts, Labels, Level, labelled_batches
 from kbert.training.memory import memory_kept
@@ -90,9 +91,12 @@ def train(
         If five steps in a row gave a loss or gradients that are not finite; such a step changes nothing.
     """
     check_segments(model, batches.sequences.first_length < batches.sequences.lengths)
+    # What the steps train: the model, or what is left of it without tokens that do not occur, or without frozen layers.
     trimmed = trimmed_model(model, batches.sequences, batches.pad_id)
-    updater = _updater(model, trimmed, loss, batches.steps_per_epoch, options)
-    labels, names = Labels(targets, weights, level), [tensor.name for tensor in model.inputs]
+    frozen = frozen_part(model, batches.sequences, batches.pad_id)
+    trained = next((part.model for part in (trimmed, frozen) if part is not None), model)
+    updater = _updater(model, trained, loss, batches.steps_per_epoch, options)
+    labels, names = Labels(targets, weights, level), [tensor.name for tensor in trained.inputs]
     history: dict[str, list[float]] = {}
     callbacks = keras.callbacks.CallbackList(
         options.callbacks, model=model, epochs=options.epochs, steps=batches.steps_per_epoch, verbose=0
@@ -107,7 +111,8 @@ def train(
         for epoch in range(options.epochs):
             callbacks.on_epoch_begin(epoch)
             rows = None if trimmed is None else trimmed.rows
-            steps = labelled_batches(batches.epoch(epoch), labels, names, rows)
+            hidden = None if frozen is None else frozen.hidden
+            steps = labelled_batches(batches.epoch(epoch), labels, names, rows, hidden)
             logs = {"loss": _train_epoch(updater, steps, trimmed, callbacks, progress)}
             updater.trainer.write_back()
             if trimmed is not None:
@@ -125,11 +130,11 @@ def train(
 
 
 def _updater(
-    model: keras.Model, trimmed: TrimmedModel | None, loss: Loss, steps_per_epoch: int, options: TrainingOptions
+    model: keras.Model, trained: keras.Model, loss: Loss, steps_per_epoch: int, options: TrainingOptions
 ) -> Updater:
     n_updates = -(-steps_per_epoch // options.gradient_accumulation) * options.epochs
     return Updater(
-        backend_step().Trainer(model if trimmed is None else trimmed.model, loss),
+        backend_step().Trainer(trained, loss),
         LinearSchedule(options.learning_rate, n_updates, options.warmup),
         HyperparameterFactory(model, options.weight_decay, options.layer_rates, options.bias_correction, options.seed),
         NonFiniteGuard(model.compute_dtype == "float16", "a lower learning_rate, or dtype='float32'"),

@@ -52,7 +52,7 @@ def predict_logits(model: keras.Model, chunks: Iterable[Sequences], n_rows: int,
         When an output is not a finite number; so also from the two functions below.
     """
     results = np.zeros((n_rows, model.output_shape[-1]), "float32")
-    for texts, outputs in _outputs(model, _batches(chunks, pad_id)):
+    for texts, outputs in batch_outputs(model, _batches(chunks, pad_id)):
         # Not `results[rows] += ...`, which counts one only of several windows of a row.
         np.add.at(results, texts.rows, outputs[texts.slots] * texts.shares[:, None])
         count_predicted(float(texts.shares.sum()), of=n_rows)
@@ -100,7 +100,7 @@ def predict_words(model: keras.Model, words: WordSequences, pad_id: int, first_r
     if not words.n_words:
         return results
     batches = ((batch, batch.inputs) for batch in prediction_batches(words.sequences, pad_id))
-    for batch, outputs in _outputs(model, batches):
+    for batch, outputs in batch_outputs(model, batches):
         numbers = np.where(batch.tokens >= 0, words.words[batch.tokens], -1)
         is_word = numbers >= 0
         results[numbers[is_word]] = outputs[is_word]
@@ -126,7 +126,7 @@ def predict_spans(model: keras.Model, reader: SpanReader, pad_id: int, first_row
         What errors call the first row.
     """
     batches = ((batch, batch.inputs) for batch in prediction_batches(reader.windows, pad_id))
-    for batch, outputs in _outputs(model, batches):
+    for batch, outputs in batch_outputs(model, batches):
         row, position = np.nonzero(~np.isfinite(outputs).all(axis=-1) & (batch.tokens >= 0))
         if len(row):
             finite = np.ones(reader.windows.n_rows, bool)
@@ -155,7 +155,9 @@ def predictor(model: keras.Model | Predictor) -> Predictor:
     return backend_step().predictor(model) if isinstance(model, keras.Model) else model
 
 
-def _outputs(model: Any, batches: Iterable[tuple[Note, dict[str, np.ndarray]]]) -> Iterator[tuple[Note, np.ndarray]]:
+def batch_outputs(
+    model: Any, batches: Iterable[tuple[Note, dict[str, np.ndarray]]]
+) -> Iterator[tuple[Note, np.ndarray]]:
     """The model's output for each batch, beside what came with it, in order; some are computed ahead."""
     predict = predictor(model)
     names = [tensor.name for tensor in model.inputs]

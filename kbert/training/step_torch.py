@@ -187,8 +187,8 @@ def _on_device(arrays: Any) -> Any:
 def _seeded(seed: np.ndarray, device: torch.device) -> Iterator[None]:
     """Seed the generator of a device, which PyTorch's dropout draws from, and leave it afterwards as it was.
 
-    One fit at a time, where several threads fit: the generator is the process's. `torch.manual_seed` would seed those of
-    all kinds of devices, and keeps a call with its stack for each kind that was not used yet.
+    One fit at a time, where several threads fit: the generator is the process's. `torch.manual_seed` would seed those
+    of all kinds of devices, and keep a call with its stack for each kind that was not used yet.
     """
     number = int(seed[0]) << 32 | int(seed[1])
     with _generator_lock, torch.random.fork_rng([device] if device.type == "cuda" else []):

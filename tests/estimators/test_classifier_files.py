@@ -19,6 +19,8 @@ from kbert import (
 )
 from kbert.errors import WeightsMismatchError, WeightsNotFoundError
 
+pytestmark = pytest.mark.slow
+
 SENTENCES = ["The happy chair was broken.", "it is sad", "Ünïcode 日本 and [SEP] typed", "a", "the table " * 9]
 
 

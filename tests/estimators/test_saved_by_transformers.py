@@ -23,7 +23,7 @@ from kbert.errors import LabelNamesWarning, WeightsMismatchError
 torch = pytest.importorskip("torch", reason="needs PyTorch; run: pip install 'kbert[parity]'")
 transformers = pytest.importorskip("transformers", reason="needs transformers; run: pip install 'kbert[parity]'")
 
-pytestmark = pytest.mark.parity
+pytestmark = [pytest.mark.parity, pytest.mark.slow]
 
 TEXTS = ["the great chair", "this was a sad and broken table", "lovely"]
 QUESTION, CONTEXT = "was the chair great", "the table was broken and the chair was great"

@@ -7,6 +7,8 @@ import pytest
 
 from kbert import BertClassifier, BertTagger, BertVectorizer
 
+pytestmark = pytest.mark.slow
+
 TEXTS = ["the table was great", "a sad chair", "the room and the sad table"]
 
 

@@ -31,7 +31,7 @@ def fitted(make, reviews):
     return make().fit(reviews.text)
 
 
-pytestmark = pytest.mark.filterwarnings("ignore::kbert.errors.MissingTextWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::kbert.errors.MissingTextWarning")]
 
 
 def test_iterables_that_are_read_once_are_taken_as_count_vectorizer_takes_them(make, fitted, reviews):

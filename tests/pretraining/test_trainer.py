@@ -23,6 +23,8 @@ from kbert.pretraining.trainer import Pretraining, PretrainingOptions
 from kbert.training.backends import backend_step
 from kbert.training.non_finite import LossScaler
 
+pytestmark = pytest.mark.slow
+
 SUBJECTS = {"ada": ("wrote", "a", "program"), "grace": ("found", "the", "bug"), "alan": ("broke", "that", "code")}
 
 

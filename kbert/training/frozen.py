@@ -1,0 +1,167 @@
+"""Lower layers that are frozen are computed once for each text, not in each step.
+
+They have no dropout, so what they give for a text is always the same. It is kept, also from one fit to the next, for
+the folds and candidates of a search have texts in common.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from kbert.data.batches import Batch, prediction_batches
+from kbert.model.parts import LowerPart, UpperPart
+from kbert.text.sequences import Sequences
+from kbert.training.predict import batch_outputs
+
+# Vectors are kept in memory up to so many bytes of one model, and beyond them in a file without a name.
+MOST_IN_MEMORY = 512 * 1024**2
+_DTYPES = {"float32": np.dtype("f4"), "float16": np.dtype("f2"), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
+# Texts whose tokens are looked at together.
+_TEXTS_AT_ONCE = 4096
+
+
+class Vectors:
+    """What the lower part of one model gives for texts: an array (n_tokens, D) for each.
+
+    Parameters
+    ----------
+    width : int
+        D, numbers of a vector.
+    dtype : numpy.dtype
+        What they are kept in.
+    """
+
+    def __init__(self, width: int, dtype: np.dtype[Any]):
+        self.width, self.dtype, self.n_bytes = width, dtype, 0
+        self._of: dict[bytes, NDArray[Any]] = {}
+        self.lock = threading.Lock()
+
+    def __contains__(self, text: bytes) -> bool:
+        return text in self._of
+
+    def __getitem__(self, text: bytes) -> NDArray[Any]:
+        return self._of[text]
+
+    def add(self, texts: list[bytes], lengths: NDArray[np.int64]) -> NDArray[Any]:
+        """Room for more texts: an array (n_tokens, D) of all of them, one after the other, to be filled."""
+        shape = int(lengths.sum()), self.width
+        n_bytes = shape[0] * shape[1] * self.dtype.itemsize
+        if self.n_bytes + n_bytes <= MOST_IN_MEMORY:
+            room = np.empty(shape, self.dtype)
+        else:
+            with tempfile.TemporaryFile() as file:  # its space is given back when the array goes
+                file.truncate(n_bytes)
+                room = np.memmap(file, self.dtype, "r+", shape=shape)
+        self.n_bytes += n_bytes
+        self._of.update(zip(texts, np.split(room, np.cumsum(lengths)[:-1]), strict=True))
+        return room
+
+
+class _Last:
+    """The vectors of the model that was trained last, under a key of all that they depend on."""
+
+    key: str | None = None
+    vectors: Vectors | None = None
+
+
+_last, _lock = _Last(), threading.Lock()
+
+
+def _kept_vectors(key: str, width: int, dtype: np.dtype[Any]) -> Vectors:
+    with _lock:
+        if _last.vectors is None or _last.key != key:
+            _last.key, _last.vectors = key, Vectors(width, dtype)
+        return _last.vectors
+
+
+class FrozenPart:
+    """The lower part of a model, which is frozen, and what it gives for the texts of a training.
+
+    Parameters
+    ----------
+    model : keras.Model
+    n_layers : int
+        How many layers are frozen, beside the embeddings.
+    sequences : TokenSequences or QuestionWindows
+        All texts of the training.
+    pad_id : int
+        Token id of the padding.
+
+    Attributes
+    ----------
+    model : keras.Model
+        What is trained: `kbert.model.parts.UpperPart`.
+    """
+
+    def __init__(self, model: keras.Model, n_layers: int, sequences: Sequences, pad_id: int):
+        self.model = UpperPart(model, n_layers)
+        lower = LowerPart(model, n_layers)
+        width = model.config.hidden_size
+        self._vectors = _kept_vectors(_key_of(lower), width, _DTYPES[model.compute_dtype])
+        self._texts = list(_names(sequences))
+        with self._vectors.lock:
+            self._compute(lower, sequences, pad_id)
+
+    def _compute(self, lower: keras.Model, sequences: Sequences, pad_id: int) -> None:
+        """Have the vectors of all texts."""
+        new = {text: number for number, text in enumerate(self._texts) if text not in self._vectors}
+        if not new:
+            return
+        some = sequences.take(np.fromiter(new.values(), np.int64, len(new)))
+        room = self._vectors.add(list(new), some.lengths)
+        for batch, found in batch_outputs(lower, ((batch, batch.inputs) for batch in prediction_batches(some, pad_id))):
+            is_token = batch.tokens >= 0
+            room[batch.tokens[is_token]] = found[is_token]
+
+    def hidden(self, batch: Batch) -> NDArray[np.float32]:
+        """The vectors of a batch's tokens, shape (B, T, D); zeros for padding."""
+        found = np.zeros((*batch.tokens.shape, self._vectors.width), np.float32)
+        for row, slot in zip(*np.nonzero(batch.texts >= 0), strict=True):
+            vectors = self._vectors[self._texts[batch.texts[row, slot]]]
+            start = batch.inputs["first_positions"][row, slot]
+            found[row, start : start + len(vectors)] = vectors
+        return found
+
+
+def frozen_part(model: keras.Model, sequences: Sequences, pad_id: int) -> FrozenPart | None:
+    """The lower part of a model whose embeddings and first layers are not trained; None where a part of them is.
+
+    The parameters are those of `FrozenPart`.
+    """
+    encoder = model.encoder
+    if encoder.embeddings.trainable:
+        return None
+    n_layers = next(
+        (number for number, layer in enumerate(encoder.transformer_layers) if layer.trainable),
+        len(encoder.transformer_layers),
+    )
+    return FrozenPart(model, n_layers, sequences, pad_id) if n_layers else None
+
+
+def _key_of(lower: keras.Model) -> str:
+    """What the vectors depend on beside the text: weights, and what is computed of them, in which precision."""
+    config, backend = lower.config, keras.backend.backend()
+    facts = [backend, lower.dtype_policy.name, config.num_attention_heads, config.hidden_act, config.layer_norm_eps]
+    digest = hashlib.blake2b(repr([*facts, [tuple(variable.shape) for variable in lower.weights]]).encode())
+    for variable in lower.weights:
+        digest.update(keras.ops.convert_to_numpy(variable.value).tobytes())
+    return digest.hexdigest()
+
+
+def _names(sequences: Sequences) -> Iterator[bytes]:
+    """A name for each text, by its tokens and where its second text starts."""
+    for start in range(0, len(sequences), _TEXTS_AT_ONCE):
+        some = sequences.take(np.arange(start, min(start + _TEXTS_AT_ONCE, len(sequences))))
+        splits, tokens = some.tokens.splits, some.tokens.values.astype(np.int32)
+        for number, first_length in enumerate(some.first_length.tolist()):
+            text = tokens[splits[number] : splits[number + 1]]
+            yield hashlib.blake2b(text.tobytes(), digest_size=16, salt=int(first_length).to_bytes(8, "little")).digest()
