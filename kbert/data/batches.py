@@ -71,9 +71,19 @@ class TrainingBatches:
     whole_rows : bool, default=False
         Whether ``batch_size`` counts rows of X, and all sequences of a row are in one batch. This is needed if the loss
         compares them, as for the options of a question.
+    row_multiple : int, default=1
+        The number of rows of a batch is a multiple of it, so that so many devices can have the same number each.
     """
 
-    def __init__(self, sequences: Sequences, batch_size: int, seed: int, pad_id: int, whole_rows: bool = False):
+    def __init__(
+        self,
+        sequences: Sequences,
+        batch_size: int,
+        seed: int,
+        pad_id: int,
+        whole_rows: bool = False,
+        row_multiple: int = 1,
+    ):
         self.sequences, self.batch_size, self.seed, self.pad_id = sequences, batch_size, seed, pad_id
         # Four bytes each, here and below: with millions of texts these arrays are most of the memory of a fit.
         self.lengths = sequences.lengths.astype(np.int32)
@@ -82,12 +92,15 @@ class TrainingBatches:
         if whole_rows:
             self.bounds = np.concatenate([[0], np.cumsum(np.bincount(sequences.rows))]).astype(np.int32)
         self.steps_per_epoch = -(-(len(self.bounds) - 1) // batch_size)
+        self.row_multiple = row_multiple
         self.layout = choose_layout([self.lengths[texts] for texts in self.deal(0)])
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
         """The batches of one epoch, counted from 0."""
         for texts in self.deal(epoch):
-            yield make_batch(self.sequences, self._packed(texts), self.layout, self.pad_id)
+            rows = self._packed(texts)
+            n_rows = -(-max(len(rows), self.layout.rows) // self.row_multiple) * self.row_multiple
+            yield make_batch(self.sequences, rows, self.layout._replace(rows=n_rows), self.pad_id)
 
     def _packed(self, texts: NDArray[np.int32]) -> list[NDArray[np.int32]]:
         rows = pack(self.lengths[texts], self.layout.length, self.layout.slots)

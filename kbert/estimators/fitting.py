@@ -27,6 +27,7 @@ from kbert.model import BertForFeatures
 from kbert.tasks.row_notices import RowShares, RowsRead, tell_cut, tell_missing
 from kbert.tasks.task import FEW_LABELS, Examples, Task, TrainingData
 from kbert.training.backends import able_to_train
+from kbert.training.distribution import for_fine_tuning, n_devices
 from kbert.training.early_stopping import Evaluation
 from kbert.training.finite_outputs import may_overflow
 from kbert.training.loop import TrainingOptions, layer_rates, train
@@ -270,6 +271,8 @@ def _train(
     if parameters.freeze:
         for layer in (model.encoder.embeddings, *model.encoder.transformer_layers[: parameters.freeze]):
             layer.trainable = False
+    texts_are_compared = data.whole_rows or loss is task.contrast
+    distribution = for_fine_tuning(parameters.distribution, texts_are_compared)
     options = TrainingOptions(
         epochs=parameters.epochs,
         learning_rate=parameters.learning_rate,
@@ -281,13 +284,16 @@ def _train(
         seed=seed,
         verbose=int(parameters.verbose),
         callbacks=callbacks,
+        distribution=distribution,
     )
 
     evaluation = None
     if validation is not None:
         patience = parameters.n_iter_no_change if parameters.early_stopping else None
         evaluation = Evaluation(model, partial(_evaluate, task, model, validation, pad_id), patience)
-    batches = TrainingBatches(data.sequences, parameters.batch_size, seed, pad_id, data.whole_rows)
+    batches = TrainingBatches(
+        data.sequences, parameters.batch_size, seed, pad_id, data.whole_rows, n_devices(distribution)
+    )
     history = train(model, loss, batches, data.targets, data.weights, options, evaluation, data.level)
     if evaluation is not None:
         evaluation.restore_best()

@@ -90,6 +90,8 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
         ``weights``.
     dtype : {"auto", "float32", "bfloat16", "float16"}, default="auto"
         What the model computes in; weights are always float32. "auto" is float32 on a CPU, bfloat16 on a GPU or TPU.
+    distribution : "auto", None, keras.distribution.DataParallel or tf.distribute.MirroredStrategy, default="auto"
+        The devices that share each batch. "auto": all that JAX or TensorFlow sees; None: one. On PyTorch it is one.
     random_state : int, RandomState or None, default=None
         Seed of the head, the order of the rows, the dropout and the validation set.
     verbose : int, default=0
@@ -162,6 +164,7 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
         n_restarts: int = 0,
         warm_start: bool = False,
         dtype: str = "auto",
+        distribution: Any = "auto",
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ):
@@ -185,6 +188,7 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
         self.n_restarts = n_restarts
         self.warm_start = warm_start
         self.dtype = dtype
+        self.distribution = distribution
         self.random_state = random_state
         self.verbose = verbose
 

@@ -19,6 +19,7 @@ from kbert.errors import ParameterWarning
 from kbert.model import LAYER_CHOICES, POOLINGS
 from kbert.sizes import named_size
 from kbert.tasks.task import plain
+from kbert.training.distribution import is_distribution
 from kbert.training.precision import DTYPES
 from kbert.training.seeds import LARGEST_SEED
 from kbert.warn import warn_user
@@ -103,6 +104,10 @@ RULES: dict[str, Rule] = {
     "layers": (lambda v: isinstance(v, str) and v in LAYER_CHOICES, f"one of {', '.join(LAYER_CHOICES)}"),
     "pooling": (lambda v: isinstance(v, str) and v in POOLINGS, f"one of {', '.join(POOLINGS)}"),
     "normalize": _flag(),
+    "distribution": (
+        lambda v: v is None or is_distribution(v),
+        "None, a keras.distribution.DataParallel (JAX) or a tf.distribute.MirroredStrategy (TensorFlow)",
+    ),
     "dtype": (lambda v: isinstance(v, str) and v in DTYPES, f"one of {', '.join(DTYPES)}"),
     "verbose": (lambda v: isinstance(v, (bool, np.bool_)) or _is_int(v, 0), "a whole number of at least 0"),
 }

@@ -15,6 +15,7 @@ from kbert.errors import WeightsMismatchError
 from kbert.hub.weight_files import files_of_weights, hugging_face_weights
 from kbert.json_files import MOST_BYTES, json_object, write_json
 from kbert.saved_values import TEXT, SavedValues, list_of, none_or, one_of, whole
+from kbert.training.distribution import is_distribution
 from kbert.weights.folder import refuse_exported
 
 FILE = "kbert.json"
@@ -44,6 +45,8 @@ def encode_value(value: Any) -> Any:
         return os.fspath(value)
     if isinstance(value, (np.random.RandomState, np.random.Generator)):
         return None
+    if is_distribution(value):  # the devices of this machine
+        return "auto"
     if isinstance(value, dict):
         # JSON's keys are strings, and class labels may be numbers.
         return {"dict": [[encode_value(key), encode_value(item)] for key, item in value.items()]}

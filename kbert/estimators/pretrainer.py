@@ -39,6 +39,7 @@ from kbert.pretraining.instances import Documents, require_tokens
 from kbert.pretraining.masking import Masking
 from kbert.pretraining.new_words import add_new_words, start_new_words
 from kbert.pretraining.options import PretrainingOptions
+from kbert.pretraining.output_bias import start_at_frequencies
 from kbert.pretraining.recipe import (
     PAPER,
     SCORED_MASK_RATE,
@@ -129,6 +130,8 @@ class BertPretrainer(BertEstimator):
         ``weights``.
     dtype : {"auto", "float32", "bfloat16", "float16"}, default="auto"
         What the model computes in; weights are always float32. "auto" is float32 on a CPU, bfloat16 on a GPU or TPU.
+    distribution : "auto", None, keras.distribution.DataParallel or tf.distribute.MirroredStrategy, default="auto"
+        The devices that share each batch. "auto": all that JAX or TensorFlow sees; None: one. On PyTorch it is one.
     random_state : int, RandomState or None, default=None
         Seed of the start, the pairs, the masks and the dropout.
     verbose : int, default=0
@@ -189,6 +192,7 @@ class BertPretrainer(BertEstimator):
         gradient_accumulation: int = 1,
         warm_start: bool = False,
         dtype: str = "auto",
+        distribution: Any = "auto",
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ):
@@ -214,6 +218,7 @@ class BertPretrainer(BertEstimator):
         self.gradient_accumulation = gradient_accumulation
         self.warm_start = warm_start
         self.dtype = dtype
+        self.distribution = distribution
         self.random_state = random_state
         self.verbose = verbose
 
@@ -307,14 +312,17 @@ class BertPretrainer(BertEstimator):
             held_out_corpus = _corpus(eval_set, "eval_set", parameters.split)
             held_out = _single_element(_documents(held_out_corpus, tokenizer, parameters.nsp, "eval_set"))
 
-        phases = settle_pretraining(parameters, start.config, start.folder is None and start.model is None)
+        from_scratch = start.folder is None and start.model is None
+        phases = settle_pretraining(parameters, start.config, from_scratch)
         config, policy = start.config.with_dropout(parameters.dropout), dtype_policy(parameters.dtype)
         model = start.new_model(
             lambda: BertForPreTraining(config, parameters.nsp, dtype=policy, seed=seed), load_pretraining_weights
         )
+        if from_scratch:
+            start_at_frequencies(model, documents)
         new_words = self.new_words_ if start.model is not None else start_new_words(model, start.tokenizer, tokenizer)
         options = _options(parameters, phases, self._scored_mask_rate(), config, seed, documents, tokenizer)
-        run = Pretraining(model, tokenizer, documents, options, held_out)
+        run = Pretraining(model, tokenizer, documents, options, held_out, distribution=parameters.distribution)
         history = run.run()
         model.has_new_mlm_head = False
 

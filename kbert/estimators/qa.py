@@ -106,6 +106,8 @@ class BertQA(FineTunedEstimator[Questions]):
         Longest answer in pieces, when predicting.
     dtype : {"auto", "float32", "bfloat16", "float16"}, default="auto"
         What the model computes in; weights are always float32. "auto" is float32 on a CPU, bfloat16 on a GPU or TPU.
+    distribution : "auto", None, keras.distribution.DataParallel or tf.distribute.MirroredStrategy, default="auto"
+        The devices that share each batch. "auto": all that JAX or TensorFlow sees; None: one. On PyTorch it is one.
     random_state : int, RandomState or None, default=None
         Seed of the head, the order of the rows, the dropout and the validation set.
     verbose : int, default=0
@@ -178,6 +180,7 @@ class BertQA(FineTunedEstimator[Questions]):
         n_best: int = 20,
         max_answer_length: int = 30,
         dtype: str = "auto",
+        distribution: Any = "auto",
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ):
@@ -205,6 +208,7 @@ class BertQA(FineTunedEstimator[Questions]):
         self.n_best = n_best
         self.max_answer_length = max_answer_length
         self.dtype = dtype
+        self.distribution = distribution
         self.random_state = random_state
         self.verbose = verbose
 

@@ -31,6 +31,7 @@ def new_run(options: Namespace, shards: Shards) -> Pretraining:
     """The run, before its first step."""
     from kbert.model import BertForPreTraining
     from kbert.pretraining.new_words import start_new_words
+    from kbert.pretraining.output_bias import start_at_frequencies
     from kbert.pretraining.trainer import Pretraining
     from kbert.training.precision import dtype_policy
     from kbert.weights import load_pretraining_weights
@@ -42,6 +43,8 @@ def new_run(options: Namespace, shards: Shards) -> Pretraining:
     model = start.new_model(
         lambda: BertForPreTraining(config, options.nsp, dtype=policy, seed=options.seed), load_pretraining_weights
     )
+    if options.weights is None:
+        start_at_frequencies(model, shards)
     start_new_words(model, start.tokenizer, shards.tokenizer)
     settings = _settings(options, config)
     return Pretraining(model, shards.tokenizer, shards, settings, held_out, options.out / "run")

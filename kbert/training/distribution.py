@@ -36,8 +36,47 @@ def all_devices() -> Any:
     return None
 
 
-def checked(distribution: Any, batch_size: int) -> Any:
+def is_distribution(value: Any) -> bool:
+    """Whether a value is one of the two kinds of distribution that there are, of any backend."""
+    kinds = {kind.__name__ for kind in type(value).__mro__}  # TensorFlow's without importing it
+    return isinstance(value, keras.distribution.DataParallel) or "MirroredStrategy" in kinds
+
+
+def for_fine_tuning(distribution: Any, texts_are_compared: bool) -> Any:
+    """The distribution of a fit, from the parameter of the estimator.
+
+    Parameters
+    ----------
+    distribution : "auto", None or a distribution
+    texts_are_compared : bool
+        Whether the loss compares the texts of a batch. It then needs all of them, which JAX gives it and a
+        MirroredStrategy, whose devices have a part each, does not: "auto" is one device there.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it cannot be used.
+    """
+    is_automatic = isinstance(distribution, str)
+    found = checked(all_devices() if is_automatic else distribution)
+    if found is None or not texts_are_compared or isinstance(found, keras.distribution.DataParallel):
+        return found
+    if is_automatic:
+        return None
+    raise ValueError(
+        "The loss of multiple choice and of few_labels=True compares the texts of a batch, which a MirroredStrategy "
+        "divides. Set distribution=None, or train on JAX."
+    )
+
+
+def checked(distribution: Any, batch_size: int = 0) -> Any:
     """Check a distribution: the backend must support it, and the batch must divide evenly among its devices.
+
+    Parameters
+    ----------
+    distribution : None or a distribution
+    batch_size : int, default=0
+        Rows of a batch; of 0, any number of devices has its share.
 
     Raises
     ------

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import keras
 import numpy as np
 
 from kbert.data.batches import TrainingBatches
-from kbert.training.backends import backend_step
 from kbert.training.callbacks import optimizer_for_callbacks
+from kbert.training.distribution import trainer_on
 from kbert.training.frozen import frozen_part
 from kbert.training.hyperparameters import HyperparameterFactory, layer_rates
 from kbert.training.labelled_batches import Counts, Labels, Level, labelled_batches
@@ -30,7 +31,8 @@ __all__ = ["TrainingOptions", "layer_rates", "train"]
 class TrainingOptions:
     """How to train. The names and defaults are those of the estimators' parameters.
 
-    ``layer_rates`` holds a factor on the learning rate for each trainable variable (`layer_rates`).
+    ``layer_rates`` holds a factor on the learning rate for each trainable variable (`layer_rates`); ``distribution`` is
+    one of `kbert.training.distribution`, whose number of devices the rows of the batches are a multiple of.
     """
 
     epochs: int = 3
@@ -43,6 +45,7 @@ class TrainingOptions:
     seed: int = 0
     verbose: int = 0
     callbacks: list[keras.callbacks.Callback] = field(default_factory=list)
+    distribution: Any = None
 
 
 def train(
@@ -114,9 +117,10 @@ def train(
             hidden = None if frozen is None else frozen.hidden
             steps = labelled_batches(batches.epoch(epoch), labels, names, rows, hidden)
             logs = {"loss": _train_epoch(updater, steps, trimmed, callbacks, progress)}
-            updater.trainer.write_back()
-            if trimmed is not None:
-                trimmed.write_back()
+            if on_epoch_end is not None or options.callbacks or epoch == options.epochs - 1:  # who looks at the weights
+                updater.trainer.write_back()
+                if trimmed is not None:
+                    trimmed.write_back()
             if on_epoch_end is not None:
                 logs.update(on_epoch_end(epoch, logs) or {})
             callbacks.on_epoch_end(epoch, logs)
@@ -134,7 +138,7 @@ def _updater(
 ) -> Updater:
     n_updates = -(-steps_per_epoch // options.gradient_accumulation) * options.epochs
     return Updater(
-        backend_step().Trainer(trained, loss),
+        trainer_on(options.distribution, trained, loss, "adamw"),
         LinearSchedule(options.learning_rate, n_updates, options.warmup),
         HyperparameterFactory(model, options.weight_decay, options.layer_rates, options.bias_correction, options.seed),
         NonFiniteGuard(model.compute_dtype == "float16", "a lower learning_rate, or dtype='float32'"),

@@ -83,6 +83,17 @@ def test_a_step_that_needs_more_rows_than_the_layout_has_loses_none(sequences_of
     assert _texts(batch) == [0, 1, 2] and batch.n_tokens == 27
 
 
+def test_rows_are_a_multiple_of_the_devices(sequences_of):
+    sequences = sequences_of([5, 3, 9, 4, 7, 2, 8, 6, 3, 5])
+    plain, batches = (TrainingBatches(sequences, 3, 0, 0, row_multiple=multiple) for multiple in (1, 4))
+    for epoch in range(3):
+        for one, other in zip(plain.epoch(epoch), batches.epoch(epoch), strict=True):
+            assert len(other.texts) % 4 == 0
+            assert (
+                np.array_equal(one.texts, other.texts[: len(one.texts)]) and (other.texts[len(one.texts) :] < 0).all()
+            )
+
+
 def test_texts_of_every_slot_are_found_again_at_their_first_positions(sequences_of, realistic_lengths):
     sequences = sequences_of(realistic_lengths[:300])
     for batch in TrainingBatches(sequences, 32, seed=3, pad_id=0).epoch(0):

@@ -239,6 +239,7 @@ WRONG = {
     "tune_thresholds": [None, 1, "f1"],
     "n_restarts": [-1, None, 1.5, True],
     "warm_start": [None, 1, "yes"],
+    "distribution": [2, "all", []],
     "dtype": ["float64", None, "mixed_bfloat16", np.float32],
     "random_state": [-1, 1.5, "seed", np.random.default_rng(0)],
     "verbose": [-1, "yes", None],

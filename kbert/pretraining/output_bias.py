@@ -1,0 +1,31 @@
+"""Where the output of a model that knows nothing starts: at how often each token occurs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kbert.model import BertForPreTraining
+from kbert.pretraining.instances import DocumentSource
+
+# Tokens that are counted: more tell nothing new of those that matter.
+_ENOUGH = 10_000_000
+
+
+def start_at_frequencies(model: BertForPreTraining, source: DocumentSource) -> None:
+    """Set the bias of the masked-LM output to the logarithm of each token's share of the text, in place.
+
+    With a bias of zero, as in the original code, a run spends its first hundreds of updates on learning these shares,
+    and large gradients of the bias alone cut all others when the norm is clipped (docs/pretraining.md).
+
+    Parameters
+    ----------
+    model : BertForPreTraining
+    source : sequence of Documents
+        Its first 10 million tokens are counted. A token that does not occur counts as one.
+    """
+    counts = np.ones(model.config.vocab_size)
+    for number in range(len(source)):
+        counts += np.bincount(source[number].tokens, minlength=len(counts))
+        if counts.sum() > _ENOUGH:
+            break
+    model.mlm_head.bias.assign(np.log(counts / counts.sum()).astype("float32"))

@@ -1,0 +1,98 @@
+"""Fits on one and on several virtual devices of the CPU, in a process of its own: prints how far they are apart.
+
+KERAS_BACKEND=jax python tests/estimators/fits_on_devices.py WEIGHTS
+"""
+
+import os
+import sys
+
+N_DEVICES = 4
+if os.environ["KERAS_BACKEND"] == "jax":
+    flags = os.environ.get("XLA_FLAGS", "")
+    os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={N_DEVICES}"
+else:
+    import tensorflow as tf
+
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * N_DEVICES)
+
+import functools  # noqa: E402
+import json  # noqa: E402
+import warnings  # noqa: E402
+
+import keras  # noqa: E402
+import numpy as np  # noqa: E402
+import pandas as pd  # noqa: E402
+
+from kbert import BertClassifier, BertMultipleChoice  # noqa: E402
+from kbert.training.distribution import all_devices, n_devices  # noqa: E402
+
+TEXTS = [
+    "the table was great and the room was great",
+    "a sad chair",
+    "the room",
+    "sad table",
+    "this room was lovely",
+    "it was awful with the chair and a table and the sad room it was",
+    "happy",
+]
+LABELS = ["good", "bad", "good", "bad", "good", "bad", "good"]
+OPTIONS = pd.DataFrame({"context": TEXTS, "options": [["a table", "a room", "a sad chair"]] * len(TEXTS)})
+
+
+@functools.cache
+def on(n):
+    """A distribution over n devices. On TensorFlow it must be one n: strategies of two sizes get into each other's way."""
+    if keras.backend.backend() == "jax":
+        return keras.distribution.DataParallel(devices=keras.distribution.list_devices()[:n])
+    return tf.distribute.MirroredStrategy([f"CPU:{number}" for number in range(n)])
+
+
+def fitted(estimator, rows, distribution, **changes):
+    """A fit whose steps have three rows, the last one of them a single row."""
+    values = dict(epochs=2, batch_size=3, learning_rate=1e-3, dropout=0.0, dtype="float32", random_state=0)
+    return estimator(weights=sys.argv[1], distribution=distribution, **{**values, **changes}).fit(*rows)
+
+
+def apart(one, other):
+    """The greatest difference of losses and of weights."""
+    losses = np.subtract(one.history_["loss"], other.history_["loss"])
+    weights = [
+        np.abs(keras.ops.convert_to_numpy(a.value) - keras.ops.convert_to_numpy(b.value)).max()
+        for a, b in zip(one.model_.weights, other.model_.weights, strict=True)
+        if a.dtype == "float32"
+    ]
+    return float(max(np.abs(losses).max(), *weights))
+
+
+def main():
+    """Print the differences as JSON, by case."""
+    warnings.simplefilter("ignore")
+    numbers = (2, 4) if keras.backend.backend() == "jax" else (4,)
+    cases = {
+        "windows": (BertClassifier, (TEXTS, LABELS), {"max_length": 8, "long_text": "window"}, numbers),
+        "frozen": (BertClassifier, (TEXTS, LABELS), {"max_length": 16, "freeze": 1}, (4,)),
+    }
+    if keras.backend.backend() == "jax":
+        cases["options"] = (BertMultipleChoice, (OPTIONS, [0, 1, 2, 0, 1, 2, 0]), {"max_length": 24}, numbers)
+    found = {}
+    for name, (estimator, rows, changes, numbers) in cases.items():
+        alone = fitted(estimator, rows, None, **changes)
+        for n in numbers:
+            found[f"{name} on {n}"] = apart(alone, fitted(estimator, rows, on(n), **changes))
+    if keras.backend.backend() == "jax":
+        automatic = fitted(*cases["windows"][:2], "auto", max_length=8, long_text="window")
+        found["auto"] = apart(fitted(*cases["windows"][:2], on(N_DEVICES), max_length=8, long_text="window"), automatic)
+    else:
+        with on(4).scope():
+            found["in force"] = n_devices(all_devices()) - 4
+        try:
+            fitted(BertMultipleChoice, (OPTIONS, [0, 1, 2, 0, 1, 2, 0]), on(4), max_length=24)
+        except ValueError as error:
+            assert "compares the texts of a batch" in str(error)
+            found["refused"] = 0
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""Fine-tuning on several devices is fine-tuning on one. They are virtual devices of the CPU."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import pytest
+from sklearn.base import clone
+
+from kbert import BertClassifier
+from kbert.training.distribution import for_fine_tuning, is_distribution
+
+SCRIPT = Path(__file__).with_name("fits_on_devices.py")
+
+
+@pytest.mark.backend
+@pytest.mark.skipif(keras.backend.backend() == "torch", reason="on PyTorch kbert trains on one device")
+def test_several_devices_train_as_one(toy_folder):
+    command = [sys.executable, str(SCRIPT), str(toy_folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert {"windows on 4", "frozen on 4"} < set(found)
+    assert max(found.values()) < 1e-4, found  # the rate is 1e-3, and AdamW may turn round what is nearly 0
+
+
+@pytest.mark.parametrize("wrong", [2, "all", ["gpu:0"]])
+def test_what_is_no_distribution_is_refused(toy, wrong):
+    with pytest.raises((TypeError, ValueError), match="distribution must be.*DataParallel"):
+        toy(distribution=wrong).fit(["a", "b"], ["x", "y"])
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="elsewhere it can be used")
+def test_pytorch_says_that_it_has_one_device(toy):
+    one = keras.distribution.DataParallel.__new__(keras.distribution.DataParallel)
+    with pytest.raises(TypeError, match="training on several devices needs JAX or TensorFlow"):
+        toy(distribution=one).fit(["a", "b"], ["x", "y"])
+
+
+def test_a_strategy_is_known_without_tensorflow_and_kept_apart_from_files(toy, tmp_path):
+    class MirroredStrategy:
+        num_replicas_in_sync = 2
+
+    strategy = MirroredStrategy()
+    assert is_distribution(strategy) and not is_distribution("auto")
+    assert isinstance(clone(toy(distribution=strategy)).distribution, MirroredStrategy)
+    classifier = toy().fit(["a", "b"] * 4, ["x", "y"] * 4).set_params(distribution=strategy)
+    classifier.save(tmp_path / "saved")
+    assert BertClassifier.load(tmp_path / "saved").distribution == "auto"
+    assert for_fine_tuning("auto", True) is None and for_fine_tuning(None, False) is None
