@@ -59,7 +59,7 @@ def run(seed: int, rows: int) -> dict:
         result[f"log_loss_{name}"] = round(log_loss(good, expit(margin)), 4)
     return result | {
         "accuracy": round(accuracy_score(good, after > 0), 4), "fit_s": round(seconds), "backend": backend,
-        "date": datetime.date.today().isoformat(), "kbert": version("kbert"), "keras": version("keras"),
+        "date": datetime.date.today().isoformat(), "kbert": version("kbert-learn"), "keras": version("keras"),
         "backend_version": version(backend),
     }  # fmt: skip
 

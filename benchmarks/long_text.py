@@ -46,7 +46,7 @@ def run(long_text: str, seed: int) -> dict:
     return {
         "long_text": long_text, "seed": seed, "backend": backend, "accuracy": round(accuracy, 4),
         "fit_s": round(fitted - start), "score_s": round(end - fitted), "date": datetime.date.today().isoformat(),
-        "kbert": version("kbert"), "keras": version("keras"), "backend_version": version(backend),
+        "kbert": version("kbert-learn"), "keras": version("keras"), "backend_version": version(backend),
     }  # fmt: skip
 
 

@@ -327,7 +327,7 @@ def main() -> None:
         for run in runs:
             found = pd.DataFrame([{
                 "backend": backend, **in_new_process(*run), "date": datetime.date.today().isoformat(),
-                "kbert": version("kbert"), "keras": version("keras"), "backend_version": version(backend),
+                "kbert": version("kbert-learn"), "keras": version("keras"), "backend_version": version(backend),
             }])  # fmt: skip
             results = RESULTS / f"memory_{arguments.what}.csv"
             found.to_csv(results, mode="a", header=not results.exists(), index=False)

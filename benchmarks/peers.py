@@ -133,7 +133,8 @@ def main() -> None:
     for n_round in range(0 if options.table else options.rounds):
         for name in chosen:
             if found := in_a_process(name, preset if CONTESTANTS[name].needs == "keras_hub" else folder):
-                versions = {p: version(p) for p in ("kbert", "keras", "transformers", "torch", "jax", "tensorflow")}
+                versions = {p: version(p) for p in ("keras", "transformers", "torch", "jax", "tensorflow")}
+                versions = {"kbert": version("kbert-learn"), **versions}
                 row = {"contestant": name, **{column: found.get(column) for column in MEASURED}}
                 row |= {"date": datetime.date.today().isoformat(), **versions}
                 frame = pd.DataFrame([row]).round(4)

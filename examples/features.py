@@ -128,7 +128,11 @@ def main(argv: list[str] | None = None) -> None:
                 continue
             start = time.perf_counter()
             row = {**run, "f1": round(score(run, train, dev), 4), "seconds": round(time.perf_counter() - start)}
-            row |= {"date": datetime.date.today().isoformat(), "kbert": version("kbert"), "keras": version("keras")}
+            row |= {
+                "date": datetime.date.today().isoformat(),
+                "kbert": version("kbert-learn"),
+                "keras": version("keras"),
+            }
             row["backend_version"] = version(run["backend"])
             pd.DataFrame([row]).to_csv(options.results, mode="a", header=not options.results.exists(), index=False)
             print(f"entity F1 {row['f1']:.4f}, {row['seconds']} s")

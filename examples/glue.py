@@ -115,7 +115,7 @@ def append(results: Path, run: dict[str, Any], scores: dict[str, float], fit_s: 
     """Add a finished run to the results."""
     metric = TASKS[run["task"]].metrics[0]
     row = {**run, **scores, "metric": metric, "score": scores[metric], "fit_s": round(fit_s)}
-    row |= {"kbert": version("kbert"), "keras": version("keras"), "backend_version": backend_version}
+    row |= {"kbert": version("kbert-learn"), "keras": version("keras"), "backend_version": backend_version}
     frame = pd.DataFrame([{**row, "date": datetime.date.today().isoformat()}], columns=COLUMNS)
     frame.round(dict.fromkeys(SCORES, 4)).to_csv(results, mode="a", header=not results.exists(), index=False)
     print(f"{run['task']}, seed {run['seed']}:", ", ".join(f"{name} {score:.3f}" for name, score in scores.items()))

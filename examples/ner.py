@@ -158,7 +158,11 @@ def main(argv: list[str] | None = None) -> None:
             print("done before")
             continue
         scores = {name: round(score, 4) for name, score in fit_and_score(run, train, dev).items()}
-        versions = {"kbert": version("kbert"), "keras": version("keras"), "backend_version": version(run["backend"])}
+        versions = {
+            "kbert": version("kbert-learn"),
+            "keras": version("keras"),
+            "backend_version": version(run["backend"]),
+        }
         row = {**run, **scores, "date": datetime.date.today().isoformat(), **versions}
         pd.DataFrame([row]).to_csv(options.results, mode="a", header=not options.results.exists(), index=False)
 

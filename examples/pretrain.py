@@ -153,7 +153,7 @@ def compared(model: Path, options: argparse.Namespace) -> pd.DataFrame:
         )
         accuracy = classifier.fit(rows.text, rows.label).score(dev.text, dev.label)
         row = {**run, "accuracy": round(accuracy, 4), "seconds": round(time.perf_counter() - start)}
-        row |= {"date": datetime.date.today().isoformat(), "kbert": version("kbert"), "keras": version("keras")}
+        row |= {"date": datetime.date.today().isoformat(), "kbert": version("kbert-learn"), "keras": version("keras")}
         pd.DataFrame([row]).to_csv(results, mode="a", header=not results.exists(), index=False)
         print(f"{row['start']}, seed {seed}: {accuracy:.4f}, {row['seconds']} s")
     runs = pd.read_csv(results)

@@ -131,7 +131,7 @@ def find(results: Path, run: dict[str, Any]) -> bool:
 def append(results: Path, run: dict[str, Any], values: dict[str, Any], backend_version: str) -> None:
     """Add a finished run to the results."""
     row = {**run, **values, "date": datetime.date.today().isoformat(), "backend_version": backend_version}
-    row |= {"kbert": version("kbert"), "keras": version("keras")}
+    row |= {"kbert": version("kbert-learn"), "keras": version("keras")}
     frame = pd.DataFrame([row], columns=COLUMNS).round(dict.fromkeys([*SCORES, "null_threshold"], 4))
     frame.to_csv(results, mode="a", header=not results.exists(), index=False)
     print(f"seed {run['seed']}: exact match {row['exact']:.3f}, F1 {row['f1']:.3f}", flush=True)

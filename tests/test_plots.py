@@ -10,7 +10,7 @@ from sklearn.exceptions import NotFittedError
 from kbert import BertPretrainer
 from kbert.plots import PretrainingDisplay
 
-matplotlib = pytest.importorskip("matplotlib", reason="pip install 'kbert[plots]'")
+matplotlib = pytest.importorskip("matplotlib", reason="pip install 'kbert-learn[plots]'")
 matplotlib.use("Agg")
 
 

@@ -42,7 +42,7 @@ OPTIONS = pd.DataFrame({"context": TEXTS, "options": [["a table", "a room", "a s
 
 @functools.cache
 def on(n):
-    """A distribution over n devices. On TensorFlow it must be one n: strategies of two sizes get into each other's way."""
+    """A distribution over n devices: on TensorFlow always the same n, for strategies of two sizes block each other."""
     if keras.backend.backend() == "jax":
         return keras.distribution.DataParallel(devices=keras.distribution.list_devices()[:n])
     return tf.distribute.MirroredStrategy([f"CPU:{number}" for number in range(n)])

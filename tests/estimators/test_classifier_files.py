@@ -307,8 +307,8 @@ def test_a_folder_that_is_not_there_is_named(tmp_path):
 
 @pytest.fixture(scope="module")
 def transformers():
-    pytest.importorskip("torch", reason="needs PyTorch; run: pip install 'kbert[parity]'")
-    return pytest.importorskip("transformers", reason="needs transformers; run: pip install 'kbert[parity]'")
+    pytest.importorskip("torch", reason="needs PyTorch; run: pip install 'kbert-learn[parity]'")
+    return pytest.importorskip("transformers", reason="needs transformers; run: pip install 'kbert-learn[parity]'")
 
 
 def transformers_logits(transformers, folder, texts, pairs=None):

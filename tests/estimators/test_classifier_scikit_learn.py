@@ -215,7 +215,7 @@ def test_a_pickle_opens_in_another_process(fitted, reviews, tmp_path, monkeypatc
     if where == "another backend":
         others = [name for name in ("jax", "torch", "tensorflow") if name != backend and find_spec(name) is not None]
         if not others:
-            pytest.skip("needs two backends; run: pip install 'kbert[jax]'")
+            pytest.skip("needs two backends; run: pip install 'kbert-learn[jax]'")
         monkeypatch.setenv("KERAS_BACKEND", others[0])
     else:
         monkeypatch.setenv("KERAS_BACKEND", backend)

@@ -44,8 +44,8 @@ from kbert.weights import (
 )
 from kbert.weights.onnx_graph import onnx_model
 
-pytest.importorskip("onnx", reason="to export, run: pip install 'kbert[onnx]'")
-onnxruntime = pytest.importorskip("onnxruntime", reason="to export, run: pip install 'kbert[onnx]'")
+pytest.importorskip("onnx", reason="to export, run: pip install 'kbert-learn[onnx]'")
+onnxruntime = pytest.importorskip("onnxruntime", reason="to export, run: pip install 'kbert-learn[onnx]'")
 
 _WORDS = "the a table chair room with was and it this awful broken sad great lovely happy plain usual fine".split()
 _RNG = np.random.default_rng(0)

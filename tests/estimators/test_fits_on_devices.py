@@ -1,7 +1,6 @@
 """Fine-tuning on several devices is fine-tuning on one. They are virtual devices of the CPU."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path

@@ -463,7 +463,7 @@ def test_without_kbert_json_any_number_of_columns_is_taken(fitted, new, tmp_path
 
 
 def their_logits(transformers, model, folder, table):
-    torch = pytest.importorskip("torch", reason="pip install 'kbert[parity]'")
+    torch = pytest.importorskip("torch", reason="pip install 'kbert-learn[parity]'")
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     logits = []
     for context, question, options in tuples(table):
@@ -484,7 +484,7 @@ def assert_same_scores(chooser, logits, table):
 @pytest.mark.backend
 @pytest.mark.parity
 def test_transformers_opens_it_with_the_same_scores(fitted, saved, new):
-    transformers = pytest.importorskip("transformers", reason="pip install 'kbert[parity]'")
+    transformers = pytest.importorskip("transformers", reason="pip install 'kbert-learn[parity]'")
     model, report = transformers.BertForMultipleChoice.from_pretrained(saved, output_loading_info=True)
     assert not report["missing_keys"] and not report["unexpected_keys"] and not report["mismatched_keys"]
     assert model.config.architectures == ["BertForMultipleChoice"]
@@ -496,8 +496,8 @@ def test_transformers_opens_it_with_the_same_scores(fitted, saved, new):
 @pytest.mark.backend
 @pytest.mark.parity
 def test_a_folder_that_transformers_saved_opens_with_its_scores(fitted, saved, new, tmp_path):
-    transformers = pytest.importorskip("transformers", reason="pip install 'kbert[parity]'")
-    torch = pytest.importorskip("torch", reason="pip install 'kbert[parity]'")
+    transformers = pytest.importorskip("transformers", reason="pip install 'kbert-learn[parity]'")
+    torch = pytest.importorskip("torch", reason="pip install 'kbert-learn[parity]'")
     torch.manual_seed(0)
     model = transformers.BertForMultipleChoice(transformers.BertConfig(**fitted.config_.to_dict())).eval()
     torch.nn.init.normal_(model.classifier.weight)

@@ -494,8 +494,8 @@ def test_any_texts_get_their_answers_in_order(fitted_with_null, rows, data):
 
 @pytest.mark.parity
 def test_transformers_opens_it_with_the_same_scores(fitted, new, tmp_path):
-    transformers = pytest.importorskip("transformers", reason="pip install 'kbert[parity]'")
-    torch = pytest.importorskip("torch", reason="pip install 'kbert[parity]'")
+    transformers = pytest.importorskip("transformers", reason="pip install 'kbert-learn[parity]'")
+    torch = pytest.importorskip("torch", reason="pip install 'kbert-learn[parity]'")
     fitted.save(tmp_path / "saved")
     model = transformers.BertForQuestionAnswering.from_pretrained(tmp_path / "saved").eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "saved")
@@ -512,7 +512,7 @@ def test_transformers_opens_it_with_the_same_scores(fitted, new, tmp_path):
 
 @pytest.mark.parity
 def test_what_transformers_saved_is_opened(tmp_path):
-    transformers = pytest.importorskip("transformers", reason="pip install 'kbert[parity]'")
+    transformers = pytest.importorskip("transformers", reason="pip install 'kbert-learn[parity]'")
     config = transformers.BertConfig(
         vocab_size=7, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32
     )

@@ -175,8 +175,8 @@ def test_saved_and_loaded_it_predicts_the_same(fitted, priced, tmp_path):
 
 @pytest.mark.parity
 def test_transformers_opens_it_with_the_same_numbers(make, priced, tmp_path):
-    transformers = pytest.importorskip("transformers", reason="pip install 'kbert[parity]'")
-    torch = pytest.importorskip("torch", reason="pip install 'kbert[parity]'")
+    transformers = pytest.importorskip("transformers", reason="pip install 'kbert-learn[parity]'")
+    torch = pytest.importorskip("torch", reason="pip install 'kbert-learn[parity]'")
     fitted = make(classifier_pooling="cls", epochs=1).fit(*priced)
     fitted.save(tmp_path / "saved")
     model = transformers.BertForSequenceClassification.from_pretrained(tmp_path / "saved").eval()

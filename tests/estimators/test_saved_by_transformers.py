@@ -20,8 +20,8 @@ from kbert import (
 )
 from kbert.errors import LabelNamesWarning, WeightsMismatchError
 
-torch = pytest.importorskip("torch", reason="needs PyTorch; run: pip install 'kbert[parity]'")
-transformers = pytest.importorskip("transformers", reason="needs transformers; run: pip install 'kbert[parity]'")
+torch = pytest.importorskip("torch", reason="needs PyTorch; run: pip install 'kbert-learn[parity]'")
+transformers = pytest.importorskip("transformers", reason="needs transformers; run: pip install 'kbert-learn[parity]'")
 
 pytestmark = [pytest.mark.parity, pytest.mark.slow]
 

@@ -328,8 +328,8 @@ def test_copies_and_saved_ones_predict_the_same(fitted, things, tmp_path):
 
 @pytest.mark.parity
 def test_transformers_opens_it_with_the_same_logits(fitted, things, tmp_path):
-    transformers = pytest.importorskip("transformers", reason="pip install 'kbert[parity]'")
-    torch = pytest.importorskip("torch", reason="pip install 'kbert[parity]'")
+    transformers = pytest.importorskip("transformers", reason="pip install 'kbert-learn[parity]'")
+    torch = pytest.importorskip("torch", reason="pip install 'kbert-learn[parity]'")
     fitted.save(tmp_path / "saved")
     model = transformers.BertForTokenClassification.from_pretrained(tmp_path / "saved").eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "saved")
@@ -343,7 +343,7 @@ def test_transformers_opens_it_with_the_same_logits(fitted, things, tmp_path):
 
 
 def test_what_transformers_saved_is_opened(things, tmp_path):
-    transformers = pytest.importorskip("transformers", reason="pip install 'kbert[parity]'")
+    transformers = pytest.importorskip("transformers", reason="pip install 'kbert-learn[parity]'")
     names = {0: "O", 1: "B-X", 2: "I-X"}
     config = transformers.BertConfig(
         vocab_size=7, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, id2label=names

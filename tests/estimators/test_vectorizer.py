@@ -58,8 +58,8 @@ def test_tables_of_vectors_have_the_index_of_X(make, reviews, as_X):
 @pytest.mark.parametrize("layers", LAYER_CHOICES)
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 def test_vectors_are_those_of_transformers(bert_tiny_folder, layers, pooling):
-    transformers = pytest.importorskip("transformers", reason="pip install 'kbert[parity]'")
-    torch = pytest.importorskip("torch", reason="pip install 'kbert[parity]'")
+    transformers = pytest.importorskip("transformers", reason="pip install 'kbert-learn[parity]'")
+    torch = pytest.importorskip("torch", reason="pip install 'kbert-learn[parity]'")
     model = transformers.BertModel.from_pretrained(bert_tiny_folder, add_pooling_layer=False).eval()
     vectorizer = BertVectorizer(weights=bert_tiny_folder, layers=layers, pooling=pooling, dtype="float32").fit(TEXTS)
     hidden = []
@@ -172,8 +172,8 @@ def of_words(make):
 @pytest.mark.parity
 @pytest.mark.parametrize("layers", LAYER_CHOICES)
 def test_vectors_of_words_are_those_of_transformers_at_first_pieces(bert_tiny_folder, layers):
-    transformers = pytest.importorskip("transformers", reason="pip install 'kbert[parity]'")
-    torch = pytest.importorskip("torch", reason="pip install 'kbert[parity]'")
+    transformers = pytest.importorskip("transformers", reason="pip install 'kbert-learn[parity]'")
+    torch = pytest.importorskip("torch", reason="pip install 'kbert-learn[parity]'")
     model = transformers.BertModel.from_pretrained(bert_tiny_folder, add_pooling_layer=False).eval()
     vectorizer = BertVectorizer(weights=bert_tiny_folder, level="word", layers=layers, dtype="float32").fit(ROWS)
     tokenizer = vectorizer.tokenizer_

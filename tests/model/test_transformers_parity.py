@@ -50,8 +50,10 @@ PAIRS = [(text, None) for text in SENTENCES] + list(zip(SENTENCES, SENTENCES[5:]
 @pytest.mark.parametrize("fixture, pooler", [("minilm_folder", True), ("bert_tiny_folder", False)])
 @pytest.mark.filterwarnings("ignore::kbert.errors.NewWeightsWarning")
 def test_vectors_of_64_texts_and_pairs_are_those_of_transformers(request, fixture, pooler):
-    torch = pytest.importorskip("torch", reason="to compare with transformers, run: pip install 'kbert[parity]'")
-    transformers = pytest.importorskip("transformers", reason="to compare with it, run: pip install 'kbert[parity]'")
+    torch = pytest.importorskip("torch", reason="to compare, run: pip install 'kbert-learn[parity]'")
+    transformers = pytest.importorskip(
+        "transformers", reason="to compare with it, run: pip install 'kbert-learn[parity]'"
+    )
     folder = request.getfixturevalue(fixture)
     tokenizer = WordPieceTokenizer.from_pretrained(folder)
     rows = [tokenizer.encode(text, pair).ids for text, pair in PAIRS]

@@ -158,8 +158,10 @@ SENTENCES = [
 @pytest.mark.parity
 @pytest.mark.filterwarnings("ignore::kbert.errors.NewWeightsWarning")
 def test_the_released_model_fills_in_as_transformers_pipeline_does(bert_tiny_folder):
-    pytest.importorskip("torch", reason="to compare with transformers, run: pip install 'kbert[parity]'")
-    transformers = pytest.importorskip("transformers", reason="to compare with it, run: pip install 'kbert[parity]'")
+    pytest.importorskip("torch", reason="to compare, run: pip install 'kbert-learn[parity]'")
+    transformers = pytest.importorskip(
+        "transformers", reason="to compare with it, run: pip install 'kbert-learn[parity]'"
+    )
     pipeline = transformers.pipeline("fill-mask", model=str(bert_tiny_folder), top_k=20)
     tokenizer = WordPieceTokenizer.from_pretrained(bert_tiny_folder)
     model = load_pretraining(bert_tiny_folder, nsp=False, dtype="float32")

@@ -141,8 +141,10 @@ def test_the_parts_of_a_batch_add_up_to_it(logits, batch):
 @pytest.mark.parity
 @pytest.mark.parametrize("nsp", [True, False])
 def test_the_loss_is_that_of_transformers_on_the_same_batch(batch, nsp, tmp_path):
-    torch = pytest.importorskip("torch", reason="to compare with transformers, run: pip install 'kbert[parity]'")
-    transformers = pytest.importorskip("transformers", reason="to compare with it, run: pip install 'kbert[parity]'")
+    torch = pytest.importorskip("torch", reason="to compare, run: pip install 'kbert-learn[parity]'")
+    transformers = pytest.importorskip(
+        "transformers", reason="to compare with it, run: pip install 'kbert-learn[parity]'"
+    )
     torch.manual_seed(0)
     config = transformers.BertConfig(**{**TOY.to_dict(), "initializer_range": 0.2})
     theirs = (transformers.BertForPreTraining if nsp else transformers.BertForMaskedLM)(config).eval()

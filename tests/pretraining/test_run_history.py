@@ -103,7 +103,7 @@ def test_a_history_is_columns_of_whole_numbers_and_numbers():
 
 
 def test_tensorboard_gets_every_update(tmp_path):
-    pytest.importorskip("tensorboard", reason="pip install 'kbert[tensorboard]'")
+    pytest.importorskip("tensorboard", reason="pip install 'kbert-learn[tensorboard]'")
     run, board = tmp_path / "run", tmp_path / "board"
     with pytest.raises(Stop):
         made(folder=run, checkpoint_every=3, tensorboard=board, on_step_end=stopped_at(7)).run()

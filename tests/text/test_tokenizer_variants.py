@@ -27,7 +27,7 @@ BERT = {"tokenizer_class": "BertTokenizer"}
 
 @pytest.fixture(scope="module")
 def transformers():
-    return pytest.importorskip("transformers", reason="to compare with it, run: pip install 'kbert[parity]'")
+    return pytest.importorskip("transformers", reason="to compare with it, run: pip install 'kbert-learn[parity]'")
 
 
 def _folder(folder, pieces, settings, names=None):

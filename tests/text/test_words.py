@@ -75,7 +75,7 @@ def test_parts_and_selections(tokenizer):
 
 
 def test_words_are_tokenised_as_transformers_tokenises_split_words(minilm_folder):
-    transformers = pytest.importorskip("transformers", reason="pip install 'kbert[parity]'")
+    transformers = pytest.importorskip("transformers", reason="pip install 'kbert-learn[parity]'")
     theirs = transformers.AutoTokenizer.from_pretrained(minilm_folder)
     ours = WordPieceTokenizer.from_pretrained(minilm_folder)
     words = ["EU", "rejects", "German", "call-up", "U.N.", "naïve", "東京", "don't", "Ümit"]

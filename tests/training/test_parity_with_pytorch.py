@@ -23,8 +23,8 @@ LABELS = np.array([int("good" in text or "fine" in text) for text in TEXTS], "in
 
 
 def test_a_run_without_dropout_ends_at_the_same_logits(bert_tiny_folder, tmp_path):
-    torch = pytest.importorskip("torch", reason="pip install 'kbert[parity]'")
-    transformers = pytest.importorskip("transformers", reason="pip install 'kbert[parity]'")
+    torch = pytest.importorskip("torch", reason="pip install 'kbert-learn[parity]'")
+    transformers = pytest.importorskip("transformers", reason="pip install 'kbert-learn[parity]'")
 
     tokenizer = WordPieceTokenizer.from_pretrained(bert_tiny_folder)
     sequences = build_sequences(tokenizer, TEXTS, max_length=32)

@@ -30,8 +30,8 @@ from kbert.weights.folder import read_folder
 
 pytestmark = pytest.mark.slow
 
-onnx = pytest.importorskip("onnx", reason="to write ONNX, run: pip install 'kbert[onnx]'")
-pytest.importorskip("onnxruntime", reason="to run ONNX, run: pip install 'kbert[onnx]'")
+onnx = pytest.importorskip("onnx", reason="to write ONNX, run: pip install 'kbert-learn[onnx]'")
+pytest.importorskip("onnxruntime", reason="to run ONNX, run: pip install 'kbert-learn[onnx]'")
 
 NAMES = {0: "a", 1: "b", 2: "c"}
 # From one file: one row, more rows, and as many tokens as there are positions.

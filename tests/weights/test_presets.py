@@ -101,7 +101,7 @@ def test_the_names_are_those_of_kerashub():
 
 
 def test_what_kagglehub_has_in_its_cache_needs_no_network(preset, monkeypatch, tmp_path):
-    pytest.importorskip("kagglehub", reason="to look into its cache, run: pip install 'kbert[hub]'")
+    pytest.importorskip("kagglehub", reason="to look into its cache, run: pip install 'kbert-learn[hub]'")
     handle = "owner/bert/keras/mine/1"
     monkeypatch.setenv("KAGGLEHUB_CACHE", str(tmp_path))
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")

@@ -71,8 +71,8 @@ def _without(*prefixes):
 
 @pytest.fixture(scope="module")
 def transformers():
-    pytest.importorskip("torch", reason="to compare with transformers, run: pip install 'kbert[parity]'")
-    return pytest.importorskip("transformers", reason="to compare with it, run: pip install 'kbert[parity]'")
+    pytest.importorskip("torch", reason="to compare, run: pip install 'kbert-learn[parity]'")
+    return pytest.importorskip("transformers", reason="to compare with it, run: pip install 'kbert-learn[parity]'")
 
 
 def _theirs(model, inputs, positions, nsp):

@@ -8,8 +8,8 @@ from kbert import BertEncoder
 from kbert.model import BertForSequenceClassification
 from kbert.weights import load_sequence_classifier, save_sequence_classifier
 
-torch = pytest.importorskip("torch", reason="to compare with transformers, run: pip install 'kbert[parity]'")
-transformers = pytest.importorskip("transformers", reason="to compare with it, run: pip install 'kbert[parity]'")
+torch = pytest.importorskip("torch", reason="to compare, run: pip install 'kbert-learn[parity]'")
+transformers = pytest.importorskip("transformers", reason="to compare with it, run: pip install 'kbert-learn[parity]'")
 
 pytestmark = [pytest.mark.backend, pytest.mark.parity]
 
