@@ -24,6 +24,7 @@ _HOMES = {
     "BertVectorizer": "kbert.estimators",
     "BertMultipleChoice": "kbert.estimators",
     "BertPretrainer": "kbert.estimators",
+    "show_versions": "kbert.versions",
 }
 _MODULES = ("datasets", "metrics", "plots")
 # kbert.errors is loaded with the choice of the backend.

@@ -13,6 +13,10 @@ from kbert.errors import BackendNotInstalledError
 BACKENDS = ("tensorflow", "jax", "torch")
 
 
+# Set beside KERAS_BACKEND where kbert has set that, so that a process that is started says why, too.
+_SELECTED = "KBERT_SELECTED_BACKEND"
+
+
 def installed_backends() -> list[str]:
     """Return the names of the installed backends, in the order of preference."""
     return [name for name in BACKENDS if find_spec(name) is not None]
@@ -29,7 +33,7 @@ def select_backend() -> None:
         return
     installed = installed_backends()
     if _backend_of_keras_json() not in installed and installed:
-        os.environ["KERAS_BACKEND"] = installed[0]
+        os.environ["KERAS_BACKEND"] = os.environ[_SELECTED] = installed[0]
 
 
 def keeps_process_settings() -> bool:
@@ -83,6 +87,16 @@ def require_backend() -> None:
 def chosen_backend() -> str:
     """The backend that Keras is going to use, installed or not."""
     return os.environ.get("KERAS_BACKEND") or _backend_of_keras_json() or BACKENDS[0]
+
+
+def reason_of_backend(backend: str) -> str:
+    """Why this backend is in use."""
+    if os.environ.get("KERAS_BACKEND") != backend:
+        return "by keras.json" if _backend_of_keras_json() == backend else "Keras's own choice"
+    if os.environ.get(_SELECTED) != backend:
+        return "by KERAS_BACKEND"
+    installed = installed_backends()
+    return "the only one that is installed" if len(installed) == 1 else f"the first of {', '.join(installed)}"
 
 
 def _backend_of_keras_json() -> str | None:

@@ -9,8 +9,10 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import joblib
+import keras
 import pytest
 
+import kbert
 from kbert import backend
 from kbert.backend import share_accelerator
 from kbert.errors import BackendNotInstalledError
@@ -26,6 +28,7 @@ def machine(monkeypatch, tmp_path):
         monkeypatch.setenv("KERAS_HOME", str(tmp_path))
         # Set first, so that the variable is put back as it was even where it was not there.
         monkeypatch.setenv("KERAS_BACKEND", variable or "")
+        monkeypatch.setenv("KBERT_SELECTED_BACKEND", "")
         if variable is None:
             monkeypatch.delenv("KERAS_BACKEND")
         if keras_json is not None:
@@ -55,6 +58,31 @@ def test_an_installed_backend_is_selected_where_nobody_chose_one(machine, instal
     backend.select_backend()
     assert os.environ["KERAS_BACKEND"] == selected
     backend.require_backend()
+
+
+@pytest.mark.parametrize(
+    ("installed", "variable", "keras_json", "used", "reason"),
+    [
+        ("jax", None, None, "jax", "the only one that is installed"),
+        ("tensorflow jax torch", None, None, "tensorflow", "the first of tensorflow, jax, torch"),
+        ("tensorflow torch", "torch", None, "torch", "by KERAS_BACKEND"),
+        ("tensorflow jax", None, _json("jax"), "jax", "by keras.json"),
+        ("tensorflow jax", _json("jax"), None, "torch", "Keras's own choice"),
+    ],
+)
+def test_why_a_backend_is_used_is_told(machine, installed, variable, keras_json, used, reason):
+    machine(installed, variable, keras_json)
+    backend.select_backend()
+    assert backend.reason_of_backend(used) == reason
+
+
+def test_show_versions_tells_what_is_used(capsys):
+    kbert.show_versions()
+    facts = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines())
+    facts = {name.strip(): value.strip() for name, value in facts.items()}
+    assert facts["kbert-learn"] == kbert.__version__ and facts["Python"].count(".") == 2
+    assert facts["backend"].startswith(keras.backend.backend()) and facts["devices"]
+    assert facts['dtype="auto"'].split(",")[0] in ("float32", "bfloat16")
 
 
 def test_the_environment_variable_stands(machine):
