@@ -9,7 +9,6 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import joblib
-import keras
 import pytest
 
 import kbert
@@ -77,6 +76,8 @@ def test_why_a_backend_is_used_is_told(machine, installed, variable, keras_json,
 
 
 def test_show_versions_tells_what_is_used(capsys):
+    import keras  # not above: a worker that reads this file would load it before kbert
+
     kbert.show_versions()
     facts = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines())
     facts = {name.strip(): value.strip() for name, value in facts.items()}
