@@ -393,7 +393,9 @@ def draw(results: pd.DataFrame, path: Path) -> None:
             if scores.ngroups:
                 mean, spread = scores.mean(), scores.std(ddof=0)
                 ax.errorbar(mean.index, mean, spread, label=method, color=f"C{number}", marker="o", markersize=3)
-        ax.set(title=name, xscale="log")
+        sizes = sorted(results.loc[results.data == name, "rows"].unique())
+        ax.set(title=name, xscale="log", xticks=sizes, xticklabels=sizes)
+        ax.minorticks_off()
     for ax in axes.flat[len(names) :]:
         ax.set_axis_off()
     labels = {label: h for ax in axes.flat for h, label in zip(*ax.get_legend_handles_labels(), strict=True)}

@@ -61,6 +61,8 @@ def main() -> None:
         "pieces": pretrainer.tokenizer_.vocab_size,
         "mlm_loss": round(loss, 4),
         "loss_of_frequencies": round(frequencies, 4),
+        "output_bias": "frequencies",
+        "cores": len(os.sched_getaffinity(0)),
         "backend": os.environ.get("KERAS_BACKEND", "tensorflow"),
         "date": date.today(),
     }
