@@ -7,6 +7,7 @@ the folds and candidates of a search have texts in common.
 from __future__ import annotations
 
 import hashlib
+import os
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -51,19 +52,35 @@ class Vectors:
     def __getitem__(self, text: bytes) -> NDArray[Any]:
         return self._of[text]
 
-    def add(self, texts: list[bytes], lengths: NDArray[np.int64]) -> NDArray[Any]:
-        """Room for more texts: an array (n_tokens, D) of all of them, one after the other, to be filled."""
-        shape = int(lengths.sum()), self.width
-        n_bytes = shape[0] * shape[1] * self.dtype.itemsize
+    def room(self, n_tokens: int) -> NDArray[Any]:
+        """An array (n_tokens, D) to be filled.
+
+        Raises
+        ------
+        OSError
+            Where the temporary folder has no room for it.
+        """
+        shape, n_bytes = (n_tokens, self.width), n_tokens * self.width * self.dtype.itemsize
         if self.n_bytes + n_bytes <= MOST_IN_MEMORY:
-            room = np.empty(shape, self.dtype)
+            room: NDArray[Any] = np.empty(shape, self.dtype)
         else:
-            with tempfile.TemporaryFile() as file:  # its space is given back when the array goes
-                file.truncate(n_bytes)
-                room = np.memmap(file, self.dtype, "r+", shape=shape)
-        self.n_bytes += n_bytes
-        self._of.update(zip(texts, np.split(room, np.cumsum(lengths)[:-1]), strict=True))
+            try:
+                with tempfile.TemporaryFile() as file:  # its space is given back when the array goes
+                    if hasattr(os, "posix_fallocate"):  # a file with holes would kill the process on a full disk
+                        os.posix_fallocate(file.fileno(), 0, n_bytes)
+                    room = np.memmap(file, self.dtype, "w+", shape=shape)
+            except OSError as error:
+                raise OSError(
+                    f"What the frozen layers give for the texts takes {n_bytes / 1e9:.1f} GB in "
+                    f"{tempfile.gettempdir()}, which could not be had ({error}). Set TMPDIR to a folder with room, or "
+                    "freeze=0."
+                ) from error
         return room
+
+    def keep(self, texts: list[bytes], lengths: NDArray[np.int64], room: NDArray[Any]) -> None:
+        """Have the texts whose vectors stand in ``room``, one after the other."""
+        self._of.update(zip(texts, np.split(room, np.cumsum(lengths)[:-1]), strict=True))
+        self.n_bytes += room.nbytes
 
 
 class _Last:
@@ -117,10 +134,11 @@ class FrozenPart:
         if not new:
             return
         some = sequences.take(np.fromiter(new.values(), np.int64, len(new)))
-        room = self._vectors.add(list(new), some.lengths)
+        room = self._vectors.room(int(some.lengths.sum()))
         for batch, found in batch_outputs(lower, ((batch, batch.inputs) for batch in prediction_batches(some, pad_id))):
             is_token = batch.tokens >= 0
             room[batch.tokens[is_token]] = found[is_token]
+        self._vectors.keep(list(new), some.lengths, room)
 
     def hidden(self, batch: Batch) -> NDArray[np.float32]:
         """The vectors of a batch's tokens, shape (B, T, D); zeros for padding."""

@@ -42,13 +42,13 @@ def make(two_layer_folder):
 @pytest.fixture
 def computed(monkeypatch):
     """How many texts each fit computed the lower part of."""
-    counts, add = [], frozen.Vectors.add
+    counts, keep = [], frozen.Vectors.keep
 
-    def counting(self, texts, lengths):
+    def counting(self, texts, lengths, room):
         counts.append(len(texts))
-        return add(self, texts, lengths)
+        keep(self, texts, lengths, room)
 
-    monkeypatch.setattr(frozen.Vectors, "add", counting)
+    monkeypatch.setattr(frozen.Vectors, "keep", counting)
     return counts
 
 
@@ -130,3 +130,25 @@ def test_beyond_its_memory_it_is_a_file(make, monkeypatch):
     kept = frozen._last.vectors
     assert all(isinstance(kept[name], np.memmap) for name in kept._of)
     assert same_weights(in_memory, in_file, atol=0)
+
+
+def test_nothing_is_kept_of_a_computation_that_failed(make, monkeypatch):
+    def failing(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(frozen, "batch_outputs", failing)
+        make().fit(*ROWS[BertClassifier])
+    again = make().fit(*ROWS[BertClassifier])
+    monkeypatch.setattr(loop, "frozen_part", lambda *_: None)
+    assert same_weights(again, make().fit(*ROWS[BertClassifier]), atol=1e-4)
+
+
+def test_a_full_disk_is_told_before_anything_is_written(make, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(frozen, "MOST_IN_MEMORY", 0)
+    monkeypatch.setattr(frozen.os, "posix_fallocate", full, raising=False)
+    with pytest.raises(OSError, match="frozen layers.*could not be had.*No space left.*Set TMPDIR"):
+        make().fit(*ROWS[BertClassifier])
