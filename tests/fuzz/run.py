@@ -259,7 +259,16 @@ def versions():
     """Of Python, Keras, the backend and what reads files for kbert."""
     import keras
 
-    packages = ("kbert", "keras", keras.backend.backend(), "numpy", "h5py", "tokenizers", "safetensors", "pyarrow")
+    packages = (
+        "kbert-learn",
+        "keras",
+        keras.backend.backend(),
+        "numpy",
+        "h5py",
+        "tokenizers",
+        "safetensors",
+        "pyarrow",
+    )
     return {"Python": platform.python_version(), **{name: metadata.version(name) for name in packages}}
 
 

@@ -6,6 +6,7 @@ import pytest
 from kbert.text import Ragged, TokenSequences
 from kbert.training import loop
 from kbert.training import trimmed_vocabulary as module
+from kbert.training.backends import backend_step
 from kbert.training.loop import TrainingOptions, train
 from kbert.training.losses import softmax_cross_entropy
 from kbert.training.trimmed_vocabulary import trimmed_model
@@ -36,16 +37,16 @@ def run(few, model_of, arrays_of):
         model = model_of()
         sizes = []
 
-        class Seen(loop.backend_step().Trainer):
-            def __init__(self, model, loss):
-                super().__init__(model, loss)
+        class Seen(backend_step().Trainer):
+            def __init__(self, model, loss, optimizer):
+                super().__init__(model, loss, optimizer)
                 sizes.append(model.config.vocab_size)
 
         batches = loop.TrainingBatches(few, 8, seed=3, pad_id=0)
         weights = np.ones(N, "float32") if weights is None else weights
         options = TrainingOptions(**{"epochs": 3, "learning_rate": 1e-2, "weight_decay": 0.5, **options})
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(loop.backend_step(), "Trainer", Seen)
+            patch.setattr(backend_step(), "Trainer", Seen)
             history = train(model, softmax_cross_entropy, batches, np.arange(N) % 2, weights, options)
         return arrays_of(model), history, sizes
 
