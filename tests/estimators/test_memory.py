@@ -22,7 +22,7 @@ from kbert.training.backends import backend_step
 STATUS = Path("/proc/self/status")
 needs_proc = pytest.mark.skipif(not STATUS.exists(), reason="memory is read from /proc/self/status, which Linux has")
 
-FITS = 20
+FITS = 14
 N_THREADS = 16
 
 
