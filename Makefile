@@ -17,8 +17,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 # Whole files to as many processes as there are cores, since most of the time goes to compiling; the longest files first.
 PYTEST := $(RUN) -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
-LONGEST := tests/test_examples.py tests/estimators/test_memory.py
-SLOWEST := tests/test_examples.py tests/estimators/test_scikit_learn_checks.py tests/estimators/test_memory.py
+LONGEST := tests/test_examples.py tests/estimators/test_scikit_learn_checks.py tests/estimators/test_memory.py
 
 .PHONY: quickstart test test-backends test-thorough docs bench lint
 
@@ -53,7 +52,7 @@ test: $(VENV)/.test
 test-backends: $(VENV)/.backends
 	KERAS_BACKEND=tensorflow $(PYTEST) -m "parity and backend" tests
 	KERAS_BACKEND=jax $(PYTEST) -m "backend and not thorough" tests
-	OMP_NUM_THREADS=1 KERAS_BACKEND=torch $(PYTEST) -m "(backend or slow or parity) and not thorough" $(SLOWEST) tests
+	OMP_NUM_THREADS=1 KERAS_BACKEND=torch $(PYTEST) -m "(backend or slow or parity) and not thorough" $(LONGEST) tests
 
 test-thorough: $(VENV)/.backends
 	OMP_NUM_THREADS=1 KERAS_BACKEND=torch $(PYTEST) -m thorough tests

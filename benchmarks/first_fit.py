@@ -1,10 +1,9 @@
 """The first fit of a new user, with every default, beside the simplest things that the user could have done instead.
 
     KBERT_DATA=... KERAS_BACKEND=torch python benchmarks/first_fit.py --data sst2 mrpc --rows 8 64 --out results.csv
-    python benchmarks/first_fit.py --page benchmarks/results/first_fit.csv --cost benchmarks/results/first_fit_cost.csv
+    python benchmarks/first_fit.py --page benchmarks/results/first_fit.csv
 
-The second command makes the tables and the picture of docs/first_fit.md: scores from results that may come from several
-machines, and seconds from those of one machine with nothing else on it.
+The second command makes the table and the picture of docs/first_fit.md from the results.
 
 Rows are drawn for each label (for numbers, tags and questions: in all), five draws by default; test rows are the same
 for all draws. Each score is appended to the file, with the warnings of a run that learned too little, and one that is
@@ -305,10 +304,9 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=["tf-idf", "vectors", "kbert"])
     parser.add_argument("--out", type=Path, default=Path("first_fit.csv"))
     parser.add_argument("--page", type=Path, help="make table and picture of a file of results, and measure nothing")
-    parser.add_argument("--cost", type=Path, help="with --page: the results whose seconds are shown")
     options = parser.parse_args()
     if options.page:
-        make_page(options.page, options.cost)
+        make_page(options.page)
         return
     done = set()
     if options.out.exists():
@@ -346,32 +344,19 @@ NAMES = {
 }
 
 
-def make_page(scores: Path, cost: Path | None) -> None:
-    """Write the tables beside the files of results, and first_fit.png beside the page."""
-    results = _named(pd.read_csv(scores))
-    table(results).to_csv(scores.with_name("first_fit_table.csv"), index=False)
+def make_page(path: Path) -> None:
+    """Write first_fit_table.csv beside the file of results, and first_fit.png beside the page."""
+    results = pd.read_csv(path)
+    results = results[results.method.isin(NAMES)].assign(method=results.method.map(NAMES))
+    table(results).to_csv(path.with_name("first_fit_table.csv"), index=False)
     draw(results, Path(__file__).parents[1] / "docs" / "first_fit.png")
-    if cost is not None:
-        cost_table(_named(pd.read_csv(cost))).to_csv(cost.with_name("first_fit_cost_table.csv"), index=False)
-
-
-def _named(results: pd.DataFrame) -> pd.DataFrame:
-    return results[results.method.isin(NAMES)].assign(method=lambda rows: rows.method.map(NAMES))
 
 
 def table(results: pd.DataFrame) -> pd.DataFrame:
     """Mean score, and standard deviation over the draws; a line a data set and number of rows."""
     scores = results.groupby(["data", "rows", "method"], sort=False).score
     cells = scores.mean().map("{:.3f}".format)
-    return _lines(results, cells + (" ± " + scores.std(ddof=0).map("{:.3f}".format)).where(scores.size() > 1, ""))
-
-
-def cost_table(results: pd.DataFrame) -> pd.DataFrame:
-    """Mean seconds of a fit."""
-    return _lines(results, results.groupby(["data", "rows", "method"], sort=False).fit_s.mean().map("{:.1f}".format))
-
-
-def _lines(results: pd.DataFrame, cells: pd.Series) -> pd.DataFrame:
+    cells += (" ± " + scores.std(ddof=0).map("{:.3f}".format)).where(scores.size() > 1, "")
     columns = [name for name in NAMES.values() if name in set(results.method)]
     draws = results.groupby(["data", "rows"]).draw.nunique().rename("draws")
     found = cells.unstack("method").reindex(columns=columns).fillna("").join(draws).reset_index()

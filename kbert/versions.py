@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from kbert.backend import installed_backends, reason_of_backend, require_backend
 
-# What kbert needs, by the names of the distributions; and what other tools beside it are asked for in reports.
+# Names of distributions: what kbert needs, and what is often used beside it.
 PACKAGES = ("kbert-learn", "keras", "numpy", "pandas", "scikit-learn", "tokenizers", "safetensors", "huggingface-hub")
 OTHERS = ("transformers", "onnxruntime", "keras-hub")
 

@@ -40,6 +40,10 @@ class Batch(NamedTuple):
     texts: NDArray[np.int64]
     tokens: NDArray[np.int64]
 
+    def inputs_of(self, names: Iterable[str]) -> dict[str, NDArray[np.int32]]:
+        """Those of the inputs that a model takes."""
+        return {name: self.inputs[name] for name in names}
+
     @property
     def n_texts(self) -> int:
         """Number of texts in the batch."""

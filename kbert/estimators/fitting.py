@@ -140,6 +140,7 @@ def _train_with_restarts(
     few_labels = getattr(parameters, "few_labels", False)
     recipe = FEW_LABELS if few_labels else task.recipe
     settle_training(parameters, recipe, config, n_rows)
+    parameters.distribution = for_fine_tuning(parameters.distribution, data.whole_rows or few_labels)
     policy, enough_epochs = dtype_policy(parameters.dtype), automatic_epochs(parameters, recipe, n_rows)
     for restart in range(parameters.n_restarts + 1):
         run_seed = seed if restart == 0 else draw_seed(np.random.RandomState([seed, restart]))
@@ -271,8 +272,6 @@ def _train(
     if parameters.freeze:
         for layer in (model.encoder.embeddings, *model.encoder.transformer_layers[: parameters.freeze]):
             layer.trainable = False
-    texts_are_compared = data.whole_rows or loss is task.contrast
-    distribution = for_fine_tuning(parameters.distribution, texts_are_compared)
     options = TrainingOptions(
         epochs=parameters.epochs,
         learning_rate=parameters.learning_rate,
@@ -284,7 +283,7 @@ def _train(
         seed=seed,
         verbose=int(parameters.verbose),
         callbacks=callbacks,
-        distribution=distribution,
+        distribution=parameters.distribution,
     )
 
     evaluation = None
@@ -292,7 +291,7 @@ def _train(
         patience = parameters.n_iter_no_change if parameters.early_stopping else None
         evaluation = Evaluation(model, partial(_evaluate, task, model, validation, pad_id), patience)
     batches = TrainingBatches(
-        data.sequences, parameters.batch_size, seed, pad_id, data.whole_rows, n_devices(distribution)
+        data.sequences, parameters.batch_size, seed, pad_id, data.whole_rows, n_devices(parameters.distribution)
     )
     history = train(model, loss, batches, data.targets, data.weights, options, evaluation, data.level)
     if evaluation is not None:

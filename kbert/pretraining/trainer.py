@@ -28,7 +28,7 @@ from kbert.pretraining.progress import PretrainingProgress
 from kbert.pretraining.stream import BatchStream, Cursor
 from kbert.text import WordPieceTokenizer
 from kbert.training.backends import able_to_train
-from kbert.training.distribution import all_devices, checked, n_devices, process_number, same_everywhere, trainer_on
+from kbert.training.distribution import checked, n_devices, process_number, same_everywhere, trainer_on
 from kbert.training.finite_outputs import may_overflow, require_finite_weights
 from kbert.training.hyperparameters import HyperparameterFactory
 from kbert.training.memory import memory_kept
@@ -121,8 +121,6 @@ class Pretraining:
             seed=options.seed,
             fixed=options.fixed,
         )
-        if isinstance(distribution, str) and distribution == "auto":
-            distribution = all_devices()
         self.distribution = checked(distribution, options.batch_size)
         self.process, self.n_processes = process_number()
         if self.n_processes > 1 and options.max_seconds is not None:

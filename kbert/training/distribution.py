@@ -57,11 +57,10 @@ def for_fine_tuning(distribution: Any, texts_are_compared: bool) -> Any:
     TypeError, ValueError
         If it cannot be used.
     """
-    is_automatic = isinstance(distribution, str)
-    found = checked(all_devices() if is_automatic else distribution)
+    found = checked(distribution)
     if found is None or not texts_are_compared or isinstance(found, keras.distribution.DataParallel):
         return found
-    if is_automatic:
+    if isinstance(distribution, str):
         return None
     raise ValueError(
         "The loss of multiple choice and of few_labels=True compares the texts of a batch, which a MirroredStrategy "
@@ -69,14 +68,15 @@ def for_fine_tuning(distribution: Any, texts_are_compared: bool) -> Any:
     )
 
 
-def checked(distribution: Any, batch_size: int = 0) -> Any:
-    """Check a distribution: the backend must support it, and the batch must divide evenly among its devices.
+def checked(distribution: Any, batch_size: int | None = None) -> Any:
+    """The distribution that a parameter means: the backend must support it.
 
     Parameters
     ----------
-    distribution : None or a distribution
-    batch_size : int, default=0
-        Rows of a batch; of 0, any number of devices has its share.
+    distribution : "auto", None or a distribution
+        "auto" means `all_devices`.
+    batch_size : int, optional
+        Rows of a batch, if these must divide evenly among the devices as they are.
 
     Raises
     ------
@@ -85,6 +85,8 @@ def checked(distribution: Any, batch_size: int = 0) -> Any:
     ValueError
         If the rows of a batch cannot be divided evenly.
     """
+    if isinstance(distribution, str) and distribution == "auto":
+        distribution = all_devices()
     if distribution is None:
         return None
     backend = keras.backend.backend()
@@ -99,7 +101,7 @@ def checked(distribution: Any, batch_size: int = 0) -> Any:
     if not known:
         raise TypeError(f"distribution is {type(distribution).__name__}; on {backend} it is {wanted}.")
     n = n_devices(distribution)
-    if batch_size % n:
+    if batch_size is not None and batch_size % n:
         raise ValueError(
             f"batch_size={batch_size} cannot be divided evenly among {n} devices. Take "
             f"{max(n, batch_size // n * n)}, or distribution=None for one device."

@@ -140,7 +140,12 @@ class FrozenPart:
             room[batch.tokens[is_token]] = found[is_token]
         self._vectors.keep(list(new), some.lengths, room)
 
-    def hidden(self, batch: Batch) -> NDArray[np.float32]:
+    def inputs_of(self, batch: Batch) -> dict[str, NDArray[Any]]:
+        """What the upper part takes of a batch."""
+        names = (tensor.name for tensor in self.model.inputs)
+        return {**batch.inputs_of(name for name in names if name != "hidden"), "hidden": self._hidden(batch)}
+
+    def _hidden(self, batch: Batch) -> NDArray[np.float32]:
         """The vectors of a batch's tokens, shape (B, T, D); zeros for padding."""
         found = np.zeros((*batch.tokens.shape, self._vectors.width), np.float32)
         for row, slot in zip(*np.nonzero(batch.texts >= 0), strict=True):

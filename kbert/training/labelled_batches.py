@@ -58,9 +58,7 @@ class Labels:
 def labelled_batches(
     batches: Iterable[Batch],
     labels: Labels,
-    input_names: list[str],
-    token_ids: Callable[[np.ndarray], np.ndarray] | None = None,
-    hidden: Callable[[Batch], np.ndarray] | None = None,
+    inputs_of: Callable[[Batch], dict[str, np.ndarray]],
 ) -> Iterator[tuple[Counts, StepBatch]]:
     """The arrays of each step, and its counts.
 
@@ -68,18 +66,9 @@ def labelled_batches(
     ----------
     batches : iterable of Batch
     labels : Labels
-    input_names : list of str
-        Which of `Batch.inputs` the model takes.
-    token_ids : callable, optional
-        What the model calls the tokens, from what the batches call them.
-    hidden : callable, optional
-        What the model takes under this name.
+    inputs_of : callable
+        From a batch to what the model takes.
     """
     for batch in batches:
-        inputs = {name: batch.inputs[name] for name in input_names if name in batch.inputs}
-        if hidden is not None:
-            inputs["hidden"] = hidden(batch)
-        if token_ids is not None:
-            inputs["token_ids"] = token_ids(inputs["token_ids"])
         targets, weights, n_weighted = labels.of(batch)
-        yield Counts(batch.n_texts, n_weighted), StepBatch(inputs, targets, weights)
+        yield Counts(batch.n_texts, n_weighted), StepBatch(inputs_of(batch), targets, weights)

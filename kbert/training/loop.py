@@ -94,12 +94,14 @@ def train(
         If five steps in a row gave a loss or gradients that are not finite; such a step changes nothing.
     """
     check_segments(model, batches.sequences.first_length < batches.sequences.lengths)
-    # What the steps train: the model, or what is left of it without tokens that do not occur, or without frozen layers.
+    # What the steps train: the model; or a copy without tokens that do not occur; or, of a model whose embeddings are
+    # frozen, the part above the frozen layers.
     trimmed = trimmed_model(model, batches.sequences, batches.pad_id)
-    frozen = frozen_part(model, batches.sequences, batches.pad_id)
-    trained = next((part.model for part in (trimmed, frozen) if part is not None), model)
-    updater = _updater(model, trained, loss, batches.steps_per_epoch, options)
-    labels, names = Labels(targets, weights, level), [tensor.name for tensor in trained.inputs]
+    part = trimmed or frozen_part(model, batches.sequences, batches.pad_id)
+    names = [tensor.name for tensor in model.inputs]
+    inputs_of = part.inputs_of if part is not None else lambda batch: batch.inputs_of(names)
+    updater = _updater(model, model if part is None else part.model, loss, batches.steps_per_epoch, options)
+    labels = Labels(targets, weights, level)
     history: dict[str, list[float]] = {}
     callbacks = keras.callbacks.CallbackList(
         options.callbacks, model=model, epochs=options.epochs, steps=batches.steps_per_epoch, verbose=0
@@ -113,11 +115,10 @@ def train(
         callbacks.on_train_begin()
         for epoch in range(options.epochs):
             callbacks.on_epoch_begin(epoch)
-            rows = None if trimmed is None else trimmed.rows
-            hidden = None if frozen is None else frozen.hidden
-            steps = labelled_batches(batches.epoch(epoch), labels, names, rows, hidden)
+            steps = labelled_batches(batches.epoch(epoch), labels, inputs_of)
             logs = {"loss": _train_epoch(updater, steps, trimmed, callbacks, progress)}
-            if on_epoch_end is not None or options.callbacks or epoch == options.epochs - 1:  # who looks at the weights
+            # The model needs its trained weights where somebody looks at them now, and at the end.
+            if on_epoch_end is not None or options.callbacks or epoch == options.epochs - 1:
                 updater.trainer.write_back()
                 if trimmed is not None:
                     trimmed.write_back()

@@ -12,6 +12,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from kbert.data.batches import Batch
 from kbert.model.encoder import skip_initialisation
 from kbert.text.sequences import Sequences
 from kbert.training.hyperparameters import Hyperparameters
@@ -63,6 +64,11 @@ class TrimmedModel:
         """The rows of the copy's table in the place of token ids."""
         rows: np.ndarray = self._rows[token_ids]
         return rows
+
+    def inputs_of(self, batch: Batch) -> dict[str, np.ndarray]:
+        """What the copy takes of a batch."""
+        inputs = batch.inputs_of(tensor.name for tensor in self.model.inputs)
+        return {**inputs, "token_ids": self.rows(inputs["token_ids"])}
 
     def note_update(self, hyper: Hyperparameters, loss: Tensor) -> None:
         """Note how much an update decays an embedding that has no gradient.

@@ -26,9 +26,9 @@ def test_several_devices_train_as_one(toy_folder):
     assert max(found.values()) < 1e-4, found  # the rate is 1e-3, and AdamW may turn round what is nearly 0
 
 
-@pytest.mark.parametrize("wrong", [2, "all", ["gpu:0"]])
-def test_what_is_no_distribution_is_refused(toy, wrong):
-    with pytest.raises((TypeError, ValueError), match="distribution must be.*DataParallel"):
+@pytest.mark.parametrize(("wrong", "error"), [(2, ValueError), ("all", ValueError), (["gpu:0"], TypeError)])
+def test_what_is_no_distribution_is_refused(toy, wrong, error):
+    with pytest.raises(error, match="distribution must be.*DataParallel"):
         toy(distribution=wrong).fit(["a", "b"], ["x", "y"])
 
 
