@@ -62,39 +62,50 @@ class Trainer:
     """transformers' Trainer.
 
     Dynamic padding and, in training, grouping by length, as its documentation says for speed; without the grouping, as
-    it comes; or all rows padded to 128, as its example run_glue.py does.
+    it comes; or all rows padded to 128, as its example run_glue.py does. ``model`` goes to the model's
+    ``from_pretrained``, and ``arguments`` to TrainingArguments.
     """
 
-    def __init__(self, folder: Path, padded: bool = False, grouped: bool = True):
+    def __init__(
+        self,
+        folder: Path,
+        padded: bool = False,
+        grouped: bool = True,
+        length: int = LENGTH,
+        model: dict[str, Any] | None = None,
+        **arguments: Any,
+    ):
         self.folder, self.padded, self.grouped = folder, padded, grouped and not padded
+        self.length, self.model_options, self.arguments = length, model or {}, arguments
+        self.callbacks: list[Any] = []
 
     def fit(self, texts, labels):
+        self.prepare(texts, labels)
+        self.trainer.train()
+
+    def prepare(self, texts=(), labels=None):
+        """Everything but the training."""
         import transformers
 
         transformers.set_seed(0)  # for the head
         self.tokenizer = transformers.AutoTokenizer.from_pretrained(self.folder)
-        model = transformers.AutoModelForSequenceClassification.from_pretrained(self.folder, num_labels=LABELS)
+        model = transformers.AutoModelForSequenceClassification.from_pretrained(
+            self.folder, num_labels=LABELS, **self.model_options
+        )
         grouped = {"train_sampling_strategy": "group_by_length"} if self.grouped else {}
-        arguments = transformers.TrainingArguments(
-            output_dir=tempfile.mkdtemp(),
-            num_train_epochs=1,
-            per_device_train_batch_size=BATCH_SIZE,
-            per_device_eval_batch_size=BATCH_SIZE,
-            learning_rate=RATE,
-            warmup_steps=0.1,
-            weight_decay=0.01,
-            report_to="none",
-            save_strategy="no",
-            logging_strategy="no",
-            disable_tqdm=True,
-            seed=0,
-            use_cpu=True,
-            **grouped,
-        )
+        options = {
+            "output_dir": tempfile.mkdtemp(), "num_train_epochs": 1, "per_device_train_batch_size": BATCH_SIZE,
+            "per_device_eval_batch_size": BATCH_SIZE, "learning_rate": RATE, "warmup_steps": 0.1, "weight_decay": 0.01,
+            "report_to": "none", "save_strategy": "no", "logging_strategy": "no", "disable_tqdm": True, "seed": 0,
+            "use_cpu": True,
+        }  # fmt: skip
         self.trainer = transformers.Trainer(
-            model, arguments, train_dataset=self._rows(texts, labels), processing_class=self.tokenizer
+            model,
+            transformers.TrainingArguments(**{**options, **grouped, **self.arguments}),
+            train_dataset=self._rows(texts, labels) if len(texts) else None,
+            processing_class=self.tokenizer,
+            callbacks=self.callbacks,
         )
-        self.trainer.train()
 
     def predict(self, texts):
         # With grouping, transformers 5.23 takes the rows to predict by groups too, and returns them in that order.
@@ -103,7 +114,7 @@ class Trainer:
 
     def _rows(self, texts, labels=None):
         encoded = self.tokenizer(
-            list(texts), truncation=True, max_length=LENGTH, padding="max_length" if self.padded else False
+            list(texts), truncation=True, max_length=self.length, padding="max_length" if self.padded else False
         )
         rows = [{name: values[i] for name, values in encoded.items()} for i in range(len(texts))]
         for row, label in zip(rows, [] if labels is None else labels, strict=labels is not None):
@@ -114,13 +125,18 @@ class Trainer:
 class Pipeline:
     """transformers' pipeline, which predicts; the head is not trained."""
 
-    def __init__(self, folder: Path, **options):
+    def __init__(self, folder: Path, model: dict[str, Any] | None = None, **options):
         import transformers
 
-        model = transformers.AutoModelForSequenceClassification.from_pretrained(folder, num_labels=LABELS)
+        model = transformers.AutoModelForSequenceClassification.from_pretrained(
+            folder, num_labels=LABELS, **(model or {})
+        )
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
         self.pipeline = transformers.pipeline(
-            "text-classification", model=model, tokenizer=tokenizer, truncation=True, max_length=LENGTH, **options
+            "text-classification",
+            model=model,
+            tokenizer=tokenizer,
+            **{"truncation": True, "max_length": LENGTH, **options},
         )
 
     def predict(self, texts):
@@ -190,26 +206,27 @@ class SimpleTransformers:
 class KbertVectorizer:
     """BertVectorizer as it comes: the mean of the last layer."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, length: int = 256):
         from kbert import BertVectorizer
 
-        self.model = BertVectorizer(weights=folder, max_length=256).fit(["a text"])
+        self.model = BertVectorizer(weights=folder, max_length=length).fit(["a text"])
 
     def transform(self, texts):
         return self.model.transform(texts)
 
 
 class SentenceTransformer:
-    """sentence-transformers' encode as it comes."""
+    """sentence-transformers' encode as it comes; ``options`` go to it, and ``model`` to the model."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, length: int = 256, model: dict[str, Any] | None = None, **options):
         from sentence_transformers import SentenceTransformer, models
 
-        layers = models.Transformer(str(folder), max_seq_length=256)
+        layers = models.Transformer(str(folder), max_seq_length=length, **({"model_args": model} if model else {}))
         self.model = SentenceTransformer(modules=[layers, models.Pooling(layers.get_word_embedding_dimension())])
+        self.options = options
 
     def transform(self, texts):
-        return self.model.encode(list(texts))
+        return self.model.encode(list(texts), **self.options)
 
 
 def no_attention_dropout(make):

@@ -1,0 +1,230 @@
+"""The device that is measured: its name, its memory, its clock, its peak, and the share of time in which it works."""
+
+from __future__ import annotations
+
+import functools
+import glob
+import gzip
+import json
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import keras
+import numpy as np
+
+from gpu_stages.setting import Setting
+
+BACKEND = keras.backend.backend()
+_PACKAGES = ("keras", "jax", "torch", "transformers", "accelerate", "sentence-transformers", "flash-attn", "numpy")
+# Sides of the matrices of the peak: those of 8192 keep the largest GPUs busy.
+_SIDES = (1024, 2048, 4096, 8192)
+
+
+@functools.cache
+def facts() -> dict[str, Any]:
+    """What the figures were measured on."""
+    import kbert
+
+    found = {"kbert": kbert.__version__, "commit": _commit()}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            pass
+    return {"device": device_name(), "devices": n_devices(), **found}
+
+
+def _commit() -> str | None:
+    call = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
+    try:
+        return subprocess.run(call, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):  # no git, or no repository
+        return None
+
+
+def is_gpu() -> bool:
+    """Whether the backend computes on a GPU."""
+    from kbert.training.precision import has_accelerator
+
+    return has_accelerator()
+
+
+def device_name() -> str:
+    """As the driver calls it; "cpu" without one."""
+    if BACKEND == "jax":
+        import jax
+
+        return str(jax.devices()[0].device_kind)
+    import torch
+
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+
+
+def n_devices() -> int:
+    """How many of them the backend sees."""
+    if BACKEND == "jax":
+        import jax
+
+        return jax.device_count()
+    import torch
+
+    return max(1, torch.cuda.device_count())
+
+
+# --- Time and memory
+
+
+def wait(result: Any = None) -> None:
+    """Until all that was asked of the device is done; on JAX all that a result needs."""
+    if BACKEND == "jax":
+        import jax
+
+        jax.block_until_ready(result)
+        return
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def seconds_of(function: Callable[[], Any]) -> float:
+    """The time of one call, to the end of its work on the device."""
+    wait()
+    start = time.perf_counter()
+    wait(function())
+    return time.perf_counter() - start
+
+
+def median_seconds(function: Callable[[], Any], enough: float = 1.0, most: int = 50) -> float:
+    """The median time of several calls, after two that compile and warm up."""
+    for _ in range(2):
+        seconds_of(function)
+    times: list[float] = []
+    while len(times) < 3 or (sum(times) < enough and len(times) < most):
+        times.append(seconds_of(function))
+    return median(times)
+
+
+_peak_before = 0.0
+
+
+def reset_peak_memory() -> None:
+    """Let the most memory be counted from here on. JAX counts from the start of the process: see `peak_memory_mb`."""
+    global _peak_before
+    if BACKEND == "jax":
+        _peak_before = _jax_peak_mb() or 0.0
+    else:
+        import gc
+
+        import torch
+
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+
+
+def _jax_peak_mb() -> float | None:
+    import jax
+
+    found = (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
+    return None if found is None else round(found / 1e6, 1)
+
+
+def peak_memory_mb() -> float | None:
+    """The most memory of the device that arrays had at once since it was reset.
+
+    None on a CPU, and on JAX where more was used before: then that is all that is known.
+    """
+    if BACKEND == "jax":
+        peak = _jax_peak_mb()
+        return peak if peak is not None and peak > _peak_before else None
+    import torch
+
+    return round(torch.cuda.max_memory_allocated() / 1e6, 1) if torch.cuda.is_available() else None
+
+
+# --- The peak
+
+
+@functools.lru_cache
+def product_peak(dtype: str, miniature: bool) -> tuple[float, int]:
+    """The greatest rate of products of square matrices, in operations a second, and the side that had it."""
+    from kbert.pretraining import rates
+
+    products, best = rates._compiled(rates._chain), (0.0, 0)
+    for side in (64, 128) if miniature else _SIDES:
+        # Random numbers: with zeros a GPU draws less power, and is faster than in any use.
+        numbers = np.random.default_rng(0).standard_normal((side, side), "float32") * np.float32(side**-0.5)
+        matrix = keras.ops.cast(keras.ops.convert_to_tensor(numbers), dtype)
+        best = max(best, (rates._CHAIN * 2 * side**3 / rates._seconds_of(products, matrix), side))
+    return best
+
+
+def peak_of(setting: Setting, dtype: str = "bfloat16") -> float:
+    """Operations a second of the peak alone."""
+    return product_peak(dtype, setting.miniature)[0]
+
+
+# --- How much of the time the device works
+
+
+def busy_share(function: Callable[[], Any], is_torch: bool | None = None) -> float | None:
+    """The share of a call's time in which the device computes: by the profiler, the union of its operations.
+
+    The rest is the host's. None where the profiler tells of no operation on a device, as PyTorch's on a CPU. A profiler
+    makes the host slower, so this errs towards the host.
+
+    Parameters
+    ----------
+    function : callable
+    is_torch : bool, optional
+        Whether it computes with PyTorch, whatever the backend of Keras; by default as that does.
+    """
+    profiled = _busy_torch if (BACKEND == "torch" if is_torch is None else is_torch) else _busy_jax
+    spans, seconds = profiled(function)
+    return round(union_length(spans) / seconds, 4) if spans else None
+
+
+def union_length(spans: list[tuple[float, float]]) -> float:
+    """The length of the union of spans (start, end)."""
+    total, reached = 0.0, -np.inf
+    for start, end in sorted(spans):
+        total += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return float(total)
+
+
+def _busy_torch(function: Callable[[], Any]) -> tuple[list[tuple[float, float]], float]:
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    kinds = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * torch.cuda.is_available()
+    with profile(activities=kinds) as found:
+        seconds = seconds_of(function)
+    on_device = [event for event in found.events() if event.device_type == torch.autograd.DeviceType.CUDA]
+    return [(event.time_range.start / 1e6, event.time_range.end / 1e6) for event in on_device], seconds
+
+
+def _busy_jax(function: Callable[[], Any]) -> tuple[list[tuple[float, float]], float]:
+    import jax
+
+    with tempfile.TemporaryDirectory() as folder:
+        with jax.profiler.trace(folder):
+            seconds = seconds_of(function)
+        paths = glob.glob(f"{folder}/plugins/profile/*/*.trace.json.gz")
+        events: list[dict[str, Any]] = []
+        for path in paths:
+            with gzip.open(path) as file:
+                events += json.load(file)["traceEvents"]
+    return [
+        (event["ts"] / 1e6, (event["ts"] + event.get("dur", 0)) / 1e6)
+        for event in events
+        if "hlo_op" in event.get("args", {})
+    ], seconds
