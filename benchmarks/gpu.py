@@ -38,15 +38,14 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--weights", type=Path, help="a folder with minilm-l6; by default it has random weights too")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of this run; 480 by default")
     parser.add_argument("--minutes", type=float, default=20.0, help="of training kbert-mini, in all runs together")
+    parser.add_argument("--only", nargs="+", default=[""], help="cells whose name has one of these in it")
     parser.add_argument("--miniature", action="store_true", help="toy shapes, for a CPU: to see that it runs")
     parser.add_argument("--in-process", action="store_true", help="without a worker process, for debugging")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     if options.worker:
         values = json.loads(options.worker)
-        paths = {
-            name: Path(values[name]) for name in ("out", "state", "data", "weights") if values[name] is not None
-        }
+        paths = {name: Path(values[name]) for name in ("out", "state", "data", "weights") if values[name] is not None}
         work(options.stage, Setting(**{**values, **paths}))
         return 0
     if options.out is None:
@@ -64,7 +63,11 @@ def main(argv: list[str] | None = None) -> int:
         options.miniature,
         options.minutes,
     )
-    written = run_stage(options.stage, setting, options.seconds, options.in_process)
+
+    def is_chosen(cell: str) -> bool:
+        return any(part in cell for part in options.only)
+
+    written = run_stage(options.stage, setting, options.seconds, options.in_process, is_chosen)
     return int(any("error" in line for line in written))
 
 

@@ -33,7 +33,12 @@ _GROUPED: dict[str, Any] = {"arguments": {}, "model": {"attn_implementation": "s
 _COMPILED: dict[str, Any] = {**_GROUPED, "arguments": {"torch_compile": True}}
 _LOADERS: dict[str, Any] = {**_GROUPED, "arguments": {"dataloader_num_workers": 2}}
 _FLASH: dict[str, Any] = {"arguments": {}, "model": {"attn_implementation": "flash_attention_2"}}
-VARIANTS = {"SDPA": _GROUPED, "SDPA, torch.compile": _COMPILED, "SDPA, loader processes": _LOADERS, "FlashAttention 2": _FLASH}
+VARIANTS = {
+    "SDPA": _GROUPED,
+    "SDPA, torch.compile": _COMPILED,
+    "SDPA, loader processes": _LOADERS,
+    "FlashAttention 2": _FLASH,
+}
 NO_PADDING_FREE = (
     "DataCollatorWithFlattening makes one row of a batch, and BertForSequenceClassification reads the first token of a "
     "row alone, so a classifier cannot be trained on it"

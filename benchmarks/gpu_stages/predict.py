@@ -38,9 +38,7 @@ def cells(setting: Setting) -> list[Cell]:
             for name, needs in who.items():
                 seconds = 45.0 if "compile" in name else 20.0
                 options = {"size": size, "kind": kind, "who": name}
-                found.append(
-                    Cell(f"{size}, {kind}: {name}", options, seconds, needs)
-                )
+                found.append(Cell(f"{size}, {kind}: {name}", options, seconds, needs))
     return found
 
 

@@ -14,6 +14,7 @@ import selectors
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
@@ -35,7 +36,13 @@ def stage_module(stage: str) -> ModuleType:
     return importlib.import_module(f"gpu_stages.{stage.replace('-', '_')}")
 
 
-def run_stage(stage: str, setting: Setting, seconds: float = SECONDS, in_process: bool = False) -> list[dict[str, Any]]:
+def run_stage(
+    stage: str,
+    setting: Setting,
+    seconds: float = SECONDS,
+    in_process: bool = False,
+    only: Callable[[str], bool] = bool,
+) -> list[dict[str, Any]]:
     """Measure the cells of a stage that are not in the results yet, as far as the time goes.
 
     Parameters
@@ -47,6 +54,8 @@ def run_stage(stage: str, setting: Setting, seconds: float = SECONDS, in_process
         For all of it.
     in_process : bool
         Measure in this process: nothing is imported anew, and nothing protects from a crash or a hang.
+    only : callable
+        Whether a cell of this name is to be measured; by default all are.
 
     Returns
     -------
@@ -58,7 +67,7 @@ def run_stage(stage: str, setting: Setting, seconds: float = SECONDS, in_process
     worker = _Here(stage, setting) if in_process else _Worker(stage, setting)
     written = []
     try:
-        for cell in stage_module(stage).cells(setting):
+        for cell in filter(lambda cell: only(cell.name), stage_module(stage).cells(setting)):
             if results.is_done(cell.name):
                 _tell(stage, cell, "done before")
                 continue
@@ -75,6 +84,8 @@ def run_stage(stage: str, setting: Setting, seconds: float = SECONDS, in_process
             values = {**values, "seconds": round(time.monotonic() - start, 1)}
             written.append(results.write(cell.name, values))
             _tell(stage, cell, _shown(values))
+            if "unfinished" in values:  # it has used up the time, and what follows needs it
+                break
     finally:
         worker.close()
     return written

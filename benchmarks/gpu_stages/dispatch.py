@@ -1,0 +1,233 @@
+"""What it costs to start a training step: one step a call, and several.
+
+The batches are made beforehand, of SST-2 at batch 32, so that nothing else of the host is in the times:
+
+    one step a call, from the host   as a fit does it: each batch is copied to the device
+    one step a call                  the batches are on the device already
+    several steps a call             JAX: `jax.lax.scan` over the batches, in one compiled function
+    eager, CUDA graph, torch.compile and torch.compile, reduce-overhead
+                                     PyTorch: the same arithmetic in a step without a branch that waits for the device,
+                                     which a CUDA graph can hold; one step a call
+
+``step_ms`` is the median time of a step, ``busy`` the share of it in which the device computes. Where ``busy`` is low
+and several steps a call are much faster, the host is what limits training. ``graphs`` and ``graph_breaks`` say how
+torch.compile has cut up the model: many breaks mean that most of it still runs eagerly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from gpu_stages import texts
+from gpu_stages.setting import Absent, Cell, Setting
+
+SIZES = ("tiny", "minilm-l6", "base")
+_WAYS = {
+    "jax": ("one step a call, from the host", "one step a call", "several steps a call"),
+    "torch": (
+        "one step a call, from the host", "one step a call", "eager", "CUDA graph", "torch.compile",
+        "torch.compile, reduce-overhead",
+    ),
+}  # fmt: skip
+# Steps of a call where there are several, and of a measurement.
+STEPS = 16
+
+
+def cells(setting: Setting) -> list[Cell]:
+    """Small models first, in which the host shows most."""
+    return [
+        Cell(f"{size}: {way}", {"size": size, "way": way}, 60 if "compile" in way else 20)
+        for size in setting.pick(SIZES, ("tiny",))
+        for way in _WAYS[setting.backend]
+    ]
+
+
+def measure(setting: Setting, seconds: float, size: str, way: str) -> dict[str, Any]:
+    """One cell."""
+    from gpu_stages import device
+
+    n_steps = setting.pick(STEPS, 3)
+    work = _Work(setting, size, n_steps)
+    run = work.kbert(way) if "a call" in way else work.capturable(way)
+    median = device.median_seconds(run, setting.pick(1.0, 0.01))
+    return {
+        **(graphs() if "compile" in way else {}),
+        "step_ms": 1e3 * median / n_steps,
+        "busy": device.busy_share(run),
+        "memory_mb": device.peak_memory_mb(),
+        "tokens_of_a_step": work.tokens,
+        "row_length": work.row_length,
+        "steps": n_steps,
+    }
+
+
+def graphs() -> dict[str, int]:
+    """In how many graphs torch.compile has cut what it compiled, and at how many places."""
+    from torch._dynamo.utils import counters
+
+    return {"graphs": counters["stats"]["unique_graphs"], "graph_breaks": sum(counters["graph_break"].values())}
+
+
+class _Work:
+    """A model, and the batches and hyperparameters of some steps."""
+
+    def __init__(self, setting: Setting, size: str, n_steps: int):
+        from kbert import WordPieceTokenizer
+        from kbert.data.batches import TrainingBatches
+        from kbert.model import BertForSequenceClassification
+        from kbert.text import build_sequences
+        from kbert.training.backends import backend_step
+        from kbert.training.hyperparameters import HyperparameterFactory
+        from kbert.training.labelled_batches import Labels, labelled_batches
+        from kbert.training.losses import softmax_cross_entropy
+        from kbert.training.precision import dtype_policy
+
+        self.setting = setting
+        folder, longest = texts.weights_folder(size, setting), texts.max_length("sst2", setting)
+        some, labels = texts.rows("sst2", 32 * n_steps, folder, setting)
+        tokenizer = WordPieceTokenizer.from_pretrained(folder)
+        batches = TrainingBatches(build_sequences(tokenizer, some, max_length=longest), 32, 0, tokenizer.pad_id)
+        self.loss = softmax_cross_entropy
+        self.model = BertForSequenceClassification(texts.config_of(size, setting), 2, dtype=dtype_policy("auto"))
+        names = [tensor.name for tensor in self.model.inputs]
+        targets = Labels(np.array(labels, "int32"), np.ones(len(labels), "float32"))
+        made = list(batches.epoch(0))
+        self.batches = [batch for _, batch in labelled_batches(made, targets, lambda batch: batch.inputs_of(names))]
+        # Steps that are stacked for a scan, or captured in a graph, have one shape.
+        shapes = {batch.inputs["token_ids"].shape for batch in self.batches}
+        if len(shapes) > 1:
+            raise ValueError(f"the batches have several shapes: {shapes}")
+        self.tokens, self.row_length = made[0].n_tokens, batches.layout.length
+        hyper = HyperparameterFactory(self.model, 0.01)
+        self.hypers = [hyper(5e-5, i, i, 1.0) for i in range(n_steps)]
+        self.trainer = backend_step().Trainer(self.model, self.loss)
+
+    # --- kbert's own step ----------------------------------------------------------------------------------------
+
+    def kbert(self, way: str) -> Callable[[], Any]:
+        """All steps, one a call, or on JAX in one call."""
+        if way == "several steps a call":
+            return self._scan()
+        batches = self.batches if "host" in way else [self._on_device(batch) for batch in self.batches]
+
+        def run() -> Any:
+            return [
+                self.trainer.train(batch.inputs, batch.targets, batch.weights, hyper)
+                for batch, hyper in zip(batches, self.hypers, strict=True)
+            ]
+
+        return run
+
+    def _on_device(self, batch: Any) -> Any:
+        import keras
+
+        if keras.backend.backend() == "jax":
+            import jax
+
+            return jax.device_put(batch)
+        import torch
+        from kbert.training.step_torch import _on_device
+
+        moved = _on_device(tuple(batch))
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        return type(batch)(*moved)
+
+    def _scan(self) -> Callable[[], Any]:
+        import jax
+        from jax import numpy as jnp
+
+        trainer = self.trainer
+
+        def stacked(values: list[Any]) -> Any:
+            return jax.device_put(jax.tree.map(lambda *arrays: np.stack(arrays), *values))
+
+        batches, hypers = stacked(self.batches), stacked(self.hypers)
+
+        def several(state: Any, frozen: Any, batches: Any, hypers: Any) -> Any:
+            def step(state: Any, inputs: Any) -> Any:
+                *state, loss = trainer._train(state, frozen, *inputs)
+                return tuple(state), loss
+
+            return jax.lax.scan(step, state, (batches, hypers))
+
+        compiled = jax.jit(several, donate_argnums=0)
+        held = [jax.tree.map(jnp.copy, (trainer.values, trainer.moments_1, trainer.moments_2))]
+
+        def run() -> Any:
+            held[0], losses = compiled(held[0], trainer.frozen, batches, hypers)
+            return losses
+
+        return run
+
+    # --- PyTorch: a step that can be captured --------------------------------------------------------------------
+
+    def capturable(self, way: str) -> Callable[[], Any]:
+        """All steps, one a call, of a step that reads no number from the device."""
+        import torch
+
+        on_gpu = torch.cuda.is_available()
+        if way == "CUDA graph" and not on_gpu:
+            raise Absent("PyTorch sees no CUDA")
+        parameters = self.trainer.parameters
+        batches = [self._on_device(batch) for batch in self.batches]
+        optimizer = torch.optim.AdamW(parameters, 5e-5, eps=1e-6, weight_decay=0.01, fused=True, capturable=on_gpu)
+
+        def gradients(batch: Any) -> Any:
+            loss = self.loss(self.model(batch.inputs, training=True), batch.targets, batch.weights)
+            return torch.autograd.grad(loss, parameters, materialize_grads=True), loss.detach()
+
+        if "compile" in way:
+            torch._dynamo.reset()
+            torch._dynamo.utils.counters.clear()
+            mode = "reduce-overhead" if "reduce" in way else "default"
+            # The compiler of a CPU takes minutes.
+            options: dict[str, Any] = {"backend": "eager"} if self.setting.miniature else {"mode": mode}
+            forward = torch.compile(lambda inputs: self.model(inputs, training=True), **options)
+
+            def gradients(batch: Any) -> Any:  # noqa: F811
+                loss = self.loss(forward(batch.inputs), batch.targets, batch.weights)
+                return torch.autograd.grad(loss, parameters, materialize_grads=True), loss.detach()
+
+        def step(batch: Any) -> Any:
+            found, loss = gradients(batch)
+            norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(found)))
+            factor = torch.clamp(1 / (norm + 1e-6), max=1.0)
+            for parameter, gradient in zip(parameters, found, strict=True):
+                parameter.grad = gradient * factor
+            optimizer.step()
+            return loss
+
+        if way == "CUDA graph":
+            return self._graph(step, batches)
+
+        def run() -> Any:
+            if "reduce" in way and on_gpu:
+                torch.compiler.cudagraph_mark_step_begin()
+            return [step(batch) for batch in batches]
+
+        return run
+
+    def _graph(self, step: Callable[[Any], Any], batches: list[Any]) -> Callable[[], Any]:
+        import keras
+        import torch
+
+        held = keras.tree.map_structure(torch.clone, batches[0])
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):  # what is allocated once, and the choice of kernels
+            for _ in range(3):
+                step(held)
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            step(held)
+
+        def run() -> Any:
+            for batch in batches:
+                keras.tree.map_structure(lambda to, value: to.copy_(value), held, batch)
+                graph.replay()
+
+        return run
