@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
 from gpu_stages.setting import Cell, Setting
 
 WAYS = {

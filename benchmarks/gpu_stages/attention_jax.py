@@ -7,9 +7,10 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax import numpy as jnp
+
 from gpu_stages.attention import Packed
 from gpu_stages.setting import Absent
-from jax import numpy as jnp
 
 
 def prepared(
@@ -62,7 +63,7 @@ def _ways(packed: Packed) -> dict[str, Callable[..., jax.Array]]:
 
 
 def _with_offsets(packed: Packed, scale: float) -> Callable[..., jax.Array]:
-    """CuDNN's own sequence packing, which JAX has in a private module: where each text of a row begins and how long it is."""
+    """CuDNN's own sequence packing, by where each text of a row begins and ends; JAX has it in a private module."""
 
     def attend(query: jax.Array, key: jax.Array, value: jax.Array) -> jax.Array:
         from jax._src.cudnn.fused_attention_stablehlo import MaskType, dot_product_attention

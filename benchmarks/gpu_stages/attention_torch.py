@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.functional import scaled_dot_product_attention as sdpa
+
 from gpu_stages.attention import Packed
 from gpu_stages.setting import Absent
-from torch.nn.functional import scaled_dot_product_attention as sdpa
 
 
 def prepared(
@@ -20,15 +21,17 @@ def prepared(
     if way == "packed, varlen" and device == "cpu":
         raise Absent("PyTorch's attention of variable lengths is on CUDA alone")
     attend, arrays, places = _ways(packed, device, miniature)[way]()
-    arrays = torch.as_tensor(arrays, device=device).to(torch.bfloat16).requires_grad_()
+    arrays = torch.as_tensor(arrays, device=device).to(torch.bfloat16)
+    has_backward = way != "packed, FlexAttention" or device != "cpu"
+    arrays.requires_grad_(has_backward)
 
     def forward() -> Any:
         with torch.no_grad():
             return attend(*arrays)
 
     def both() -> Any:
-        if way == "packed, FlexAttention" and device == "cpu":
-            return None  # it has no backward pass there
+        if not has_backward:
+            return None
         return torch.autograd.grad(attend(*arrays).float().sum(), arrays)
 
     def outputs() -> np.ndarray:

@@ -1,11 +1,12 @@
 """That kbert computes on this device what it computes elsewhere: fit, save, load, and transformers' own outputs.
 
-    fit, float32 and fit, bfloat16   500 rows of SST-2, minilm-l6: accuracy on dev, whether what was saved and loaded
-                                     predicts the same, and whether a second fit with the same seed does
-    parity, float32                  the logits of the saved classifier and of transformers, which computes in float32 on
-                                     the CPU, with TF32 off: within 1e-4
-    parity, float32 as it comes      the same with the backend's own choice of TF32, for comparison
-    parity, bfloat16                 within 1e-1, and the same labels
+    fit, DTYPE                    500 rows of SST-2, minilm-l6: accuracy on dev, whether what was saved and loaded
+                                  predicts the same, and whether a second fit with the same seed does
+    parity, float32               the logits of the saved classifier with TF32 off, and those of transformers, which
+                                  computes in float32 on the CPU: within 1e-4
+    parity, float32 as it comes   the same with the backend's own choice of TF32, for comparison
+    parity, bfloat16              within 1e-1, and the same labels
+    product peak                  operations a second of large products
 
 ``passed`` says whether a cell is within its limits.
 """
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from gpu_stages import texts
 from gpu_stages.setting import Absent, Cell, Setting
 
@@ -83,7 +85,6 @@ def _saved(setting: Setting, dtype: str) -> Path:
 def fit(setting: Setting, dtype: str) -> dict[str, Any]:
     """Fit twice, save and load."""
     from gpu_stages import device
-
     from kbert import BertClassifier
 
     folder = texts.weights_folder("minilm-l6", setting)

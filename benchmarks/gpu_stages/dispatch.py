@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
 from gpu_stages import texts
 from gpu_stages.setting import Absent, Cell, Setting
 
@@ -48,7 +49,9 @@ def measure(setting: Setting, seconds: float, size: str, way: str) -> dict[str, 
     """One cell."""
     from gpu_stages import device
 
-    n_steps = setting.pick(STEPS, 3)
+    if way == "CUDA graph" and not device.is_gpu():
+        raise Absent("PyTorch sees no CUDA")
+    n_steps = setting.pick(STEPS, 2)
     work = _Work(setting, size, n_steps)
     run = work.kbert(way) if "a call" in way else work.capturable(way)
     median = device.median_seconds(run, setting.pick(1.0, 0.01))
@@ -128,6 +131,7 @@ class _Work:
 
             return jax.device_put(batch)
         import torch
+
         from kbert.training.step_torch import _on_device
 
         moved = _on_device(tuple(batch))
@@ -169,8 +173,6 @@ class _Work:
         import torch
 
         on_gpu = torch.cuda.is_available()
-        if way == "CUDA graph" and not on_gpu:
-            raise Absent("PyTorch sees no CUDA")
         parameters = self.trainer.parameters
         batches = [self._on_device(batch) for batch in self.batches]
         optimizer = torch.optim.AdamW(parameters, 5e-5, eps=1e-6, weight_decay=0.01, fused=True, capturable=on_gpu)
@@ -187,7 +189,7 @@ class _Work:
             options: dict[str, Any] = {"backend": "eager"} if self.setting.miniature else {"mode": mode}
             forward = torch.compile(lambda inputs: self.model(inputs, training=True), **options)
 
-            def gradients(batch: Any) -> Any:  # noqa: F811
+            def gradients(batch: Any) -> Any:
                 loss = self.loss(forward(batch.inputs), batch.targets, batch.weights)
                 return torch.autograd.grad(loss, parameters, materialize_grads=True), loss.detach()
 

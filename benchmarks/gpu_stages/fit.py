@@ -6,8 +6,8 @@ the second fit, when all is compiled that stays compiled:
     rows_s          rows over the time of the whole fit, with reading, tokenising and making the model
     steady_rows_s   rows a second of the steps after the first fifth, to the end of training
     tokens_s        that times the mean number of tokens of a row, without padding
-    busy            the share of the time of a further short fit in which the device computes, by the profiler; the host's
-                    share is the rest
+    busy            the share of the time of a further short fit in which the device computes, by the profiler; the
+                    host's share is the rest
     memory_mb       the most memory of the device that arrays had at once
 """
 
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from gpu_stages import texts
 from gpu_stages.setting import Cell, Setting
 
@@ -28,7 +29,8 @@ _ROWS = {"sst2": 8192, "128": 4096, "384": 2048, "512": 1536}
 # Rows for the profiler, whose record grows with every operation.
 _PROFILED = 640
 
-# How Trainer is set up, beside bfloat16 and dynamic padding, which all have: TrainingArguments, and the model's options.
+# How Trainer is set up, beside bfloat16, dynamic padding and grouping by length, which all have: TrainingArguments, and
+# the model's options.
 _GROUPED: dict[str, Any] = {"arguments": {}, "model": {"attn_implementation": "sdpa"}}
 _COMPILED: dict[str, Any] = {**_GROUPED, "arguments": {"torch_compile": True}}
 _LOADERS: dict[str, Any] = {**_GROUPED, "arguments": {"dataloader_num_workers": 2}}

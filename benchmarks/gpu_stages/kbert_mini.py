@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from gpu_stages.pretrain import _documents, wiki_files
 from gpu_stages.records import Results
 from gpu_stages.setting import Absent, Cell, Setting

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from gpu_stages import texts
 from gpu_stages.fit import tokens_of
 from gpu_stages.setting import Cell, Setting

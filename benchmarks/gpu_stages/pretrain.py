@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from gpu_stages import texts
 from gpu_stages.records import Results
 from gpu_stages.setting import Cell, Setting
@@ -93,7 +94,6 @@ def _model(setting: Setting, size: str, dtype: str) -> tuple[Any, Any]:
 def rates(setting: Setting, size: str, length: int, kind: str) -> dict[str, Any]:
     """Tokens a second, and the share of the peak."""
     from gpu_stages import device
-
     from kbert.pretraining import Pretraining, PretrainingOptions
     from kbert.pretraining.rates import flops_per_token
     from kbert.training.precision import dtype_policy
@@ -139,7 +139,6 @@ def same_weights(model: Any) -> None:
 def losses(setting: Setting, size: str, length: int) -> dict[str, Any]:
     """The losses of a run in float32 without dropout and TF32."""
     from gpu_stages.check import without_tf32
-
     from kbert.pretraining import Pretraining, PretrainingOptions
 
     n = setting.pick(_LOSS_UPDATES, 4)

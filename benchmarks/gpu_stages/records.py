@@ -69,12 +69,12 @@ class Results:
                 file.seek(-1, os.SEEK_END)
                 if file.read(1) != b"\n":  # a line that was torn
                     file.write(b"\n")
-            file.write((json.dumps(line, default=_plain) + "\n").encode())
+            file.write((json.dumps(line, default=plain) + "\n").encode())
             file.flush()
             os.fsync(file.fileno())
         return line
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """NumPy's numbers and arrays, and paths, as JSON has them."""
     return value.tolist() if hasattr(value, "tolist") else str(value)

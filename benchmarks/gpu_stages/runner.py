@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from gpu_stages.records import Results, error_of
+from gpu_stages.records import Results, error_of, plain
 from gpu_stages.setting import Absent, Cell, Setting
 
 STAGES = ("check", "fit", "predict", "dispatch", "attention", "pretrain", "kbert-mini", "two-devices")
@@ -130,7 +130,7 @@ class _Worker:
         if cell.alone:
             self.close()
         self.process = self.process or self._start()
-        limit = min(seconds, max(60.0, _PATIENCE * cell.seconds))
+        limit = self.setting.pick(min(seconds, max(60.0, _PATIENCE * cell.seconds)), seconds)
         assert self.process.stdin is not None
         try:
             self.process.stdin.write(json.dumps({"cell": cell.name, "seconds": limit}).encode() + b"\n")
@@ -151,7 +151,7 @@ class _Worker:
         return values
 
     def _start(self) -> subprocess.Popen[bytes]:
-        setting = json.dumps({name: value for name, value in asdict(self.setting).items()}, default=str)
+        setting = json.dumps(asdict(self.setting), default=str)
         call = [sys.executable, str(Path(__file__).parents[1] / "gpu.py"), self.stage, "--worker", setting]
         self.setting.out.mkdir(parents=True, exist_ok=True)
         with open(self.log, "ab") as log:
@@ -192,8 +192,9 @@ def worker_environment(setting: Setting) -> dict[str, str]:
     environment = {**os.environ, "KERAS_BACKEND": setting.backend}
     environment |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
     if setting.miniature:
-        flags = environment.get("XLA_FLAGS", "")
-        environment["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count=2".strip()
+        # Toys take longer to compile than to run.
+        flags = "--xla_force_host_platform_device_count=2 --xla_backend_optimization_level=0"
+        environment["XLA_FLAGS"] = f"{environment.get('XLA_FLAGS', '')} {flags}".strip()
     return environment
 
 
@@ -205,10 +206,8 @@ def work(stage: str, setting: Setting) -> None:
     cells = {cell.name: cell for cell in stage_module(stage).cells(setting)}
     for line in sys.stdin:
         asked = json.loads(line)
-        from gpu_stages.records import _plain
-
         values = measured(stage, setting, cells[asked["cell"]], asked["seconds"])
-        answers.write(json.dumps(values, default=_plain) + "\n")
+        answers.write(json.dumps(values, default=plain) + "\n")
         answers.flush()
 
 

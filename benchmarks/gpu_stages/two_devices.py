@@ -33,7 +33,6 @@ def measure(setting: Setting, seconds: float, what: str, on_all: bool) -> dict[s
 
 def _fit(setting: Setting, distribution: Any) -> dict[str, Any]:
     from gpu_stages import device
-
     from kbert import BertClassifier
 
     folder = texts.weights_folder("base", setting)
@@ -52,7 +51,6 @@ def _fit(setting: Setting, distribution: Any) -> dict[str, Any]:
 
 def _pretrain(setting: Setting, distribution: Any) -> dict[str, Any]:
     from gpu_stages.pretrain import _model, documents
-
     from kbert.pretraining import Pretraining, PretrainingOptions
     from kbert.training.precision import dtype_policy
 

