@@ -124,8 +124,8 @@ def reset_peak_memory() -> None:
 
         import torch
 
-        gc.collect()
         if torch.cuda.is_available():
+            gc.collect()
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
 
