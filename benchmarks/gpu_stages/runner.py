@@ -93,9 +93,9 @@ def run_stage(
 
 def measured(stage: str, setting: Setting, cell: Cell, seconds: float) -> dict[str, Any]:
     """What a cell gives: its figures and what they were measured on, or why there are none."""
-    from gpu_stages import device
-
     try:
+        from gpu_stages import device
+
         device.reset_peak_memory()
         values = stage_module(stage).measure(setting, seconds, **cell.options)
         return {**values, "on": device.facts()}
