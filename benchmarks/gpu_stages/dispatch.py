@@ -205,12 +205,14 @@ class _Work:
         if way == "CUDA graph":
             return self._graph(step, batches)
 
-        def run() -> Any:
-            if "reduce" in way and on_gpu:
-                torch.compiler.cudagraph_mark_step_begin()
-            return [step(batch) for batch in batches]
+        if "compile" in way:
+            whole_step = step
 
-        return run
+            def step(batch: Any) -> Any:
+                torch.compiler.cudagraph_mark_step_begin()  # the memory of the step before may be used again
+                return whole_step(batch)
+
+        return lambda: [step(batch) for batch in batches]
 
     def _graph(self, step: Callable[[Any], Any], batches: list[Any]) -> Callable[[], Any]:
         import keras

@@ -12,6 +12,7 @@ large products in the same run.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +30,7 @@ _BATCH = {128: 256, 512: 64}
 _UPDATES = {"base": 60, "small": 150, "mini": 300, "tiny": 300}
 _LOSS_UPDATES = 200
 # Documents of Wikipedia that are read, where they are there.
-_DOCUMENTS = 3000
+_DOCUMENTS = 600
 
 
 def cells(setting: Setting) -> list[Cell]:
@@ -48,12 +49,14 @@ def measure(setting: Setting, seconds: float, size: str, length: int, kind: str)
     return losses(setting, size, length) if kind == "losses" else rates(setting, size, length, kind)
 
 
-def documents(setting: Setting, tokenizer: Any, longest: int | None = None) -> Any:
+@functools.cache
+def documents(setting: Setting, longest: int | None = None) -> Any:
     """Tokenised documents of Wikipedia, or of made-up words; with ``longest`` no longer than so many lines each."""
     from kbert.pretraining import Corpus
     from kbert.pretraining.shards import tokenised
 
-    read = list(itertools.islice(_documents(setting, tokenizer), setting.pick(_DOCUMENTS, 40)))
+    tokenizer = _tokenizer(setting)
+    read = list(itertools.islice(_documents(setting), setting.pick(_DOCUMENTS, 40)))
     if longest is not None:
         read = [document[i : i + longest] for document in read for i in range(0, len(document), longest)]
     return list(tokenised(Corpus(read, split="lines"), tokenizer))
@@ -82,13 +85,19 @@ def wiki_files(setting: Setting) -> list[Path]:
     return sorted((setting.data / "wiki_en").glob("*.txt*"))
 
 
-def _model(setting: Setting, size: str, dtype: str) -> tuple[Any, Any]:
-    from kbert import BertForPreTraining, WordPieceTokenizer
+def _tokenizer(setting: Setting) -> Any:
+    """That of all sizes: minilm-l6's, which is that of BERT."""
+    from kbert import WordPieceTokenizer
 
-    # The vocabulary of all is minilm-l6's, which is that of BERT.
-    tokenizer = WordPieceTokenizer.from_pretrained(texts.weights_folder("minilm-l6", setting))
+    return WordPieceTokenizer.from_pretrained(texts.weights_folder("minilm-l6", setting))
+
+
+def new_model(setting: Setting, size: str, dtype: str) -> tuple[Any, Any]:
+    """A model with random weights, without dropout, and the tokenizer."""
+    from kbert import BertForPreTraining
+
     config = texts.config_of(size, setting).with_dropout(0.0)
-    return BertForPreTraining(config, nsp=False, dtype=dtype, seed=0), tokenizer
+    return BertForPreTraining(config, nsp=False, dtype=dtype, seed=0), _tokenizer(setting)
 
 
 def rates(setting: Setting, size: str, length: int, kind: str) -> dict[str, Any]:
@@ -98,8 +107,8 @@ def rates(setting: Setting, size: str, length: int, kind: str) -> dict[str, Any]
     from kbert.pretraining.rates import flops_per_token
     from kbert.training.precision import dtype_policy
 
-    model, tokenizer = _model(setting, size, dtype_policy("auto"))
-    source = documents(setting, tokenizer, None if kind == "full rows" else 1)
+    model, tokenizer = new_model(setting, size, dtype_policy("auto"))
+    source = documents(setting, None if kind == "full rows" else 1)
     n = setting.pick(_UPDATES[size], 6)
     options = PretrainingOptions(
         max_steps=n,
@@ -143,12 +152,12 @@ def losses(setting: Setting, size: str, length: int) -> dict[str, Any]:
 
     n = setting.pick(_LOSS_UPDATES, 4)
     with without_tf32(setting.backend):
-        model, tokenizer = _model(setting, size, "float32")
+        model, tokenizer = new_model(setting, size, "float32")
         same_weights(model)
         options = PretrainingOptions(
             max_steps=n, phases=((length, 1.0),), batch_size=setting.pick(64, 4), learning_rate=1e-3
         )
-        history = Pretraining(model, tokenizer, documents(setting, tokenizer), options, distribution=None).run()
+        history = Pretraining(model, tokenizer, documents(setting), options, distribution=None).run()
     found = history.mlm_loss.to_numpy()
     values: dict[str, Any] = {"first_loss": found[0], "last_loss": found[-1]}
     other = {"jax": "torch", "torch": "jax"}[setting.backend]

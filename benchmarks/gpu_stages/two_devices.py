@@ -50,14 +50,14 @@ def _fit(setting: Setting, distribution: Any) -> dict[str, Any]:
 
 
 def _pretrain(setting: Setting, distribution: Any) -> dict[str, Any]:
-    from gpu_stages.pretrain import _model, documents
+    from gpu_stages.pretrain import documents, new_model
     from kbert.pretraining import Pretraining, PretrainingOptions
     from kbert.training.precision import dtype_policy
 
-    model, tokenizer = _model(setting, "base", dtype_policy("auto"))
+    model, tokenizer = new_model(setting, "base", dtype_policy("auto"))
     n, length = setting.pick(60, 4), setting.pick(128, 16)
     options = PretrainingOptions(max_steps=n, phases=((length, 1.0),), batch_size=setting.pick(512, 4))
-    source = documents(setting, tokenizer)
+    source = documents(setting)
     history = Pretraining(model, tokenizer, source, options, distribution=distribution).run()
     first = n // 5
     elapsed, tokens = (float(history[name].iloc[-1] - history[name].iloc[first]) for name in ("seconds", "tokens"))
