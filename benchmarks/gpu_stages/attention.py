@@ -114,7 +114,8 @@ def measure(setting: Setting, seconds: float, length: int, way: str) -> dict[str
     found, reference = outputs(), packed.reference()
     device.reset_peak_memory()
     values = {"forward_ms": 1e3 * device.median_seconds(forward, enough)}
-    values["forward_backward_ms"] = 1e3 * device.median_seconds(both, enough)
+    if both is not None:
+        values["forward_backward_ms"] = 1e3 * device.median_seconds(both, enough)
     return {
         **values,
         "memory_mb": device.peak_memory_mb(),

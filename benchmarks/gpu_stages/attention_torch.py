@@ -15,13 +15,14 @@ from gpu_stages.setting import Absent
 
 def prepared(
     way: str, packed: Packed, miniature: bool
-) -> tuple[Callable[[], Any], Callable[[], Any], Callable[[], Any]]:
-    """Forward; forward and backward; and the outputs at real tokens in float32."""
+) -> tuple[Callable[[], Any], Callable[[], Any] | None, Callable[[], Any]]:
+    """Forward; forward and backward, where there is one; and the outputs at real tokens in float32."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if way == "packed, varlen" and device == "cpu":
         raise Absent("PyTorch's attention of variable lengths is on CUDA alone")
     attend, arrays, places = _ways(packed, device, miniature)[way]()
     arrays = torch.as_tensor(arrays, device=device).to(torch.bfloat16)
+    # FlexAttention has no backward pass on a CPU.
     has_backward = way != "packed, FlexAttention" or device != "cpu"
     arrays.requires_grad_(has_backward)
 
@@ -30,14 +31,12 @@ def prepared(
             return attend(*arrays)
 
     def both() -> Any:
-        if not has_backward:
-            return None
         return torch.autograd.grad(attend(*arrays).float().sum(), arrays)
 
     def outputs() -> np.ndarray:
         return forward().float().cpu().numpy().reshape(-1, packed.N, packed.H)[places]
 
-    return forward, both, outputs
+    return forward, both if has_backward else None, outputs
 
 
 def _ways(packed: Packed, device: str, miniature: bool) -> dict[str, Callable[[], tuple[Any, np.ndarray, Any]]]:
