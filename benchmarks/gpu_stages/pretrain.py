@@ -56,7 +56,7 @@ def documents(setting: Setting, longest: int | None = None) -> Any:
     from kbert.pretraining.shards import tokenised
 
     tokenizer = _tokenizer(setting)
-    read = list(itertools.islice(_documents(setting), setting.pick(_DOCUMENTS, 40)))
+    read = list(itertools.islice(_documents(setting, tokenizer), setting.pick(_DOCUMENTS, 40)))
     if longest is not None:
         read = [document[i : i + longest] for document in read for i in range(0, len(document), longest)]
     return list(tokenised(Corpus(read, split="lines"), tokenizer))
