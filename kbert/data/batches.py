@@ -99,9 +99,9 @@ class TrainingBatches:
         self.row_multiple = row_multiple
         self.layout = choose_layout([self.lengths[texts] for texts in self.deal(0)])
 
-    def epoch(self, epoch: int) -> Iterator[Batch]:
-        """The batches of one epoch, counted from 0."""
-        for texts in self.deal(epoch):
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """The batches of one epoch, both counted from 0, from ``start`` on."""
+        for texts in self.deal(epoch)[start:]:
             rows = self._packed(texts)
             n_rows = -(-max(len(rows), self.layout.rows) // self.row_multiple) * self.row_multiple
             yield make_batch(self.sequences, rows, self.layout._replace(rows=n_rows), self.pad_id)

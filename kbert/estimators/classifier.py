@@ -124,6 +124,10 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         What the model computes in; weights are always float32. "auto" is float32 on a CPU, bfloat16 on a GPU or TPU.
     distribution : "auto", None, keras.distribution.DataParallel or tf.distribute.MirroredStrategy, default="auto"
         The devices that share each batch. "auto": all that JAX or TensorFlow sees; None: one. On PyTorch it is one.
+    checkpoint : str or Path, optional
+        A folder of this fit alone. It is written to at the end of each epoch and every five minutes; a fit that was
+        killed goes on from there when it is started again with the same data and parameters, and ends at the same
+        weights. Three times the size of the weights, twice. See docs/fits_that_survive.md.
     random_state : int, RandomState or None, default=None
         Seed of the head, the order of the rows, the dropout and the validation set.
     verbose : int, default=0
@@ -209,6 +213,7 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         warm_start: bool = False,
         dtype: str = "auto",
         distribution: Any = "auto",
+        checkpoint: str | os.PathLike[str] | None = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ):
@@ -241,6 +246,7 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         self.warm_start = warm_start
         self.dtype = dtype
         self.distribution = distribution
+        self.checkpoint = checkpoint
         self.random_state = random_state
         self.verbose = verbose
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import keras
 import numpy as np
@@ -21,6 +23,7 @@ from kbert.errors import DivergedError, FailedRunWarning, UnderfitWarning
 from kbert.estimators.fine_tuned import FineTunedEstimator
 from kbert.estimators.outcome import Kind, outcome_of, some_rows
 from kbert.estimators.parameters import Parameters, checked_callbacks, checked_parameters, draw_seed, warn_of_high_rate
+from kbert.estimators.persistence import encode_value
 from kbert.estimators.recipe import SETTLED, automatic_epochs, settle_lengths, settle_training
 from kbert.estimators.validation import read_eval_set, split_rows
 from kbert.model import BertForFeatures
@@ -30,6 +33,7 @@ from kbert.training.backends import able_to_train
 from kbert.training.distribution import for_fine_tuning, n_devices
 from kbert.training.early_stopping import Evaluation
 from kbert.training.finite_outputs import may_overflow
+from kbert.training.fit_checkpoints import FitCheckpoints, facts_of_data, saved_seed
 from kbert.training.loop import TrainingOptions, layer_rates, train
 from kbert.training.precision import dtype_policy
 from kbert.training.progress import say
@@ -45,6 +49,26 @@ E = TypeVar("E", bound=Examples)
 O = TypeVar("O")  # noqa: E741
 
 
+class Run(NamedTuple):
+    """One of the runs of a fit, which starts again where a run fails.
+
+    Attributes
+    ----------
+    number : int
+        Counted from 0.
+    seed, fit_seed : int
+        Its own, and the one that those of all runs are made of.
+    callbacks : list of keras.callbacks.Callback
+    checkpoints : FitCheckpoints or None
+    """
+
+    number: int
+    seed: int
+    fit_seed: int
+    callbacks: list[Any]
+    checkpoints: FitCheckpoints | None
+
+
 @able_to_train()
 def fit(
     estimator: FineTunedEstimator[Task[C, L, E, O]], X: Any, y: Any, sample_weight: Any, eval_set: Any, callbacks: Any
@@ -54,7 +78,7 @@ def fit(
     parameters = checked_parameters(estimator)
     warn_of_high_rate(parameters)
     callbacks = checked_callbacks(callbacks)
-    seed = draw_seed(parameters.random_state)
+    seed = _seed_of_fit(parameters)
 
     # Read X and y.
     X, y = readable_again(X), readable_again(y)
@@ -97,10 +121,25 @@ def fit(
         examples, validation = examples.take(rows), examples.take(validation_rows)
 
     # Train, again with another seed where a run fails, and learn what the validation set tells.
-    model, history = _train_with_restarts(task, start, config, examples, validation, parameters, seed, callbacks)
+    folder = _checkpoint_folder(parameters)
+    with nullcontext() if folder is None else FitCheckpoints(folder) as checkpoints:
+        model, history = _train_with_restarts(
+            task, start, config, examples, validation, parameters, seed, callbacks, checkpoints
+        )
     task.after_training(model, validation, pad_id)
 
     estimator._remember(task, parameters, columns, model, start.tokenizer, history, n_truncated, shares)
+
+
+def _seed_of_fit(parameters: Parameters) -> int:
+    """The seed; without a ``random_state`` that of the fit that goes on from a checkpoint, if there is one."""
+    folder = _checkpoint_folder(parameters)
+    saved = saved_seed(folder) if folder is not None and parameters.random_state is None else None
+    return draw_seed(parameters.random_state) if saved is None else saved
+
+
+def _checkpoint_folder(parameters: Parameters) -> Path | None:
+    return None if parameters.checkpoint is None else Path(parameters.checkpoint).expanduser()
 
 
 def _check_few_labels(parameters: Parameters, task: Task[Any, Any, Any, Any], is_warm_start: bool) -> None:
@@ -133,6 +172,7 @@ def _train_with_restarts(
     parameters: Parameters,
     seed: int,
     callbacks: list[Any],
+    checkpoints: FitCheckpoints | None,
 ) -> tuple[keras.Model, dict[str, list[float]]]:
     """The model and the history of the first of up to ``n_restarts + 1`` runs that does not fail, or of the last."""
     data, pad_id = task.training_data(examples), start.tokenizer.pad_id
@@ -142,18 +182,19 @@ def _train_with_restarts(
     settle_training(parameters, recipe, config, n_rows)
     parameters.distribution = for_fine_tuning(parameters.distribution, data.whole_rows or few_labels)
     policy, enough_epochs = dtype_policy(parameters.dtype), automatic_epochs(parameters, recipe, n_rows)
-    for restart in range(parameters.n_restarts + 1):
+    for restart in range(0 if checkpoints is None else checkpoints.first_run(), parameters.n_restarts + 1):
         run_seed = seed if restart == 0 else draw_seed(np.random.RandomState([seed, restart]))
+        run = Run(restart, run_seed, seed, callbacks, checkpoints)
         if few_labels:
             model, history = _tuned_by_contrast(
-                task, start, config, examples, data, validation, parameters, policy, run_seed, callbacks, pad_id
+                task, start, config, examples, data, validation, parameters, policy, run, pad_id
             )
             loss, linear_loss = np.inf, None  # the contrast's loss is another one
         else:
             model, linear_loss = _new_model(task, start, config, examples, policy, run_seed, pad_id)
             if parameters.verbose:
                 say(_settings(parameters, model.config, examples.n_rows))
-            history = _train(task, model, task.loss, data, validation, parameters, run_seed, callbacks, pad_id)
+            history = _train(task, model, task.loss, data, validation, parameters, run, pad_id)
             loss = history["loss"][-1]
         n_epochs = len(history["loss"])
         _require_finite_outputs(task, model, examples, loss, pad_id)
@@ -199,8 +240,7 @@ def _tuned_by_contrast(
     validation: E | None,
     parameters: Parameters,
     policy: str,
-    seed: int,
-    callbacks: list[Any],
+    run: Run,
     pad_id: int,
 ) -> tuple[keras.Model, dict[str, list[float]]]:
     """A model whose encoder is tuned by contrast, and whose head is then fitted to its vectors; and the history.
@@ -211,11 +251,11 @@ def _tuned_by_contrast(
     config = replace(config, classifier_pooling=parameters.classifier_pooling)
     if parameters.verbose:
         say(_settings(parameters, config, examples.n_rows))
-    features = partial(BertForFeatures, config, "last", config.classifier_pooling, dtype=policy, seed=seed)
+    features = partial(BertForFeatures, config, "last", config.classifier_pooling, dtype=policy, seed=run.seed)
     tuned = start.new_model(features, _load_encoder)
     tuned.encoder.pooler.trainable = False
-    history = _train(task, tuned, task.contrast, data, None, parameters, seed, callbacks, pad_id)
-    model, _ = _new_model(task, replace(start, encoder=tuned.encoder), config, examples, policy, seed, pad_id)
+    history = _train(task, tuned, task.contrast, data, None, parameters, run, pad_id)
+    model, _ = _new_model(task, replace(start, encoder=tuned.encoder), config, examples, policy, run.seed, pad_id)
     if validation is not None:
         not_known = [np.nan] * (len(history["loss"]) - 1)
         at_the_end = _evaluate(task, model, validation, pad_id)
@@ -264,8 +304,7 @@ def _train(
     data: TrainingData,
     validation: E | None,
     parameters: Parameters,
-    seed: int,
-    callbacks: list[Any],
+    run: Run,
     pad_id: int,
 ) -> dict[str, list[float]]:
     """Train a model in place, with early stopping if it was asked for; gives the history."""
@@ -280,23 +319,54 @@ def _train(
         bias_correction=parameters.bias_correction,
         gradient_accumulation=parameters.gradient_accumulation,
         layer_rates=layer_rates(model, parameters.layer_decay),
-        seed=seed,
+        seed=run.seed,
         verbose=int(parameters.verbose),
-        callbacks=callbacks,
+        callbacks=run.callbacks,
         distribution=parameters.distribution,
+        checkpoints=run.checkpoints,
     )
+    if run.checkpoints is not None:
+        run.checkpoints.begin(
+            run.number, run.fit_seed, _settings_of_run(task, model, data, validation, parameters, run)
+        )
 
     evaluation = None
     if validation is not None:
         patience = parameters.n_iter_no_change if parameters.early_stopping else None
         evaluation = Evaluation(model, partial(_evaluate, task, model, validation, pad_id), patience)
     batches = TrainingBatches(
-        data.sequences, parameters.batch_size, seed, pad_id, data.whole_rows, n_devices(parameters.distribution)
+        data.sequences, parameters.batch_size, run.seed, pad_id, data.whole_rows, n_devices(parameters.distribution)
     )
     history = train(model, loss, batches, data.targets, data.weights, options, evaluation, data.level)
     if evaluation is not None:
         evaluation.restore_best()
     return history
+
+
+# Parameters that a run may go on without, or whose meaning the start and the other settings hold.
+_NOT_SETTINGS = {
+    "checkpoint", "verbose", "random_state", "size", "weights", "revision", "warm_start", "n_restarts", "distribution",
+    "dtype",
+}  # fmt: skip
+
+
+def _settings_of_run(
+    task: Task[C, L, E, O],
+    model: keras.Model,
+    data: TrainingData,
+    validation: E | None,
+    parameters: Parameters,
+    run: Run,
+) -> dict[str, Any]:
+    """What a run must have in common with the one whose checkpoint it goes on from."""
+    held_out = () if validation is None else task.training_data(validation)[:3]
+    own = {name: value for name, value in vars(parameters).items() if name not in _NOT_SETTINGS}
+    settings = {
+        "backend": keras.backend.backend(), "dtype": model.dtype_policy.name, "random_state": run.seed,
+        "devices": n_devices(parameters.distribution), **own,
+    }  # fmt: skip
+    written = json.loads(json.dumps({name: encode_value(value) for name, value in settings.items()}))
+    return written | facts_of_data(model, (data.sequences,), (data.targets, data.weights), held_out)
 
 
 def _evaluate(task: Task[C, L, E, O], model: keras.Model, validation: E, pad_id: int) -> dict[str, float]:

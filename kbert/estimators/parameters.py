@@ -104,6 +104,10 @@ RULES: dict[str, Rule] = {
     "layers": (lambda v: isinstance(v, str) and v in LAYER_CHOICES, f"one of {', '.join(LAYER_CHOICES)}"),
     "pooling": (lambda v: isinstance(v, str) and v in POOLINGS, f"one of {', '.join(POOLINGS)}"),
     "normalize": _flag(),
+    "checkpoint": (
+        lambda v: v is None or (isinstance(v, (str, os.PathLike)) and str(v) != ""),
+        "None, or a folder of this fit alone",
+    ),
     "distribution": (
         lambda v: v is None or is_distribution(v),
         "None, a keras.distribution.DataParallel (JAX) or a tf.distribute.MirroredStrategy (TensorFlow)",
@@ -201,7 +205,7 @@ def _check(estimator: Any, parameter: str, value: Any) -> None:
 
 # Keras's callbacks that need more of Keras's own training than there is, and what does the same here.
 _REFUSED_CALLBACKS: dict[str, str] = {
-    "BackupAndRestore": "to go on later, save the estimator and fit a new one from its folder (weights=folder)",
+    "BackupAndRestore": "the parameter checkpoint=folder lets a fit go on that was killed",
     "OrbaxCheckpoint": "keras.callbacks.ModelCheckpoint(path, save_weights_only=True) keeps the weights of each epoch",
     "SwapEMAWeights": "there are no moving averages of the weights; early_stopping=True keeps those of the best epoch",
 }

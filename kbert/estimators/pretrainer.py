@@ -32,6 +32,7 @@ from kbert.estimators.parameters import (
 from kbert.estimators.recipe import remember_settled, settled_values
 from kbert.estimators.saving import GOLDEN_TEXTS
 from kbert.model import BertForPreTraining
+from kbert.pretraining.checkpoints import saved_seed
 from kbert.pretraining.corpus import Corpus
 from kbert.pretraining.evaluation import held_out_scores
 from kbert.pretraining.fill_mask import fill_mask
@@ -132,6 +133,10 @@ class BertPretrainer(BertEstimator):
         What the model computes in; weights are always float32. "auto" is float32 on a CPU, bfloat16 on a GPU or TPU.
     distribution : "auto", None, keras.distribution.DataParallel or tf.distribute.MirroredStrategy, default="auto"
         The devices that share each batch. "auto": all that JAX or TensorFlow sees; None: one. On PyTorch it is one.
+    checkpoint : str or Path, optional
+        A folder of this fit alone. It is written to every 1,000 updates and every five minutes, with the history so
+        far as ``history.csv``; a fit that was killed goes on from there when it is started again with the same texts
+        and parameters. Three times the size of the weights, twice.
     random_state : int, RandomState or None, default=None
         Seed of the start, the pairs, the masks and the dropout.
     verbose : int, default=0
@@ -193,6 +198,7 @@ class BertPretrainer(BertEstimator):
         warm_start: bool = False,
         dtype: str = "auto",
         distribution: Any = "auto",
+        checkpoint: str | os.PathLike[str] | None = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ):
@@ -219,6 +225,7 @@ class BertPretrainer(BertEstimator):
         self.warm_start = warm_start
         self.dtype = dtype
         self.distribution = distribution
+        self.checkpoint = checkpoint
         self.random_state = random_state
         self.verbose = verbose
 
@@ -285,7 +292,9 @@ class BertPretrainer(BertEstimator):
         """
         parameters = checked_parameters(self)
         warn_of_high_rate(parameters)
-        seed = draw_seed(parameters.random_state)
+        folder = None if parameters.checkpoint is None else Path(parameters.checkpoint).expanduser()
+        saved = saved_seed(folder) if folder is not None and parameters.random_state is None else None
+        seed = draw_seed(parameters.random_state) if saved is None else saved
         if parameters.new_words is not None and parameters.weights is None:
             raise ValueError(
                 "BertPretrainer: new_words replace unused tokens of a checkpoint's vocabulary, and with weights=None "
@@ -322,7 +331,7 @@ class BertPretrainer(BertEstimator):
             start_at_frequencies(model, documents)
         new_words = self.new_words_ if start.model is not None else start_new_words(model, start.tokenizer, tokenizer)
         options = _options(parameters, phases, self._scored_mask_rate(), config, seed, documents, tokenizer)
-        run = Pretraining(model, tokenizer, documents, options, held_out, distribution=parameters.distribution)
+        run = Pretraining(model, tokenizer, documents, options, held_out, folder, distribution=parameters.distribution)
         history = run.run()
         model.has_new_mlm_head = False
 

@@ -1,12 +1,7 @@
-"""Checkpoints of a training run. Each is renamed once it is complete, so that a kill leaves the one before."""
+"""What a run of pre-training goes on from: its checkpoint, read and checked."""
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,10 +11,8 @@ from kbert.errors import WeightsMismatchError
 from kbert.json_files import json_object
 from kbert.pretraining.objective import REPORTED
 from kbert.saved_values import NUMBER, SavedValues, list_of, none_or, whole
+from kbert.training.checkpoint_folders import checkpoints_in, facts_file, in_order, numbered, read_arrays
 
-# The newest and the one before it, should the newest turn out to be damaged.
-_KEPT = 2
-_NAME = re.compile(r"checkpoint-(\d{9})")
 _FACTS = {"settings", "tokens", "cursor", "updater"}
 _REMEDY = "Remove the checkpoint, and training goes on from the one before."
 
@@ -41,38 +34,20 @@ class Checkpoint(NamedTuple):
     history: dict[str, np.ndarray]
     facts: dict[str, Any]
 
-
-def write_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> Path:
-    """Write the checkpoint of a step, and remove older ones."""
-    target = folder / f"checkpoint-{step:09d}"
-    unfinished = folder / f"{target.name}.part"
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
-    for name, arrays in (("state.npz", _numbered(checkpoint.arrays)), ("history.npz", checkpoint.history)):
-        with open(unfinished / name, "wb") as file:
-            np.savez(file, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-    (unfinished / "facts.json").write_text(json.dumps(checkpoint.facts, indent=1))
-    shutil.rmtree(target, ignore_errors=True)
-    unfinished.rename(target)
-    for old in _checkpoints(folder)[:-_KEPT]:
-        shutil.rmtree(old, ignore_errors=True)
-    return target
+    def files(self) -> dict[str, dict[str, np.ndarray]]:
+        """The arrays of each file."""
+        return {"state": numbered(self.arrays), "history": self.history}
 
 
 def read_checkpoint(folder: Path) -> Checkpoint | None:
     """The newest checkpoint; None where there is none."""
-    found = _checkpoints(folder)
+    found = checkpoints_in(folder)
     if not found:
         return None
     path = found[-1]
     try:
-        facts = _facts(path / "facts.json")
-        with np.load(path / "state.npz", allow_pickle=False) as state:
-            arrays = [state[name] for name in _numbered(state.files)]
-        with np.load(path / "history.npz", allow_pickle=False) as history:
-            columns = dict(history)
+        facts = _facts(facts_file(path))
+        arrays, columns = in_order(read_arrays(path, "state")), read_arrays(path, "history")
         _check_arrays(arrays, facts["settings"].get("shapes"))
         _check_columns(columns, facts["updater"]["updates"])
         return Checkpoint(arrays, columns, facts)
@@ -82,6 +57,12 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
         raise WeightsMismatchError(
             f"{path} is damaged ({error}). Remove it, and training goes on from the one before."
         ) from error
+
+
+def saved_seed(folder: Path) -> int | None:
+    """The seed of the run whose checkpoint is in a folder; None where there is none."""
+    found = checkpoints_in(folder)
+    return None if not found else _facts(facts_file(found[-1])).inner("settings").checked("seed", whole(0))
 
 
 def _facts(path: Path) -> SavedValues:
@@ -117,12 +98,3 @@ def _check_columns(columns: dict[str, np.ndarray], n_updates: int) -> None:
         raise ValueError(f"history.npz lacks {min(missing)}")
     if any(column.shape != (n_updates,) or column.dtype.kind not in "if" for column in columns.values()):
         raise ValueError(f"history.npz does not hold {n_updates} lines of numbers")
-
-
-def _numbered(values: Sequence[Any]) -> dict[str, Any]:
-    return {f"arr_{i}": value for i, value in enumerate(values)}
-
-
-def _checkpoints(folder: Path) -> list[Path]:
-    """Finished ones, oldest first."""
-    return sorted(path for path in folder.glob("checkpoint-*") if _NAME.fullmatch(path.name))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import asdict, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,11 +18,10 @@ from kbert.data.frames import data_frame
 from kbert.errors import DivergedError
 from kbert.model import BertForPreTraining
 from kbert.pretraining.batches import PretrainingBatch
-from kbert.pretraining.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
+from kbert.pretraining.checkpoints import Checkpoint, read_checkpoint
 from kbert.pretraining.evaluation import held_out_scores, scores_on, step_batch
 from kbert.pretraining.history import History, HistoryFile, TensorBoard
 from kbert.pretraining.instances import Documents, DocumentSource, require_tokens
-from kbert.pretraining.interruption import Interruption
 from kbert.pretraining.masking import Masking
 from kbert.pretraining.objective import REPORTED, pretraining_losses
 from kbert.pretraining.options import PretrainingOptions
@@ -28,9 +29,11 @@ from kbert.pretraining.progress import PretrainingProgress
 from kbert.pretraining.stream import BatchStream, Cursor
 from kbert.text import WordPieceTokenizer
 from kbert.training.backends import able_to_train
+from kbert.training.checkpoint_folders import SECONDS_BETWEEN, write_checkpoint
 from kbert.training.distribution import checked, n_devices, process_number, same_everywhere, trainer_on
 from kbert.training.finite_outputs import may_overflow, require_finite_weights
 from kbert.training.hyperparameters import HyperparameterFactory
+from kbert.training.interruption import Interruption
 from kbert.training.memory import memory_kept
 from kbert.training.non_finite import NonFiniteGuard
 from kbert.training.schedule import LinearSchedule
@@ -132,6 +135,7 @@ class Pretraining:
         self.cursor = Cursor()
         self.history = History()
         self._history_file: HistoryFile | None = None
+        self._written = 0.0  # when the newest checkpoint was
         # Made by the first `run`, with the weights that the model has then.
         self._updater: Updater | None = None
 
@@ -175,6 +179,7 @@ class Pretraining:
         options = self.options
         updater = self._updater = self._updater or self._new_updater()
         updater.stop_clock()
+        self._written = time.perf_counter()
         self._history_file = None if self.folder is None else HistoryFile(self.folder)
         self._resume(updater)
         if self.process > 0:
@@ -275,7 +280,8 @@ class Pretraining:
         """Evaluate, and write a checkpoint, where it is time for that."""
         options, is_last, stop = self.options, updater.share >= 1, interruption.came
         evaluate = self.held_out is not None and (is_last or self.step % options.evaluate_every == 0)
-        write = self.folder is not None and (is_last or stop or self.step % options.checkpoint_every == 0)
+        is_due = self.step % options.checkpoint_every == 0 or (self.n_processes == 1 and self._is_checkpoint_old())
+        write = self.folder is not None and (is_last or stop or is_due)
         if evaluate or write:
             self.guard.read_all()
         if evaluate:
@@ -293,6 +299,18 @@ class Pretraining:
 
     # --- Checkpoints ---------------------------------------------------------------------------------------------
 
+    def _is_checkpoint_old(self) -> bool:
+        return time.perf_counter() - self._written >= SECONDS_BETWEEN
+
+    @cached_property
+    def _digest_of_text(self) -> str:
+        """A name for the text, which changes with any of its tokens."""
+        found = hashlib.blake2b(digest_size=16)
+        for element in map(self.source.__getitem__, range(len(self.source))):
+            for array in (element.tokens, element.segments, element.documents):
+                found.update(np.ascontiguousarray(array).tobytes())
+        return found.hexdigest()
+
     def _settings(self) -> dict[str, Any]:
         """What a run must have in common with the one that it goes on from."""
         values = asdict(self.options)
@@ -306,6 +324,7 @@ class Pretraining:
             "nsp": self.nsp,
             "shapes": shapes,
             "n": len(self.source),
+            "text": self._digest_of_text,
         }
 
     def _write(self, updater: Updater) -> None:
@@ -316,8 +335,9 @@ class Pretraining:
         }  # fmt: skip
         arrays = updater.trainer.state()
         require_finite_weights(arrays, self.step)
-        write_checkpoint(self.folder, self.step, Checkpoint(arrays, self.history.columns(), facts))
+        write_checkpoint(self.folder, self.step, Checkpoint(arrays, self.history.columns(), facts).files(), facts)
         self._history_file.write(self.history)
+        self._written = time.perf_counter()
 
     def _resume(self, updater: Updater) -> None:
         """Go on from the newest checkpoint, where there is one."""
@@ -330,6 +350,8 @@ class Pretraining:
         if found is None:
             return
         facts, settings = found.facts, self._settings()
+        if "text" not in facts["settings"]:  # earlier versions did not keep it
+            del settings["text"]
         different = sorted(name for name in settings if facts["settings"].get(name) != settings[name])
         if different:
             raise ValueError(

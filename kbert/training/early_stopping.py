@@ -1,9 +1,12 @@
 """Evaluation on a validation set after each epoch, and early stopping when its score no longer rises."""
 
 from collections.abc import Callable
+from typing import Any
 
 import keras
 import numpy as np
+
+from kbert.training.checkpoint_folders import in_order, numbered
 
 
 class Evaluation:
@@ -40,6 +43,16 @@ class Evaluation:
             elif epoch - self.best_epoch >= self.patience:
                 self.model.stop_training = True
         return values
+
+    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """What is known of the best epoch, for a checkpoint: its rank and number, and its weights."""
+        return {"rank": self.best, "epoch": self.best_epoch}, numbered(self.best_weights)
+
+    def restore(self, facts: dict[str, Any], weights: dict[str, np.ndarray]) -> None:
+        """Take back what `state` gave."""
+        rank = facts["rank"]
+        self.best, self.best_epoch = None if rank is None else (float(rank[0]), float(rank[1])), int(facts["epoch"])
+        self.best_weights = in_order(weights)
 
     def restore_best(self) -> None:
         """Give the model the weights of the best epoch, if they were kept."""

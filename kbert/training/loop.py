@@ -11,16 +11,19 @@ import numpy as np
 
 from kbert.data.batches import TrainingBatches
 from kbert.training.callbacks import optimizer_for_callbacks
-from kbert.training.distribution import trainer_on
+from kbert.training.distribution import process_number, trainer_on
+from kbert.training.early_stopping import Evaluation
+from kbert.training.fit_checkpoints import FitCheckpoints, Standing
 from kbert.training.frozen import frozen_part
 from kbert.training.hyperparameters import HyperparameterFactory, layer_rates
+from kbert.training.interruption import Interruption
 from kbert.training.labelled_batches import Counts, Labels, Level, labelled_batches
 from kbert.training.memory import memory_kept
 from kbert.training.non_finite import NonFiniteGuard
 from kbert.training.progress import Progress
 from kbert.training.schedule import LinearSchedule
 from kbert.training.segments import check_segments
-from kbert.training.step import Loss, StepBatch, Tensor
+from kbert.training.step import Loss, StepBatch
 from kbert.training.trimmed_vocabulary import TrimmedModel, trimmed_model
 from kbert.training.updater import Updater
 
@@ -32,7 +35,8 @@ class TrainingOptions:
     """How to train. The names and defaults are those of the estimators' parameters.
 
     ``layer_rates`` holds a factor on the learning rate for each trainable variable (`layer_rates`); ``distribution`` is
-    one of `kbert.training.distribution`, whose number of devices the rows of the batches are a multiple of.
+    one of `kbert.training.distribution`, whose number of devices the rows of the batches are a multiple of;
+    ``checkpoints`` are where to go on from, and to write to.
     """
 
     epochs: int = 3
@@ -46,6 +50,7 @@ class TrainingOptions:
     verbose: int = 0
     callbacks: list[keras.callbacks.Callback] = field(default_factory=list)
     distribution: Any = None
+    checkpoints: FitCheckpoints | None = None
 
 
 def train(
@@ -55,7 +60,7 @@ def train(
     targets: np.ndarray,
     weights: np.ndarray,
     options: TrainingOptions,
-    on_epoch_end: Callable[[int, dict[str, float]], dict[str, float] | None] | None = None,
+    evaluation: Evaluation | None = None,
     level: Level = "text",
 ) -> dict[str, list[float]]:
     """Train a model in place.
@@ -75,16 +80,15 @@ def train(
         Of each in the loss. The loss of a step is the weighted sum over those of its batch that have a weight, divided
         by their number.
     options : TrainingOptions
-    on_epoch_end : callable, optional
-        ``on_epoch_end(epoch, logs)`` is called with the trained weights in the model; what it returns is added to the
-        logs. It stops the training by setting ``model.stop_training``.
+    evaluation : Evaluation, optional
+        Called after each epoch; what it finds is added to the logs, and it may end the training.
     level : {"text", "token", "position"}
         What has targets and weights: with "position" again each text.
 
     Returns
     -------
     dict of list of float
-        The mean loss and whatever ``on_epoch_end`` added, one value an epoch.
+        The mean loss and what the evaluation found, one value an epoch.
 
     Raises
     ------
@@ -102,36 +106,59 @@ def train(
     inputs_of = part.inputs_of if part is not None else lambda batch: batch.inputs_of(names)
     updater = _updater(model, model if part is None else part.model, loss, batches.steps_per_epoch, options)
     labels = Labels(targets, weights, level)
-    history: dict[str, list[float]] = {}
     callbacks = keras.callbacks.CallbackList(
         options.callbacks, model=model, epochs=options.epochs, steps=batches.steps_per_epoch, verbose=0
     )
-    model.stop_training = False
+    checkpoints, is_alone = options.checkpoints, process_number()[1] == 1
+    standing = Standing() if checkpoints is None else checkpoints.restore(updater, trimmed, evaluation)
+    model.stop_training = standing.stopped
+
+    def write_back() -> None:
+        """Give the model its trained weights."""
+        updater.trainer.write_back()
+        if trimmed is not None:
+            trimmed.write_back()
+
     with (
         optimizer_for_callbacks(model, updater),
         memory_kept(),
         Progress(batches.sequences.n_rows, len(batches.sequences), options.epochs, options.verbose) as progress,
+        # Alone: a process that stops at another step than the others would leave them waiting for it.
+        Interruption(checkpoints is not None and is_alone) as interruption,
     ):
+
+        def after_update() -> None:
+            """Write a checkpoint where it is time for that."""
+            if checkpoints is not None and (interruption.came or (is_alone and checkpoints.is_due())):
+                checkpoints.write(standing, updater, trimmed, evaluation)
+            interruption.pass_on()
+
+        progress.update(standing.texts, [])
+        if standing.stopped or standing.epoch == options.epochs:
+            write_back()
         callbacks.on_train_begin()
-        for epoch in range(options.epochs):
+        while standing.epoch < options.epochs and not model.stop_training:
+            epoch = standing.epoch
             callbacks.on_epoch_begin(epoch)
-            steps = labelled_batches(batches.epoch(epoch), labels, inputs_of)
-            logs = {"loss": _train_epoch(updater, steps, trimmed, callbacks, progress)}
+            steps = labelled_batches(batches.epoch(epoch, len(standing.losses)), labels, inputs_of)
+            logs = {"loss": _train_epoch(updater, steps, standing, trimmed, callbacks, progress, after_update)}
             # The model needs its trained weights where somebody looks at them now, and at the end.
-            if on_epoch_end is not None or options.callbacks or epoch == options.epochs - 1:
-                updater.trainer.write_back()
-                if trimmed is not None:
-                    trimmed.write_back()
-            if on_epoch_end is not None:
-                logs.update(on_epoch_end(epoch, logs) or {})
+            if evaluation is not None or options.callbacks or epoch == options.epochs - 1:
+                write_back()
+            if evaluation is not None:
+                logs.update(evaluation(epoch, logs))
             callbacks.on_epoch_end(epoch, logs)
             progress.end_epoch(epoch, logs)
             for name, value in logs.items():
-                history.setdefault(name, []).append(float(value))
-            if model.stop_training:
-                break
+                standing.history.setdefault(name, []).append(float(value))
+            standing = Standing(
+                epoch + 1, texts=standing.texts, history=standing.history, stopped=bool(model.stop_training)
+            )
+            if checkpoints is not None:
+                checkpoints.write(standing, updater, trimmed, evaluation)
+                interruption.pass_on()
         callbacks.on_train_end()
-    return history
+    return standing.history
 
 
 def _updater(
@@ -150,22 +177,24 @@ def _updater(
 def _train_epoch(
     updater: Updater,
     steps: Iterator[tuple[Counts, StepBatch]],
+    standing: Standing,
     trimmed: TrimmedModel | None,
     callbacks: keras.callbacks.CallbackList,
     progress: Progress,
+    after_update: Callable[[], None],
 ) -> float:
-    """Train on the batches of one epoch; the mean loss of all that has a weight, without batches that were skipped."""
-    losses: list[Tensor] = []
-    counts: list[Counts] = []
+    """Train on what is left of an epoch; the mean loss of all that has a weight, without batches that were skipped."""
     for update in updater.updates(steps, callbacks):
-        losses += update.losses
-        counts += update.notes
+        n_texts = sum(count.texts for count in update.notes)
+        standing.losses += update.losses
+        standing.weighted += [count.weighted for count in update.notes]
+        standing.texts += n_texts
         updater.guard.record(update.number, update.losses[-1])
         if trimmed is not None:
             trimmed.note_update(update.hyper, update.losses[-1])
-        progress.update(sum(count.texts for count in update.notes), losses)
+        progress.update(n_texts, standing.losses)
+        after_update()
     updater.guard.read_all()
-    values = np.array([float(loss) for loss in losses])
-    weighted = np.array([count.weighted for count in counts])
+    values, weighted = np.array([float(loss) for loss in standing.losses]), np.array(standing.weighted)
     finite = np.isfinite(values)
     return float(np.average(values[finite], weights=weighted[finite])) if finite.any() else float("nan")

@@ -58,7 +58,9 @@ class TrimmedModel:
         self._rows[kept_ids] = np.arange(len(kept_ids))
         table = model.encoder.embeddings.word
         self._table_index = next(i for i, variable in enumerate(model.trainable_variables) if variable is table)
+        # The factors of updates that the whole model has not had yet, and those that it was given.
         self._decays: list[tuple[np.float32, Tensor]] = []
+        self._given: list[np.float32] = []
 
     def rows(self, token_ids: np.ndarray) -> np.ndarray:
         """The rows of the copy's table in the place of token ids."""
@@ -86,14 +88,30 @@ class TrimmedModel:
     def write_back(self) -> None:
         """Give the whole model the weights of the copy; embeddings that the copy lacks are decayed."""
         # In double precision: there may be many thousand factors.
-        decay = np.prod([factor for factor, loss in self._decays if np.isfinite(float(loss))], dtype="float64")
+        decay = np.float32(np.prod(self._factors(), dtype="float64"))
         self._decays = []
+        self._given.append(decay)
         for trimmed, whole in zip(self.model.weights, self._whole_model.weights, strict=True):
             if tuple(trimmed.shape) == tuple(whole.shape):
                 whole.assign(trimmed.value)
             else:
-                decayed = whole.value * np.float32(decay)
+                decayed = whole.value * decay
                 whole.assign(ops.scatter_update(decayed, self._kept_ids[:, None], trimmed.value))
+
+    def _factors(self) -> list[np.float32]:
+        return [factor for factor, loss in self._decays if np.isfinite(float(loss))]
+
+    def state(self) -> dict[str, np.ndarray]:
+        """The factors, for a checkpoint."""
+        return {"given": np.array(self._given, "float32"), "to_give": np.array(self._factors(), "float32")}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Take back what `state` gave, in a copy of a model with the weights that it had before all updates."""
+        table = self._whole_model.encoder.embeddings.word
+        for decay in state["given"]:  # one by one, as they were: each product is rounded
+            table.assign(table.value * decay)
+        self._given = list(state["given"])
+        self._decays = [(factor, 0.0) for factor in state["to_give"]]
 
 
 def trimmed_model(model: keras.Model, sequences: Sequences, pad_id: int) -> TrimmedModel | None:

@@ -155,12 +155,14 @@ class Updater:
     def state(self) -> dict[str, Any]:
         """Where the run stands, for a checkpoint beside the trainer's arrays. All losses must have been read."""
         return {
-            "updates": self.n_updates, "batches": self.n_batches, "seconds": self.seconds, "guard": self.guard.state(),
+            "updates": self.n_updates, "batches": self.n_batches, "seconds": self.seconds, "set_rate": self._set_rate,
+            "guard": self.guard.state(),
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from what `state` gave."""
         self.n_updates, self.n_batches, self.seconds = state["updates"], state["batches"], state["seconds"]
+        self._set_rate = state.get("set_rate")  # which earlier versions did not keep
         self.guard.restore(state["guard"])
         self.stop_clock()
 

@@ -240,6 +240,7 @@ WRONG = {
     "n_restarts": [-1, None, 1.5, True],
     "warm_start": [None, 1, "yes"],
     "distribution": [2, "all", []],
+    "checkpoint": [3, ["folder"]],
     "dtype": ["float64", None, "mixed_bfloat16", np.float32],
     "random_state": [-1, 1.5, "seed", np.random.default_rng(0)],
     "verbose": [-1, "yes", None],

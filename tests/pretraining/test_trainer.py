@@ -466,7 +466,7 @@ def _changed_npz(path, change):
     ("file", "change", "message"),
     [
         ("state.npz", lambda a: a.update(arr_1=a["arr_1"][:1]), "the shapes in facts.json"),
-        ("state.npz", lambda a: a.pop("arr_3"), "arr_3 is not a file"),
+        ("state.npz", lambda a: a.pop("arr_3"), "there is no array arr_3"),
         ("state.npz", lambda a: a.update(arr_1=a["arr_1"] * np.nan), "no finite number"),
         ("history.npz", lambda a: a.update(loss=a["loss"][:1]), "does not hold 2 lines"),
         ("history.npz", lambda a: a.update(more=a.pop("loss")), "lacks loss"),

@@ -1,0 +1,286 @@
+"""Checkpoints of a fit: what it goes on from when it was killed, and ends as if it had not been."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import keras
+import numpy as np
+
+from kbert.errors import WeightsMismatchError
+from kbert.json_files import json_object
+from kbert.saved_values import NUMBER, SavedValues, none_or, whole
+from kbert.text.sequences import Sequences
+from kbert.training import checkpoint_folders
+from kbert.training.checkpoint_folders import (
+    checkpoints_in,
+    facts_file,
+    in_order,
+    numbered,
+    read_arrays,
+    write_checkpoint,
+)
+from kbert.training.distribution import process_number
+from kbert.training.early_stopping import Evaluation
+from kbert.training.step import Tensor
+from kbert.training.trimmed_vocabulary import TrimmedModel
+from kbert.training.updater import Updater
+
+# Goes up when the contents change.
+_FORMAT = 1
+_REMEDY = "Remove that checkpoint: the fit goes on from the one before it, or starts anew."
+_TEXTS_AT_ONCE = 4096
+# Of settings under these names the values are digests, which tell nobody anything.
+_DIGESTS = ("the texts of X", "y or sample_weight", "the validation set", "the weights that training starts from")
+
+
+@dataclass
+class Standing:
+    """How far a run is.
+
+    Attributes
+    ----------
+    epoch : int
+        The one that is under way, counted from 0.
+    losses : list of tensor
+        Of its batches so far.
+    weighted : list of int
+        How many of each batch's targets have a weight.
+    texts : int
+        Texts that were trained on, in all epochs.
+    history : dict of list of float
+        Of the epochs before it.
+    stopped : bool
+        Whether there is no further epoch.
+    """
+
+    epoch: int = 0
+    losses: list[Tensor] = field(default_factory=list)
+    weighted: list[int] = field(default_factory=list)
+    texts: int = 0
+    history: dict[str, list[float]] = field(default_factory=dict)
+    stopped: bool = False
+
+
+class FitCheckpoints:
+    """The checkpoints of a fit, in a folder that no other fit uses meanwhile.
+
+    Parameters
+    ----------
+    folder : Path
+        Of this fit alone. It is made where it is missing.
+
+    Raises
+    ------
+    ValueError
+        If another fit is using the folder.
+    OSError
+        If the folder cannot be made.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self._handle: int | None = None
+        self._settings: dict[str, Any] = {}
+        self._run, self._fit_seed = 0, 0
+        self._written = time.perf_counter()
+
+    def __enter__(self) -> Self:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with suppress(ImportError):
+            import fcntl
+
+            if process_number()[0] > 0:  # of several that train together, the first locks
+                return self
+
+            # A lock ends with its process, however that ends.
+            self._handle = os.open(self.folder, os.O_RDONLY)
+            try:
+                fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(self._handle)
+                raise ValueError(
+                    f"checkpoint: another fit is using {self.folder}. Give each fit a folder of its own; in a search "
+                    "or a cross-validation leave checkpoint=None."
+                ) from None
+            except OSError:  # a file system without locks
+                pass
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+    def first_run(self) -> int:
+        """The run of the newest checkpoint, among those of a fit that starts again where a run fails; else 0."""
+        newest = _newest(self.folder)
+        return 0 if newest is None else newest.facts.checked("run", whole(0))
+
+    def begin(self, run: int, fit_seed: int, settings: dict[str, Any]) -> None:
+        """Say which run comes now.
+
+        Parameters
+        ----------
+        run : int
+        fit_seed : int
+            What the seeds of all runs are made of.
+        settings : dict
+            What a checkpoint must agree in; values are as JSON has them. Errors tell the names of those that differ.
+        """
+        if run > self.first_run():  # what failed is not gone back to
+            for failed in checkpoints_in(self.folder):
+                shutil.rmtree(failed, ignore_errors=True)
+        self._settings, self._run, self._fit_seed = settings, run, fit_seed
+        self._written = time.perf_counter()
+
+    def restore(self, updater: Updater, trimmed: TrimmedModel | None, evaluation: Evaluation | None) -> Standing:
+        """Go on from the newest checkpoint, where it is of this run; else begin.
+
+        Raises
+        ------
+        ValueError
+            If it is of another fit, with what differs.
+        WeightsMismatchError
+            If it is damaged.
+        """
+        newest = _newest(self.folder)
+        if newest is None:
+            return Standing()
+        self._check_same_fit(newest.facts["settings"])
+        try:
+            return newest.restored(updater, trimmed, evaluation)
+        except Exception as error:  # whatever zipfile and NumPy say about a damaged file
+            raise WeightsMismatchError(f"{newest.path} is damaged ({error}). {_REMEDY}") from error
+
+    def _check_same_fit(self, saved: dict[str, Any]) -> None:
+        differences = [
+            f"{name}" if name in _DIGESTS else f"{name} (was {saved.get(name)!r}, is {value!r})"
+            for name, value in self._settings.items()
+            if name not in saved or saved[name] != value
+        ]
+        if differences:
+            raise ValueError(
+                f"checkpoint: {self.folder} is of another fit, which differs in {', '.join(differences)}. Give the "
+                "same data and parameters to go on with it, or each fit a folder of its own. In a search or a "
+                "cross-validation leave checkpoint=None."
+            )
+
+    def is_due(self) -> bool:
+        """Whether the last checkpoint is old enough for another one within the epoch."""
+        return time.perf_counter() - self._written >= checkpoint_folders.SECONDS_BETWEEN
+
+    def write(
+        self, standing: Standing, updater: Updater, trimmed: TrimmedModel | None, evaluation: Evaluation | None
+    ) -> None:
+        """Write a checkpoint, unless the weights are not finite: there is nothing to go on from with these."""
+        updater.guard.read_all()
+        arrays = updater.trainer.state()
+        self._written = time.perf_counter()
+        if process_number()[0] > 0 or not all(np.isfinite(array).all() for array in arrays):
+            return
+        facts = {
+            "fit": _FORMAT, "settings": self._settings, "seed": self._fit_seed, "run": self._run,
+            "epoch": standing.epoch, "texts": standing.texts, "history": standing.history,
+            "stopped": standing.stopped, "updater": updater.state(),
+        }  # fmt: skip
+        losses = np.array([float(loss) for loss in standing.losses], "float64")
+        files = {
+            "state": numbered(arrays),
+            "epoch": {"losses": losses, "weighted": np.array(standing.weighted, "int64")},
+        }
+        if trimmed is not None:
+            files["decays"] = trimmed.state()
+        if evaluation is not None:
+            facts["best"], files["best"] = evaluation.state()
+        write_checkpoint(self.folder, updater.n_updates, files, facts)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A checkpoint that was found."""
+
+    path: Path
+    facts: SavedValues
+
+    def restored(self, updater: Updater, trimmed: TrimmedModel | None, evaluation: Evaluation | None) -> Standing:
+        """Give each part its state, and say how far the run is."""
+        facts, arrays, epoch = self.facts, in_order(read_arrays(self.path, "state")), read_arrays(self.path, "epoch")
+        if [array.shape for array in arrays] != [array.shape for array in updater.trainer.state()]:
+            raise ValueError("state.npz does not hold the weights and moments of this model")
+        updater.trainer.restore(arrays)
+        updater.restore(facts["updater"])
+        if trimmed is not None:
+            trimmed.restore(read_arrays(self.path, "decays"))
+        if evaluation is not None:
+            evaluation.restore(facts["best"], read_arrays(self.path, "best"))
+        losses, weighted = epoch["losses"].tolist(), epoch["weighted"].tolist()
+        history = {name: list(values) for name, values in facts["history"].items()}
+        return Standing(facts["epoch"], losses, weighted, facts["texts"], history, facts["stopped"])
+
+
+def _newest(folder: Path) -> _Found | None:
+    """The newest checkpoint in a folder, its facts checked."""
+    found = checkpoints_in(folder)
+    if not found:
+        return None
+    try:
+        facts = SavedValues(json_object(facts_file(found[-1])), facts_file(found[-1]), remedy=_REMEDY)
+    except (ValueError, OSError) as error:
+        raise WeightsMismatchError(f"{found[-1]} is damaged ({error}). {_REMEDY}") from error
+    if facts.get("fit") != _FORMAT:
+        raise ValueError(
+            f"checkpoint: {folder} holds checkpoints of a pre-training, or of another version of kbert. Give another "
+            "folder."
+        )
+    for name in ("run", "epoch", "texts", "seed"):
+        facts.checked(name, whole(0))
+    facts.inner("settings")
+    facts.inner("history")
+    updater = facts.inner("updater")
+    for name in ("updates", "batches"):
+        updater.checked(name, whole(0))
+    updater.checked("seconds", NUMBER)
+    updater.checked("set_rate", none_or(NUMBER))
+    return _Found(found[-1], facts)
+
+
+def saved_seed(folder: Path) -> int | None:
+    """The seed of the fit whose checkpoint is in a folder; None where there is none."""
+    newest = _newest(folder)
+    return None if newest is None else int(newest.facts["seed"])
+
+
+def facts_of_data(
+    model: keras.Model,
+    data: tuple[np.ndarray | Sequences, ...],
+    targets: tuple[np.ndarray, ...],
+    validation: tuple[np.ndarray | Sequences, ...],
+) -> dict[str, str]:
+    """Settings that tell the data and the start of a fit from those of another."""
+    weights = [np.asarray(keras.ops.convert_to_numpy(variable.value)) for variable in model.weights]
+    return dict(zip(_DIGESTS, map(digest, (data, targets, validation, weights)), strict=True))
+
+
+def digest(values: Iterable[np.ndarray | Sequences]) -> str:
+    """A name for arrays and sequences, which changes with any of their numbers."""
+    found = hashlib.blake2b(digest_size=16)
+    for value in values:
+        if isinstance(value, np.ndarray):
+            found.update(repr((value.shape, value.dtype.str)).encode())
+            found.update(np.ascontiguousarray(value).tobytes())
+            continue
+        for start in range(0, len(value), _TEXTS_AT_ONCE):
+            some = value.take(np.arange(start, min(start + _TEXTS_AT_ONCE, len(value))))
+            rows = value.rows[start : start + _TEXTS_AT_ONCE]
+            for array in (some.tokens.values, some.tokens.splits, some.first_length, rows):
+                found.update(np.ascontiguousarray(array, "int64").tobytes())
+    return found.hexdigest()

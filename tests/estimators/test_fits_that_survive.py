@@ -1,0 +1,256 @@
+"""A fit with a checkpoint that is killed, and started again, ends as if it had not been."""
+
+import os
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import keras
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+
+from kbert import BertClassifier, BertMultipleChoice, BertPretrainer, BertQA, BertRegressor, BertTagger
+from kbert.errors import FailedRunWarning, WeightsMismatchError
+from kbert.training import checkpoint_folders
+from kbert.training.updater import Updater
+
+SCRIPT = Path(__file__).with_name("fit_to_be_killed.py")
+TEXTS = ["the table was great", "a sad chair", "the room", "it was awful and sad", "happy", "this was lovely"] * 3
+LABELS = ["good", "bad", "good", "bad", "good", "good"] * 3
+WORDS = pd.Series([text.split() for text in TEXTS])
+TAGS = [["B-X" if word in ("table", "room") else "O" for word in words] for words in WORDS]
+QUESTIONS = pd.DataFrame({"question": TEXTS, "context": [f"{text} and it was the room" for text in TEXTS]})
+ANSWERS = pd.DataFrame({"answer": ["room"] * len(TEXTS), "answer_start": [len(text) + 16 for text in TEXTS]})
+OPTIONS = pd.DataFrame({"context": TEXTS, "options": [["a table", "a sad chair"]] * len(TEXTS)})
+
+# Each with 4 to 6 updates an epoch.
+FITS = {
+    "early stopping": (
+        partial(BertClassifier, early_stopping=True, validation_fraction=0.3, n_iter_no_change=1), (TEXTS, LABELS)
+    ),
+    "windows": (partial(BertRegressor, max_length=5, long_text="window"), (TEXTS, np.arange(18.0))),
+    "frozen": (partial(BertClassifier, freeze=1), (TEXTS, LABELS)),
+    "few labels": (partial(BertClassifier, few_labels=True), (TEXTS, LABELS)),
+    "words": (partial(BertTagger, max_length=16, gradient_accumulation=2, batch_size=2), (WORDS, TAGS)),
+    "questions": (partial(BertQA, max_length=16, stride=4), (QUESTIONS, ANSWERS)),
+    "options": (partial(BertMultipleChoice, max_length=16), (OPTIONS, [0, 1] * 9)),
+}  # fmt: skip
+
+
+class Killed(BaseException):
+    """What no code of kbert's catches."""
+
+
+@pytest.fixture
+def dying_after(monkeypatch):
+    """A function that lets fits end after so many updates in all, or go on (None); checkpoints follow every update."""
+    monkeypatch.setattr(checkpoint_folders, "SECONDS_BETWEEN", 0.0)
+    updates = Updater.updates
+
+    def set_end(after, end=Killed):
+        made = 0
+
+        def dying(self, *arguments):
+            nonlocal made
+            for update in updates(self, *arguments):
+                if made == after:
+                    if end is Killed:
+                        raise Killed
+                    os.kill(os.getpid(), end)
+                made += 1
+                yield update
+
+        monkeypatch.setattr(Updater, "updates", dying)
+
+    return set_end
+
+
+def made(kind, folder, checkpoint, **changes):
+    """An estimator of a kind, and its rows."""
+    make, rows = FITS[kind]
+    values = dict(weights=folder, batch_size=4, epochs=3, learning_rate=1e-3, random_state=0, checkpoint=checkpoint)
+    return make(**{**values, **make.keywords, **changes}), rows
+
+
+def weights_of(estimator):
+    return [np.array(keras.ops.convert_to_numpy(variable.value)) for variable in estimator.model_.weights]
+
+
+def assert_same(one, other):
+    assert one.history_ == other.history_
+    for a, b in zip(weights_of(one), weights_of(other), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize(
+    "kind", ["early stopping", *(pytest.param(kind, marks=pytest.mark.slow) for kind in list(FITS)[1:])]
+)
+def test_a_killed_fit_ends_as_if_it_had_not_been(kind, toy_folder, tmp_path, dying_after):
+    estimator, rows = made(kind, toy_folder, None)
+    estimator.fit(*rows)
+    again, _ = made(kind, toy_folder, tmp_path / "fit")
+    for n in (1, 3):  # killed in the first epoch, and in a later one
+        dying_after(n)
+        with pytest.raises(Killed):
+            again.fit(*rows)
+        assert not hasattr(again, "model_")
+    dying_after(None)
+    assert_same(again.fit(*rows), estimator)
+    dying_after(0)
+    assert_same(clone(again).fit(*rows), estimator)  # a finished fit makes no update
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no SIGKILL")
+def test_a_process_that_is_killed_at_random(toy_folder, tmp_path):
+    def run(checkpoint, *end):
+        command = [sys.executable, str(SCRIPT), str(toy_folder), str(tmp_path / checkpoint), *map(str, end)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+    whole = run("whole")
+    update = np.random.default_rng().integers(1, 16)
+    assert run("killed", update).returncode == -signal.SIGKILL
+    assert run("killed").stdout == whole.stdout != "", (update, whole.stderr[-2000:])
+
+
+@pytest.mark.slow
+def test_ctrl_c_leaves_the_estimator_as_it_was_and_a_checkpoint(toy_folder, tmp_path, dying_after, monkeypatch):
+    monkeypatch.setattr(checkpoint_folders, "SECONDS_BETWEEN", 1e9)
+    estimator, rows = made("frozen", toy_folder, tmp_path / "fit")
+    dying_after(2, signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        estimator.fit(*rows)
+    assert not hasattr(estimator, "model_")
+    assert [path.name for path in checkpoint_folders.checkpoints_in(tmp_path / "fit")] == ["checkpoint-000000003"]
+    dying_after(None)
+    assert_same(estimator.fit(*rows), made("frozen", toy_folder, None)[0].fit(*rows))
+
+
+@pytest.mark.slow
+def test_without_a_random_state_the_seed_is_that_of_the_checkpoint(toy_folder, tmp_path, dying_after):
+    estimator, rows = made("frozen", toy_folder, tmp_path / "fit", random_state=None)
+    dying_after(2)
+    with pytest.raises(Killed):
+        estimator.fit(*rows)
+    dying_after(None)
+    assert_same(estimator.fit(*rows), clone(estimator).fit(*rows))
+
+
+@pytest.mark.slow
+def test_a_run_after_a_failed_one_goes_on_as_that_run(toy_folder, tmp_path, dying_after, monkeypatch):
+    from kbert.estimators import fitting
+    from kbert.estimators.outcome import Kind
+
+    outcome_of = fitting.outcome_of
+    monkeypatch.setattr(fitting, "outcome_of", lambda *a: outcome_of(*a)._replace(kind=Kind.NOTHING, reference=0.5))
+    estimator, rows = made("frozen", toy_folder, None, n_restarts=1)
+    with pytest.warns(UserWarning, match="The run failed"):
+        estimator.fit(*rows)
+    again, _ = made("frozen", toy_folder, tmp_path / "fit", n_restarts=1)
+    dying_after(17)  # 15 updates are a run
+    with pytest.warns(UserWarning, match="The run failed"), pytest.raises(Killed):
+        again.fit(*rows)
+    dying_after(None)
+    with pytest.warns(UserWarning, match="The run failed") as told:
+        assert_same(again.fit(*rows), estimator)
+    assert (
+        sum(warning.category is FailedRunWarning for warning in told) == 1
+    )  # of the second run; that the first failed was told before
+
+
+@pytest.mark.slow
+def test_another_fit_is_refused_with_what_differs(toy_folder, two_layer_folder, tmp_path):
+    estimator, (texts, labels) = made("frozen", toy_folder, tmp_path / "fit")
+    estimator.fit(texts, labels)
+
+    def refused(match, texts=texts, labels=labels, **changes):
+        with pytest.raises(ValueError, match=f"is of another fit, which differs in {match}.*leave checkpoint=None"):
+            clone(estimator).set_params(**changes).fit(texts, labels)
+
+    refused(r"epochs \(was 3, is 4\)", epochs=4)
+    refused(r"random_state \(was 0, is 1\)", random_state=1)
+    refused("the texts of X, the weights that", ["other", *texts[1:]])
+    refused("y or sample_weight, the weights that", labels=["bad", *labels[1:]])
+    refused("the weights that training starts from", weights=two_layer_folder)
+    with pytest.raises(ValueError, match="is of another fit"):
+        GridSearchCV(estimator, {"epochs": [3, 1]}, cv=2, error_score="raise").fit(texts, labels)
+
+
+@pytest.mark.slow
+def test_what_cannot_be_used_is_refused(toy_folder, tmp_path):
+    estimator, rows = made("frozen", toy_folder, tmp_path / "fit", epochs=1)
+    estimator.fit(*rows)
+    newest = checkpoint_folders.checkpoints_in(tmp_path / "fit")[-1]
+
+    with (newest / "state.npz").open("r+b") as file:
+        file.truncate(1000)
+    with pytest.raises(WeightsMismatchError, match="is damaged.*Remove that checkpoint"):
+        estimator.fit(*rows)
+    (newest / "facts.json").write_text('{"settings": {}}')
+    with pytest.raises(ValueError, match="holds checkpoints of a pre-training, or of another version"):
+        estimator.fit(*rows)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileExistsError):
+        estimator.set_params(checkpoint=tmp_path / "file").fit(*rows)
+    with pytest.raises(ValueError, match="checkpoint must be None, or a folder of this fit alone"):
+        estimator.set_params(checkpoint=3).fit(*rows)
+
+
+@pytest.mark.slow
+def test_two_fits_at_once_do_not_share_a_folder(toy_folder, tmp_path):
+    pytest.importorskip("fcntl", reason="this system has no locks of this kind")
+    from kbert.training.fit_checkpoints import FitCheckpoints
+
+    estimator, rows = made("frozen", toy_folder, tmp_path / "fit", epochs=1)
+    with FitCheckpoints(tmp_path / "fit"), pytest.raises(ValueError, match="another fit is using"):
+        estimator.fit(*rows)
+    estimator.fit(*rows)
+
+
+@pytest.mark.slow
+def test_a_full_disk_ends_the_fit_and_leaves_the_checkpoint_before(toy_folder, tmp_path, dying_after, monkeypatch):
+    estimator, rows = made("frozen", toy_folder, tmp_path / "fit")
+    dying_after(None)
+    savez, calls = np.savez, []
+
+    def full(file, **arrays):
+        calls.append(file)
+        if len(calls) > 4:
+            raise OSError(28, "No space left on device")
+        savez(file, **arrays)
+
+    monkeypatch.setattr(np, "savez", full)
+    with pytest.raises(OSError, match="no checkpoint could be written there .No space left on device.. Make room"):
+        estimator.fit(*rows)
+    monkeypatch.setattr(np, "savez", savez)
+    assert checkpoint_folders.checkpoints_in(tmp_path / "fit") == sorted((tmp_path / "fit").iterdir())
+    assert_same(estimator.fit(*rows), made("frozen", toy_folder, None)[0].fit(*rows))
+
+
+@pytest.mark.slow
+def test_a_killed_pre_training_goes_on(tmp_path, dying_after):
+    documents = [
+        f"the {word} chair was red\nit was a {word} table\nand this" for word in "great sad lovely".split()
+    ] * 4
+
+    def pretrainer(checkpoint, **changes):
+        values = dict(weights=None, max_steps=6, batch_size=2, max_length=16, vocab_size=60, random_state=0, nsp=False)
+        return BertPretrainer("tiny", checkpoint=checkpoint, **{**values, **changes})
+
+    whole = pretrainer(None).fit(documents)
+    again = pretrainer(tmp_path / "fit")
+    dying_after(3)
+    with pytest.raises(Killed):
+        again.fit(documents)
+    dying_after(None)
+    again.fit(documents)
+    for a, b in zip(weights_of(again), weights_of(whole), strict=True):
+        np.testing.assert_array_equal(a, b)
+    with pytest.raises(ValueError, match="with another text"):
+        again.fit([*documents[1:], documents[1]])
