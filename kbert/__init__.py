@@ -24,6 +24,8 @@ _HOMES = {
     "BertVectorizer": "kbert.estimators",
     "BertMultipleChoice": "kbert.estimators",
     "BertPretrainer": "kbert.estimators",
+    "load": "kbert.estimators",
+    "predict_table": "kbert.tables",
     "show_versions": "kbert.versions",
 }
 _MODULES = ("datasets", "metrics", "plots")

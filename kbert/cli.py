@@ -25,6 +25,7 @@ import kbert
 from kbert.errors import KbertError
 from kbert.pretraining.commands import COMMANDS as PRETRAINING_COMMANDS
 from kbert.printable import printable, printable_lines
+from kbert.tables.commands import COMMANDS as TABLE_COMMANDS
 from kbert.weights.commands import COMMANDS as WEIGHTS_COMMANDS
 
 
@@ -65,7 +66,9 @@ class Command(Protocol):
         """Run the subcommand. ``options`` has an attribute for every option."""
 
 
-COMMANDS: dict[str, Command] = {command.name: command for command in (*PRETRAINING_COMMANDS, *WEIGHTS_COMMANDS)}
+COMMANDS: dict[str, Command] = {
+    command.name: command for command in (*TABLE_COMMANDS, *PRETRAINING_COMMANDS, *WEIGHTS_COMMANDS)
+}
 
 # Errors that the user's input may cause. Any other is a fault of the program, and is shown with its traceback.
 _EXPECTED = (KbertError, ValueError, TypeError, OSError, ImportError)

@@ -287,7 +287,7 @@ def test_errors_in_a_file_are_told(tmp_path, capsys, text, message):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        ("", "which command? The commands are vocab, shards, pretrain"),
+        ("", "which command? The commands are fit, evaluate, predict, vocab"),
         ("vocabs a.txt", "there is no command 'vocabs'. Did you mean vocab?"),
         ("vocab", "vocab needs SOURCE and --out"),
         ("vocab nowhere.txt --out out", "no file or folder"),

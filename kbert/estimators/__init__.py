@@ -5,6 +5,7 @@ from kbert.startup_messages import import_tensorflow
 import_tensorflow()
 
 from kbert.estimators.classifier import BertClassifier  # noqa: E402
+from kbert.estimators.loading import load  # noqa: E402
 from kbert.estimators.multiple_choice import BertMultipleChoice  # noqa: E402
 from kbert.estimators.pretrainer import BertPretrainer  # noqa: E402
 from kbert.estimators.qa import BertQA  # noqa: E402
@@ -20,4 +21,5 @@ __all__ = [
     "BertRegressor",
     "BertTagger",
     "BertVectorizer",
+    "load",
 ]

@@ -131,27 +131,42 @@ def read_kbert_json(folder: str | Path, estimator: str) -> SavedValues | None:
         If the file is damaged, was written by a newer kbert, or was saved by another estimator than ``estimator``. The
         parameters and what was learned have yet to be checked.
     """
+    values = _read(folder)
+    if values is None:
+        return None
+    if values["estimator"] != estimator:
+        saved_by = values["estimator"]
+        raise WeightsMismatchError(f"{folder} holds a {saved_by}; load it with kbert.{saved_by}.load.")
+    missing = [key for key in _KEYS if key not in values]
+    if missing:
+        raise WeightsMismatchError(f"{Path(folder) / FILE} is damaged (it lacks {', '.join(missing)}). {_REMEDY}")
+    _check_values(values)
+    return values
+
+
+def saved_estimator(folder: str | Path) -> str | None:
+    """The class of the estimator that a folder holds; None where it was not saved by kbert."""
+    values = _read(folder)
+    return None if values is None else str(values["estimator"])
+
+
+def _read(folder: str | Path) -> SavedValues | None:
+    """kbert.json, of which the format and the name of the estimator are checked."""
     path = Path(folder) / FILE
     refuse_exported(folder)
     if not path.is_file():
-        if os.path.lexists(
-            path
-        ):  # a folder, or a link to nothing: without its kbert.json it would be another estimator
+        # A folder, or a link to nothing: without its kbert.json it would be another estimator.
+        if os.path.lexists(path):
             raise WeightsMismatchError(f"{path} is no file. {_REMEDY}")
         return None
     try:
         values = SavedValues(json_object(path, most_bytes=_most_bytes(path.parent)), path, remedy=_REMEDY)
     except ValueError as error:
         raise WeightsMismatchError(f"{path} is damaged ({error}). {_REMEDY}") from None
-    saved_format, saved_by = values.checked("format", whole(1)), values.checked("estimator", TEXT)
+    saved_format = values.checked("format", whole(1))
+    values.checked("estimator", TEXT)
     if saved_format > FORMAT:
         raise WeightsMismatchError(f"{path} was written by a newer kbert (format {saved_format}). Update kbert.")
-    if saved_by != estimator:
-        raise WeightsMismatchError(f"{folder} holds a {saved_by}; load it with kbert.{saved_by}.load.")
-    missing = [key for key in _KEYS if key not in values]
-    if missing:
-        raise WeightsMismatchError(f"{path} is damaged (it lacks {', '.join(missing)}). {_REMEDY}")
-    _check_values(values)
     return values
 
 

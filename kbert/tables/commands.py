@@ -1,0 +1,293 @@
+"""Commands about tables, for `kbert.cli`: ``fit``, ``evaluate`` and ``predict``. Keras is imported when they run."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kbert.printable import printable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from kbert.tables.scores import Scores
+
+_TABLE = ".csv, .tsv or .jsonl, plain or packed (.gz, .bz2, .xz), or .parquet; a folder; a quoted pattern"
+# Those of kbert.tables.reading.TASKS and kbert.tables.files.FORMATS, whose import would slow down the help.
+_TASKS = ("classification", "regression", "tagging", "answering", "choice")
+_FORMATS = ("parquet", "csv", "tsv", "jsonl")
+
+
+class FitCommand:
+    """Fine-tune BERT on a table of texts and labels, and save the model.
+
+    What the table is about follows from its columns: labels with a decimal point make it a regression; lists of labels
+    beside lists of words, tagging; the columns question, context, answer and answer_start, question answering; a column
+    options, multiple choice; anything else, a classification. In CSV a list is JSON: ["one", "two"].
+    """
+
+    name = "fit"
+    summary = "fine-tune BERT on a table"
+    example = "kbert fit reviews.csv --text review --label stars --validation 0.1 --out reviews-model"
+    required = ("train", "out")
+    either: tuple[tuple[str, ...], ...] = ()
+    if_interrupted = "With --checkpoint the same call goes on where it was."
+
+    def add_options(self, parser: ArgumentParser) -> None:
+        """Declare the options."""
+        add = parser.add_argument
+        add("train", nargs="?", metavar="TRAIN", help=f"the table: {_TABLE}")
+        _add_columns(parser)
+        add(
+            "--out",
+            type=_path,
+            metavar="FOLDER",
+            help="where the model is saved: a new folder, or one of a saved model",
+        )
+        add("--task", choices=("auto", *_TASKS), default="auto", help="default: auto, by the columns")
+        text = "a table to score after each epoch, or the share of the rows that is kept for that, as 0.1"
+        add("--validation", metavar="TABLE|SHARE", help=text)
+        add("--metrics", type=_path, metavar="FILE.json", help="write the scores there")
+        add("--quiet", action="store_true", help="no bar, no lines but the scores")
+        add = parser.add_argument_group("training").add_argument
+        add("--size", default="base", metavar="NAME", help="of the model (default: base)")
+        add("--weights", metavar="NAME", help="folder or name of weights (default: those of the size)")
+        for name, text in _NUMBERS.items():
+            add(f"--{name}", type=_value, metavar="N", help=text)
+        add("--few-labels", action="store_true", help="for 8 to 64 rows a class")
+        add("--seed", type=int, default=0, metavar="N", help="of the head, the order of rows, dropout (default: 0)")
+        add("--checkpoint", type=_path, metavar="FOLDER", help="where a fit that is killed goes on")
+        text = "any other parameter of the estimator, as class_weight=balanced"
+        add("--set", nargs="*", default=[], metavar="NAME=VALUE", help=text)
+
+    def run(self, options: Namespace) -> None:
+        """Read, fit, save, and print the scores."""
+        from kbert import estimators
+        from kbert.tables.reading import (
+            TASKS,
+            X_of,
+            columns_of_task,
+            read_table,
+            require_columns,
+            task_of_columns,
+            y_of,
+        )
+
+        frame = read_table(options.train)
+        text, label = options.text or [], options.label or []
+        require_columns(frame, [*text, *label], options.train)
+        with_names = label or (["label"] if "label" in frame.columns else [])
+        task = task_of_columns(frame, text, with_names) if options.task == "auto" else options.task
+        X, y = columns_of_task(task, frame, text, label)
+        require_columns(frame, [*X, *y], f"{options.train} (as {task})")
+        kind = getattr(estimators, TASKS[task])
+        estimator = kind(options.size, **_parameters(options, kind))
+        train, held_out = _split(frame, options)
+        if not options.quiet:
+            print(f"{task}: {len(train)} rows of {', '.join(X)} -> {', '.join(y)}", flush=True)
+        parts = [(X_of(part, X), y_of(part, y, task)) for part in (train, held_out) if part is not None]
+        estimator.fit(*parts[0], **({"eval_set": parts[1]} if len(parts) > 1 else {}))
+        estimator.save(options.out)
+        print(f"the model is in {printable(str(options.out))}")
+        if len(parts) > 1:
+            _tell(estimator, *parts[1], options)
+
+
+class EvaluateCommand:
+    """Score a saved model on a table with labels: the scores of its task, by label, and what was taken for what."""
+
+    name = "evaluate"
+    summary = "score a saved model on a table"
+    example = "kbert evaluate reviews-model test.csv --text review --label stars"
+    required = ("model", "table")
+    either: tuple[tuple[str, ...], ...] = ()
+    if_interrupted = "Nothing was written."
+
+    def add_options(self, parser: ArgumentParser) -> None:
+        """Declare the options."""
+        add = parser.add_argument
+        add("model", nargs="?", metavar="MODEL", help="folder of a saved model")
+        add("table", nargs="?", metavar="TABLE", help=_TABLE)
+        _add_columns(parser)
+        add("--metrics", type=_path, metavar="FILE.json", help="write the scores there")
+        add("--quiet", action="store_true", help="no bar, and of the scores the first line only")
+
+    def run(self, options: Namespace) -> None:
+        """Load, predict, and print the scores."""
+        from kbert.estimators import load
+        from kbert.tables.reading import TASKS, X_of, columns_of_task, read_table, require_columns, y_of
+
+        estimator, frame = load(options.model), read_table(options.table)
+        estimator.set_params(verbose=int(not options.quiet))
+        tasks = {name: task for task, name in TASKS.items()}
+        if type(estimator).__name__ not in tasks:
+            raise ValueError(
+                f"{options.model} holds a {type(estimator).__name__}, which has no labels to compare with."
+            )
+        task = tasks[type(estimator).__name__]
+        names = getattr(estimator, "feature_names_in_", None)
+        text = options.text or ([] if names is None or task in ("answering", "choice") else list(names))
+        X, y = columns_of_task(task, frame, text, options.label or [])
+        require_columns(frame, [*X, *y], options.table)
+        truth = y_of(frame, y, task, getattr(estimator, "classes_", None))
+        rows = X_of(frame, X)
+        if names is not None and options.text:
+            rows = frame[X].set_axis(list(names), axis=1)
+        _tell(estimator, rows, truth, options)
+
+
+class PredictCommand:
+    """Predict each row of a table, of any size, and write the predictions beside its columns.
+
+    A call that was killed goes on where it stopped when it is made again. --jobs spreads the work over processes.
+    """
+
+    name = "predict"
+    summary = "predict the rows of a table"
+    example = "kbert predict reviews-model 'reviews/*.csv.gz' --text review --keep id --out labels.parquet"
+    required = ("model", "table", "out")
+    either = (("keep", "predictions_only"),)
+    if_interrupted = "The same call goes on where it stopped."
+
+    def add_options(self, parser: ArgumentParser) -> None:
+        """Declare the options."""
+        add = parser.add_argument
+        add("model", nargs="?", metavar="MODEL", help="folder of a saved model")
+        add("table", nargs="?", metavar="TABLE", help=_TABLE)
+        add("--out", type=_path, metavar="OUT", help="a file (.parquet, .csv, .tsv, .jsonl), or a folder of parts")
+        text = "the columns that the model reads (default: those of its fit)"
+        add("--text", nargs="*", metavar="COLUMN", help=text)
+        add("--keep", nargs="*", metavar="COLUMN", help="the columns that are written too (default: all)")
+        add("--predictions-only", action="store_true", help="write no column of the table")
+        add("--probabilities", action="store_true", help="a column for each label")
+        add("--format", choices=_FORMATS, help="of the files in a folder (default: parquet)")
+        add("--rows-per-part", type=_whole, default=10_000, metavar="N", help="default: 10000")
+        add("--jobs", type=int, metavar="N", help="processes (default: 1)")
+        add("--quiet", action="store_true", help="no bar")
+
+    def run(self, options: Namespace) -> None:
+        """Predict, and say what was written."""
+        from kbert.tables import predict_table
+
+        written = predict_table(
+            options.model,
+            options.table,
+            options.out,
+            columns=options.text,
+            keep=[] if options.predictions_only else options.keep,
+            probabilities=options.probabilities,
+            format=options.format,
+            rows_per_part=options.rows_per_part,
+            n_jobs=options.jobs,
+            verbose=int(not options.quiet),
+        )
+        before = f", {written.made_before} of {written.parts} parts by an earlier call" if written.made_before else ""
+        print(f"{written.rows} rows{before}; the predictions are in {printable(str(options.out))}")
+
+
+COMMANDS = (FitCommand(), EvaluateCommand(), PredictCommand())
+
+_NUMBERS = {
+    "epochs": "default: by the number of rows",
+    "batch-size": "default: by the number of rows",
+    "learning-rate": "default: by the size",
+    "max-length": "most tokens of a text (default: 256; longer texts are read in windows)",
+    "freeze": "layers that are not trained (default: 0)",
+}
+
+
+def _add_columns(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    text = "the column of the texts, or two of pairs (default: text; of questions and choices, theirs)"
+    add("--text", nargs="*", metavar="COLUMN", help=text)
+    add("--label", nargs="*", metavar="COLUMN", help="the column of the labels, or several (default: label)")
+
+
+def _parameters(options: Namespace, kind: type) -> dict[str, Any]:
+    """The parameters of the estimator that the options give."""
+    names = {name.replace("-", "_") for name in _NUMBERS}
+    values = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    values |= {"random_state": options.seed, "verbose": int(not options.quiet)}
+    if options.weights is not None:
+        values["weights"] = options.weights
+    if options.checkpoint is not None:
+        values["checkpoint"] = options.checkpoint
+    if options.few_labels:
+        values["few_labels"] = True
+    return values | dict(map(_parameter, options.set))
+
+
+def _split(frame: pd.DataFrame, options: Namespace) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+    """The rows to train on, and those to score."""
+    from kbert.tables.reading import read_table
+
+    if options.validation is None:
+        return frame, None
+    try:
+        share = float(options.validation)
+    except ValueError:
+        return frame, read_table(options.validation)
+    if not 0 < share < 1:
+        raise ValueError(f"--validation must be a table, or a share over 0 and under 1, not {options.validation!r}.")
+    held_out = frame.sample(max(1, round(share * len(frame))), random_state=options.seed)
+    return frame.drop(held_out.index), held_out.sort_index()
+
+
+def _tell(estimator: Any, X: Any, y: Any, options: Namespace) -> None:
+    """Print the scores, and write them where that was asked for."""
+    from kbert.json_files import write_json
+    from kbert.tables.scores import scores_of
+
+    scores: Scores = scores_of(estimator, X, y)
+    if options.metrics is not None:
+        options.metrics.parent.mkdir(parents=True, exist_ok=True)
+        write_json(options.metrics, scores.as_dict())
+    print(", ".join(f"{name} {value:.3f}" for name, value in scores.values.items() if name != "rows"), end="")
+    print(f" on {len(X)} rows")
+    if options.quiet:
+        return
+    if scores.by_label is not None:
+        print(f"\n{printable_table(scores.by_label.round(3))}")
+    if scores.confusion is not None:
+        print(f"\ntrue label (rows) taken for (columns)\n{printable_table(scores.confusion)}")
+
+
+def printable_table(table: pd.DataFrame) -> str:
+    """A table as text, in which labels from files cannot steer the terminal."""
+    shown = table.rename(index=lambda label: printable(str(label)), columns=lambda label: printable(str(label)))
+    return str(shown.to_string())
+
+
+# --- Readers of values
+
+
+def _path(text: str) -> Path:
+    return Path(text).expanduser()
+
+
+def _whole(text: str) -> int:
+    if not re.fullmatch(r"[1-9]\d*", text):
+        raise ArgumentTypeError(f"must be a whole number of at least 1, not {text!r}.")
+    return int(text)
+
+
+def _value(text: str) -> Any:
+    """A number, or the text: what it may be, the estimator says."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _parameter(text: str) -> tuple[str, Any]:
+    name, separator, value = text.partition("=")
+    if not separator or not name.isidentifier():
+        raise ValueError(f"--set takes NAME=VALUE, not {text!r}.")
+    try:
+        return name, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return name, value

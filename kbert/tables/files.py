@@ -1,0 +1,280 @@
+"""Files of rows: CSV, TSV, JSON lines and Parquet, read as Arrow tables of a few thousand rows, and written."""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import csv
+import glob
+import gzip
+import io
+import json
+import lzma
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+FORMATS = ("parquet", "csv", "tsv", "jsonl")
+_PACKINGS: dict[str, Callable[..., Any]] = {"": open, ".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+_KNOWN = "Known are .csv, .tsv and .jsonl, plain or packed (.gz, .bz2, .xz), and .parquet."
+
+
+def require_pyarrow() -> Any:
+    """The package pyarrow.
+
+    Raises
+    ------
+    ImportError
+        If it is not installed, with the command that installs it.
+    """
+    try:
+        import pyarrow
+    except ImportError:
+        raise ImportError(
+            "Reading and writing tables needs the package pyarrow. Install it with: pip install 'kbert-learn[tables]'."
+        ) from None
+    return pyarrow
+
+
+def format_of(path: Path) -> str | None:
+    """The format that the ending of a name says: one of `FORMATS`; None for another one."""
+    name = path.name.lower()
+    for packing in _PACKINGS:
+        plain = name.removesuffix(packing) if packing else name
+        if (ending := plain.rpartition(".")[2]) in FORMATS and (not packing or ending != "parquet"):
+            return ending
+    return None
+
+
+def find_tables(source: str | os.PathLike[str]) -> list[Path]:
+    """The files that a path, a folder or a pattern leads to, sorted by name.
+
+    Of a folder, files with other endings are passed over, and those whose name starts with "_" or ".".
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is none.
+    ValueError
+        If the ending of a file's name says of no known format.
+    """
+    path = Path(source).expanduser().absolute()
+    if path.is_dir():
+        names = (Path(name) for name in glob.glob(f"{glob.escape(str(path))}/**", recursive=True))
+        found = sorted(file for file in names if file.is_file() and format_of(file) and file.name[0] not in "_.")
+        if not found:
+            raise FileNotFoundError(f"There is no table in the folder {path}. {_KNOWN}")
+        return found
+    if path.exists():
+        found = [path]
+    else:
+        found = sorted(file for name in glob.glob(str(path), recursive=True) if (file := Path(name)).is_file())
+        if not found:
+            raise FileNotFoundError(f"There is no file or folder {path}, nor a file that matches it as a pattern.")
+    for file in found:
+        if format_of(file) is None:
+            raise ValueError(f"{file}: the ending of its name says of no known format. {_KNOWN}")
+    return found
+
+
+def n_rows_of(path: Path) -> int | None:
+    """How many rows a file has; None where that takes reading it."""
+    if format_of(path) != "parquet":
+        return None
+    from pyarrow.parquet import ParquetFile
+
+    with contextlib.suppress(Exception), ParquetFile(path) as file:  # what is wrong is told when it is read
+        return int(file.metadata.num_rows)
+    return None
+
+
+def read_in_parts(path: Path, n_rows: int) -> Iterator[Any]:
+    """The rows of a file as Arrow tables of ``n_rows`` rows, the last one with what is left.
+
+    The values of CSV and TSV files are texts, exactly as they stand there.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged, or not of the format that its name says, with its name.
+    """
+    import pyarrow as pa
+
+    readers = {"parquet": _parquet, "csv": _csv, "tsv": _csv, "jsonl": _json_lines}
+    kept: list[Any] = []
+    n_kept = 0
+    try:
+        for found in readers[format_of(path) or ""](path, n_rows):
+            rest = found
+            while n_kept + rest.num_rows >= n_rows:
+                yield pa.concat_tables([*kept, rest.slice(0, n_rows - n_kept)]).combine_chunks()
+                rest = rest.slice(n_rows - n_kept)
+                kept, n_kept = [], 0
+            if rest.num_rows:
+                kept.append(rest)
+                n_kept += rest.num_rows
+    except (pa.ArrowException, OSError, EOFError, UnicodeError, lzma.LZMAError, ValueError) as error:
+        if isinstance(error, FileNotFoundError | PermissionError):
+            raise
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{path} cannot be read as {format_of(path)}: {reason}") from error
+    if kept:
+        yield pa.concat_tables(kept).combine_chunks()
+
+
+def _parquet(path: Path, n_rows: int) -> Iterator[Any]:
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetFile
+
+    with ParquetFile(path) as file:
+        for batch in file.iter_batches(batch_size=n_rows):
+            yield pa.Table.from_batches([batch])
+
+
+def _csv(path: Path, n_rows: int) -> Iterator[Any]:
+    """Python's reader, and not Arrow's: it has no limit on a row, and its errors name the line."""
+    import pyarrow as pa
+
+    csv.field_size_limit(2**31 - 1)
+    with _PACKINGS[_packing(path)](path, "rt", encoding="utf-8-sig", newline="") as file:
+        rows = csv.reader(file, delimiter="\t" if format_of(path) == "tsv" else ",", strict=True)
+        try:
+            names = next(rows, None)
+            if not names:
+                raise ValueError("it has no header")
+            if len(set(names)) < len(names):
+                raise ValueError(f"its header has a name twice: {names}")
+            found: list[list[str]] = []
+            for row in rows:
+                if not row:  # an empty line
+                    continue
+                if len(row) != len(names):
+                    raise ValueError(f"line {rows.line_num} has {len(row)} values, and the header has {len(names)}")
+                found.append(row)
+                if len(found) == n_rows:
+                    yield _of_texts(names, found)
+                    found = []
+        except csv.Error as error:
+            raise ValueError(f"line {rows.line_num}: {error}") from None
+    yield _of_texts(names, found) if found else pa.table({name: pa.array([], pa.string()) for name in names})
+
+
+def _of_texts(names: list[str], rows: list[list[str]]) -> Any:
+    import pyarrow as pa
+
+    columns = zip(*rows, strict=True)
+    return pa.table({name: pa.array(values, pa.string()) for name, values in zip(names, columns, strict=True)})
+
+
+def _json_lines(path: Path, n_rows: int) -> Iterator[Any]:
+    import pyarrow as pa
+
+    schema: Any = None
+    found: list[dict[str, Any]] = []
+    number = 0
+
+    def as_table() -> Any:
+        names = schema.names if schema is not None else list(dict.fromkeys(name for row in found for name in row))
+        kinds = dict.fromkeys(names) if schema is None else dict(zip(names, schema.types, strict=True))
+        try:
+            return pa.table({name: pa.array([row.get(name) for row in found], kinds[name]) for name in names})
+        except (pa.ArrowException, TypeError) as error:
+            raise ValueError(f"lines up to {number}: {error}") from None
+
+    with _PACKINGS[_packing(path)](path, "rt", encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"line {number}: {error}") from None
+            if not isinstance(row, dict):
+                raise ValueError(f"line {number} holds no JSON object")
+            if schema is not None and (unknown := row.keys() - set(schema.names)):
+                raise ValueError(f"line {number} has {min(unknown)!r}, which the first {n_rows} rows have not")
+            found.append(row)
+            if len(found) == n_rows:
+                table = as_table()
+                schema, found = table.schema, []
+                yield table
+    if found or schema is None:
+        yield as_table()
+
+
+def _packing(path: Path) -> str:
+    ending = path.suffix.lower()
+    return ending if ending in _PACKINGS else ""
+
+
+# --- Writing -----------------------------------------------------------------------------------------------------
+
+
+def write_tables(path: Path, tables: Iterable[Any], written_as: str) -> None:
+    """Write Arrow tables of one schema into a file, one after the other, and see that it is on the disk.
+
+    In CSV and TSV, lists and structs are JSON. The same tables give the same bytes.
+    """
+    write = {"parquet": _write_parquet, "csv": _write_csv, "tsv": _write_csv, "jsonl": _write_json_lines}[written_as]
+    with open(path, "wb") as file:
+        write(file, tables, written_as)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _write_parquet(file: Any, tables: Iterable[Any], written_as: str) -> None:
+    from pyarrow.parquet import ParquetWriter
+
+    writer = None
+    try:
+        for table in tables:
+            writer = writer or ParquetWriter(file, table.schema, compression="zstd")
+            writer.write_table(table)
+    finally:
+        if writer is not None:
+            writer.close()
+
+
+def _write_csv(file: Any, tables: Iterable[Any], written_as: str) -> None:
+    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+    lines = csv.writer(text, delimiter="\t" if written_as == "tsv" else ",", lineterminator="\n")
+    has_header = False
+    for table in tables:
+        if not has_header:
+            lines.writerow(table.column_names)
+            has_header = True
+        columns = [map(_in_csv, _values(column.to_pylist(), column.type)) for column in table.columns]
+        lines.writerows(zip(*columns, strict=True))
+    text.flush()
+    text.detach()
+
+
+def _in_csv(value: Any) -> Any:
+    return json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, list | dict) else value
+
+
+def _write_json_lines(file: Any, tables: Iterable[Any], written_as: str) -> None:
+    for table in tables:
+        columns = [_values(column.to_pylist(), column.type) for column in table.columns]
+        for row in zip(*columns, strict=True):
+            values = dict(zip(table.column_names, row, strict=True))
+            file.write(json.dumps(values, ensure_ascii=False, default=str).encode() + b"\n")
+
+
+def _values(values: Iterable[Any], kind: Any) -> list[Any]:
+    """Values as text has them: numbers of float32 with the digits that they have, 0.1 and not 0.10000000149."""
+    from pyarrow import types
+
+    if types.is_float32(kind):
+        return [None if value is None else float(str(np.float32(value))) for value in values]
+    if types.is_list(kind) or types.is_fixed_size_list(kind):
+        return [None if value is None else _values(value, kind.value_type) for value in values]
+    if types.is_struct(kind):
+        fields = [kind.field(i) for i in range(kind.num_fields)]
+        return [
+            value and {field.name: _values([value[field.name]], field.type)[0] for field in fields} for value in values
+        ]
+    return list(values)

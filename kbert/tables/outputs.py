@@ -1,0 +1,202 @@
+"""What each estimator predicts for a table: columns of Arrow's types."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from kbert.estimators import (
+    BertClassifier,
+    BertMultipleChoice,
+    BertQA,
+    BertRegressor,
+    BertTagger,
+    BertVectorizer,
+)
+from kbert.tables.reading import lists_of_json
+
+# The columns that a task reads under these names, where no others are given.
+_NAMED = {BertQA: ("question", "context"), BertMultipleChoice: ("context", "question", "options")}
+_MAY_LACK = {"question"}
+
+
+def columns_read(estimator: Any, names: Sequence[str], given: Sequence[str] | None) -> list[str]:
+    """The columns of a table that an estimator reads.
+
+    Parameters
+    ----------
+    estimator : BertEstimator
+    names : sequence of str
+        Of the table's columns.
+    given : sequence of str or None
+        What the caller asks for; None for the names of the fit, or those of the task, or "text", or the only one.
+
+    Raises
+    ------
+    ValueError
+        If the table lacks one, or it is not clear which is meant.
+    """
+    wanted = list(given) if given is not None else _known_columns(estimator, names)
+    missing = [name for name in wanted if name not in names]
+    if missing or not wanted:
+        which = (
+            f"has no column {missing[0]!r}"
+            if missing
+            else f"does not say which column {type(estimator).__name__} reads"
+        )
+        raise ValueError(
+            f"the table {which}. It has {', '.join(names)}. Name them: columns (--text on the command line)."
+        )
+    return wanted
+
+
+def _known_columns(estimator: Any, names: Sequence[str]) -> list[str]:
+    for kind, columns in _NAMED.items():
+        if isinstance(estimator, kind):
+            optional = _MAY_LACK if kind is BertMultipleChoice else set()
+            return [name for name in columns if name in names or name not in optional]
+    fitted = getattr(estimator, "feature_names_in_", None)
+    if fitted is not None:
+        return list(fitted)
+    if getattr(estimator, "n_features_in_", 1) == 1:
+        return ["text"] if "text" in names else list(names) if len(names) == 1 else []
+    return []
+
+
+def as_X(estimator: Any, table: Any, columns: Sequence[str]) -> Any:
+    """The columns as the estimator takes them: a Series of one, else a DataFrame."""
+    frame = table.select(columns).to_pandas(types_mapper=_keep_texts)
+    for name in columns:
+        if isinstance(
+            estimator, BertTagger | BertMultipleChoice | BertVectorizer
+        ):  # what takes lists, of words or options
+            frame[name] = lists_of_json(frame[name])
+    fitted = getattr(estimator, "feature_names_in_", None)
+    if fitted is not None and len(fitted) == len(columns):
+        return frame.set_axis(list(fitted), axis=1)
+    return frame[columns[0]] if len(columns) == 1 else frame
+
+
+def _keep_texts(kind: Any) -> Any:
+    """Texts stay Arrow's, which are read without making Python's."""
+    import pyarrow as pa
+
+    return pd.ArrowDtype(kind) if pa.types.is_string(kind) or pa.types.is_large_string(kind) else None
+
+
+def predicted_columns(estimator: Any, X: Any, probabilities: bool) -> dict[str, Any]:
+    """The columns that an estimator predicts, by their names.
+
+    Parameters
+    ----------
+    estimator : BertEstimator
+        Fitted.
+    X : Series or DataFrame
+    probabilities : bool
+        Whether a classifier gives a column for each label too.
+
+    Returns
+    -------
+    dict of pyarrow.Array
+    """
+    for kind, columns in _COLUMNS.items():
+        if isinstance(estimator, kind):
+            return columns(estimator._of_one_fit(), X, probabilities)
+    raise TypeError(f"{type(estimator).__name__} has no predictions to write.")
+
+
+def _of_classifier(classifier: BertClassifier, X: Any, probabilities: bool) -> dict[str, Any]:
+    import pyarrow as pa
+
+    task, outputs = classifier._task(), classifier._outputs(X).astype("float64")
+    shares, answers = task.probabilities(outputs), task.decode(outputs)
+    columns: dict[str, Any] = {}
+    if classifier.y_type_ == "labels":
+        columns["prediction"] = pa.array(np.asarray(answers).tolist())
+        columns["probability"] = pa.array(shares.max(axis=1), pa.float32())
+    else:
+        labels = classifier.classes_
+        rows = (
+            [labels[np.asarray(row, bool)].tolist() for row in answers]
+            if classifier.y_type_ == "indicator"
+            else answers
+        )
+        columns["prediction"] = pa.array([list(row) for row in rows], pa.list_(pa.array(labels.tolist()).type))
+    if probabilities:
+        for i, label in enumerate(classifier.classes_.tolist()):
+            columns[f"probability_{label}"] = pa.array(shares[:, i], pa.float32())
+    return columns
+
+
+def _of_regressor(regressor: BertRegressor, X: Any, probabilities: bool) -> dict[str, Any]:
+    import pyarrow as pa
+
+    numbers = regressor.predict(X)
+    if numbers.ndim == 1:
+        return {"prediction": pa.array(numbers, pa.float64())}
+    return {f"prediction_{i}": pa.array(numbers[:, i], pa.float64()) for i in range(numbers.shape[1])}
+
+
+def _of_tagger(tagger: BertTagger, X: Any, probabilities: bool) -> dict[str, Any]:
+    import pyarrow as pa
+
+    if not len(X) or not isinstance(X.iloc[0], str):
+        return {"prediction": pa.array(tagger.predict(X), pa.list_(pa.string()))}
+    span = [("start", pa.int32()), ("end", pa.int32()), ("label", pa.string())]
+    rows: list[list[dict[str, Any]]] = [[] for _ in range(len(X))]
+    if not tagger._task().is_bio:
+        for row, spans in zip(rows, tagger.predict(X), strict=True):
+            row += [dict(zip(("start", "end", "label"), one, strict=True)) for one in spans]
+        return {"spans": pa.array(rows, pa.list_(pa.struct(span)))}
+    names = ("start", "end", "label", "text", "score")
+    lines = tagger.entities(X)
+    for number, values in zip(lines["row"], zip(*(lines[name] for name in names), strict=True), strict=True):
+        rows[number].append(dict(zip(names, values, strict=True)))
+    return {"entities": pa.array(rows, pa.list_(pa.struct([*span, ("text", pa.string()), ("score", pa.float32())])))}
+
+
+def _of_qa(answerer: BertQA, X: Any, probabilities: bool) -> dict[str, Any]:
+    import pyarrow as pa
+
+    best = answerer.answers(X, n_best=1)
+    columns = {"prediction": pa.array(best.answer.tolist(), pa.string())}
+    kinds = {"start": pa.int32(), "end": pa.int32(), "probability": pa.float32()}
+    return columns | {name: pa.array(best[name].to_numpy(), kind) for name, kind in kinds.items()}
+
+
+def _of_chooser(chooser: BertMultipleChoice, X: Any, probabilities: bool) -> dict[str, Any]:
+    import pyarrow as pa
+
+    shares = chooser.predict_proba(X)
+    columns = {
+        "prediction": pa.array(np.nanargmax(shares, axis=1), pa.int32()),
+        "probability": pa.array(np.nanmax(shares, axis=1), pa.float32()),
+    }
+    if probabilities:
+        kept = [row[~np.isnan(row)] for row in shares]
+        columns["probabilities"] = pa.array(kept, pa.list_(pa.float32()))
+    return columns
+
+
+def _of_vectorizer(vectorizer: BertVectorizer, X: Any, probabilities: bool) -> dict[str, Any]:
+    import pyarrow as pa
+
+    vectors = vectorizer.transform(X)
+    if isinstance(vectors, list):
+        kind = pa.list_(pa.list_(pa.float32()))
+        return {"vectors": pa.array([list(rows) for rows in vectors], kind)}
+    values = np.ascontiguousarray(vectors, "float32")
+    return {"vector": pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])}
+
+
+_COLUMNS: dict[type[Any], Any] = {
+    BertClassifier: _of_classifier,
+    BertRegressor: _of_regressor,
+    BertTagger: _of_tagger,
+    BertQA: _of_qa,
+    BertMultipleChoice: _of_chooser,
+    BertVectorizer: _of_vectorizer,
+}

@@ -1,0 +1,396 @@
+"""Predictions for tables of any size, written in parts, which a killed call has not to make again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import uuid
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import joblib
+import keras
+import numpy as np
+from tqdm import tqdm
+
+from kbert.data.frames import shown
+from kbert.estimators.base import BertEstimator
+from kbert.estimators.loading import load
+from kbert.estimators.persistence import encode_value
+from kbert.json_files import json_object, write_json
+from kbert.tables.files import FORMATS, find_tables, format_of, n_rows_of, read_in_parts, require_pyarrow, write_tables
+from kbert.tables.outputs import as_X, columns_read, predicted_columns
+from kbert.warn import warn_user
+
+# In a folder of parts: what they were made of, and which there are. Readers of folders pass over names with "_".
+_SETTINGS, _DONE = "_kbert.json", "_parts.jsonl"
+_FORMAT = 1
+
+
+class Written(NamedTuple):
+    """What `predict_table` wrote.
+
+    Attributes
+    ----------
+    rows : int
+        Rows in the output.
+    parts : int
+        Of how many parts it was made.
+    made_before : int
+        How many of these an earlier call had made.
+    """
+
+    rows: int
+    parts: int
+    made_before: int
+
+
+class _Part(NamedTuple):
+    """A part of the input, as a worker gets it."""
+
+    name: str
+    source: str
+    table: Any
+    digest: str
+
+
+class _Plan(NamedTuple):
+    """How all parts are made."""
+
+    folder: Path
+    written_as: str
+    columns: tuple[str, ...] | None
+    keep: tuple[str, ...] | None
+    probabilities: bool
+
+
+def predict_table(
+    model: BertEstimator | str | os.PathLike[str],
+    source: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    columns: str | Sequence[str] | None = None,
+    keep: Sequence[str] | None = None,
+    probabilities: bool = False,
+    format: str | None = None,
+    rows_per_part: int = 10_000,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+) -> Written:
+    """Predict each row of a table in files, and write the predictions beside the columns of the table.
+
+    Memory does not grow with the number of rows. Parts of ``rows_per_part`` rows are complete or absent: the same call
+    goes on where a killed one stopped, and its files are the same, byte for byte, on one machine and backend.
+
+    Parameters
+    ----------
+    model : estimator, or str or Path
+        A fitted estimator, or the folder of a saved one. Several processes need the folder, on a disk that all of them
+        see; an estimator is saved into a temporary one for them.
+    source : str or Path
+        A file, a folder or a pattern: CSV, TSV or JSON lines, plain or packed (.gz, .bz2, .xz), or Parquet. The values
+        of CSV and TSV are texts.
+    out : str or Path
+        A file (.parquet, .csv, .tsv or .jsonl), or the name of a folder, into which each part is written as a file.
+    columns : str or list of str, optional
+        The columns that the model reads. By default those of its fit (of a DataFrame); ``question`` and ``context``;
+        ``context``, ``question`` and ``options``; or "text"; or the only one.
+    keep : list of str, optional
+        The columns of the table that are written too; all of them by default.
+    probabilities : bool, default=False
+        Whether a classifier gives a column for each label, ``probability_LABEL``.
+    format : {"parquet", "csv", "tsv", "jsonl"}, optional
+        Of the files in a folder; Parquet by default. In CSV and TSV, lists and structs are JSON.
+    rows_per_part : int, default=10_000
+        Rows that are read, predicted and written together.
+    n_jobs : int, optional
+        Processes, by joblib, so that Dask, Ray and Spark do it on a cluster with their own backends of joblib
+        (``joblib.parallel_config(backend="dask")``). None is 1 outside of such a context.
+    verbose : int, default=0
+        1 shows a bar with rows, rows a second and, where the number of rows is known, the time left.
+
+    Returns
+    -------
+    Written
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file or model.
+    ValueError
+        If a column is missing, a file is damaged (all others are done first), a row cannot be used, or ``out`` holds
+        the predictions of something else.
+    OSError
+        If a part cannot be written. What was finished stays, and the same call goes on from there.
+
+    Notes
+    -----
+    The new columns are, by estimator: ``prediction`` and ``probability`` (classifier; of several labels a list),
+    ``prediction`` or ``prediction_0``, ... (regressor), ``prediction`` (tagger on lists of words: the tags),
+    ``entities`` or ``spans`` (tagger on texts), ``prediction``, ``start``, ``end`` and ``probability`` (question
+    answering), ``prediction`` and ``probability`` (multiple choice), ``vector`` or ``vectors`` (vectorizer).
+
+    Examples
+    --------
+    >>> from kbert import predict_table
+    >>> predict_table("reviews-model", "reviews/*.csv.gz", "labels.parquet", columns="review", keep=["id"])
+    Written(rows=2000000, parts=200, made_before=0)
+    """
+    require_pyarrow()
+    estimator = model if isinstance(model, BertEstimator) else load(model)
+    files, target = find_tables(source), Path(out).expanduser().absolute()
+    if isinstance(rows_per_part, bool) or not isinstance(rows_per_part, (int, np.integer)) or rows_per_part < 1:
+        raise ValueError(f"rows_per_part must be a whole number of at least 1, got {rows_per_part!r}.")
+    written_as = _format_of_output(target, format)
+    is_file = format_of(target) is not None
+    folder = target.with_name(f".{target.name}.parts") if is_file else target
+    if is_file and target.is_dir():
+        raise FileExistsError(f"{target} is a folder. Give another name.")
+    plan = _Plan(
+        folder,
+        "parquet" if is_file else written_as,
+        (columns,) if isinstance(columns, str) else None if columns is None else tuple(columns),
+        None if keep is None else tuple(keep),
+        bool(probabilities),
+    )
+    _begin(plan, _settings(plan, estimator, files, int(rows_per_part)), is_temporary=is_file)
+    done, faults = _done_before(folder), list[Exception]()
+    total = [n_rows_of(file) for file in files]
+    bar = tqdm(
+        total=None if None in total else sum(n for n in total if n is not None),
+        unit="row",
+        desc="predict",
+        dynamic_ncols=True,
+        disable=not verbose,
+    )
+    parts: dict[str, int] = {}
+    told: dict[type[Warning], str] = {}
+
+    def to_do() -> Iterator[_Part]:
+        """The parts that are not there yet. A file that cannot be read is told of at the end."""
+        for number, file in enumerate(files):
+            try:
+                for i, table in enumerate(read_in_parts(file, int(rows_per_part))):
+                    name, digest = f"part-{number:05d}-{i:06d}.{plan.written_as}", _digest(table)
+                    if name in done:
+                        if done[name] != digest:
+                            raise FileExistsError(
+                                f"{folder / name} was made of other rows than {file} has now. Remove {folder}, or give "
+                                "another output."
+                            )
+                        parts[name] = table.num_rows
+                        bar.update(table.num_rows)
+                        continue
+                    yield _Part(name, str(file), table, digest)
+            except ValueError as error:
+                faults.append(error)
+
+    with bar, ExitStack() as stack:
+        made_before = len(done)
+        for name, n_rows, digest, messages in _made(plan, model, estimator, to_do(), n_jobs, stack):
+            with open(folder / _DONE, "a", encoding="utf-8") as file:
+                file.write("\n" + json.dumps({"part": name, "digest": digest}))  # after a line that may be torn
+            parts[name] = n_rows
+            bar.update(n_rows)
+            for category, message in messages:
+                if category not in told:
+                    told[category] = message
+    for category, message in told.items():
+        warn_user(f"Of one part, and perhaps of others too: {message}", category)
+    if faults:
+        others = f" {len(faults) - 1} more files cannot be read." if len(faults) > 1 else ""
+        raise ValueError(
+            f"{faults[0]}.{others} The other files are done: mend or remove what is damaged, and call again."
+        ) from faults[0]
+    if not parts:
+        raise ValueError(f"There are no rows in {shown(str(source))}: there is nothing to predict.")
+    if is_file:
+        _join(folder, sorted(parts), target, written_as)
+    return Written(sum(parts.values()), len(parts), min(made_before, len(parts)))
+
+
+# --- What a folder of parts is of ------------------------------------------------------------------------------
+
+
+def _format_of_output(target: Path, asked: str | None) -> str:
+    if asked is not None and asked not in FORMATS:
+        raise ValueError(f"format must be one of {', '.join(FORMATS)}, got {asked!r}.")
+    by_name = format_of(target)
+    if by_name is not None and target.suffix.lower().lstrip(".") not in FORMATS:
+        raise ValueError(f"{target}: packed files are read, not written. Give a name without {target.suffix}.")
+    if by_name is not None and asked not in (None, by_name):
+        raise ValueError(f"format is {asked!r}, and the name of {target} says {by_name!r}.")
+    return by_name or asked or "parquet"
+
+
+def _settings(plan: _Plan, estimator: BertEstimator, files: list[Path], rows_per_part: int) -> dict[str, Any]:
+    """What all parts of an output have in common."""
+    estimator._check_fitted()
+    shared = Path(os.path.commonpath([file.parent for file in files]))
+    settings = {
+        "format": _FORMAT, "model": _digest_of_model(estimator), "rows_per_part": rows_per_part,
+        "files": [str(file.relative_to(shared)) for file in files], "written_as": plan.written_as,
+        "columns": plan.columns, "keep": plan.keep, "probabilities": plan.probabilities,
+    }  # fmt: skip
+    return json.loads(json.dumps(settings))
+
+
+def _digest_of_model(estimator: BertEstimator) -> str:
+    """A name for a fitted estimator, which changes with all that its predictions depend on."""
+    parameters = {name: encode_value(value) for name, value in estimator.get_params(deep=False).items()}
+    for name in ("verbose", "random_state", "checkpoint", "distribution", "weights"):
+        parameters.pop(name, None)
+    facts = [type(estimator).__name__, keras.backend.backend(), parameters, estimator._learned_to_json()]
+    found = hashlib.blake2b(json.dumps(facts, default=str, sort_keys=True).encode(), digest_size=16)
+    for variable in estimator.model_.weights:
+        found.update(np.ascontiguousarray(keras.ops.convert_to_numpy(variable.value)).tobytes())
+    return found.hexdigest()
+
+
+def _begin(plan: _Plan, settings: dict[str, Any], is_temporary: bool) -> None:
+    """Make the folder; or find that an earlier call made it, of the same. One of something else goes, if temporary."""
+    folder = plan.folder
+    path = folder / _SETTINGS
+    saved = json_object(path) if path.is_file() else None
+    different = [] if saved is None else sorted(name for name in settings if saved.get(name) != settings[name])
+    if different and is_temporary:
+        shutil.rmtree(folder)
+    elif saved is not None:
+        if different:
+            raise FileExistsError(
+                f"{folder} holds predictions that were made with another {', '.join(different)}. Give another output, "
+                "or remove it."
+            )
+        return
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FileExistsError(f"{folder} exists, and holds no predictions of kbert's. Give another output.")
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(unfinished := folder / f"{_SETTINGS}.{uuid.uuid4().hex[:8]}", settings)
+    unfinished.replace(path)
+
+
+def _done_before(folder: Path) -> dict[str, str]:
+    """The digests of the parts that are there, by their names. A torn last line is passed over."""
+    found: dict[str, str] = {}
+    path = folder / _DONE
+    if path.is_file():
+        for line in path.read_text(encoding="utf-8").splitlines():
+            try:
+                values = json.loads(line)
+                name, digest = str(values["part"]), str(values["digest"])
+            except (ValueError, TypeError, KeyError):
+                continue
+            if (folder / name).is_file():
+                found[name] = digest
+    return found
+
+
+def _digest(table: Any) -> str:
+    """A name for the rows of a table."""
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return hashlib.blake2b(memoryview(sink.getvalue()), digest_size=16).hexdigest()
+
+
+# --- Making parts ----------------------------------------------------------------------------------------------
+
+# The name of a part, its rows, the digest of its input, and what was warned of.
+_Made = tuple[str, int, str, list[tuple[type[Warning], str]]]
+
+
+def _made(
+    plan: _Plan, model: Any, estimator: BertEstimator, parts: Iterable[_Part], n_jobs: int | None, stack: ExitStack
+) -> Iterator[_Made]:
+    """Make parts, in this process or in several, and tell of each when it is written."""
+    if joblib.effective_n_jobs(n_jobs) == 1:
+        for part in parts:
+            yield _make(plan, estimator, part)
+        return
+    if isinstance(model, BertEstimator):
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kbert-"))
+        estimator.save(Path(folder) / "model")
+        model = Path(folder) / "model"
+    where = str(Path(model).expanduser().absolute()) if Path(model).expanduser().exists() else model
+    parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered", pre_dispatch="2*n_jobs")
+    yield from parallel(joblib.delayed(_make_in_process)(plan, where, part) for part in parts)
+
+
+def _make_in_process(plan: _Plan, model: Any, part: _Part) -> _Made:
+    return _make(plan, _loaded(model), part)
+
+
+@lru_cache(maxsize=1)
+def _loaded(model: Any) -> BertEstimator:
+    """A saved estimator: a process loads it once."""
+    return load(model)
+
+
+def _make(plan: _Plan, estimator: BertEstimator, part: _Part) -> _Made:
+    """Predict a part, and write it."""
+    names = part.table.column_names
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        try:
+            read = columns_read(estimator, names, plan.columns)
+            kept = part.table.select(_kept(plan.keep, names))
+            found = predicted_columns(estimator, as_X(estimator, part.table, read), plan.probabilities)
+        except (ValueError, TypeError) as error:
+            raise type(error)(f"{part.source}, {part.name.partition('.')[0]}: {error}") from error
+    if both := sorted(set(kept.column_names) & set(found)):
+        raise ValueError(f"{part.source} has a column {both[0]!r}, as the predictions have. Leave it out of keep.")
+    for name, values in found.items():
+        kept = kept.append_column(name, values)
+    unfinished = plan.folder / f"_{part.name}.{uuid.uuid4().hex[:8]}"
+    try:
+        write_tables(unfinished, [kept], plan.written_as)
+        unfinished.replace(plan.folder / part.name)
+    except OSError as error:
+        unfinished.unlink(missing_ok=True)
+        raise OSError(
+            error.errno,
+            f"a part cannot be written ({error.strerror or error}). Make room and call again: what is finished stays",
+            str(plan.folder / part.name),
+        ) from error
+    messages: list[tuple[type[Warning], str]] = [
+        (warning.category, str(warning.message)) for warning in told if issubclass(warning.category, UserWarning)
+    ]
+    return part.name, part.table.num_rows, part.digest, messages
+
+
+def _kept(keep: tuple[str, ...] | None, names: list[str]) -> list[str]:
+    if keep is None:
+        return names
+    if missing := [name for name in keep if name not in names]:
+        raise ValueError(f"keep names {missing[0]!r}, and the table has {', '.join(names)}.")
+    return list(keep)
+
+
+def _join(folder: Path, names: list[str], target: Path, written_as: str) -> None:
+    """Write the parts into one file, and remove them."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    schemas = [parquet.read_schema(folder / name).remove_metadata() for name in names]
+    try:
+        if any(schema.names != schemas[0].names for schema in schemas):
+            raise ValueError("other names")
+        schema = pa.unify_schemas(schemas, promote_options="permissive")
+    except (ValueError, pa.ArrowException) as error:
+        raise ValueError(
+            f"The files have different columns ({error}), which do not go into the one file {target}. Name the columns "
+            "that all of them have: keep (--keep on the command line)."
+        ) from None
+    unfinished = folder / "_joined"
+    write_tables(unfinished, (parquet.read_table(folder / name).cast(schema) for name in names), written_as)
+    unfinished.replace(target)
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,154 @@
+"""Whole tables with labels, for the commands ``fit`` and ``evaluate``: texts and labels of the types that are meant."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from kbert.tables.files import find_tables, read_in_parts, require_pyarrow
+
+# What a table is about, by the name of the estimator.
+TASKS = {
+    "classification": "BertClassifier",
+    "regression": "BertRegressor",
+    "tagging": "BertTagger",
+    "answering": "BertQA",
+    "choice": "BertMultipleChoice",
+}
+_ANSWER = ["answer", "answer_start"]
+_ROWS_AT_ONCE = 100_000
+
+
+def read_table(source: str | Path) -> pd.DataFrame:
+    """All rows of a file, a folder or a pattern. Texts are Arrow's; lists that CSV holds as JSON are lists again.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If a file is damaged, or has other columns than the first one, with its name.
+    """
+    pa, tables = require_pyarrow(), list[Any]()
+    for file in find_tables(source):
+        for table in read_in_parts(file, _ROWS_AT_ONCE):
+            if tables and table.column_names != tables[0].column_names:
+                raise ValueError(
+                    f"{file} has the columns {', '.join(table.column_names)}, and the first file "
+                    f"{', '.join(tables[0].column_names)}."
+                )
+            tables.append(table)
+    if not tables:
+        raise ValueError(f"There are no rows in {source}.")
+    try:
+        whole = pa.concat_tables(tables, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise ValueError(f"The files in {source} have columns of different types: {error}") from None
+    frame = whole.to_pandas(types_mapper={pa.string(): pd.ArrowDtype(pa.string())}.get)
+    for name in frame:
+        frame[name] = lists_of_json(frame[name])
+    return frame
+
+
+def lists_of_json(column: pd.Series) -> pd.Series:
+    """A column of texts that are all JSON lists as lists; any other as it is."""
+    if not isinstance(column.dtype, pd.ArrowDtype) or not len(column) or not str(column.iloc[0]).startswith("["):
+        return column
+    try:
+        found = [json.loads(value) for value in column]
+    except (ValueError, TypeError, RecursionError):
+        return column
+    return pd.Series(found, column.index) if all(isinstance(value, list) for value in found) else column
+
+
+def require_columns(frame: pd.DataFrame, names: Sequence[str], source: str | Path) -> None:
+    """Raise unless a table has these columns.
+
+    Raises
+    ------
+    ValueError
+        With the columns that there are.
+    """
+    missing = [name for name in names if name not in frame.columns]
+    if missing:
+        raise ValueError(f"{source} has no column {missing[0]!r}. It has {', '.join(map(str, frame.columns))}.")
+
+
+def task_of_columns(frame: pd.DataFrame, text: Sequence[str], label: Sequence[str]) -> str:
+    """What a table is about, one of `TASKS`, by its columns and the type of the labels.
+
+    A number with a decimal point among the labels, all of which are numbers, means a regression; lists of labels beside
+    lists of words mean tags.
+    """
+    names = set(frame.columns)
+    if "options" in names and not text:
+        return "choice"
+    if {"question", "context", *_ANSWER} <= names and not text and not label:
+        return "answering"
+    if len(label) > 1:
+        return "regression" if all(_is_decimal(frame[name]) for name in label) else "classification"
+    if label and _holds_lists(frame[label[0]]) and len(text) == 1 and _holds_lists(frame[text[0]]):
+        return "tagging"
+    return "regression" if label and _is_decimal(frame[label[0]]) else "classification"
+
+
+def columns_of_task(
+    task: str, frame: pd.DataFrame, text: Sequence[str], label: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    """The columns of X and of y, with the names that a task has where none are given."""
+    X = list(text) or {
+        "answering": ["question", "context"],
+        "choice": [name for name in ("context", "question", "options") if name in frame.columns],
+    }.get(task, ["text"])
+    return X, list(label) or (_ANSWER if task == "answering" else ["label"])
+
+
+def X_of(frame: pd.DataFrame, columns: Sequence[str]) -> Any:
+    """One column as a Series, several as a DataFrame."""
+    return frame[columns[0]] if len(columns) == 1 else frame[list(columns)]
+
+
+def y_of(frame: pd.DataFrame, columns: Sequence[str], task: str, classes: np.ndarray | None = None) -> Any:
+    """The labels: numbers for a regression, else as they stand.
+
+    Parameters
+    ----------
+    frame : DataFrame
+    columns : sequence of str
+    task : str
+    classes : ndarray, optional
+        Those of a fitted estimator: where they are no texts, texts of a CSV file that mean them become them.
+    """
+    y = X_of(frame, columns)
+    if task == "regression" or (task == "choice" and not _holds_lists(y)):
+        try:
+            return y.astype("float64" if task == "regression" else "int64")
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"The column {columns[0]!r} does not hold numbers only: {error}") from None
+    if task == "answering":
+        return y.assign(**{name: y[name].astype("int64") for name in columns[1:] if not _holds_lists(y[name])})
+    if isinstance(y, pd.DataFrame):
+        return y.astype("int64")
+    if classes is not None and classes.dtype.kind not in "OU" and isinstance(y.dtype, pd.ArrowDtype):
+        meant = {str(value): value for value in classes.tolist()}
+        return y.map(lambda value: meant.get(value, value)).astype(object)
+    return y.astype(object) if isinstance(y.dtype, pd.ArrowDtype) else y
+
+
+def _holds_lists(column: Any) -> bool:
+    return isinstance(column, pd.Series) and len(column) > 0 and isinstance(column.iloc[0], list | np.ndarray)
+
+
+def _is_decimal(column: pd.Series) -> bool:
+    """Whether all values are numbers, and one has a decimal point: 0 and 1 are labels, 0.5 is none."""
+    if pd.api.types.is_float_dtype(column.dtype):
+        return True
+    if not isinstance(column.dtype, pd.ArrowDtype):
+        return False
+    numbers = pd.to_numeric(column.astype(object), errors="coerce")
+    return bool(numbers.notna().all() and column.str.contains(".", regex=False).any())

@@ -1,0 +1,186 @@
+"""``kbert fit``, ``evaluate`` and ``predict``: every task from a table to a model, its scores and its predictions."""
+
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import kbert
+from kbert import BertConfig, BertEncoder, WordPieceTokenizer, cli
+from kbert.tables.reading import read_table, task_of_columns
+
+pytestmark = pytest.mark.slow  # the fits are those of the estimators
+
+SMALL = ["--epochs", "2", "--batch-size", "8", "--max-length", "16", "--learning-rate", "1e-3"]
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory, rows):
+    folder = tmp_path_factory.mktemp("weights")
+    tokenizer = WordPieceTokenizer.train([" ".join(rows.text)] * 9, vocab_size=80)
+    sizes = dict(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16)
+    config = BertConfig(vocab_size=tokenizer.vocab_size, max_position_embeddings=32, initializer_range=0.3, **sizes)
+    BertEncoder(config, dtype="float32", seed=1).save_pretrained(folder)
+    tokenizer.save(folder)
+    return folder
+
+
+@pytest.fixture
+def call(capsys):
+    """Run the command; gives its status, and what it wrote to stdout and stderr."""
+
+    def run(*argv):
+        status = cli.main([str(part) for part in argv])
+        return status, *capsys.readouterr()
+
+    return run
+
+
+def table(task, rows):
+    """A table for each task, and the options that it takes."""
+    first = [text.split()[0] for text in rows.text]
+    if task == "classification":
+        return rows[["text"]].assign(stars=[int("red" in text) for text in rows.text]), ["--label", "stars"]
+    if task == "regression":
+        return rows[["text"]].assign(label=[len(text) / 10 for text in rows.text]), []
+    if task == "tagging":
+        tags = [["B-C" if word in ("red", "blue") else "O" for word in words] for words in rows.words]
+        return rows[["words"]].assign(tags=tags), ["--text", "words", "--label", "tags"]
+    if task == "answering":
+        return rows[["context"]].assign(question=first, answer=first, answer_start=0), []
+    return rows[["context", "options"]].assign(label=[i % 2 for i in range(len(rows))]), []
+
+
+@pytest.mark.parametrize("written_as", ["csv", "parquet"])
+@pytest.mark.parametrize("task", ["classification", "regression", "tagging", "answering", "choice"])
+def test_every_task_from_a_table_to_predictions(call, task, written_as, rows, weights, tmp_path):
+    frame, options = table(task, rows)
+    path = tmp_path / f"rows.{written_as}"
+    if written_as == "csv":
+        as_json = {name: frame[name].map(json.dumps) for name in frame if isinstance(frame[name].iloc[0], list)}
+        frame.assign(**as_json).to_csv(path, index=False)
+    else:
+        frame.to_parquet(path)
+    status, out, err = call(
+        "fit", path, *options, "--weights", weights, "--out", tmp_path / "model", "--validation", "0.2", *SMALL,
+        "--metrics", tmp_path / "fit.json",
+    )  # fmt: skip
+    assert status == 0, err
+    assert f"{task}: 48 rows of " in out and "the model is in" in out and " on 12 rows" in out
+    main = {"regression": "r2", "tagging": "f1", "answering": "f1"}.get(task, "accuracy")
+    assert main in json.loads((tmp_path / "fit.json").read_text())
+
+    status, out, err = call("evaluate", tmp_path / "model", path, *options, "--metrics", tmp_path / "all.json")
+    assert status == 0, err
+    scores = json.loads((tmp_path / "all.json").read_text())
+    assert scores["rows"] == 60 and f"{main} {scores[main]:.3f}" in out
+    assert ("true label (rows) taken for" in out) == (task == "classification")
+    model = kbert.load(tmp_path / "model")
+    if task == "classification":
+        predicted = model.predict(frame.text)
+        assert scores["accuracy"] == np.mean(predicted.astype(str) == frame.stars.astype(str))
+        assert np.array(list(map(list, (row.values() for row in scores["confusion"].values())))).sum() == 60
+    elif task == "tagging":
+        assert scores["f1"] == pytest.approx(model.score(frame.words, frame.tags))
+    elif task == "answering":
+        assert scores["f1"] == pytest.approx(
+            model.score(frame[["question", "context"]], frame[["answer", "answer_start"]])
+        )
+
+    text = ["--text", "words"] if task == "tagging" else []
+    status, out, err = call("predict", tmp_path / "model", path, *text, "--out", tmp_path / "out.jsonl")
+    assert status == 0, err
+    assert out.startswith("60 rows; the predictions are in")
+    assert set(frame) < set(pd.read_json(tmp_path / "out.jsonl", lines=True))
+    only = ["--out", tmp_path / "only.csv", "--predictions-only", "--quiet"]
+    assert call("predict", tmp_path / "model", path, *text, *only)[0::2] == (0, "")
+    found = pd.read_csv(tmp_path / "only.csv", keep_default_na=False)
+    assert len(found) == 60 and found.columns[0] == "prediction" and not set(frame) & set(found)
+
+
+def test_several_labels_and_labels_of_other_types(call, rows, weights, tmp_path):
+    both = rows[["text"]].assign(
+        red=rows.text.str.contains("red").astype(int), hot=rows.text.str.contains("hot").astype(int)
+    )
+    both.to_csv(tmp_path / "rows.csv", index=False)
+    fit = [
+        "fit",
+        tmp_path / "rows.csv",
+        "--label",
+        "red",
+        "hot",
+        "--weights",
+        weights,
+        *SMALL,
+        "--out",
+        tmp_path / "model",
+    ]
+    status, out, err = call(*fit, "--quiet", "--set", "class_weight=balanced", "n_restarts=1")
+    assert status == 0, err
+    assert kbert.load(tmp_path / "model").get_params()["class_weight"] == "balanced"
+    status, out, err = call("evaluate", tmp_path / "model", tmp_path / "rows.csv", "--label", "red", "hot")
+    assert status == 0 and "f1_micro" in out and "average_precision" in out
+
+    # A model whose labels are numbers, and a table of texts.
+    truth = [int("red" in text) for text in rows.text]
+    model = kbert.BertClassifier(weights=weights, epochs=1, max_length=16, random_state=0).fit(rows.text, truth)
+    model.save(tmp_path / "numbers")
+    rows[["text"]].assign(label=truth).to_csv(tmp_path / "rows.csv", index=False)
+    status, out, _ = call("evaluate", tmp_path / "numbers", tmp_path / "rows.csv", "--metrics", tmp_path / "s.json")
+    assert json.loads((tmp_path / "s.json").read_text())["accuracy"] == model.score(rows.text, truth)
+
+
+def test_options_from_a_file(call, rows, weights, tmp_path):
+    table("classification", rows)[0].to_csv(tmp_path / "rows.csv", index=False)
+    (tmp_path / "fit.toml").write_text(
+        f'[fit]\ntrain = "{tmp_path / "rows.csv"}"\nlabel = "stars"\nweights = "{weights}"\nepochs = 1\n'
+        'max-length = 16\nset = ["warmup=0.5"]\nquiet = true\n'
+    )
+    status, out, err = call("fit", "--config", tmp_path / "fit.toml", "--out", tmp_path / "model")
+    assert status == 0, err
+    model = kbert.load(tmp_path / "model")
+    assert (model.warmup, model.epochs, model.max_length) == (0.5, 1, 16)
+
+
+def test_what_a_table_is_about():
+    def task(text=(), label=(), **columns):
+        return task_of_columns(pd.DataFrame(columns), text, label)
+
+    assert task(label=["y"], text=["x"], x=["a"], y=[1]) == "classification"
+    assert task(label=["y"], x=["a", "b"], y=[1.0, 2.5]) == "regression"
+    assert task(label=["y"], text=["x"], x=[["a"]], y=[["O"]]) == "tagging"
+    assert task(label=["y"], text=["x"], x=["a"], y=[["red", "hot"]]) == "classification"
+    assert task(label=["a", "b"], text=["x"], x=["a"], a=[0.5], b=[1.5]) == "regression"
+    assert task(question=["q"], context=["c"], answer=["a"], answer_start=[0]) == "answering"
+    assert task(label=["label"], context=["c"], options=[["a", "b"]], label_=[0]) == "choice"
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "wrong"),
+    [
+        ("text,stars\na,1\nb,2\n", [], "has no column 'label'. It has text, stars"),
+        ("review,label\na,1\nb,2\n", [], "has no column 'text'. It has review, label"),
+        ("text,label\na,1\nb,2\n", ["--text", "words"], "has no column 'words'. It has text, label"),
+        ("text,label\na,1\nb,x\n", ["--task", "regression"], "column 'label' does not hold numbers only"),
+        ("text,label\na,1\nb\n", [], "rows.csv cannot be read as csv: line 3 has 1 values"),
+        ("text,label\na,1\nb,2\n", ["--set", "epoch=3"], "unexpected keyword argument 'epoch'.*did you mean"),
+        ("text,label\na,1\nb,2\n", ["--epochs", "none"], "epochs must be \"auto\" or a whole number"),
+        ("text,label\na,1\nb,2\n", ["--set", "3"], "--set takes NAME=VALUE, not '3'"),
+        ("text,label\na,1\nb,2\n", ["--validation", "1.5"], "must be a table, or a share over 0 and under 1"),
+        ("text,label\na,1\nb,2\n", ["--validation", "no.csv"], "There is no file or folder .*no.csv"),
+    ],
+)  # fmt: skip
+def test_errors_are_one_line_that_names_what_is_wrong(call, content, options, wrong, weights, tmp_path):
+    (tmp_path / "rows.csv").write_text(content)
+    status, _, err = call("fit", tmp_path / "rows.csv", "--weights", weights, "--out", tmp_path / "model", *options)
+    assert status == 2 and len(err.splitlines()) == 1
+    assert re.search(wrong, err, re.IGNORECASE), err
+    assert not (tmp_path / "model").exists()
+
+
+def test_lists_in_csv_are_lists_where_all_are(tmp_path):
+    (tmp_path / "t.csv").write_text('a,b\n"[""x""]",[x\n"[1, 2]",y\n')
+    frame = read_table(tmp_path / "t.csv")
+    assert list(frame.a) == [["x"], [1, 2]] and list(frame.b) == ["[x", "y"]

@@ -1,0 +1,112 @@
+"""Tables in files: what is read is what was written, in parts of any size, and what is damaged is named."""
+
+import gzip
+import json
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from kbert.tables.files import find_tables, format_of, n_rows_of, read_in_parts, write_tables
+
+TEXTS = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0\r"), max_size=12)
+# Of CSV, what is not quite a text comes back as the text that stands there.
+ROWS = st.lists(st.fixed_dictionaries({"text": TEXTS.filter(bool), "other": TEXTS}), min_size=1, max_size=30)
+
+
+def read(path, n_rows=1000):
+    """All rows of a file as a list of dicts."""
+    return [row for part in read_in_parts(path, n_rows) for row in part.to_pylist()]
+
+
+@settings(max_examples=40, deadline=None)
+@given(rows=ROWS, n_rows=st.integers(1, 12), written_as=st.sampled_from(["csv", "tsv", "jsonl", "parquet"]))
+def test_what_is_written_is_read_in_parts_of_any_size(tmp_path_factory, rows, n_rows, written_as):
+    path = tmp_path_factory.mktemp("files") / f"table.{written_as}"
+    schema = pa.schema([("text", pa.string()), ("other", pa.string())])
+    tables = [pa.Table.from_pylist(rows[i : i + 7], schema=schema) for i in range(0, len(rows), 7)]
+    write_tables(path, tables, written_as)
+    parts = list(read_in_parts(path, n_rows))
+    assert [part.num_rows for part in parts[:-1]] == [n_rows] * (len(parts) - 1)
+    assert [row for part in parts for row in part.to_pylist()] == rows
+
+
+@pytest.mark.parametrize("written_as", ["csv", "jsonl", "parquet"])
+def test_types_and_nested_values(tmp_path, written_as):
+    entity = pa.struct([("label", pa.string()), ("score", pa.float32())])
+    table = pa.table(
+        {
+            "share": pa.array([0.1, None], pa.float32()),
+            "vector": pa.array([[0.1, 2.0], []], pa.list_(pa.float32())),
+            "entities": pa.array([[{"label": "ä", "score": 0.7}], []], pa.list_(entity)),
+        }
+    )  # fmt: skip
+    path = tmp_path / f"table.{written_as}"
+    write_tables(path, [table], written_as)
+    if written_as == "parquet":
+        assert parquet.read_table(path).equals(table)
+        assert n_rows_of(path) == 2
+        return
+    first, second = read(path)
+    if written_as == "csv":
+        assert first == {"share": "0.1", "vector": "[0.1, 2.0]", "entities": '[{"label": "ä", "score": 0.7}]'}
+        assert second["share"] == ""
+    else:
+        assert first == {"share": 0.1, "vector": [0.1, 2.0], "entities": [{"label": "ä", "score": 0.7}]}
+        assert second["share"] is None
+    assert n_rows_of(path) is None
+
+
+def test_packed_files_byte_order_marks_and_line_breaks_in_values(tmp_path):
+    with gzip.open(tmp_path / "table.csv.gz", "wt", encoding="utf-8-sig") as file:
+        file.write('id,text\n007,"two\nlines, and a "" quote"\n\n8,\n')
+    assert read(tmp_path / "table.csv.gz", 1) == [
+        {"id": "007", "text": 'two\nlines, and a " quote'}, {"id": "8", "text": ""}
+    ]  # fmt: skip
+
+
+def test_files_of_a_folder_and_of_a_pattern(tmp_path):
+    for name in ("b.csv", "a.parquet", "c.txt", "_kbert.json", "_part.csv", "sub/d.tsv.xz"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    names = [str(path.relative_to(tmp_path)) for path in find_tables(tmp_path)]
+    assert names == ["a.parquet", "b.csv", "sub/d.tsv.xz"]
+    assert [path.name for path in find_tables(tmp_path / "*.csv")] == ["_part.csv", "b.csv"]
+    with pytest.raises(ValueError, match=r"c.txt: the ending of its name says of no known format. Known are .csv"):
+        find_tables(tmp_path / "c.txt")
+    with pytest.raises(FileNotFoundError, match="no file or folder .*none"):
+        find_tables(tmp_path / "none*")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileNotFoundError, match="no table in the folder"):
+        find_tables(tmp_path / "empty")
+    assert format_of(tmp_path / "x.parquet.gz") is None and format_of(tmp_path / "X.CSV.GZ") == "csv"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "wrong"),
+    [
+        ("t.csv", b"a,b\n1,2\n3\n", "line 3 has 1 values, and the header has 2"),
+        ("t.csv", b"a,a\n1,2\n", "its header has a name twice"),
+        ("t.csv", b"", "it has no header"),
+        ("t.csv", b'a,b\n1,"2\n', "unexpected end of data"),
+        ("t.csv", b"a,b\n1,\xff\n", "invalid start byte"),
+        ("t.tsv.gz", b"a\tb\n", "[Nn]ot a gzipped file"),
+        ("t.jsonl", b'{"a": 1}\n{"a": \n', "line 2: "),
+        ("t.jsonl", b"[1]\n", "line 1 holds no JSON object"),
+        ("t.jsonl", b'{"a": 1}\n{"a": "x"}\n', "lines up to 2: "),
+        ("t.parquet", b"PAR1 this is none", "not a parquet file"),
+    ],
+)
+def test_a_damaged_file_is_named_with_the_line(tmp_path, name, content, wrong):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=f"{name} cannot be read as .*{wrong}"):
+        read(tmp_path / name)
+
+
+def test_a_new_key_late_in_json_lines_is_not_lost_in_silence(tmp_path):
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, [{"a": 1}, {"a": 2}, {"a": 3, "b": 4}])))
+    with pytest.raises(ValueError, match="line 3 has 'b', which the first 2 rows have not"):
+        read(tmp_path / "t.jsonl", 2)
+    assert read(tmp_path / "t.jsonl", 3)[-1] == {"a": 3, "b": 4}

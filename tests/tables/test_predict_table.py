@@ -1,0 +1,254 @@
+"""Predictions for tables of any size are those of predict, in the order of the rows, whatever happens on the way."""
+
+import subprocess
+import sys
+
+import joblib
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pyarrow import dataset
+
+import kbert
+from kbert import predict_table
+from kbert.tables import predict as module
+
+pytestmark = pytest.mark.slow  # what a backend computes is that of predict
+
+READS = {
+    "classifier": "text", "multilabel": "text", "regressor": "text", "vectorizer": "text", "tagger": "words",
+    "qa": None, "choice": ["context", "options"],
+}  # fmt: skip
+
+
+def X_of(rows, columns):
+    return rows[columns or ["question", "context"]]
+
+
+@pytest.mark.parametrize("kind", READS)
+def test_what_each_estimator_predicts(kind, estimator, saved, rows, tmp_path):
+    rows.to_parquet(tmp_path / "in.parquet")
+    columns, one, X = READS[kind], estimator(kind), X_of(rows, READS[kind])
+    written = predict_table(
+        saved(kind), tmp_path / "in.parquet", tmp_path / "out.parquet", columns=columns, keep=["id"],
+        probabilities=kind in ("classifier", "multilabel", "choice"), rows_per_part=25,
+    )  # fmt: skip
+    assert written == (60, 3, 0)
+    table = dataset.dataset(tmp_path / "out.parquet").to_table()
+    found = table.to_pandas()
+    assert list(found.id) == list(range(60))
+    if kind == "classifier":
+        np.testing.assert_array_equal(found.prediction, one.predict(X))
+        shares = found[[f"probability_{label}" for label in one.classes_]].to_numpy()
+        np.testing.assert_allclose(shares, one.predict_proba(X), atol=1e-6)
+        np.testing.assert_allclose(found.probability, shares.max(axis=1), atol=1e-6)
+    elif kind == "multilabel":
+        assert [list(row) for row in found.prediction] == one.predict(X)
+        assert list(found.columns) == ["id", "prediction", *(f"probability_{label}" for label in one.classes_)]
+    elif kind == "regressor":
+        np.testing.assert_allclose(found[["prediction_0", "prediction_1"]], one.predict(X), rtol=1e-5)
+    elif kind == "vectorizer":
+        assert table.schema.field("vector").type == pa.list_(pa.float32(), 8)
+        np.testing.assert_allclose(np.stack(found.vector), one.transform(X), atol=1e-5)
+    elif kind == "tagger":
+        assert [list(row) for row in found.prediction] == one.predict(X)
+    elif kind == "qa":
+        best = one.answers(X, n_best=1)
+        assert list(found.prediction) == list(best.answer) and list(found.start) == list(best.start)
+        np.testing.assert_allclose(found.probability, best.probability, atol=1e-5)
+    else:
+        np.testing.assert_array_equal(found.prediction, one.predict(X))
+        assert [len(row) for row in found.probabilities] == [len(options) for options in rows.options]
+
+
+def test_a_tagger_on_texts_gives_entities(estimator, rows, tmp_path):
+    rows[["text"]].to_csv(tmp_path / "in.csv", index=False)
+    predict_table(estimator("tagger"), tmp_path / "in.csv", tmp_path / "out.parquet", rows_per_part=7)
+    found = pd.read_parquet(tmp_path / "out.parquet")
+    lines = estimator("tagger").entities(rows.text)
+    assert sum(map(len, found.entities)) == len(lines) > 0
+    flat = [entity for row in found.entities for entity in row]
+    assert [entity["text"] for entity in flat] == list(lines.text)
+    assert [entity["start"] for entity in flat] == list(lines.start)
+
+
+@pytest.fixture
+def tables(rows, tmp_path):
+    """A folder with the rows in three files of three formats."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    some = rows[["id", "text"]].astype({"id": str})
+    some[:20].to_csv(folder / "a.csv.gz", index=False)
+    some[20:45].to_json(folder / "b.jsonl", orient="records", lines=True)
+    some[45:].to_parquet(folder / "c.parquet", index=False)
+    return folder
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("part-*"))}
+
+
+@pytest.mark.parametrize("written_as", ["parquet", "csv", "jsonl"])
+def test_a_folder_of_parts_and_one_file_hold_the_same(estimator, tables, rows, tmp_path, written_as):
+    model = estimator("classifier")
+    assert predict_table(model, tables, tmp_path / "out", columns="text", format=written_as, rows_per_part=9) == (
+        60,
+        8,
+        0,
+    )
+    predict_table(model, tables, tmp_path / f"out.{written_as}", columns="text", rows_per_part=9)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out", f"out.{written_as}"]
+    read = {"parquet": pd.read_parquet, "csv": pd.read_csv, "jsonl": lambda path: pd.read_json(path, lines=True)}[
+        written_as
+    ]
+    parts = pd.concat([read(path) for path in sorted((tmp_path / "out").glob("part-*"))], ignore_index=True)
+    whole = read(tmp_path / f"out.{written_as}")
+    pd.testing.assert_frame_equal(parts, whole)
+    np.testing.assert_array_equal(whole.prediction, model.predict(rows.text))
+    assert list(whole.text) == list(rows.text)
+
+
+def test_a_killed_call_goes_on_and_ends_at_the_same_bytes(estimator, tables, tmp_path, monkeypatch):
+    model, make, made = estimator("classifier"), module._make, []
+
+    class Killed(BaseException):
+        pass
+
+    def dying(plan, one, part):
+        if len(made) == 4:
+            raise Killed
+        made.append(part.name)
+        return make(plan, one, part)
+
+    predict_table(model, tables, tmp_path / "whole", columns="text", rows_per_part=9)
+    monkeypatch.setattr(module, "_make", dying)
+    with pytest.raises(Killed):
+        predict_table(model, tables, tmp_path / "out", columns="text", rows_per_part=9)
+    (tmp_path / "out" / "_part-00001-000001.parquet.12345678").write_text("half")  # what a killed writer leaves
+    with (tmp_path / "out" / "_parts.jsonl").open("a") as file:
+        file.write('\n{"part": "part-0000')  # torn
+    monkeypatch.setattr(module, "_make", make)
+    assert predict_table(model, tables, tmp_path / "out", columns="text", rows_per_part=9) == (60, 8, 4)
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+    monkeypatch.setattr(module, "_make", dying)  # nothing is left to make
+    assert predict_table(model, tables, tmp_path / "out", columns="text", rows_per_part=9) == (60, 8, 8)
+    assert dataset.dataset(tmp_path / "out").count_rows() == 60  # readers pass over what is not a part
+
+
+def test_what_an_output_is_of_does_not_change(estimator, tables, rows, tmp_path):
+    model, out = estimator("classifier"), tmp_path / "out"
+
+    def call(model=model, **changes):
+        return predict_table(model, tables, out, **{"columns": "text", "rows_per_part": 9, **changes})
+
+    call()
+    with pytest.raises(FileExistsError, match="made with another keep, rows_per_part"):
+        call(keep=["id"], rows_per_part=10)
+    with pytest.raises(FileExistsError, match="another model"):
+        call(estimator("multilabel"))
+    rows[["id", "text"]][:3].to_csv(tables / "a.csv.gz", index=False)
+    with pytest.raises(FileExistsError, match="part-00000-000000.parquet was made of other rows than .*a.csv.gz"):
+        call()
+    (tmp_path / "else").mkdir()
+    (tmp_path / "else" / "notes.txt").write_text("mine")
+    with pytest.raises(FileExistsError, match="holds no predictions of kbert's"):
+        predict_table(model, tables, tmp_path / "else", columns="text")
+
+
+def test_one_damaged_file_is_named_and_the_others_are_done(estimator, tables, rows, tmp_path):
+    good = (tables / "b.jsonl").read_bytes()
+    (tables / "b.jsonl").write_bytes(good[:500])
+    with pytest.raises(ValueError, match="b.jsonl cannot be read as jsonl: line .*The other files are done"):
+        predict_table(estimator("classifier"), tables, tmp_path / "out.csv", columns="text", rows_per_part=9)
+    (tables / "b.jsonl").write_bytes(good)
+    written = predict_table(estimator("classifier"), tables, tmp_path / "out.csv", columns="text", rows_per_part=9)
+    assert written.rows == 60 and written.made_before == 6
+    np.testing.assert_array_equal(
+        pd.read_csv(tmp_path / "out.csv").prediction, estimator("classifier").predict(rows.text)
+    )
+
+
+def test_bad_input_is_named(estimator, rows, tmp_path, monkeypatch):
+    model = estimator("classifier")
+    rows[["id", "text"]].to_csv(tmp_path / "in.csv", index=False)
+
+    def refused(error, match, model=model, source="in.csv", out="out.parquet", **changes):
+        with pytest.raises(error, match=match):
+            predict_table(model, tmp_path / source, tmp_path / out, **changes)
+
+    refused(
+        ValueError, "in.csv, part-00000-000000: the table has no column 'review'. It has id, text", columns="review"
+    )
+    refused(ValueError, "keep names 'name', and the table has id, text", keep=["name"])
+    refused(ValueError, "rows_per_part must be a whole number of at least 1, got 0", rows_per_part=0)
+    refused(ValueError, "format must be one of parquet", format="xlsx")
+    refused(ValueError, "format is 'csv', and the name of .*out.parquet says 'parquet'", format="csv")
+    refused(ValueError, "packed files are read, not written", out="out.csv.gz")
+    refused(FileNotFoundError, "no file or folder .*none.csv", source="none.csv")
+    refused(FileNotFoundError, "nowhere", model=tmp_path / "nowhere")
+    rows.assign(prediction=1)[["text", "prediction"]].to_csv(tmp_path / "made.csv", index=False)
+    refused(ValueError, "has a column 'prediction', as the predictions have", source="made.csv")
+    (tmp_path / "empty.csv").write_text("text\n")
+    refused(ValueError, "There are no rows in", source="empty.csv")
+    rows[["id", "question", "text"]].rename(columns={"text": "words"}).to_csv(tmp_path / "three.csv", index=False)
+    refused(
+        ValueError, "does not say which column BertClassifier reads. It has id, question, words", source="three.csv"
+    )
+    pd.DataFrame({"text": [1.5, 2.5]}).to_parquet(tmp_path / "numbers.parquet")
+    refused(TypeError, "numbers.parquet, part-00000-000000: ", source="numbers.parquet")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module, "write_tables", full)
+    refused(OSError, r"a part cannot be written \(No space left on device\). Make room and call again")
+
+
+def test_processes_write_the_same_bytes(saved, tables, tmp_path):
+    for n_jobs in (1, 2):
+        predict_table(
+            saved("classifier"), tables, tmp_path / f"{n_jobs}", columns="text", rows_per_part=9, n_jobs=n_jobs
+        )
+    assert contents(tmp_path / "1") == contents(tmp_path / "2") != {}
+
+
+@pytest.mark.thorough
+def test_a_cluster_of_which_a_worker_is_killed(saved, rows, tmp_path, monkeypatch):
+    distributed = pytest.importorskip("distributed", reason="run: pip install distributed")
+    monkeypatch.chdir(tmp_path)  # the workers' folder
+    many = pd.concat([rows[["id", "text"]]] * 40, ignore_index=True)
+    many.to_parquet(tmp_path / "in.parquet")
+    predict_table(saved("classifier"), tmp_path / "in.parquet", tmp_path / "alone", columns="text", rows_per_part=60)
+    cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
+    with cluster, distributed.Client(cluster), joblib.parallel_config(backend="dask"):
+        killer = subprocess.Popen(
+            [sys.executable, "-c", _KILL, str(tmp_path / "out"), str(next(iter(cluster.workers.values())).pid)]
+        )
+        written = predict_table(
+            saved("classifier"), tmp_path / "in.parquet", tmp_path / "out", columns="text", rows_per_part=60
+        )
+        assert killer.wait(60) == 0
+    assert written.rows == 2400
+    assert contents(tmp_path / "out") == contents(tmp_path / "alone")
+
+
+# Kills a process once a few parts are there.
+_KILL = """
+import os, pathlib, signal, sys, time
+for _ in range(600):
+    if len(list(pathlib.Path(sys.argv[1]).glob("part-*"))) >= 3:
+        os.kill(int(sys.argv[2]), signal.SIGKILL)
+        sys.exit(0)
+    time.sleep(0.05)
+sys.exit("no part was written in time")
+"""
+
+
+def test_load_opens_every_kind_of_estimator(estimator, tmp_path, minilm_folder):
+    for kind in READS:
+        assert type(estimator(kind)).__name__.startswith("Bert")
+    with pytest.raises(kbert.errors.WeightsMismatchError, match="holds no saved estimator.*BertClassifier.load"):
+        kbert.load(minilm_folder)
+    with pytest.raises(FileNotFoundError):
+        kbert.load(tmp_path / "nothing")
