@@ -19,6 +19,7 @@ from kbert.estimators.parameters import Parameters, check_parameters_read_after_
 from kbert.forks import is_usable_process, require_usable_process
 from kbert.model.encoder import skip_initialisation
 from kbert.tasks.row_notices import RowReader, RowShares, RowsRead, tell_cut, tell_missing
+from kbert.training.distribution import predicting_on
 from kbert.weights.start import Start, pretrained_start, random_start
 
 C = TypeVar("C", bound=Columns)
@@ -216,7 +217,9 @@ def of_one_fit(
 
     @wraps(method)
     def of_its_state_now(self: Estimator, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        return method(self._of_one_fit(), *args, **kwargs)
+        fitted = self._of_one_fit()
+        with predicting_on(getattr(fitted, "distribution", "auto")):
+            return method(fitted, *args, **kwargs)
 
     return of_its_state_now
 

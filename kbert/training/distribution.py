@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import keras
@@ -116,6 +119,39 @@ def n_devices(distribution: Any) -> int:
     if isinstance(distribution, keras.distribution.DataParallel):
         return int(distribution.num_model_replicas)
     return int(distribution.num_replicas_in_sync)
+
+
+# What predictions in this thread may use. A variable, and no argument, since many functions lie between the estimator,
+# which has ``distribution``, and the predictor of the backend.
+_predicting_on: ContextVar[Any] = ContextVar("_predicting_on", default=None)
+
+
+@contextmanager
+def predicting_on(distribution: Any) -> Iterator[None]:
+    """Let predictions inside use the devices of a distribution, as the parameter of an estimator has it."""
+    token = _predicting_on.set(distribution)
+    try:
+        yield
+    finally:
+        _predicting_on.reset(token)
+
+
+def prediction_devices() -> list[Any]:
+    """The devices of this process that predictions take in turns; none where there is only one, and on PyTorch."""
+    chosen, backend = _predicting_on.get(), keras.backend.backend()
+    if chosen is None or backend not in ("jax", "tensorflow"):
+        return []
+    distribution = all_devices() if isinstance(chosen, str) else chosen
+    if distribution is None:
+        return []
+    if backend == "jax":
+        import jax
+
+        names = set(map(str, distribution.device_mesh.devices.flat))
+        found = [device for device in jax.local_devices() if f"{device.platform}:{device.id}" in names]
+    else:
+        found = list(distribution.extended.worker_devices)
+    return found if len(found) > 1 else []
 
 
 def process_number() -> tuple[int, int]:

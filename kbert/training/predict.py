@@ -15,6 +15,7 @@ from kbert.model.base import INPUT_NAMES
 from kbert.text.sequences import Sequences
 from kbert.text.words import WordSequences
 from kbert.training.backends import backend_step
+from kbert.training.distribution import prediction_devices
 from kbert.training.finite_outputs import require_finite
 from kbert.training.memory import memory_kept
 from kbert.training.prefetch import prefetched
@@ -22,7 +23,7 @@ from kbert.training.progress import count_predicted, is_counted
 from kbert.training.segments import check_segments
 from kbert.training.step import Predictor, Tensor
 
-# Batches that the device may be computing at once.
+# Batches that each device may be computing at once.
 _IN_FLIGHT = 4
 
 Note = TypeVar("Note")
@@ -152,7 +153,7 @@ def predict_padding(model: keras.Model, layout: Layout) -> None:
 
 def predictor(model: keras.Model | Predictor) -> Predictor:
     """A function from a batch's inputs to a model's outputs; one that stands in for a Keras model is called itself."""
-    return backend_step().predictor(model) if isinstance(model, keras.Model) else model
+    return backend_step().predictor(model, prediction_devices()) if isinstance(model, keras.Model) else model
 
 
 def batch_outputs(
@@ -162,6 +163,7 @@ def batch_outputs(
     predict = predictor(model)
     names = [tensor.name for tensor in model.inputs]
     in_flight: deque[tuple[Note, Tensor]] = deque()
+    most_in_flight = _IN_FLIGHT * max(1, len(prediction_devices()))
 
     def oldest() -> tuple[Note, np.ndarray]:
         note, outputs = in_flight.popleft()
@@ -173,7 +175,7 @@ def batch_outputs(
                 stack.enter_context(memory_kept(trim=False))
             check_segments(model, inputs["segment_ids"])
             in_flight.append((note, predict({name: inputs[name] for name in names})))
-            if len(in_flight) >= _IN_FLIGHT:
+            if len(in_flight) >= most_in_flight:
                 yield oldest()
         while in_flight:
             yield oldest()

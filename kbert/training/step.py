@@ -5,7 +5,7 @@ A new backend is a new file of this shape, and a line in `kbert.training.backend
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import keras
@@ -104,9 +104,10 @@ class BackendStep(Protocol):
         """A trainer of a model's trainable variables by "adamw" or "lamb"."""
         ...
 
-    def predictor(self, model: keras.Model) -> Predictor:
+    def predictor(self, model: keras.Model, devices: Sequence[Any] = ()) -> Predictor:
         """A function from a batch's inputs to the model's outputs, for one call of an estimator.
 
-        The weights are those that the model has now. Any number of threads may call the function.
+        The weights are those that the model has now. Any number of threads may call the function. Where ``devices`` are
+        given, its calls take them in turns.
         """
         ...

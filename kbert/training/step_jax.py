@@ -1,6 +1,7 @@
 """One training step and one prediction on JAX: pure functions, compiled ahead for each shape."""
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -179,20 +180,27 @@ class Trainer:
         return updated(*state, gradients, hyper, self.optimizer)
 
 
-def predictor(model: keras.Model) -> Predictor:
+def predictor(model: keras.Model, devices: Sequence[Any] = ()) -> Predictor:
     """A function from a batch's inputs to the model's outputs, which may still be under way.
 
     It is for one call of an estimator: the weights are those that the model has now. Any number of threads may call it.
+    Its calls take ``devices`` in turns, each of which gets the weights when its turn first comes.
     """
     parts = model_variables(model)
     weights = ([v.value for v in parts.trainable], [v.value for v in parts.others])
-    key = ("jax", parts.key, "predict")
+    key, turns, copies = ("jax", parts.key, "predict"), itertools.count(), dict[Any, Any]()
 
     def function(weights: tuple[list[Tensor], list[Tensor]], inputs: dict[str, np.ndarray]) -> Any:
         return model.stateless_call(*weights, inputs, training=False)[0]
 
     def predict(inputs: dict[str, np.ndarray]) -> Any:
-        run = compiled((*key, shapes_key(inputs)), lambda: jax.jit(function).lower(weights, inputs).compile())
-        return run(weights, inputs)
+        device, held = None, weights
+        if devices:
+            device = devices[next(turns) % len(devices)]
+            if device not in copies:
+                copies[device] = jax.device_put(weights, device)
+            held = copies[device]
+        run = compiled((*key, str(device), shapes_key(inputs)), lambda: jax.jit(function).lower(held, inputs).compile())
+        return run(held, inputs)
 
     return predict

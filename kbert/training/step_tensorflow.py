@@ -1,6 +1,7 @@
 """One training step and one prediction on TensorFlow: functions that XLA compiles for each shape."""
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -146,14 +147,15 @@ class Trainer:
         return found_inf
 
 
-def predictor(model: keras.Model) -> Predictor:
+def predictor(model: keras.Model, devices: Sequence[Any] = ()) -> Predictor:
     """A function from a batch's inputs to the model's outputs.
 
-    It is for one call of an estimator. Any number of threads may call it.
+    It is for one call of an estimator. Any number of threads may call it. Its calls take ``devices`` in turns, each of
+    which gets the weights when its turn first comes.
     """
     parts = model_variables(model)
     variables = [[variable.value for variable in part] for part in (parts.trainable, parts.others)]
-    key = ("tensorflow", parts.key, "predict")
+    key, turns, copies = ("tensorflow", parts.key, "predict"), itertools.count(), dict[Any, Any]()
 
     def function(variables: list[list[tf.Variable]], inputs: dict[str, Tensor]) -> Any:
         weights = [[tf.convert_to_tensor(variable) for variable in part] for part in variables]
@@ -161,7 +163,13 @@ def predictor(model: keras.Model) -> Predictor:
 
     def predict(inputs: dict[str, np.ndarray]) -> Any:
         run = compiled((*key, shapes_key(inputs)), lambda: _compile(function, variables, (inputs,)))
-        return _call(run, variables, (inputs,))
+        if not devices:
+            return _call(run, variables, (inputs,))
+        device = devices[next(turns) % len(devices)]
+        with tf.device(device):
+            if device not in copies:
+                copies[device] = tf.nest.map_structure(_variable, variables)
+            return _call(run, copies[device], (inputs,))
 
     return predict
 

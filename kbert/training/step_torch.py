@@ -3,7 +3,7 @@
 import contextlib
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
@@ -169,8 +169,11 @@ def _clip_factor(gradients: list[torch.Tensor], hyper: Hyperparameters) -> float
     return min(1.0, CLIP_NORM / (norm + 1e-6)) / scale if math.isfinite(norm) else None
 
 
-def predictor(model: keras.Model) -> Predictor:
-    """A function from a batch's inputs to the model's outputs. Any number of threads may call it."""
+def predictor(model: keras.Model, devices: Sequence[Any] = ()) -> Predictor:
+    """A function from a batch's inputs to the model's outputs. Any number of threads may call it.
+
+    It computes where the model is, which is one device: ``devices`` are none here.
+    """
 
     def predict(inputs: dict[str, np.ndarray]) -> Any:
         with torch.no_grad():

@@ -18,6 +18,7 @@ else:
 
 import functools  # noqa: E402
 import json  # noqa: E402
+import unittest.mock  # noqa: E402
 import warnings  # noqa: E402
 
 import keras  # noqa: E402
@@ -25,6 +26,7 @@ import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
 
 from kbert import BertClassifier, BertMultipleChoice  # noqa: E402
+from kbert.training.backends import backend_step  # noqa: E402
 from kbert.training.distribution import all_devices, n_devices  # noqa: E402
 
 TEXTS = [
@@ -65,6 +67,28 @@ def apart(one, other):
     return float(max(np.abs(losses).max(), *weights))
 
 
+def predicts_the_same(classifier):
+    """Whether four devices, which take the batches in turns, give what one gives, in order and to the last bit."""
+    texts = [" ".join(text.split()[i % 3 :] * (1 + i % 5)) for i in range(400) for text in TEXTS]
+    seen = set()
+    call = backend_step().predictor
+
+    def predictor(model, devices=()):
+        predict = call(model, devices)
+
+        def noted(inputs):
+            outputs = predict(inputs)
+            seen.add(str(getattr(outputs, "device", None)))
+            return outputs
+
+        return noted
+
+    with unittest.mock.patch.object(backend_step(), "predictor", predictor):
+        several = classifier.set_params(distribution=on(4)).predict_proba(texts)
+    assert len(seen) == 4, seen
+    return np.array_equal(several, classifier.set_params(distribution=None).predict_proba(texts))
+
+
 def main():
     """Print the differences as JSON, by case."""
     warnings.simplefilter("ignore")
@@ -91,6 +115,7 @@ def main():
         except ValueError as error:
             assert "compares the texts of a batch" in str(error)
             found["refused"] = 0
+    found["predicting"] = 0 if predicts_the_same(fitted(*cases["windows"][:2], None, **cases["windows"][2])) else 1
     print(json.dumps(found))
 
 
