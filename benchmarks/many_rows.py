@@ -3,9 +3,9 @@
     KBERT_DATA=... KERAS_BACKEND=torch python benchmarks/many_rows.py fit --rows 10000000 --out results.csv
     KBERT_DATA=... KERAS_BACKEND=torch python benchmarks/many_rows.py predict --rows 200000 --out results.csv
 
-The rows are phrases of SST-2 (9 words in the mean), drawn with replacement, in Parquet files of a million rows. A fit is
-ended at its third step, since all that grows with the rows comes before the first. Predictions are made three times: by
-one process, by two, and by two of which all are killed on the way and started again; the files must be the same.
+The rows are phrases of SST-2 (9 words in the mean), drawn with replacement, in Parquet files of a million rows. A fit
+is ended at its third step, since all that grows with the rows comes before the first. Predictions are made three times:
+by one process, by two, and by two that are killed on the way and started again; the files must be the same.
 """
 
 from __future__ import annotations
@@ -48,6 +48,10 @@ def peak_mb() -> float:
     return max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) / 1024
 
 
+class _Enough(Exception):
+    """Ends a fit."""
+
+
 def until_first_step(folder: Path, sender: Any) -> None:
     """Read the files and fit; sends the seconds to read and to the first step, and the memory before and after."""
     import keras
@@ -60,7 +64,7 @@ def until_first_step(folder: Path, sender: Any) -> None:
             if batch == 0:
                 self.first = time.perf_counter()
             if batch == 3:
-                raise StopIteration
+                raise _Enough
 
     small = pd.DataFrame({"text": ["a", "b"] * 20, "label": [0, 1] * 20})
     BertClassifier("minilm-l6", epochs=1).fit(small.text, small.label)  # imports and code
@@ -71,7 +75,7 @@ def until_first_step(folder: Path, sender: Any) -> None:
         BertClassifier("minilm-l6", batch_size=32, epochs=1, random_state=0).fit(
             frame.text, frame.label, callbacks=[stop]
         )
-    except StopIteration:
+    except _Enough:
         pass
     sender.send((read - start, stop.first - read, before, peak_mb()))
 

@@ -96,7 +96,8 @@ def store(frame: pd.DataFrame, path: Path) -> None:
     frame = frame.assign(
         backend=backend,
         date=datetime.date.today().isoformat(),
-        **{name: version(name) for name in ("kbert", "keras")},
+        kbert=version("kbert-learn"),
+        keras=version("keras"),
         backend_version=version(backend),
     ).round(4)
     frame.to_csv(path, mode="a", header=not path.exists(), index=False)
