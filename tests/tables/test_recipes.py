@@ -16,16 +16,21 @@ def block(title):
 
 @pytest.mark.thorough
 def test_dask(estimator, rows, tmp_path, monkeypatch):
-    dask = pytest.importorskip("dask.dataframe", reason="run: pip install dask[dataframe]")
+    frames = pytest.importorskip("dask.dataframe", reason="run: pip install dask[dataframe]")
+    import dask
+
     monkeypatch.chdir(tmp_path)
     (tmp_path / "reviews").mkdir()
     reviews = rows[["id"]].assign(review=rows.text)
     for part in range(3):
         reviews[part * 20 : part * 20 + 20].to_parquet(tmp_path / "reviews" / f"{part}.parquet")
     estimator("classifier").save(tmp_path / "reviews-model")
-    names = {}
-    exec(block("Load the model once"), names)
-    exec(block("With Dask").replace('"good"', "1"), names)  # the labels of this model are numbers
-    found = dask.read_parquet(tmp_path / "labels").compute().sort_values("id")
+    (tmp_path / "labelling.py").write_text(block("Load the model once"), encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    with dask.config.set(scheduler="synchronous"):  # threads that begin at once load it once each
+        exec(block("With Dask").replace('"good"', "1"), {})  # the labels of this model are numbers
+    found = frames.read_parquet(tmp_path / "labels").compute().sort_values("id")
     assert list(found.label) == estimator("classifier").predict(rows.text).tolist()
-    assert names["model"].cache_info().misses == 1
+    import labelling
+
+    assert labelling.model.cache_info().misses == 1
