@@ -1,11 +1,13 @@
 """Fine-tuning on several devices is fine-tuning on one. They are virtual devices of the CPU."""
 
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import keras
+import numpy as np
 import pytest
 from sklearn.base import clone
 
@@ -50,3 +52,31 @@ def test_a_strategy_is_known_without_tensorflow_and_kept_apart_from_files(toy, t
     classifier.save(tmp_path / "saved")
     assert BertClassifier.load(tmp_path / "saved").distribution == "auto"
     assert for_fine_tuning("auto", True) is None and for_fine_tuning(None, False) is None
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="several processes train on JAX")
+def test_two_processes_fit_as_one(toy_folder, tmp_path):
+    script = Path(__file__).with_name("fit_in_processes.py")
+
+    def run(name, *processes):
+        (tmp_path / name).mkdir(exist_ok=True)
+        command = [sys.executable, str(script), str(toy_folder), str(tmp_path / name)]
+        running = [
+            subprocess.Popen([*command, *map(str, words)], stderr=subprocess.PIPE, text=True) for words in processes
+        ]
+        for process in running:
+            _, errors = process.communicate(timeout=300)
+            assert process.returncode == 0, errors[-3000:]
+        arrays = np.load(tmp_path / name / "weights.npz")
+        return dict(arrays), json.loads((tmp_path / name / "history.json").read_text())
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    alone, history = run("alone", [1])
+    together, found = run("together", [2, 0, 2, port], [2, 1, 2, port])
+    np.testing.assert_allclose(found["loss"], history["loss"], atol=1e-5)
+    for name, array in alone.items():
+        if array.dtype.kind == "f":
+            np.testing.assert_allclose(together[name], array, atol=1e-4, err_msg=name)
