@@ -56,6 +56,7 @@ test-backends: $(VENV)/.backends
 
 test-thorough: $(VENV)/.backends
 	OMP_NUM_THREADS=1 KERAS_BACKEND=torch $(PYTEST) -m thorough tests
+	KERAS_BACKEND=jax $(PYTEST) -m "thorough and backend" tests
 
 docs: $(VENV)/.docs
 	KERAS_BACKEND=tensorflow $(RUN) -m sphinx -W --keep-going -q -b html docs docs/_build/html

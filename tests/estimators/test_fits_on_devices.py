@@ -54,6 +54,7 @@ def test_a_strategy_is_known_without_tensorflow_and_kept_apart_from_files(toy, t
     assert for_fine_tuning("auto", True) is None and for_fine_tuning(None, False) is None
 
 
+@pytest.mark.backend
 @pytest.mark.thorough
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="several processes train on JAX")
 def test_two_processes_fit_as_one(toy_folder, tmp_path):
