@@ -82,6 +82,10 @@ class ParameterWarning(KbertWarning):
     """A parameter has a value that is hardly ever meant."""
 
 
+class IncompleteWarning(KbertWarning):
+    """The scores of an explanation do not add up to what they explain."""
+
+
 class FailedRunWarning(KbertWarning):
     """A fine-tuning run failed: it learned nothing but how often each label occurs."""
 

@@ -145,24 +145,25 @@ def _balanced(texts: NDArray[np.int32], lengths: NDArray[np.int32], size: int) -
     return list(batches)
 
 
-def prediction_batches(sequences: Sequences, pad_id: int) -> Iterator[Batch]:
+def prediction_batches(sequences: Sequences, pad_id: int, n_tokens: int | None = None) -> Iterator[Batch]:
     """All texts, once, in batches of one shape, for predicting.
 
-    The texts are in no particular order: `Batch.texts` gives their numbers.
+    The texts are in no particular order: `Batch.texts` gives their numbers. A batch has at most about ``n_tokens``
+    tokens; None is 4,096.
     """
     lengths = sequences.lengths
     length = prediction_row_length(int(lengths.max()))
     slots = slots_of(length)
     rows = pack(lengths, length, slots)
-    size = _prediction_size(len(rows), length)
+    size = _prediction_size(len(rows), length, n_tokens)
     for start in range(0, len(rows), size):
         members = [np.asarray(row) for row in rows[start : start + size]]
         yield make_batch(sequences, members, Layout(size, length, slots), pad_id)
 
 
-def _prediction_size(n_rows: int, length: int) -> int:
+def _prediction_size(n_rows: int, length: int, n_tokens: int | None = None) -> int:
     """How many rows the batches have. For few rows it is a power of two, so that there are few shapes to compile."""
-    return min(1 << (n_rows - 1).bit_length(), max(1, _PREDICT_TOKENS // length))
+    return min(1 << (n_rows - 1).bit_length(), max(1, (n_tokens or _PREDICT_TOKENS) // length))
 
 
 def prediction_layouts(lengths: Iterable[int], n_texts: int) -> list[Layout]:

@@ -183,6 +183,24 @@ def _names(column: Column) -> list[str] | None:
     return None if column.label is None else [column.label]
 
 
+def words_in_texts(chunk: WordColumn) -> Iterator[tuple[list[str], str, list[tuple[int, int]]]]:
+    """The words of each row, their text, and where in it each begins and ends, in characters.
+
+    The text of a list of words is these words joined by spaces.
+    """
+    for i, words in enumerate(chunk.words):
+        if chunk.raw_texts is None:
+            yield words, " ".join(words), _joined_offsets(words)
+        else:
+            yield words, chunk.raw_texts[i], chunk.offsets[i]
+
+
+def _joined_offsets(words: list[str]) -> list[tuple[int, int]]:
+    """Where each word begins and ends when the words are joined by spaces."""
+    ends = np.cumsum([len(word) + 1 for word in words]) - 1
+    return [(int(end) - len(word), int(end)) for word, end in zip(words, ends, strict=True)]
+
+
 class WidenedSpans:
     """Counts the spans that begin or end inside a word, as annotation tools and offsets of other texts give them.
 

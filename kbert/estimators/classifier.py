@@ -17,6 +17,7 @@ from kbert.data.frames import readable_again, row_index
 from kbert.data.label_sets import kind_of_labels
 from kbert.data.labels import sample_weights
 from kbert.estimators.base import of_one_fit
+from kbert.estimators.explaining import new_explainer
 from kbert.estimators.fine_tuned import FineTunedEstimator
 from kbert.estimators.fitting import fit
 from kbert.estimators.parameters import Parameters
@@ -385,6 +386,68 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         if index is not None and self.y_type_ == "indicator":
             return pd.DataFrame(answers, index=index, columns=self.classes_)
         return answers
+
+    @of_one_fit
+    def explain(
+        self,
+        X: Any,
+        labels: Any = None,
+        *,
+        unit: str = "word",
+        method: str = "integrated_gradients",
+        n_steps: int = 32,
+    ) -> pd.DataFrame:
+        """How much each word of a row speaks for a label, or against it.
+
+        Parameters
+        ----------
+        X : array-like of str, shape (n_rows,) or (n_rows, 2)
+        labels : label, or array-like of shape (n_rows,), optional
+            One label, or one for each row: ``labels=classifier.predict(X)`` explains what was predicted. None: every
+            label, which takes as many times as long.
+        unit : {"word", "sentence"}, default="word"
+            Whether a line is a word or a sentence, whose score is the sum of its words'.
+        method : {"integrated_gradients", "gradient_x_input"}, default="integrated_gradients"
+            The second takes one step in the place of ``n_steps``; its scores do not add up, and are less to be trusted.
+        n_steps : int, default=32
+            Steps of the integral. Time grows with it, and so does how nearly the scores add up.
+
+        Returns
+        -------
+        DataFrame
+            A line for each word of each label of each row, in order: ``row`` (position in X, from 0), ``column`` (of
+            pairs: which of the two texts), ``word`` (as the text has it), ``start`` and ``end`` (characters in its
+            text, end exclusive), ``label`` and ``score``. The scores of a row and a label add up to the difference of
+            the label's logit between the row and the same row with [MASK] for every word. Words that were cut off have
+            the score 0. With ``unit="sentence"`` the column ``word`` is ``sentence``. Where X is a Series or DataFrame,
+            the index of a line is that of its row in X.
+
+        Raises
+        ------
+        ValueError, TypeError
+            For rows and parameters that cannot be used; the message names them.
+        DivergedError
+            When the model's outputs are not finite.
+
+        Warns
+        -----
+        IncompleteWarning
+            If scores are further off their sum than 5% of their sizes.
+
+        Notes
+        -----
+        Integrated gradients (Sundararajan, Taly and Yan, 2017) over the word embeddings, from a text whose words are
+        all [MASK]; [CLS] and [SEP] stay, and have no score. docs/explain.md says why, and how well it does.
+
+        Examples
+        --------
+        >>> why = classifier.explain(["a lovely film"], labels=classifier.predict(["a lovely film"]))
+        >>> why.sort_values("score").word.iloc[-1]
+        'lovely'
+        """
+        explainer = new_explainer(self.model_, self.tokenizer_, unit, method, n_steps)
+        task, columns = self._read(X)
+        return self._explained_texts(explainer, X, task, columns, task.chosen_outputs(labels, columns.n_rows), unit)
 
     @of_one_fit
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

@@ -7,19 +7,23 @@ from typing import Any, Generic, Self, TypeVar
 
 import keras
 import numpy as np
+import pandas as pd
 
 from kbert.config import BertConfig
 from kbert.config_json import read_config_json
 from kbert.data.columns import Columns
 from kbert.data.frames import readable_again
 from kbert.data.texts import TextColumns
+from kbert.estimators.explaining import explanation
 from kbert.estimators.parameters import Parameters
 from kbert.estimators.recipe import remember_settled, settled_values
 from kbert.estimators.servable import ServableEstimator
 from kbert.saved_values import SavedValues
 from kbert.tasks import Task, task_of
+from kbert.tasks.explaining import Explainer, ToExplain
 from kbert.tasks.row_notices import RowShares
 from kbert.tasks.task import RowTask, learned_attributes
+from kbert.tasks.texts import TextTask
 from kbert.text import WordPieceTokenizer
 from kbert.training.progress import PredictionProgress
 
@@ -130,6 +134,19 @@ class FineTunedEstimator(ServableEstimator, Generic[T]):
             outputs = task.predict(self.model_, self.tokenizer_, columns, cut)
         self._tell_cut(task, X, columns, cut)
         return outputs
+
+    def _explained_texts(
+        self, explainer: Explainer, X: Any, task: TextTask, columns: TextColumns, outputs: np.ndarray, unit: str
+    ) -> pd.DataFrame:
+        """``explain`` of texts and pairs; ``outputs`` (n_rows, n) are the numbers of each row's outputs."""
+        cut: list[np.ndarray] = []
+
+        def to_explain(some: TextColumns, rows: slice) -> ToExplain:
+            return task.to_explain(some, self.tokenizer_, outputs[rows], cut, rows.start)
+
+        frame = explanation(explainer, X, columns, to_explain, unit, len(columns.columns) > 1, self.verbose)
+        self._tell_cut(task, X, columns, cut)
+        return frame
 
     # --- Saving: what `SavableEstimator` asks for ---------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ import os
 from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 from scipy.special import softmax
 
 from kbert.config import BertConfig
@@ -13,10 +14,12 @@ from kbert.data.choices import ChoiceColumns, option_indices
 from kbert.data.frames import readable_again
 from kbert.data.labels import sample_weights
 from kbert.estimators.base import of_one_fit
+from kbert.estimators.explaining import explanation, new_explainer, whole_numbers
 from kbert.estimators.fine_tuned import FineTunedEstimator
 from kbert.estimators.fitting import fit
 from kbert.model import BertForSequenceClassification
 from kbert.tasks import Choice
+from kbert.tasks.explaining import ToExplain
 
 
 # No ClassifierMixin: the labels of a classifier mean the same in every row, and an index means whatever stands there in
@@ -286,6 +289,73 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
             When the model's outputs are not finite.
         """
         return self._outputs(X).argmax(axis=1).astype("int64")
+
+    @of_one_fit
+    def explain(
+        self,
+        X: Any,
+        option: Any = None,
+        *,
+        unit: str = "word",
+        method: str = "integrated_gradients",
+        n_steps: int = 32,
+    ) -> pd.DataFrame:
+        """How much each word of context, question and option speaks for an option, or against it.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like, shape (n_rows, 2) or (n_rows, 3)
+            As in `fit`.
+        option : int, or array-like of int, shape (n_rows,), optional
+            The index of one option, or one for each row: ``option=chooser.predict(X)`` explains what was predicted.
+            None: every option, which takes as many times as long.
+        unit : {"word", "sentence"}, default="word"
+            Whether a line is a word or a sentence, whose score is the sum of its words'.
+        method : {"integrated_gradients", "gradient_x_input"}, default="integrated_gradients"
+            The second takes one step in the place of ``n_steps``; its scores do not add up, and are less to be trusted.
+        n_steps : int, default=32
+            Steps of the integral. Time grows with it, and so does how nearly the scores add up.
+
+        Returns
+        -------
+        DataFrame
+            A line for each word of each option of each row, in order: ``row`` (position in X, from 0), ``column``
+            (context, question or options), ``word`` (as the text has it), ``start`` and ``end`` (characters in its
+            text, end exclusive), ``label`` (the index of the option, whose own words stand under "options") and
+            ``score``. The scores of a row and an option add up to the difference of the option's logit between the row
+            and the same row with [MASK] for every word. Words that were cut off have the score 0. With
+            ``unit="sentence"`` the column ``word`` is ``sentence``. Where X is a DataFrame, the index of a line is that
+            of its row in X.
+
+        Raises
+        ------
+        ValueError, TypeError
+            For rows and parameters that cannot be used; the message names them.
+        DivergedError
+            When the model's outputs are not finite.
+
+        Warns
+        -----
+        IncompleteWarning
+            If scores are further off their sum than 5% of their sizes.
+
+        Notes
+        -----
+        Integrated gradients (Sundararajan, Taly and Yan, 2017) over the word embeddings, from a text whose words are
+        all [MASK]; [CLS] and [SEP] stay, and have no score. docs/explain.md says why, and how well it does.
+        """
+        explainer = new_explainer(self.model_, self.tokenizer_, unit, method, n_steps)
+        task, columns = self._read(X)
+        wanted = None if option is None else whole_numbers(option, columns.n_rows, "option")
+        cut: list[np.ndarray] = []
+
+        def to_explain(some: ChoiceColumns, rows: slice) -> ToExplain:
+            of_rows = None if wanted is None else wanted[rows]
+            return task.to_explain(some, self.tokenizer_, of_rows, cut, rows.start)
+
+        frame = explanation(explainer, X, columns, to_explain, unit, True, self.verbose)
+        self._tell_cut(task, X, columns, cut)
+        return frame
 
     @of_one_fit
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

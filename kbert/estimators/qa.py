@@ -17,11 +17,13 @@ from kbert.data.labels import sample_weights
 from kbert.data.questions import QuestionColumns
 from kbert.data.spans import Spans
 from kbert.estimators.base import of_one_fit
+from kbert.estimators.explaining import explanation, new_explainer
 from kbert.estimators.fine_tuned import FineTunedEstimator
 from kbert.estimators.fitting import fit
 from kbert.metrics import answer_scores
 from kbert.model import BertForQuestionAnswering
 from kbert.tasks import Questions
+from kbert.tasks.explaining import ToExplain
 from kbert.tasks.questions import FoundSpans
 from kbert.training.progress import PredictionProgress
 
@@ -329,6 +331,64 @@ class BertQA(FineTunedEstimator[Questions]):
             for i, texts in enumerate(found.texts):
                 lines += _ranked(found.first_row + i, texts, found.spans, i, null_scores[i], n_best)
         return indexed_lines(lines, _ANSWER_COLUMNS, X)
+
+    @of_one_fit
+    def explain(
+        self, X: Any, *, unit: str = "word", method: str = "integrated_gradients", n_steps: int = 32
+    ) -> pd.DataFrame:
+        """How much each word of question and context speaks for the answer's begin and end, or against it.
+
+        What is explained is the answer that `predict` gives: the logits of its first token and of its last one, in the
+        window that it was found in; of "", those of [CLS].
+
+        Parameters
+        ----------
+        X : DataFrame or array-like, shape (n_rows, 2)
+            As in `fit`.
+        unit : {"word", "sentence"}, default="word"
+            Whether a line is a word or a sentence, whose score is the sum of its words'.
+        method : {"integrated_gradients", "gradient_x_input"}, default="integrated_gradients"
+            The second takes one step in the place of ``n_steps``; its scores do not add up, and are less to be trusted.
+        n_steps : int, default=32
+            Steps of the integral. Time grows with it, and so does how nearly the scores add up.
+
+        Returns
+        -------
+        DataFrame
+            A line for each word of each row, first for the answer's begin and then for its end: ``row`` (position in X,
+            from 0), ``column`` (question or context), ``word`` (as the text has it), ``start`` and ``end`` (characters
+            in its text, end exclusive), ``label`` ("start" or "end") and ``score``. The scores of a row and a label add
+            up to the difference of the logit between the row and the same row with [MASK] for every word. Words outside
+            of the answer's window have the score 0. With ``unit="sentence"`` the column ``word`` is ``sentence``. Where
+            X is a DataFrame, the index of a line is that of its row in X.
+
+        Raises
+        ------
+        ValueError, TypeError
+            For rows and parameters that cannot be used; the message names them.
+        DivergedError
+            When the model's outputs are not finite.
+
+        Warns
+        -----
+        IncompleteWarning
+            If scores are further off their sum than 5% of their sizes.
+
+        Notes
+        -----
+        Integrated gradients (Sundararajan, Taly and Yan, 2017) over the word embeddings, from a text whose words are
+        all [MASK]; [CLS] and [SEP] stay, and have no score. docs/explain.md says why, and how well it does.
+        """
+        explainer = new_explainer(self.model_, self.tokenizer_, unit, method, n_steps)
+        task, columns = self._read(X)
+        cut: list[np.ndarray] = []
+
+        def to_explain(some: QuestionColumns, rows: slice) -> ToExplain:
+            return task.to_explain(some, self.model_, self.tokenizer_, cut, rows.start)
+
+        frame = explanation(explainer, X, columns, to_explain, unit, True, self.verbose)
+        self._tell_cut(task, X, columns, cut)
+        return frame
 
     @of_one_fit
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

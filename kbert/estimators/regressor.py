@@ -6,6 +6,7 @@ import os
 from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils import Tags
@@ -14,6 +15,7 @@ from kbert.config import BertConfig
 from kbert.data.frames import readable_again
 from kbert.data.labels import sample_weights
 from kbert.estimators.base import of_one_fit
+from kbert.estimators.explaining import new_explainer
 from kbert.estimators.fine_tuned import FineTunedEstimator
 from kbert.estimators.fitting import fit
 from kbert.model import BertForSequenceClassification
@@ -289,6 +291,53 @@ class BertRegressor(RegressorMixin, FineTunedEstimator[Regression]):
         """
         outputs = self._outputs(X).astype("float64")
         return self._task().decode(outputs)
+
+    @of_one_fit
+    def explain(
+        self, X: Any, *, unit: str = "word", method: str = "integrated_gradients", n_steps: int = 32
+    ) -> pd.DataFrame:
+        """How much each word of a row raises the number, or lowers it.
+
+        Parameters
+        ----------
+        X : array-like of str, shape (n_rows,) or (n_rows, 2)
+        unit : {"word", "sentence"}, default="word"
+            Whether a line is a word or a sentence, whose score is the sum of its words'.
+        method : {"integrated_gradients", "gradient_x_input"}, default="integrated_gradients"
+            The second takes one step in the place of ``n_steps``; its scores do not add up, and are less to be trusted.
+        n_steps : int, default=32
+            Steps of the integral. Time grows with it, and so does how nearly the scores add up.
+
+        Returns
+        -------
+        DataFrame
+            A line for each word of each row, in order: ``row`` (position in X, from 0), ``column`` (of pairs: which of
+            the two texts), ``word`` (as the text has it), ``start`` and ``end`` (characters in its text, end
+            exclusive), ``label`` (which column of y, by its name or number) and ``score``, in the unit of y. The scores
+            of a row add up to the difference of its number and that of the same row with [MASK] for every word. Words
+            that were cut off have the score 0. With ``unit="sentence"`` the column ``word`` is ``sentence``. Where X is
+            a Series or DataFrame, the index of a line is that of its row in X.
+
+        Raises
+        ------
+        ValueError, TypeError
+            For rows and parameters that cannot be used; the message names them.
+        DivergedError
+            When the model's outputs are not finite.
+
+        Warns
+        -----
+        IncompleteWarning
+            If scores are further off their sum than 5% of their sizes.
+
+        Notes
+        -----
+        Integrated gradients (Sundararajan, Taly and Yan, 2017) over the word embeddings, from a text whose words are
+        all [MASK]; [CLS] and [SEP] stay, and have no score. docs/explain.md says why, and how well it does.
+        """
+        explainer = new_explainer(self.model_, self.tokenizer_, unit, method, n_steps)
+        task, columns = self._read(X)
+        return self._explained_texts(explainer, X, task, columns, task.chosen_outputs(None, columns.n_rows), unit)
 
     @of_one_fit
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

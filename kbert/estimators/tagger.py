@@ -13,13 +13,15 @@ from sklearn.utils import Tags
 from kbert.config import BertConfig
 from kbert.data.frames import indexed_lines, readable_again
 from kbert.data.labels import sample_weights
-from kbert.data.tags import WordColumn, tag_lists
+from kbert.data.tags import WordColumn, tag_lists, words_in_texts
 from kbert.estimators.base import of_one_fit
+from kbert.estimators.explaining import explanation, new_explainer, whole_numbers
 from kbert.estimators.fine_tuned import FineTunedEstimator
 from kbert.estimators.fitting import fit
 from kbert.metrics import bio_spans, entity_f1, is_bio
 from kbert.model import BertForTokenClassification
 from kbert.tasks import Tagging
+from kbert.tasks.explaining import ToExplain, chosen_numbers
 from kbert.training.predict import predict_words
 from kbert.training.progress import PredictionProgress
 
@@ -297,7 +299,7 @@ class BertTagger(FineTunedEstimator[Tagging]):
             if chunk.raw_texts is None:
                 answers += tags
                 continue
-            for row, (_, _, offsets) in zip(tags, _words_in_texts(chunk), strict=True):
+            for row, (_, _, offsets) in zip(tags, words_in_texts(chunk), strict=True):
                 answers.append([(offsets[first][0], offsets[end - 1][1], tag) for first, end, tag in task.spans(row)])
         return answers
 
@@ -348,7 +350,7 @@ class BertTagger(FineTunedEstimator[Tagging]):
         lines: list[tuple[Any, ...]] = []
         row = 0
         for chunk, rows in chunks:
-            for logits, (_, text, offsets) in zip(rows, _words_in_texts(chunk), strict=True):
+            for logits, (_, text, offsets) in zip(rows, words_in_texts(chunk), strict=True):
                 numbers = task.tag_numbers(logits)
                 probabilities = task.probabilities(logits)[np.arange(len(numbers)), numbers]
                 for first, end, label in bio_spans(self.classes_[numbers].tolist()):
@@ -358,6 +360,70 @@ class BertTagger(FineTunedEstimator[Tagging]):
                 row += 1
         columns = ["row", "start", "end", "word_start", "word_end", "text", "label", "score"]
         return indexed_lines(lines, columns, X)
+
+    @of_one_fit
+    def explain(
+        self,
+        X: Any,
+        word: Any,
+        tags: Any = None,
+        *,
+        method: str = "integrated_gradients",
+        n_steps: int = 32,
+    ) -> pd.DataFrame:
+        """How much each word of a row speaks for the tag of one of its words, or against it.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_rows,)
+            Lists of words, or texts.
+        word : int, or array-like of int, shape (n_rows,)
+            The number of the word whose tag is explained, from 0: in every row the same, or each row's own. Of texts it
+            is counted as `entities` counts ``word_start``.
+        tags : str, or array-like of str, shape (n_rows,), optional
+            The tag, or one for each row. None: the one that `predict` gives the word.
+        method : {"integrated_gradients", "gradient_x_input"}, default="integrated_gradients"
+            The second takes one step in the place of ``n_steps``; its scores do not add up, and are less to be trusted.
+        n_steps : int, default=32
+            Steps of the integral. Time grows with it, and so does how nearly the scores add up.
+
+        Returns
+        -------
+        DataFrame
+            A line for each word of each row, in order: ``row`` (position in X, from 0), ``word`` (as the text has it),
+            ``start`` and ``end`` in characters (in the row's text; of a list of words in these joined by spaces),
+            ``label`` (the tag) and ``score``. The scores of a row add up to the difference of the tag's logit between
+            the row and the same row with [MASK] for every word. A row that is read in several windows is explained in
+            the one that the tag comes from; words outside of it have the score 0. Where X is a Series or DataFrame, the
+            index of a line is that of its row in X.
+
+        Raises
+        ------
+        ValueError, TypeError
+            For rows and parameters that cannot be used; the message names them.
+        DivergedError
+            When the model's outputs are not finite.
+
+        Warns
+        -----
+        IncompleteWarning
+            If scores are further off their sum than 5% of their sizes.
+
+        Notes
+        -----
+        Integrated gradients (Sundararajan, Taly and Yan, 2017) over the word embeddings, from a text whose words are
+        all [MASK]; [CLS] and [SEP] stay, and have no score. docs/explain.md says why, and how well it does.
+        """
+        explainer = new_explainer(self.model_, self.tokenizer_, "word", method, n_steps)
+        task, columns = self._read(X)
+        numbers = whole_numbers(word, columns.n_rows, "word")
+        tag = None if tags is None else chosen_numbers(tags, self.classes_.tolist(), columns.n_rows, "tags")
+
+        def to_explain(some: WordColumn, rows: slice) -> ToExplain:
+            of_rows = None if tag is None else tag[rows]
+            return task.to_explain(some, self.model_, self.tokenizer_, numbers[rows], of_rows, rows.start)
+
+        return explanation(explainer, X, columns, to_explain, "word", False, self.verbose)
 
     @of_one_fit
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -392,21 +458,3 @@ class BertTagger(FineTunedEstimator[Tagging]):
         tags.target_tags.required = True
         tags.target_tags.one_d_labels = False
         return tags
-
-
-def _words_in_texts(chunk: WordColumn) -> Iterator[tuple[list[str], str, list[tuple[int, int]]]]:
-    """The words of each row, their text, and where in it each begins and ends, in characters.
-
-    The text of a list of words is these words joined by spaces.
-    """
-    for i, words in enumerate(chunk.words):
-        if chunk.raw_texts is None:
-            yield words, " ".join(words), _joined_offsets(words)
-        else:
-            yield words, chunk.raw_texts[i], chunk.offsets[i]
-
-
-def _joined_offsets(words: list[str]) -> list[tuple[int, int]]:
-    """Where each word begins and ends when the words are joined by spaces."""
-    ends = np.cumsum([len(word) + 1 for word in words]) - 1
-    return [(int(end) - len(word), int(end)) for word, end in zip(words, ends, strict=True)]

@@ -85,8 +85,12 @@ class BertEmbeddings(keras.layers.Layer):
         self.built = True
 
     def call(self, token_ids: Tensor, position_ids: Tensor, segment_ids: Tensor, training: bool = False) -> Tensor:
-        x = ops.take(self.word, token_ids, axis=0)  # (B, T, D)
-        x = x + ops.take(self.position, position_ids, axis=0)
+        words = ops.take(self.word, token_ids, axis=0)  # (B, T, D)
+        return self.of_words(words, position_ids, segment_ids, training)
+
+    def of_words(self, words: Tensor, position_ids: Tensor, segment_ids: Tensor, training: bool = False) -> Tensor:
+        """The same for rows of the word table (B, T, D), or for any other vectors in their place."""
+        x = words + ops.take(self.position, position_ids, axis=0)
         # A product with one-hot rows, because the table has two rows or so. Its gradient is a product too; that of a
         # lookup is a slow scatter-add of every token into the same rows.
         one_hot = ops.one_hot(segment_ids, self.config.type_vocab_size, dtype=x.dtype)

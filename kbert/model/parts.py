@@ -1,15 +1,19 @@
-"""A model in two parts: its lower layers, where these are frozen, and what is trained above them.
+"""Parts of a model. All of them have the layers of the whole model, not copies.
 
-What the lower part gives for a text is the same in every step, so it need not be computed in each
-(`kbert.training.frozen`). Both parts have the layers of the whole model, not copies.
+Where the lower layers are frozen, what they give for a text is the same in every step, so it need not be computed in
+each (`kbert.training.frozen`). And what a model's output owes to each word is seen where the words enter it
+(`kbert.training.attributions`).
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import keras
+from keras import ops
 
 from kbert.model.base import INPUT_NAMES, Tensor, token_inputs
-from kbert.model.layers import SameText
+from kbert.model.layers import BertEmbeddings, SameText
 
 
 class LowerPart(keras.Model):
@@ -46,15 +50,73 @@ class UpperPart(keras.Model):
         hidden = keras.Input((None, model.config.hidden_size), dtype="float32", name="hidden")
         names = [tensor.name for tensor in model.inputs if tensor.name in ("text_ids", "first_positions")]
         inputs = {"hidden": hidden, **token_inputs(*names)}
-        x: Tensor = hidden
-        if n_layers < len(model.encoder.transformer_layers):
-            mask = SameText(name="same_text")(inputs["text_ids"])
-            for layer in model.encoder.transformer_layers[n_layers:]:
-                x = layer(x, mask)
-        given = {tensor.name: tensor for tensor in model.inputs}
-        head = keras.Model([model.hidden, *(given[name] for name in names)], model.outputs[0])
-        super().__init__(inputs=inputs, outputs=head([x, *(inputs[name] for name in names)]))
+        super().__init__(inputs=inputs, outputs=_above(model, n_layers, hidden, inputs))
         _take_after(self, model, n_layers)
+
+
+class BlendedWords(keras.layers.Layer):
+    """The embeddings of a text whose words lie between a baseline's word embeddings and its own.
+
+    The word embedding of a token is ``baseline + share * (own - baseline)``; position and segment embeddings are the
+    text's. It computes in float32 under every policy, so that small steps of the shares are not rounded away.
+
+    Parameters
+    ----------
+    embeddings : BertEmbeddings
+        The model's own.
+    """
+
+    def __init__(self, embeddings: BertEmbeddings, **kwargs: Any):
+        super().__init__(dtype="float32", **kwargs)
+        self.embeddings = embeddings
+
+    def call(
+        self, token_ids: Tensor, baseline_ids: Tensor, shares: Tensor, position_ids: Tensor, segment_ids: Tensor
+    ) -> Tensor:
+        own = ops.take(self.embeddings.word, token_ids, axis=0)  # (B, T, D)
+        baseline = ops.take(self.embeddings.word, baseline_ids, axis=0)
+        words = baseline + shares[..., None] * (own - baseline)
+        return self.embeddings.of_words(words, position_ids, segment_ids)
+
+    def compute_output_spec(self, token_ids: Tensor, *_: Any) -> keras.KerasTensor:
+        return keras.KerasTensor((*token_ids.shape, self.embeddings.config.hidden_size), "float32")
+
+
+class BlendedModel(keras.Model):
+    """The whole model, of a text whose words lie between a baseline and the text: see `BlendedWords`.
+
+    Beside the model's inputs it takes ``baseline_ids`` (B, T), int32, and ``shares`` (B, T), float32: with shares of 1
+    it gives the model's outputs.
+
+    Parameters
+    ----------
+    model : keras.Model
+        Has an ``encoder``, and ``hidden``, the encoder's output in its graph.
+    """
+
+    def __init__(self, model: keras.Model):
+        names = [tensor.name for tensor in model.inputs]
+        inputs = {
+            **token_inputs(*names, "baseline_ids"),
+            "shares": keras.Input((None,), dtype="float32", name="shares"),
+        }
+        x = BlendedWords(model.encoder.embeddings, name="blended_words")(
+            *(inputs[name] for name in ("token_ids", "baseline_ids", "shares", "position_ids", "segment_ids"))
+        )
+        super().__init__(inputs=inputs, outputs=_above(model, 0, x, inputs))
+        _take_after(self, model, 0)
+
+
+def _above(model: keras.Model, n_layers: int, x: Tensor, inputs: dict[str, Tensor]) -> Tensor:
+    """The model's output, from the vectors x (B, T, D) that its first ``n_layers`` layers gave."""
+    names = [tensor.name for tensor in model.inputs if tensor.name in ("text_ids", "first_positions")]
+    if n_layers < len(model.encoder.transformer_layers):
+        mask = SameText(name="same_text")(inputs["text_ids"])
+        for layer in model.encoder.transformer_layers[n_layers:]:
+            x = layer(x, mask)
+    given = {tensor.name: tensor for tensor in model.inputs}
+    head = keras.Model([model.hidden, *(given[name] for name in names)], model.outputs[0])
+    return head([x, *(inputs[name] for name in names)])
 
 
 def _take_after(part: keras.Model, model: keras.Model, n_layers: int) -> None:

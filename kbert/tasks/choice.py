@@ -13,14 +13,18 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax
 
 from kbert.config import BertConfig
-from kbert.data.choices import ChoiceColumns, choice_columns, option_indices
+from kbert.data.choices import NAMES, ChoiceColumns, choice_columns, option_indices
 from kbert.data.texts import warn_missing
 from kbert.model import BertForSequenceClassification
+from kbert.tasks.explaining import Explained, Part, ToExplain
 from kbert.tasks.ranking import option_ranking
 from kbert.tasks.row_notices import warn_cut_texts
 from kbert.tasks.task import TaskDefaults, TrainingData, mean_one
 from kbert.tasks.texts import noting_cut_rows, token_chunks
 from kbert.text import TokenSequences, WordPieceTokenizer, build_choices
+from kbert.text.column_tokenizer import ColumnTokenizer
+from kbert.text.tracing import TracingTokenizer
+from kbert.training.attributions import Targets
 from kbert.training.losses import choice_cross_entropy
 from kbert.training.predict import predict_logits
 from kbert.weights import load_multiple_choice, save_multiple_choice
@@ -94,7 +98,7 @@ class Choice(TaskDefaults[np.ndarray, ChoiceExamples]):
         sequences = TokenSequences.concatenate(self._chunks(columns, tokenizer))
         return ChoiceExamples(sequences, labels, columns.n_options, weights)
 
-    def _chunks(self, columns: ChoiceColumns, tokenizer: WordPieceTokenizer) -> Iterator[TokenSequences]:
+    def _chunks(self, columns: ChoiceColumns, tokenizer: ColumnTokenizer) -> Iterator[TokenSequences]:
         """All rows as tokens, some rows at a time."""
 
         def tokens(some: ChoiceColumns, first_row: int) -> TokenSequences:
@@ -143,6 +147,52 @@ class Choice(TaskDefaults[np.ndarray, ChoiceExamples]):
         chunks = noting_cut_rows(self._chunks(columns, tokenizer), cut)
         scores = _scores(model, chunks, int(columns.n_options.sum()), tokenizer.pad_id)
         return _by_row(scores, columns.n_options)
+
+    def to_explain(
+        self,
+        columns: ChoiceColumns,
+        tokenizer: WordPieceTokenizer,
+        option: NDArray[np.int64] | None,
+        cut: list[NDArray[np.int64]],
+        first_row: int,
+    ) -> ToExplain:
+        """The score of one option of each row, by its index, or of all where ``option`` is None.
+
+        The numbers of the rows that were cut are appended to ``cut``.
+        """
+        n_options = columns.n_options
+        if option is not None and (outside := np.flatnonzero((option < 0) | (option >= n_options))).size:
+            row = int(outside[0])
+            raise ValueError(
+                f"option is {option[row]} in row {first_row + row}, which has {n_options[row]} options: give the index "
+                "of one, from 0."
+            )
+        trace = TracingTokenizer(tokenizer)
+        (chunk,) = self._chunks(columns, trace)
+        cut.append(first_row + chunk.cut_rows)
+        sequences, words = trace.ids_and_words(chunk)
+        first = np.cumsum(n_options) - n_options
+        wanted = np.arange(len(sequences)) if option is None else first + option
+        of_contexts, of_options = trace.columns
+        offsets = np.concatenate([of_contexts.offsets, of_options.offsets])
+        names = columns.names or [name for name in NAMES if name != "question" or columns.questions is not None]
+        explained = []
+        for sequence in wanted.tolist():
+            row = int(sequences.rows[sequence])
+            number = sequence - int(first[row])
+            question = columns.questions[row] if columns.questions is not None else ""
+            before = len(question) + 1 if question else 0  # "question option" is one text: see `build_choices`
+            start, end = of_options.splits[sequence : sequence + 2].tolist()
+            middle = start + int((offsets[start:end, 0] < before).sum())
+            parts = [Part(names[0], columns.contexts[row], slice(*of_contexts.splits[row : row + 2].tolist()))]
+            if columns.questions is not None:
+                parts.append(Part(names[1], question, slice(start, middle)))
+            parts.append(Part(names[-1], columns.options[row][number], slice(middle, end), before))
+            explained.append(Explained(row, number, parts))
+        n = len(wanted)
+        return ToExplain(
+            sequences, words, offsets, explained, np.arange(n), Targets(wanted, np.zeros(n, int), np.zeros(n, int))
+        )
 
     def outputs(self, model: keras.Model, examples: ChoiceExamples, pad_id: int) -> np.ndarray:
         """The scores of each row's options."""

@@ -14,16 +14,19 @@ from numpy.typing import NDArray
 
 from kbert.config import BertConfig
 from kbert.data.answers import Answers, answer_columns
-from kbert.data.questions import QuestionColumns, question_columns
+from kbert.data.questions import NAMES, QuestionColumns, question_columns
 from kbert.data.spans import SpanReader, Spans, pieces_of, span_targets
 from kbert.data.texts import warn_missing
 from kbert.errors import TruncationWarning
 from kbert.metrics import answer_scores, best_null_threshold
 from kbert.model import BertForQuestionAnswering
 from kbert.saved_values import SavedValues, is_number
+from kbert.tasks.explaining import Explained, Part, ToExplain
 from kbert.tasks.task import TaskDefaults, TrainingData, mean_one
 from kbert.tasks.texts import row_chunks
 from kbert.text import QuestionWindows, WordPieceTokenizer, build_question_windows
+from kbert.text.tracing import TracingTokenizer
+from kbert.training.attributions import Targets
 from kbert.training.losses import span_cross_entropy
 from kbert.training.predict import predict_spans
 from kbert.warn import warn_user
@@ -245,6 +248,60 @@ class Questions(TaskDefaults[Answers, QuestionExamples]):
             reader = SpanReader(windows, n_best, self.max_answer_length)
             predict_spans(model, reader, tokenizer.pad_id, rows.start)
             yield _found(reader, columns.contexts[rows], offsets, rows.start)
+
+    def to_explain(
+        self,
+        columns: QuestionColumns,
+        model: keras.Model,
+        tokenizer: WordPieceTokenizer,
+        cut: list[NDArray[np.int64]],
+        first_row: int,
+    ) -> ToExplain:
+        """The logits of the first and the last token of each row's answer, in its window.
+
+        No answer is [CLS] as both, in the window that speaks for it least. The numbers of the rows whose question was
+        cut are appended to ``cut``.
+        """
+        trace = TracingTokenizer(tokenizer)
+        (windows, _), (traced, _) = (
+            build_question_windows(
+                some, columns.questions, columns.contexts, self.max_length, self.stride, first_row=first_row
+            )
+            for some in (tokenizer, trace)
+        )
+        cut.append(first_row + np.flatnonzero(windows.truncated_rows))
+        reader = SpanReader(windows, 1, self.max_answer_length)
+        predict_spans(model, reader, tokenizer.pad_id, first_row)
+        explained, chosen = [], []
+        names = columns.names or NAMES
+        for row in range(columns.n_rows):
+            texts = zip(names, columns.columns, trace.columns, (row, windows.context_of[row]), strict=True)
+            parts = [
+                Part(name, column[row], slice(*words.splits[i : i + 2].tolist())) for name, column, words, i in texts
+            ]
+            explained += [Explained(row, label, parts) for label in ("start", "end")]
+            chosen.append(self._best_tokens(reader, np.flatnonzero(windows.rows == row)))
+        window, first, last = np.array(chosen, np.int64).T
+        n = len(explained)
+        return ToExplain(
+            windows,
+            trace.ids_and_words(traced)[1],
+            np.concatenate([words.offsets for words in trace.columns]),
+            explained,
+            np.arange(n),
+            Targets(np.repeat(window, 2), np.arange(n) % 2, np.stack([first, last], axis=1).ravel()),
+        )
+
+    def _best_tokens(self, reader: SpanReader, windows: NDArray[np.int64]) -> tuple[int, int, int]:
+        """Of a row's windows the one with the answer, and the answer's first and last token in it."""
+        found = reader.found
+        best = int(windows[found.scores[windows, 0].argmax()])
+        without = int(windows[found.null[windows].argmin()])
+        score = found.scores[best, 0]
+        if not (np.isfinite(score) and score >= found.null[without] - self.null_threshold_):
+            return without, 0, 0
+        before = int(reader.windows.first_length[best] - reader.windows.starts[best])
+        return best, before + int(found.starts[best, 0]), before + int(found.ends[best, 0])
 
     def outputs(self, model: keras.Model, examples: QuestionExamples, pad_id: int) -> BestSpans:
         """The best span of each row."""

@@ -103,6 +103,11 @@ class Regression(TextTask):
         """The columns of y."""
         return {i: str(self.y_columns_[i]) if self.y_columns_ else f"LABEL_{i}" for i in range(self.n_outputs)}
 
+    @property
+    def output_labels(self) -> list[Any]:
+        """The columns of y, or their numbers where they have no names."""
+        return list(self.y_columns_ or range(self.n_outputs))
+
     def before_training(self, model: keras.Model) -> None:
         """Let the head, which gives numbers in the unit of y, give standardised ones."""
         self._change_head(model, 1 / self.y_scale_, -self.y_mean_ / self.y_scale_)

@@ -112,6 +112,11 @@ class SeveralLabels(TextTask):
         """The labels as text."""
         return {i: str(label) for i, label in enumerate(self.classes_)}
 
+    @property
+    def output_labels(self) -> list[Any]:
+        """The classes."""
+        return self.classes_.tolist()
+
     def strata(self, examples: TextExamples) -> np.ndarray:
         """Each row's rarest label; -1 for rows without labels, and for labels that one row only has."""
         positive = examples.labels

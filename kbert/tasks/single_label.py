@@ -121,6 +121,11 @@ class SingleLabel(TextTask):
         """The classes as text."""
         return {i: str(label) for i, label in enumerate(self.classes_)}
 
+    @property
+    def output_labels(self) -> list[Any]:
+        """The classes."""
+        return self.classes_.tolist()
+
     def strata(self, examples: TextExamples) -> np.ndarray:
         """The classes."""
         return examples.labels

@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax, softmax, xlogy
 
 from kbert.config import BertConfig
-from kbert.data.tags import WidenedSpans, WordColumn, tag_lists
+from kbert.data.tags import WidenedSpans, WordColumn, tag_lists, words_in_texts
 from kbert.errors import DivergedError
 from kbert.metrics import bio_spans, entity_f1, is_bio
 from kbert.model import BertForFeatures, BertForTokenClassification
 from kbert.saved_values import SavedValues
 from kbert.tasks.bio import legal_tags
+from kbert.tasks.explaining import Explained, Part, ToExplain
 from kbert.tasks.linear_head import softmax_head
 from kbert.tasks.probe import rows_to_probe
 from kbert.tasks.ranking import class_ranking
@@ -27,7 +28,8 @@ from kbert.tasks.saved_labels import decode_labels, encode_labels, labels_of_con
 from kbert.tasks.task import Encode, Probed, TaskDefaults, TrainingData, mean_one, nothing_learned
 from kbert.tasks.words import WordReader
 from kbert.text import WordPieceTokenizer
-from kbert.text.words import WordSequences
+from kbert.text.words import WordSequences, word_windows
+from kbert.training.attributions import Targets
 from kbert.training.losses import softmax_cross_entropy
 from kbert.training.predict import predict_words
 from kbert.weights import load_token_classifier, save_token_classifier
@@ -166,6 +168,57 @@ class Tagging(TaskDefaults[UnreadTags, TaggingExamples], WordReader):
         """As `WordReader.predict`, in float64."""
         for chunk, rows in super().predict(model, tokenizer, columns):
             yield chunk, [outputs.astype("float64") for outputs in rows]
+
+    def to_explain(
+        self,
+        columns: WordColumn,
+        model: keras.Model,
+        tokenizer: WordPieceTokenizer,
+        word: NDArray[np.int64],
+        tag: NDArray[np.int64] | None,
+        first_row: int,
+    ) -> ToExplain:
+        """The output for one word of each row, in the window that gives this word most context.
+
+        Parameters
+        ----------
+        columns : WordColumn
+        model : keras.Model
+        tokenizer : WordPieceTokenizer
+        word : ndarray of int64, shape (n_rows,)
+            The number of the word in its row.
+        tag : ndarray of int64, shape (n_rows,), optional
+            The number of the tag; None is the one that the model gives the word.
+        first_row : int
+            What errors call the first of these rows.
+        """
+        split = columns.split(tokenizer.split_words)
+        windows, words = word_windows(tokenizer, split.words, self.max_length, self.stride)
+        n_words = np.diff(windows.splits)
+        if (outside := np.flatnonzero((word < 0) | (word >= n_words))).size:
+            row = int(outside[0])
+            raise ValueError(
+                f"word is {word[row]} in row {first_row + row}, which has {n_words[row]} words: give the number of "
+                "one, counted from 0."
+            )
+        if tag is None:
+            outputs = predict_words(model, windows, tokenizer.pad_id, first_row).astype("float64")
+            of_rows = np.split(outputs, windows.splits[1:-1])
+            tag = np.array([self.tag_numbers(row)[i] for row, i in zip(of_rows, word, strict=True)], np.int64)
+        stands_for_word = np.flatnonzero(windows.words >= 0)
+        token = np.empty(windows.n_words, np.int64)
+        token[windows.words[stands_for_word]] = stands_for_word
+        token = token[windows.splits[:-1] + word]
+        sequence = np.searchsorted(windows.sequences.splits, token, "right") - 1
+        explained, offsets = [], []
+        for row, (_, text, of_words) in enumerate(words_in_texts(split)):
+            part = Part("", text, slice(*windows.splits[row : row + 2].tolist()))
+            explained.append(Explained(row, self.classes_[tag[row]], [part]))
+            offsets += of_words
+        targets = Targets(sequence, tag, token - windows.sequences.splits[sequence])
+        return ToExplain(
+            windows.sequences, words, np.array(offsets, np.int64), explained, np.arange(len(explained)), targets
+        )
 
     def outputs(self, model: keras.Model, examples: TaggingExamples, pad_id: int) -> np.ndarray:
         """The model's output for each word."""

@@ -17,12 +17,16 @@ from kbert.data.mistakes import refuse_swapped, refuse_y_in_X
 from kbert.data.texts import TextColumns, text_columns, warn_missing
 from kbert.errors import DivergedError
 from kbert.model import BertForSequenceClassification, BertForTextVectors
+from kbert.tasks.explaining import Explained, Part, ToExplain, chosen_numbers
 from kbert.tasks.linear_head import FitHead
 from kbert.tasks.probe import best_probe, rows_to_probe
 from kbert.tasks.row_notices import warn_cut_texts
 from kbert.tasks.task import Encode, Probed, TaskDefaults, TrainingData, mean_one
 from kbert.text import TokenSequences, WordPieceTokenizer, build_sequences, build_windows
 from kbert.text.chunks import chunks
+from kbert.text.column_tokenizer import ColumnTokenizer
+from kbert.text.tracing import TracingTokenizer
+from kbert.training.attributions import Targets
 from kbert.training.predict import predict_logits
 from kbert.weights import load_sequence_classifier, save_sequence_classifier
 
@@ -73,7 +77,7 @@ class TextReader:
         """Plain columns of texts."""
         return text_columns(X, name=name)
 
-    def chunks(self, columns: TextColumns, tokenizer: WordPieceTokenizer) -> Iterator[TokenSequences]:
+    def chunks(self, columns: TextColumns, tokenizer: ColumnTokenizer) -> Iterator[TokenSequences]:
         """All rows as tokens, some rows at a time."""
 
         def tokens(some: TextColumns, first_row: int) -> TokenSequences:
@@ -180,6 +184,11 @@ class TextTask(TaskDefaults[np.ndarray, TextExamples], TextReader):
         """The name of each output: the ``id2label`` of a config.json."""
         return {i: f"LABEL_{i}" for i in range(self.n_outputs)}
 
+    @property
+    def output_labels(self) -> list[Any]:
+        """What each output is called in an explanation."""
+        return list(self.output_names.values())
+
     # Fits the head to vectors: one of `kbert.tasks.linear_head`. Without one the head always starts at random.
     fit_head: ClassVar[FitHead | None] = None
     # What the config.json says of the outputs, as transformers knows it.
@@ -245,6 +254,59 @@ class TextTask(TaskDefaults[np.ndarray, TextExamples], TextReader):
     def outputs(self, model: keras.Model, examples: TextExamples, pad_id: int) -> np.ndarray:
         """The model's outputs for each row, the mean over its windows."""
         return predict_logits(model, [examples.sequences], examples.n_rows, pad_id).astype("float64")
+
+    def chosen_outputs(self, labels: Any, n_rows: int) -> NDArray[np.int64]:
+        """The outputs to be explained, shape (n_rows, n): those called ``labels``, or all where that is None."""
+        if labels is None:
+            return np.tile(np.arange(self.n_outputs), (n_rows, 1))
+        return chosen_numbers(labels, self.output_labels, n_rows, "labels")[:, None]
+
+    def to_explain(
+        self,
+        columns: TextColumns,
+        tokenizer: WordPieceTokenizer,
+        outputs: NDArray[np.int64],
+        cut: list[NDArray[np.int64]],
+        first_row: int,
+    ) -> ToExplain:
+        """Outputs of some rows, each the mean over the row's windows, and the words of these.
+
+        Parameters
+        ----------
+        columns : TextColumns
+            Few enough for one chunk.
+        tokenizer : WordPieceTokenizer
+        outputs : ndarray of int64, shape (n_rows, n)
+            The numbers of the n outputs of each row.
+        cut : list
+            The numbers of the rows that were cut are appended.
+        first_row : int
+            The number of the first of these rows in X.
+        """
+        trace = TracingTokenizer(tokenizer)
+        (chunk,) = self.chunks(columns, trace)
+        cut.append(first_row + chunk.cut_rows)
+        sequences, words = trace.ids_and_words(chunk)
+        names: list[Any] = columns.names or list(range(len(columns.columns)))
+        labels, n = self.output_labels, outputs.shape[1]
+        explained = []
+        for row in range(columns.n_rows):
+            parts = [
+                Part(name, texts[row], slice(*traced.splits[row : row + 2].tolist()))
+                for name, texts, traced in zip(names, columns.columns, trace.columns, strict=True)
+            ]
+            explained += [Explained(row, labels[output], parts) for output in outputs[row].tolist()]
+        n_targets = n * len(sequences)
+        return ToExplain(
+            sequences,
+            words,
+            np.concatenate([traced.offsets for traced in trace.columns]),
+            explained,
+            (sequences.rows[:, None] * n + np.arange(n)).ravel(),
+            Targets(
+                np.repeat(np.arange(len(sequences)), n), outputs[sequences.rows].ravel(), np.zeros(n_targets, np.int64)
+            ),
+        )
 
     def save_model(self, model: BertForSequenceClassification, folder: Path) -> None:
         """As transformers' BertForSequenceClassification."""

@@ -90,7 +90,7 @@ class WordSequences:
 def build_word_windows(
     tokenizer: ColumnTokenizer, rows: Sequence[Sequence[str]], max_length: int = 128, stride: int | None = None
 ) -> WordSequences:
-    """Tokenise rows of words into windows of at most ``max_length`` tokens.
+    """Tokenise rows of words into windows of at most ``max_length`` tokens: the first result of `word_windows`.
 
     A word is represented by its first piece (Devlin et al., 2018, section 5.3), in the window that gives this piece
     most context (`most_context`). The windows of a row start ``stride`` tokens apart, as those of `build_windows`.
@@ -114,6 +114,13 @@ def build_word_windows(
     ValueError
         If ``max_length`` is too small, or ``stride`` is so large that words between the windows would be skipped.
     """
+    return word_windows(tokenizer, rows, max_length, stride)[0]
+
+
+def word_windows(
+    tokenizer: ColumnTokenizer, rows: Sequence[Sequence[str]], max_length: int = 128, stride: int | None = None
+) -> tuple[WordSequences, NDArray[np.int64]]:
+    """`build_word_windows`, and the word that each token of all windows is a piece of, -1 for special tokens."""
     room = room_for_texts(max_length, pairs=False)
     stride = checked_stride(stride, max_length, room)
     word_splits = row_splits(np.fromiter(map(len, rows), np.int64, len(rows)))
@@ -139,9 +146,13 @@ def build_word_windows(
     first, end = (np.repeat(token_splits[of_row] + bound, kept) for bound in most_context(of_row, starts, kept))
     words_of_texts[(source < first) | (source >= end)] = -1
 
-    words = np.full(len(sequences.tokens.values), -1, np.int64)  # -1 on the special tokens too
+    # -1 on the special tokens too
+    words, words_of_pieces = (np.full(len(sequences.tokens.values), -1, np.int64) for _ in range(2))
     words[ranges(sequences.tokens.splits[:-1] + 1, kept)] = words_of_texts
-    return WordSequences(sequences, words, word_splits)
+    words_of_pieces[ranges(sequences.tokens.splits[:-1] + 1, kept)] = np.repeat(np.arange(len(pieces)), pieces.lengths)[
+        source
+    ]
+    return WordSequences(sequences, words, word_splits), words_of_pieces
 
 
 def _pieces(tokenizer: ColumnTokenizer, words: list[str]) -> Ragged:

@@ -24,6 +24,9 @@ Gradients: TypeAlias = Any
 Loss: TypeAlias = Callable[[Tensor, Any, Any], Tensor]
 # From a batch's inputs to a model's outputs.
 Predictor: TypeAlias = Callable[[dict[str, np.ndarray]], Any]
+# From a batch's inputs and an array of the outputs' shape: the outputs times this array, summed over the last axis; and
+# the derivative of the sum of all of these by one of the inputs.
+Differentiator: TypeAlias = Callable[[dict[str, np.ndarray], np.ndarray], tuple[Tensor, Tensor]]
 
 
 class StepBatch(NamedTuple):
@@ -109,5 +112,12 @@ class BackendStep(Protocol):
 
         The weights are those that the model has now. Any number of threads may call the function. Where ``devices`` are
         given, its calls take them in turns.
+        """
+        ...
+
+    def differentiator(self, model: keras.Model, name: str) -> Differentiator:
+        """A function that differentiates chosen outputs of the model by the input ``name``, whose numbers are floats.
+
+        The weights are those that the model has now. Any number of threads may call the function.
         """
         ...

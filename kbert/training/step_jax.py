@@ -12,7 +12,7 @@ from jax import numpy as jnp
 from kbert.training.compiled import compiled, model_key, model_variables, shapes_key
 from kbert.training.functional import state_values, updated
 from kbert.training.hyperparameters import Hyperparameters
-from kbert.training.step import Arrays, Gradients, Loss, Predictor, StepBatch, Tensor
+from kbert.training.step import Arrays, Differentiator, Gradients, Loss, Predictor, StepBatch, Tensor
 
 # Weights and both moments of all trainable variables.
 State = tuple[list[Tensor], list[Tensor], list[Tensor]]
@@ -204,3 +204,28 @@ def predictor(model: keras.Model, devices: Sequence[Any] = ()) -> Predictor:
         return run(held, inputs)
 
     return predict
+
+
+def differentiator(model: keras.Model, name: str) -> Differentiator:
+    """The derivative of a model's outputs by one of its inputs; threads and weights as for `predictor`."""
+    parts = model_variables(model)
+    weights = ([v.value for v in parts.trainable], [v.value for v in parts.others])
+    key = ("jax", parts.key, "differentiate", name)
+
+    def function(
+        weights: tuple[list[Tensor], list[Tensor]], inputs: dict[str, np.ndarray], chosen: np.ndarray
+    ) -> tuple[Tensor, Tensor]:
+        def total(given: Tensor) -> tuple[Tensor, Tensor]:
+            outputs = model.stateless_call(*weights, {**inputs, name: given}, training=False)[0]
+            sums = jnp.sum(outputs * chosen, axis=-1)
+            return jnp.sum(sums), sums
+
+        gradient, sums = jax.grad(total, has_aux=True)(inputs[name])
+        return sums, gradient
+
+    def differentiate(inputs: dict[str, np.ndarray], chosen: np.ndarray) -> tuple[Tensor, Tensor]:
+        arguments = (weights, inputs, chosen)
+        run = compiled((*key, shapes_key(inputs)), lambda: jax.jit(function).lower(*arguments).compile())
+        return run(*arguments)
+
+    return differentiate

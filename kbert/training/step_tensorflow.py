@@ -11,7 +11,7 @@ import tensorflow as tf
 from kbert.training.compiled import compiled, model_key, model_variables, shapes_key
 from kbert.training.functional import state_values, updated
 from kbert.training.hyperparameters import Hyperparameters
-from kbert.training.step import Arrays, Gradients, Loss, Predictor, Tensor
+from kbert.training.step import Arrays, Differentiator, Gradients, Loss, Predictor, Tensor
 
 # Weights and both moments of all trainable variables.
 State = tuple[list[tf.Variable], list[tf.Variable], list[tf.Variable]]
@@ -172,6 +172,29 @@ def predictor(model: keras.Model, devices: Sequence[Any] = ()) -> Predictor:
             return _call(run, copies[device], (inputs,))
 
     return predict
+
+
+def differentiator(model: keras.Model, name: str) -> Differentiator:
+    """The derivative of a model's outputs by one of its inputs; threads as for `predictor`."""
+    parts = model_variables(model)
+    variables = [[variable.value for variable in part] for part in (parts.trainable, parts.others)]
+    key = ("tensorflow", parts.key, "differentiate", name)
+
+    def function(
+        variables: list[list[tf.Variable]], inputs: dict[str, Tensor], chosen: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        weights = [[tf.convert_to_tensor(variable) for variable in part] for part in variables]
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(inputs[name])
+            sums = tf.reduce_sum(model.stateless_call(*weights, inputs, training=False)[0] * chosen, axis=-1)
+        return sums, tape.gradient(sums, inputs[name])
+
+    def differentiate(inputs: dict[str, np.ndarray], chosen: np.ndarray) -> tuple[Tensor, Tensor]:
+        arguments = (inputs, chosen)
+        run = compiled((*key, shapes_key(inputs)), lambda: _compile(function, variables, arguments))
+        return _call(run, variables, arguments)
+
+    return differentiate
 
 
 def _variable(value: Tensor) -> tf.Variable:

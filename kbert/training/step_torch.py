@@ -12,7 +12,7 @@ import torch
 from torch.optim.adamw import adamw
 
 from kbert.training.hyperparameters import BETA_1, BETA_2, CLIP_NORM, EPSILON, Hyperparameters
-from kbert.training.step import Arrays, Gradients, Loss, Predictor, Tensor
+from kbert.training.step import Arrays, Differentiator, Gradients, Loss, Predictor, Tensor
 
 _generator_lock = threading.Lock()
 
@@ -180,6 +180,21 @@ def predictor(model: keras.Model, devices: Sequence[Any] = ()) -> Predictor:
             return model(_on_device(inputs), training=False)
 
     return predict
+
+
+def differentiator(model: keras.Model, name: str) -> Differentiator:
+    """The derivative of a model's outputs by one of its inputs; threads as for `predictor`."""
+
+    def differentiate(inputs: dict[str, np.ndarray], chosen: np.ndarray) -> tuple[Tensor, Tensor]:
+        # Also where PyTorch was told to record no gradients, which a user may do around all that only predicts.
+        with torch.inference_mode(False), torch.enable_grad():
+            given, chosen = _on_device((inputs, chosen))
+            given[name] = given[name].detach().requires_grad_()
+            sums = (model(given, training=False) * chosen).sum(-1)
+            (gradient,) = torch.autograd.grad(sums.sum(), [given[name]])
+        return sums.detach(), gradient
+
+    return differentiate
 
 
 def _on_device(arrays: Any) -> Any:

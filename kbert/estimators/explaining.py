@@ -1,0 +1,115 @@
+"""The parameters of ``explain`` that all estimators have, and its DataFrame."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import index
+from typing import Any, TypeVar
+
+import keras
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from kbert.data.columns import Columns
+from kbert.data.frames import indexed_lines, is_scalar, shown
+from kbert.pretraining.segments import sentence_splitter
+from kbert.tasks.explaining import Explainer, Spans, ToExplain
+from kbert.text import WordPieceTokenizer
+from kbert.training.attributions import Path
+from kbert.training.progress import PredictionProgress
+
+_UNITS = ("word", "sentence")
+_METHODS = ("integrated_gradients", "gradient_x_input")
+
+C = TypeVar("C", bound=Columns)
+
+
+def new_explainer(model: keras.Model, tokenizer: WordPieceTokenizer, unit: str, method: str, n_steps: int) -> Explainer:
+    """What explains, by the parameters of ``explain``.
+
+    Raises
+    ------
+    ValueError
+        If a parameter has a value that is not allowed.
+    """
+    for name, value, allowed in (("unit", unit, _UNITS), ("method", method, _METHODS)):
+        if value not in allowed:
+            raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}.")
+    try:
+        steps = -1 if isinstance(n_steps, bool) else index(n_steps)
+    except TypeError:
+        steps = -1
+    if steps < 1:
+        raise ValueError(f"n_steps must be a whole number of at least 1, got {n_steps!r}.")
+    path = Path.integral(steps) if method == "integrated_gradients" else Path.end()
+    return Explainer(model, tokenizer, path, _sentences if unit == "sentence" else None)
+
+
+def whole_numbers(value: Any, n_rows: int, name: str) -> NDArray[np.int64]:
+    """A whole number for every row, or each row's own; shape (n_rows,).
+
+    Raises
+    ------
+    ValueError
+        If there is another number of them than rows.
+    TypeError
+        If a value is no whole number.
+    """
+    of_rows = [value] * n_rows if is_scalar(value) else list(value)
+    if len(of_rows) != n_rows:
+        raise ValueError(
+            f"{name} holds {len(of_rows)}, and X has {n_rows} rows: give one for all rows, or one for each row."
+        )
+    for i, number in enumerate(of_rows):
+        if isinstance(number, bool | np.bool_) or not isinstance(number, int | np.integer):
+            raise TypeError(f"{name} must be a whole number, got {shown(number)} for row {i}.")
+    return np.array(of_rows, np.int64)
+
+
+def explanation(
+    explainer: Explainer,
+    X: Any,
+    columns: C,
+    to_explain: Callable[[C, slice], ToExplain],
+    unit: str,
+    has_column: bool,
+    verbose: int,
+) -> pd.DataFrame:
+    """The DataFrame of ``explain``: a line for each word, or sentence, of each output.
+
+    Parameters
+    ----------
+    explainer : Explainer
+    X : array-like
+        Whose index the lines have.
+    columns : Columns
+        X as it was read.
+    to_explain : callable
+        The task's, for some of these rows.
+    unit : {"word", "sentence"}
+        What the column of texts is called.
+    has_column : bool
+        Whether a line names the column of X: where a row of X has several texts.
+    verbose : int
+        As in the estimators.
+    """
+    with PredictionProgress(columns.n_rows, verbose, "explain"):
+        lines = list(explainer.lines(columns, to_explain))
+    explainer.warn()
+    frame = indexed_lines(lines, ["row", "column", unit, "start", "end", "label", "score"], X)
+    return frame if has_column else frame.drop(columns="column")
+
+
+def _sentences(text: str) -> Spans:
+    """Where the sentences of a text begin and end, without the white space around them."""
+    split, spans, start = sentence_splitter("en"), [], 0
+    for line in text.split("\n"):
+        for sentence in split(line):
+            inner = sentence.strip()
+            if inner:
+                begin = start + sentence.index(inner)
+                spans.append((begin, begin + len(inner)))
+            start += len(sentence)
+        start += 1
+    return spans
