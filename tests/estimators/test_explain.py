@@ -1,0 +1,237 @@
+"""explain: scores of words, which add up to what they explain, for every task."""
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from keras import ops
+
+from kbert import BertClassifier, BertMultipleChoice, BertQA, BertRegressor, BertTagger, WordPieceTokenizer
+from kbert.config import BertConfig
+from kbert.errors import IncompleteWarning, TruncationWarning
+from kbert.model import BertForQuestionAnswering, BertForSequenceClassification, BertForTokenClassification
+from kbert.text import Ragged, build_choices, build_question_windows
+from kbert.text.words import build_word_windows
+from kbert.training.predict import predict_logits, predict_words
+from kbert.weights import save_multiple_choice, save_question_answerer, save_sequence_classifier, save_token_classifier
+
+pytestmark = [pytest.mark.backend, pytest.mark.filterwarnings("ignore::kbert.errors.MissingTextWarning")]
+
+TEXTS = pd.Series(["A lovely chair, it was\nnot sad. the RED table", "", "Broken: the great ca\u0301fe 😀 was hot"], index=list("xyz"))
+WORDS = [["the", "great", "table"], ["sad", "and", "brokenchair", "it"]]
+
+
+@pytest.fixture(scope="module")
+def load(toy_folder, tmp_path_factory):
+    """A function that gives an estimator with random weights, large enough that outputs are far from linear."""
+    config = replace(BertConfig.from_folder(toy_folder), initializer_range=0.3)
+    saves = {
+        BertClassifier: (BertForSequenceClassification, 3, lambda m, f: save_sequence_classifier(m, f, dict(enumerate("abc")), "single_label_classification")),
+        BertRegressor: (BertForSequenceClassification, 1, lambda m, f: save_sequence_classifier(m, f, {0: "y"}, "regression")),
+        BertTagger: (BertForTokenClassification, 3, lambda m, f: save_token_classifier(m, f, {0: "O", 1: "B-X", 2: "I-X"})),
+        BertQA: (BertForQuestionAnswering, None, save_question_answerer),
+        BertMultipleChoice: (BertForSequenceClassification, 1, save_multiple_choice),
+    }  # fmt: skip
+
+    def load(estimator, **parameters):
+        model, n_outputs, save = saves[estimator]
+        folder = tmp_path_factory.mktemp(estimator.__name__)
+        save(model(config, *([n_outputs] if n_outputs else []), dtype="float32", seed=3), folder)
+        WordPieceTokenizer.from_pretrained(toy_folder).save(folder)
+        return estimator.load(folder).set_params(**{"max_length": 16, **parameters})
+
+    return load
+
+
+@pytest.fixture(autouse=True)
+def one_shape(monkeypatch):
+    """Few tokens in a batch, so that all batches of a model have one shape."""
+    monkeypatch.setattr("kbert.training.attributions._BATCH_TOKENS", 32)
+
+
+@pytest.fixture(scope="module")
+def classifier(load):
+    return load(BertClassifier, long_text="window", stride=5)
+
+
+def masked(sequences, tokenizer):
+    """The same with [MASK] for every word."""
+    ids = sequences.tokens.values
+    keeps = np.isin(ids, [tokenizer.cls_id, tokenizer.sep_id])
+    return replace(sequences, tokens=Ragged(np.where(keeps, ids, tokenizer.mask_id), sequences.tokens.splits))
+
+
+def logits_without_words(estimator, X):
+    task, columns = estimator._read(X)
+    sequences = masked(next(task.chunks(columns, estimator.tokenizer_)), estimator.tokenizer_)
+    return predict_logits(estimator.model_, [sequences], columns.n_rows, estimator.tokenizer_.pad_id)
+
+
+def assert_sums(found, difference, of=("row", "label")):
+    sums = found.groupby(list(of), sort=False).score.sum().to_numpy()
+    np.testing.assert_allclose(sums, np.asarray(difference).ravel(), rtol=0, atol=0.02)
+
+
+# --- Classification and regression
+
+
+def test_scores_of_every_label_add_up_in_windows_too(classifier):
+    found = classifier.explain(TEXTS, n_steps=64)
+    assert list(found.columns) == ["row", "word", "start", "end", "label", "score"]
+    assert found.index.equals(TEXTS.index.take(found.row)) and set(found.row) == {0, 2}  # no word, no line
+    for line in found.itertuples():
+        assert TEXTS.iloc[line.row][line.start : line.end] == line.word
+    first = found[(found.row == 0) & (found.label == "a")]
+    assert first.word.tolist() == "A lovely chair , it was not sad . the RED table".split()
+    assert "ca\u0301fe" in set(found.word) and "😀" in set(found.word)
+    difference = classifier.decision_function(TEXTS) - logits_without_words(classifier, TEXTS)
+    assert np.abs(difference[[0, 2]]).max() > 0.5
+    assert_sums(found, difference[[0, 2]])
+
+
+def test_chosen_labels_sentences_and_company_change_no_score(classifier):
+    every = classifier.explain(TEXTS, n_steps=4)
+    alone = classifier.explain(TEXTS.tolist()[:1], "b", n_steps=4)
+    expected = every[(every.row == 0) & (every.label == "b")]
+    np.testing.assert_allclose(alone.score, expected.score, rtol=0, atol=1e-5)
+    own = classifier.explain(TEXTS, pd.Series(["b", "a", "c"]), n_steps=4)
+    assert own.groupby("row").label.unique().map(list).to_dict() == {0: ["b"], 2: ["c"]}
+    sentences = classifier.explain(TEXTS, "b", unit="sentence", n_steps=4)
+    # The end of a line ends a sentence.
+    assert sentences.sentence.tolist()[:3] == ["A lovely chair, it was", "not sad.", "the RED table"]
+    sums = [expected.score.iloc[a:b].sum() for a, b in ((0, 6), (6, 9), (9, 12))]
+    np.testing.assert_allclose(sentences.score[:3], sums, rtol=0, atol=1e-5)
+
+
+def test_pairs_name_their_columns_and_what_was_cut_has_no_score(load):
+    regressor = load(BertRegressor, long_text="truncate")
+    pairs = pd.DataFrame({"left": ["the red chair was hot and cold"], "right": ["a lovely table with a chair it was"]})
+    with pytest.warns(TruncationWarning):
+        found = regressor.explain(pairs)
+    assert found.column.unique().tolist() == ["left", "right"] and set(found.label) == {0}
+    assert " ".join(found.word[found.column == "right"]) == pairs.right[0]
+    assert found.score.tolist()[-2:] == [0, 0] and (found.score.iloc[:13] != 0).all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert_sums(found, regressor.predict(pairs) - logits_without_words(regressor, pairs)[:, 0])
+
+
+@pytest.mark.parity
+def test_scores_are_those_of_a_plain_loop_over_transformers(load, tmp_path):
+    torch = pytest.importorskip("torch", reason="to compare, run: pip install 'kbert-learn[parity]'")
+    transformers = pytest.importorskip("transformers", reason="to compare, run: pip install 'kbert-learn[parity]'")
+    classifier = load(BertClassifier, long_text="truncate")
+    pair = ("the red chair", "was it hot")
+    found = classifier.explain([pair], "c", n_steps=8)
+    classifier.save(tmp_path / "saved")
+    model = transformers.BertForSequenceClassification.from_pretrained(tmp_path / "saved").eval()
+    tokenizer = classifier.tokenizer_
+    encoding = tokenizer.encode(*pair)
+    ids, segments = torch.tensor([encoding.ids]), torch.tensor([encoding.segment_ids])
+    special = (ids == tokenizer.cls_id) | (ids == tokenizer.sep_id)
+    own, baseline = (
+        model.bert.embeddings.word_embeddings(x).detach() for x in (ids, torch.where(special, ids, tokenizer.mask_id))
+    )
+    scores = np.zeros(ids.shape[1])
+    for i in range(9):
+        words = (baseline + i / 8 * (own - baseline)).requires_grad_()
+        logit = model(inputs_embeds=words, token_type_ids=segments, attention_mask=torch.ones_like(ids)).logits[0, 2]
+        (gradient,) = torch.autograd.grad(logit, [words])
+        scores += (gradient * (own - baseline)).sum(-1)[0].numpy() * (0.5 if i in (0, 8) else 1) / 8
+    word_ids = np.array([-1 if word is None else word for word in encoding.word_ids])
+    expected = [
+        scores[(word_ids == word) & (np.array(encoding.segment_ids) == k)].sum() for k in (0, 1) for word in range(3)
+    ]
+    np.testing.assert_allclose(found.score, expected, rtol=0, atol=1e-4)
+
+
+# --- The other tasks
+
+
+def test_a_tag_of_one_word(load):
+    tagger = load(BertTagger, max_length=6, stride=2)  # windows of four pieces
+    found = tagger.explain(WORDS, [0, 3], n_steps=64)
+    assert found.word.tolist() == [word for row in WORDS for word in row]
+    assert found.label.tolist() == [tags[i] for tags, i, n in zip(tagger.predict(WORDS), (0, 3), (3, 4), strict=True) for _ in range(n)]  # fmt: skip
+    assert found.iloc[3:].start.tolist() == [0, 4, 8, 20]
+    windows = build_word_windows(tagger.tokenizer_, WORDS, 6, 2)
+    without = replace(windows, sequences=masked(windows.sequences, tagger.tokenizer_))
+    logits, baseline = (predict_words(tagger.model_, some, 0)[[0, 6]] for some in (windows, without))
+    tags = [tagger.classes_.tolist().index(label) for label in found.groupby("row").label.first()]
+    assert_sums(found, (logits - baseline)[[0, 1], tags], of=["row"])
+    texts = tagger.explain([" ".join(row) for row in WORDS], [0, 3], n_steps=64)
+    pd.testing.assert_frame_equal(texts, found, rtol=0, atol=1e-5)
+
+
+def test_begin_and_end_of_an_answer(load):
+    qa = load(BertQA, stride=4)
+    X = pd.DataFrame({"question": ["was it red"], "context": ["the chair was hot and the table was a red table with a chair"]})
+    found, answer = qa.explain(X, n_steps=64), qa.answers(X, 1).iloc[0]
+    assert found.groupby("label", sort=False).column.unique().map(list).to_dict() == {
+        "start": ["question", "context"], "end": ["question", "context"]
+    }  # fmt: skip
+    windows, offsets = build_question_windows(qa.tokenizer_, X.question, X.context, 16, 4)
+    scores = []
+    for sequences in (windows.take(slice(None)), masked(windows.take(slice(None)), qa.tokenizer_)):
+        logits = ops.convert_to_numpy(qa.model_(sequences.padded(length=16)))
+        first, last = np.flatnonzero(offsets[:, 0] == answer.start)[0], np.flatnonzero(offsets[:, 1] == answer.end)[0]
+        before = windows.first_length - windows.starts
+        scores.append([[logits[w, first + before[w], 0], logits[w, last + before[w], 1]] for w in range(len(windows)) if windows.starts[w] <= first and last < windows.starts[w] + windows.kept[w]])  # fmt: skip
+    of_window = int(np.argmin(np.abs(np.sum(scores[0], axis=1) - answer.score)))
+    assert_sums(found, np.subtract(*scores)[of_window])
+
+
+def test_every_option_with_its_own_words(load):
+    chooser = load(BertMultipleChoice)
+    X = pd.DataFrame({"context": ["the chair was"], "question": ["was it"], "options": [["red", "hot and cold"]]})
+    found = chooser.explain(X, n_steps=64)
+    words = found.groupby("label").apply(lambda lines: list(zip(lines.column, lines.word, lines.start, strict=True)))
+    common = [("context", "the", 0), ("context", "chair", 4), ("context", "was", 10), ("question", "was", 0), ("question", "it", 4)]  # fmt: skip
+    assert words[0] == [*common, ("options", "red", 0)]
+    assert words[1] == [*common, ("options", "hot", 0), ("options", "and", 4), ("options", "cold", 8)]
+    sequences = build_choices(chooser.tokenizer_, X.context, X.question, X.options.tolist(), 16)
+    one_each = replace(sequences, rows=np.arange(2))
+    logits, baseline = (
+        predict_logits(chooser.model_, [some], 2, 0)[:, 0] for some in (one_each, masked(one_each, chooser.tokenizer_))
+    )
+    assert_sums(found, logits - baseline, of=["label"])
+    assert set(chooser.explain(X, 1).label) == {1}
+
+
+# --- What cannot be meant
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (dict(labels="d"), "labels is 'd', and must be one of"),
+        (dict(labels=["a", "b"]), "labels holds 2, and X has 3 rows"),
+        (dict(labels=["a", "b", None]), "labels: row 2 is None"),
+        (dict(unit="token"), "unit must be one of 'word', 'sentence', got 'token'"),
+        (dict(method="lime"), "method must be one of"),
+        (dict(n_steps=0), "n_steps must be a whole number of at least 1, got 0"),
+    ],
+)
+def test_parameters_that_are_refused(classifier, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        classifier.explain(TEXTS, **arguments)
+
+
+def test_a_word_or_an_option_that_is_not_there_is_refused(load):
+    tagger, chooser = load(BertTagger), load(BertMultipleChoice)
+    with pytest.raises(ValueError, match="word is 3 in row 0, which has 3 words"):
+        tagger.explain(WORDS, 3)
+    with pytest.raises(TypeError, match="word must be a whole number, got 'it' for row 0"):
+        tagger.explain(WORDS, "it")
+    with pytest.raises(ValueError, match="option is 2 in row 0, which has 2 options"):
+        chooser.explain([("the chair", ["red", "hot"])], 2)
+
+
+def test_scores_that_do_not_add_up_are_told(classifier):
+    with pytest.warns(IncompleteWarning, match="n_steps=4"):
+        classifier.explain(TEXTS, n_steps=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", IncompleteWarning)
+        classifier.explain(TEXTS, method="gradient_x_input")
