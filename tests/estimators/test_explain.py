@@ -19,7 +19,9 @@ from kbert.weights import save_multiple_choice, save_question_answerer, save_seq
 
 pytestmark = [pytest.mark.backend, pytest.mark.filterwarnings("ignore::kbert.errors.MissingTextWarning")]
 
-TEXTS = pd.Series(["A lovely chair, it was\nnot sad. the RED table", "", "Broken: the great ca\u0301fe 😀 was hot"], index=list("xyz"))
+TEXTS = pd.Series(
+    ["A lovely chair, it was\nnot sad. the RED table", "", "Broken: the great ca\u0301fe 😀 was hot"], index=list("xyz")
+)
 WORDS = [["the", "great", "table"], ["sad", "and", "brokenchair", "it"]]
 
 
@@ -167,7 +169,9 @@ def test_a_tag_of_one_word(load):
 
 def test_begin_and_end_of_an_answer(load):
     qa = load(BertQA, stride=4)
-    X = pd.DataFrame({"question": ["was it red"], "context": ["the chair was hot and the table was a red table with a chair"]})
+    X = pd.DataFrame(
+        {"question": ["was it red"], "context": ["the chair was hot and the table was a red table with a chair"]}
+    )
     found, answer = qa.explain(X, n_steps=64), qa.answers(X, 1).iloc[0]
     assert found.groupby("label", sort=False).column.unique().map(list).to_dict() == {
         "start": ["question", "context"], "end": ["question", "context"]
