@@ -158,7 +158,7 @@ def _texts_of(X: Any, explanation: Any) -> list[dict[Any, Any]]:
     """The texts of each row of X, by the columns that an explanation names."""
     if "column" not in explanation:
         return [{"": text} for text in word_column(X).texts()]
-    named = set(explanation.column)
+    named, names = set(explanation.column), list[Any]()
     if "options" in named:
         choices = choice_columns(X)
         names = ["context", "options"] if choices.questions is None else ["context", "question", "options"]

@@ -1,7 +1,7 @@
 """A display as HTML: of texts with marks in them, in a page or in a notebook.
 
-All is in one piece, with no script and no request. Every text is escaped, and stands in the page character by character:
-what a mark adds (a label, a score) is an attribute, which the style shows.
+All is in one piece, with no script and no request. Every text is escaped, and stands in the page character by
+character: what a mark adds (a label, a score) is an attribute, which the style shows.
 """
 
 from __future__ import annotations

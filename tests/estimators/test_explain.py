@@ -12,6 +12,7 @@ from kbert import BertClassifier, BertMultipleChoice, BertQA, BertRegressor, Ber
 from kbert.config import BertConfig
 from kbert.errors import IncompleteWarning, TruncationWarning
 from kbert.model import BertForQuestionAnswering, BertForSequenceClassification, BertForTokenClassification
+from kbert.plots import AttributionDisplay
 from kbert.text import Ragged, build_choices, build_question_windows
 from kbert.text.words import build_word_windows
 from kbert.training.predict import predict_logits, predict_words
@@ -29,18 +30,20 @@ WORDS = [["the", "great", "table"], ["sad", "and", "brokenchair", "it"]]
 def load(toy_folder, tmp_path_factory):
     """A function that gives an estimator with random weights, large enough that outputs are far from linear."""
     config = replace(BertConfig.from_folder(toy_folder), initializer_range=0.3)
+    labels, tags = {0: "a", 1: "b", 2: "c"}, {0: "O", 1: "B-X", 2: "I-X"}
+    one_label = "single_label_classification"
     saves = {
-        BertClassifier: (BertForSequenceClassification, 3, lambda m, f: save_sequence_classifier(m, f, dict(enumerate("abc")), "single_label_classification")),
-        BertRegressor: (BertForSequenceClassification, 1, lambda m, f: save_sequence_classifier(m, f, {0: "y"}, "regression")),
-        BertTagger: (BertForTokenClassification, 3, lambda m, f: save_token_classifier(m, f, {0: "O", 1: "B-X", 2: "I-X"})),
-        BertQA: (BertForQuestionAnswering, None, save_question_answerer),
-        BertMultipleChoice: (BertForSequenceClassification, 1, save_multiple_choice),
-    }  # fmt: skip
+        BertClassifier: (BertForSequenceClassification, [3], save_sequence_classifier, (labels, one_label)),
+        BertRegressor: (BertForSequenceClassification, [1], save_sequence_classifier, ({0: "y"}, "regression")),
+        BertTagger: (BertForTokenClassification, [3], save_token_classifier, (tags,)),
+        BertQA: (BertForQuestionAnswering, [], save_question_answerer, ()),
+        BertMultipleChoice: (BertForSequenceClassification, [1], save_multiple_choice, ()),
+    }
 
     def load(estimator, **parameters):
-        model, n_outputs, save = saves[estimator]
+        model, n_outputs, save, names = saves[estimator]
         folder = tmp_path_factory.mktemp(estimator.__name__)
-        save(model(config, *([n_outputs] if n_outputs else []), dtype="float32", seed=3), folder)
+        save(model(config, *n_outputs, dtype="float32", seed=3), folder, *names)
         WordPieceTokenizer.from_pretrained(toy_folder).save(folder)
         return estimator.load(folder).set_params(**{"max_length": 16, **parameters})
 
@@ -120,6 +123,13 @@ def test_pairs_name_their_columns_and_what_was_cut_has_no_score(load):
         assert_sums(found, regressor.predict(pairs) - logits_without_words(regressor, pairs)[:, 0])
 
 
+def test_a_display_of_the_predicted_labels(classifier):
+    display = AttributionDisplay.from_estimator(classifier, TEXTS, n_steps=4)
+    assert display.explanation.label.tolist() == np.repeat(classifier.predict(TEXTS)[[0, 2]], [12, 8]).tolist()
+    np.testing.assert_allclose(display.probabilities, classifier.predict_proba(TEXTS).max(axis=1), rtol=1e-5)
+    assert display._repr_html_().count("<mark") == 20
+
+
 @pytest.mark.parity
 def test_scores_are_those_of_a_plain_loop_over_transformers(load, tmp_path):
     torch = pytest.importorskip("torch", reason="to compare, run: pip install 'kbert-learn[parity]'")
@@ -156,7 +166,9 @@ def test_a_tag_of_one_word(load):
     tagger = load(BertTagger, max_length=6, stride=2)  # windows of four pieces
     found = tagger.explain(WORDS, [0, 3], n_steps=64)
     assert found.word.tolist() == [word for row in WORDS for word in row]
-    assert found.label.tolist() == [tags[i] for tags, i, n in zip(tagger.predict(WORDS), (0, 3), (3, 4), strict=True) for _ in range(n)]  # fmt: skip
+    assert found.label.tolist() == [
+        tags[i] for tags, i in zip(tagger.predict(WORDS), (0, 3), strict=True) for _ in tags
+    ]
     assert found.iloc[3:].start.tolist() == [0, 4, 8, 20]
     windows = build_word_windows(tagger.tokenizer_, WORDS, 6, 2)
     without = replace(windows, sequences=masked(windows.sequences, tagger.tokenizer_))
@@ -169,22 +181,25 @@ def test_a_tag_of_one_word(load):
 
 def test_begin_and_end_of_an_answer(load):
     qa = load(BertQA, stride=4)
-    X = pd.DataFrame(
-        {"question": ["was it red"], "context": ["the chair was hot and the table was a red table with a chair"]}
-    )
+    context = "the chair was hot and the table was a red table with a chair"
+    X = pd.DataFrame({"question": ["was it red"], "context": [context]})
     found, answer = qa.explain(X, n_steps=64), qa.answers(X, 1).iloc[0]
     assert found.groupby("label", sort=False).column.unique().map(list).to_dict() == {
         "start": ["question", "context"], "end": ["question", "context"]
     }  # fmt: skip
     windows, offsets = build_question_windows(qa.tokenizer_, X.question, X.context, 16, 4)
+    first = np.flatnonzero(offsets[:, 0] == answer.start)[0]
+    last = np.flatnonzero(offsets[:, 1] == answer.end)[0]
+    holding = np.flatnonzero((windows.starts <= first) & (last < windows.starts + windows.kept))
+    before = windows.first_length - windows.starts
     scores = []
     for sequences in (windows.take(slice(None)), masked(windows.take(slice(None)), qa.tokenizer_)):
         logits = ops.convert_to_numpy(qa.model_(sequences.padded(length=16)))
-        first, last = np.flatnonzero(offsets[:, 0] == answer.start)[0], np.flatnonzero(offsets[:, 1] == answer.end)[0]
-        before = windows.first_length - windows.starts
-        scores.append([[logits[w, first + before[w], 0], logits[w, last + before[w], 1]] for w in range(len(windows)) if windows.starts[w] <= first and last < windows.starts[w] + windows.kept[w]])  # fmt: skip
-    of_window = int(np.argmin(np.abs(np.sum(scores[0], axis=1) - answer.score)))
-    assert_sums(found, np.subtract(*scores)[of_window])
+        scores.append(
+            np.stack([logits[holding, (i + before)[holding], k] for k, i in enumerate((first, last))], axis=1)
+        )
+    of_window = np.abs(scores[0].sum(axis=1) - answer.score).argmin()
+    assert_sums(found, (scores[0] - scores[1])[of_window])
 
 
 def test_every_option_with_its_own_words(load):
@@ -192,7 +207,8 @@ def test_every_option_with_its_own_words(load):
     X = pd.DataFrame({"context": ["the chair was"], "question": ["was it"], "options": [["red", "hot and cold"]]})
     found = chooser.explain(X, n_steps=64)
     words = found.groupby("label").apply(lambda lines: list(zip(lines.column, lines.word, lines.start, strict=True)))
-    common = [("context", "the", 0), ("context", "chair", 4), ("context", "was", 10), ("question", "was", 0), ("question", "it", 4)]  # fmt: skip
+    common = [("context", "the", 0), ("context", "chair", 4), ("context", "was", 10)]
+    common += [("question", "was", 0), ("question", "it", 4)]
     assert words[0] == [*common, ("options", "red", 0)]
     assert words[1] == [*common, ("options", "hot", 0), ("options", "and", 4), ("options", "cold", 8)]
     sequences = build_choices(chooser.tokenizer_, X.context, X.question, X.options.tolist(), 16)
