@@ -1,0 +1,199 @@
+"""Whether `explain` finds the words that a prediction rests on: a deletion test on SST-2's dev rows and on AG News.
+
+    KBERT_DATA=... python benchmarks/explain.py [--data sst2 agnews] [--rows 300] [--lime-rows 20]
+
+minilm-l6 is fine-tuned by the default recipe on --train rows. Of each row that is explained, the fifth of its words
+with the highest scores for the predicted label (rounded up) is removed from the text, and the predicted probability of
+that label is taken again. The larger the drop, the better the words were chosen (Samek et al., 2017, "Evaluating the
+visualization of what a deep neural network has learned"; "comprehensiveness" in DeYoung et al., 2020). AG News has no
+dev part: rows that were not trained on are explained.
+
+Methods: ``explain`` with integrated gradients and with gradient x input, and from [PAD] in the place of [MASK]; the
+attention that a word receives (the mean over layers, heads and tokens, by transformers); words at random; and LIME
+(pip install lime) with its default 5,000 samples a row, on --lime-rows rows alone, since it takes long. All methods are
+compared on the same rows: those of LIME beside all. Each run replaces its data set's lines in
+benchmarks/results/explain.csv.
+"""
+
+import argparse
+import csv
+import datetime
+import math
+import os
+import tempfile
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+RESULTS = Path(__file__).parent / "results" / "explain.csv"
+SHARE = 0.2
+_FILES = {"sst2": ("train.tsv.gz", "dev.tsv.gz"), "agnews": ("train_10001_of_120000.tsv.gz",) * 2}
+
+
+def read(data: str, n_train: int, n_rows: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Rows to train on, and others to explain; columns text and label."""
+    folder = Path(os.environ["KBERT_DATA"]) / data
+    parts = [
+        pd.read_csv(folder / name, sep="\t", quoting=csv.QUOTE_NONE, keep_default_na=False, dtype=str).rename(
+            columns={"sentence": "text"}
+        )
+        for name in _FILES[data]
+    ]
+    train = parts[0].sample(n_train, random_state=0)
+    rest = parts[1].drop(train.index) if data == "agnews" else parts[1]
+    return train, rest.sample(n_rows, random_state=0).reset_index(drop=True)
+
+
+def without(text: str, spans: np.ndarray, chosen: np.ndarray) -> str:
+    """A text without some of its words."""
+    for start, end in sorted(spans[chosen].tolist(), reverse=True):
+        text = text[:start] + text[end:]
+    return " ".join(text.split())
+
+
+def attention(classifier, texts: list[str], spans: list[np.ndarray]) -> list[np.ndarray]:
+    """What each word of each text receives of the attention of all tokens."""
+    import torch
+    import transformers
+
+    with tempfile.TemporaryDirectory() as folder:
+        classifier.save(Path(folder) / "model")
+        model = transformers.BertModel.from_pretrained(
+            Path(folder) / "model", attn_implementation="eager", add_pooling_layer=False
+        ).eval()
+    scores = []
+    for text, of_words in zip(texts, spans, strict=True):
+        encoding = classifier.tokenizer_.encode(text)
+        n = min(len(encoding.ids), classifier.max_length_)
+        with torch.no_grad():
+            found = model(torch.tensor([encoding.ids[:n]]), output_attentions=True).attentions
+        received = torch.stack(found).mean(dim=(0, 1, 2, 3)).numpy()
+        starts = np.array([offset[0] for offset in encoding.offsets[1 : n - 1]], int)
+        word = np.searchsorted(of_words[:, 0], starts, "right") - 1
+        scores.append(np.bincount(word, received[1 : n - 1], len(of_words)))
+    return scores
+
+
+def lime(classifier, texts: list[str], words: list[list[str]], numbers: np.ndarray) -> list[np.ndarray]:
+    """LIME's weight of each word for the label with this number."""
+    from lime.lime_text import LimeTextExplainer
+
+    scores = []
+    for text, of_text, number in zip(texts, words, numbers.tolist(), strict=True):
+        explainer = LimeTextExplainer(split_expression=lambda _, of_text=of_text: of_text, random_state=0)
+        found = explainer.explain_instance(text, classifier.predict_proba, labels=[number], num_features=len(of_text))
+        weights = dict(found.as_list(label=number))
+        scores.append(np.array([weights.get(word, 0.0) for word in of_text]))
+    return scores
+
+
+def drops(classifier, texts, spans, numbers, scores) -> np.ndarray:
+    """By how much the predicted probability of each row's label falls without its highest words."""
+    cut = [
+        without(text, of_words, np.argsort(-of_text, kind="stable")[: math.ceil(SHARE * len(of_words))])
+        for text, of_words, of_text in zip(texts, spans, scores, strict=True)
+    ]
+    rows = np.arange(len(texts))
+    return (classifier.predict_proba(texts) - classifier.predict_proba(cut))[rows, numbers]
+
+
+def run(data: str, n_train: int, n_rows: int, lime_rows: int) -> list[dict]:
+    """The lines of one data set."""
+    import keras
+
+    from kbert import BertClassifier
+    from kbert.tasks.explaining import Explainer
+
+    train, rows = read(data, n_train, n_rows)
+    classifier = BertClassifier("minilm-l6", epochs=1, random_state=0, verbose=1).fit(train.text, train.label)
+    texts = rows.text.tolist()
+    probabilities = classifier.predict_proba(texts)
+    numbers = probabilities.argmax(axis=1)
+    labels = classifier.classes_[numbers]
+
+    start = time.perf_counter()
+    classifier.explain(texts[:1], labels[:1])
+    first = time.perf_counter() - start
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        classifier.explain(texts[:1], labels[:1])
+        times.append(time.perf_counter() - start)
+    print(f"{data}: one row of {len(texts[0].split())} words: first {first:.2f} s, then {np.median(times):.2f} s")
+
+    frame = classifier.explain(texts, labels, n_steps=1)
+    of_rows = [frame[frame.row == row] for row in range(len(texts))]
+    words = [lines.word.tolist() for lines in of_rows]
+    spans = [lines[["start", "end"]].to_numpy() for lines in of_rows]
+
+    def explained(**arguments):
+        found = classifier.explain(texts, labels, **arguments)
+        return [found.score[found.row == row].to_numpy() for row in range(len(texts))]
+
+    def from_padding():
+        tokens = Explainer.tokens
+        Explainer.tokens = property(lambda self: tokens.fget(self)._replace(baseline=self.tokenizer.pad_id))
+        try:
+            return explained()
+        finally:
+            Explainer.tokens = tokens
+
+    rng = np.random.default_rng(0)
+    methods = {
+        "explain": explained,
+        "explain, from [PAD]": from_padding,
+        "explain, gradient x input": lambda: explained(method="gradient_x_input"),
+        "attention": lambda: attention(classifier, texts, spans),
+        "random words": lambda: [rng.random(len(of_words)) for of_words in spans],
+    }
+    lines, n_lime = [], min(lime_rows, n_rows)
+    right = float((labels == rows.label).mean())
+    for name, scores_of in {**methods, **({"LIME": None} if n_lime else {})}.items():
+        start = time.perf_counter()
+        if name == "LIME":
+            scores = lime(classifier, texts[:n_lime], words[:n_lime], numbers[:n_lime])
+        else:
+            scores = scores_of()
+        seconds = (time.perf_counter() - start) / len(scores)
+        for n in {len(scores), n_lime} - {0}:
+            found = drops(classifier, texts[:n], spans[:n], numbers[:n], scores[:n])
+            error = found.std(ddof=1) / math.sqrt(n)
+            lines.append(
+                {
+                    "data": data, "method": name, "rows": n, "drop": round(found.mean(), 4), "drop_se": round(error, 4),
+                    "seconds_a_row": round(seconds, 3), "one_row_first_s": round(first, 2),
+                    "one_row_s": round(float(np.median(times)), 2), "accuracy": round(right, 4), "train": n_train,
+                }
+            )  # fmt: skip
+            print(lines[-1], flush=True)
+    backend = keras.backend.backend()
+    facts = {
+        "cores": len(os.sched_getaffinity(0)), "load": round(os.getloadavg()[0], 1), "backend": backend,
+        "date": datetime.date.today().isoformat(), "kbert": version("kbert-learn"), "keras": version("keras"),
+        "backend_version": version(backend),
+    }  # fmt: skip
+    return [line | facts for line in lines]
+
+
+def main() -> None:
+    """Run the data sets, one after the other."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", nargs="+", choices=sorted(_FILES), default=["sst2", "agnews"])
+    parser.add_argument("--train", type=int, default=4000, help="rows to train on")
+    parser.add_argument("--rows", type=int, default=300, help="rows to explain")
+    parser.add_argument("--lime-rows", type=int, default=20, help="of these, those that LIME explains; 0 for none")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    for data in options.data:
+        lines = pd.DataFrame(run(data, options.train, options.rows, options.lime_rows))
+        if options.results.exists():
+            before = pd.read_csv(options.results)
+            lines = pd.concat([before[before.data != data], lines])
+        lines.to_csv(options.results, index=False)
+
+
+if __name__ == "__main__":
+    main()
