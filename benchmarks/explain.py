@@ -124,7 +124,7 @@ def run(data: str, n_train: int, n_rows: int, lime_rows: int) -> list[dict]:
         times.append(time.perf_counter() - start)
     print(f"{data}: one row of {len(texts[0].split())} words: first {first:.2f} s, then {np.median(times):.2f} s")
 
-    frame = classifier.explain(texts, labels, n_steps=1)
+    frame = classifier.explain(texts, labels, method="gradient_x_input")
     of_rows = [frame[frame.row == row] for row in range(len(texts))]
     words = [lines.word.tolist() for lines in of_rows]
     spans = [lines[["start", "end"]].to_numpy() for lines in of_rows]

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch.optim.adamw import adamw
 
+from kbert.training.compiled import model_variables
 from kbert.training.hyperparameters import BETA_1, BETA_2, CLIP_NORM, EPSILON, Hyperparameters
 from kbert.training.step import Arrays, Differentiator, Gradients, Loss, Predictor, Tensor
 
@@ -184,13 +185,16 @@ def predictor(model: keras.Model, devices: Sequence[Any] = ()) -> Predictor:
 
 def differentiator(model: keras.Model, name: str) -> Differentiator:
     """The derivative of a model's outputs by one of its inputs; threads as for `predictor`."""
+    parts = model_variables(model)
+    # Without their own derivatives: `kbert.model.products_torch` would compute these too, a third of the time.
+    weights = [[variable.value.detach() for variable in part] for part in (parts.trainable, parts.others)]
 
     def differentiate(inputs: dict[str, np.ndarray], chosen: np.ndarray) -> tuple[Tensor, Tensor]:
         # Also where PyTorch was told to record no gradients, which a user may do around all that only predicts.
         with torch.inference_mode(False), torch.enable_grad():
             given, chosen = _on_device((inputs, chosen))
             given[name] = given[name].detach().requires_grad_()
-            sums = (model(given, training=False) * chosen).sum(-1)
+            sums = (model.stateless_call(*weights, given, training=False)[0] * chosen).sum(-1)
             (gradient,) = torch.autograd.grad(sums.sum(), [given[name]])
         return sums.detach(), gradient
 
