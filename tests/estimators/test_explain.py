@@ -12,7 +12,7 @@ from kbert import BertClassifier, BertMultipleChoice, BertQA, BertRegressor, Ber
 from kbert.config import BertConfig
 from kbert.errors import IncompleteWarning, TruncationWarning
 from kbert.model import BertForQuestionAnswering, BertForSequenceClassification, BertForTokenClassification
-from kbert.plots import AttributionDisplay
+from kbert.plots import AnswerDisplay, AttributionDisplay, EntityDisplay
 from kbert.text import Ragged, build_choices, build_question_windows
 from kbert.text.words import build_word_windows
 from kbert.training.predict import predict_logits, predict_words
@@ -96,13 +96,15 @@ def test_scores_of_every_label_add_up_in_windows_too(classifier):
     assert_sums(found, difference[[0, 2]])
 
 
-def test_chosen_labels_sentences_and_company_change_no_score(classifier):
+def test_chosen_labels_sentences_and_company_change_no_score(classifier, monkeypatch):
     every = classifier.explain(TEXTS, n_steps=4)
     alone = classifier.explain(TEXTS.tolist()[:1], "b", n_steps=4)
     expected = every[(every.row == 0) & (every.label == "b")]
     np.testing.assert_allclose(alone.score, expected.score, rtol=0, atol=1e-5)
     own = classifier.explain(TEXTS, pd.Series(["b", "a", "c"]), n_steps=4)
     assert own.groupby("row").label.unique().map(list).to_dict() == {0: ["b"], 2: ["c"]}
+    monkeypatch.setattr("kbert.tasks.explaining._CHUNK_ROWS", 1)
+    pd.testing.assert_frame_equal(classifier.explain(TEXTS, n_steps=4), every, rtol=0, atol=1e-5)
     sentences = classifier.explain(TEXTS, "b", unit="sentence", n_steps=4)
     # The end of a line ends a sentence.
     assert sentences.sentence.tolist()[:3] == ["A lovely chair, it was", "not sad.", "the RED table"]
@@ -177,6 +179,8 @@ def test_a_tag_of_one_word(load):
     assert_sums(found, (logits - baseline)[[0, 1], tags], of=["row"])
     texts = tagger.explain([" ".join(row) for row in WORDS], [0, 3], n_steps=64)
     pd.testing.assert_frame_equal(texts, found, rtol=0, atol=1e-5)
+    page = EntityDisplay.from_estimator(tagger, WORDS).html()
+    assert page.count("<mark") == len(tagger.entities(WORDS)) and "sad" in page
 
 
 def test_begin_and_end_of_an_answer(load):
@@ -198,6 +202,8 @@ def test_begin_and_end_of_an_answer(load):
         scores.append(
             np.stack([logits[holding, (i + before)[holding], k] for k, i in enumerate((first, last))], axis=1)
         )
+    assert AttributionDisplay.from_predictions(found, X).html().count("<mark") == len(found)
+    assert AnswerDisplay.from_estimator(qa, X, n_best=2).html().count("<li") == 2
     of_window = np.abs(scores[0].sum(axis=1) - answer.score).argmin()
     assert_sums(found, (scores[0] - scores[1])[of_window])
 
@@ -218,6 +224,8 @@ def test_every_option_with_its_own_words(load):
     )
     assert_sums(found, logits - baseline, of=["label"])
     assert set(chooser.explain(X, 1).label) == {1}
+    display = AttributionDisplay.from_estimator(chooser, X)
+    assert set(display.explanation.label) == set(chooser.predict(X)) and display.html().count("<mark") >= 6
 
 
 # --- What cannot be meant
