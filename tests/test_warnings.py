@@ -40,6 +40,7 @@ from kbert.errors import (
     DatasetWarning,
     DivergedError,
     FailedRunWarning,
+    IncompleteWarning,
     InexactWarning,
     KbertWarning,
     LabelNamesWarning,
@@ -392,6 +393,14 @@ def a_run_that_fails_in_a_search(folder):
     split = ShuffleSplit(1, random_state=0)
     search = GridSearchCV(toy_of(BertClassifier, folder, learning_rate=10.0), {"epochs": [4]}, cv=split, refit=False)
     return search.fit(TEXTS * 8, LABELS * 8)
+
+
+@warns(IncompleteWarning, "n_steps=4 would bring them nearer")
+def scores_of_words_that_do_not_add_up(folder):
+    classifier = toy_of(BertClassifier, folder).fit(TEXTS, LABELS)
+    for weight in classifier.model_.trainable_variables:
+        weight.assign(weight.value * 10)  # far from linear, which one step would do for
+    return classifier.explain(TEXTS, n_steps=1)
 
 
 @warns(LabelsWarning, "y holds 12 different labels in 12 rows")

@@ -23,8 +23,8 @@ from kbert.training.backends import backend_step
 from kbert.training.memory import memory_kept
 from kbert.training.segments import check_segments
 
-# Tokens of a batch. Backpropagation keeps what every layer computes: some 30 kB a token for six layers of 384, and
-# 700 kB for twelve of 768.
+# Tokens of a batch: fewer than when predicting, since backpropagation keeps what every layer computes. A batch of 4,096
+# took as long for each token.
 _BATCH_TOKENS = 1024
 # Points on the ways of all outputs that are worked on at a time.
 _POINTS_AT_ONCE = 4096
