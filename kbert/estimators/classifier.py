@@ -408,9 +408,10 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         unit : {"word", "sentence"}, default="word"
             Whether a line is a word or a sentence, whose score is the sum of its words'.
         method : {"integrated_gradients", "gradient_x_input"}, default="integrated_gradients"
-            The second takes one step in the place of ``n_steps``; its scores do not add up, and are less to be trusted.
+            The second takes one point in the place of ``n_steps``; its scores do not add up, and choose words badly.
         n_steps : int, default=32
-            Steps of the integral. Time grows with it, and so does how nearly the scores add up.
+            Points at which the derivative is taken, at least 2. Time grows with it, and so does how nearly the scores
+            add up.
 
         Returns
         -------
@@ -418,7 +419,7 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
             A line for each word of each label of each row, in order: ``row`` (position in X, from 0), ``column`` (of
             pairs: which of the two texts), ``word`` (as the text has it), ``start`` and ``end`` (characters in its
             text, end exclusive), ``label`` and ``score``. The scores of a row and a label add up to the difference of
-            the label's logit between the row and the same row with [MASK] for every word. Words that were cut off have
+            the label's logit between the row and the same row with [PAD] for every word. Words that were cut off have
             the score 0. With ``unit="sentence"`` the column ``word`` is ``sentence``. Where X is a Series or DataFrame,
             the index of a line is that of its row in X.
 
@@ -437,7 +438,7 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         Notes
         -----
         Integrated gradients (Sundararajan, Taly and Yan, 2017) over the word embeddings, from a text whose words are
-        all [MASK]; [CLS] and [SEP] stay, and have no score. docs/explain.md says why, and how well it does.
+        all [PAD]; [CLS] and [SEP] stay, and have no score. docs/explain.md says why, and how well it does.
 
         Examples
         --------

@@ -40,8 +40,8 @@ def new_explainer(model: keras.Model, tokenizer: WordPieceTokenizer, unit: str, 
         steps = -1 if isinstance(n_steps, bool) else index(n_steps)
     except TypeError:
         steps = -1
-    if steps < 1:
-        raise ValueError(f"n_steps must be a whole number of at least 1, got {n_steps!r}.")
+    if steps < 2:
+        raise ValueError(f"n_steps must be a whole number of at least 2, got {n_steps!r}.")
     path = Path.integral(steps) if method == "integrated_gradients" else Path.end()
     return Explainer(model, tokenizer, path, _sentences if unit == "sentence" else None)
 

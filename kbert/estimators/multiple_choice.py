@@ -312,9 +312,10 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
         unit : {"word", "sentence"}, default="word"
             Whether a line is a word or a sentence, whose score is the sum of its words'.
         method : {"integrated_gradients", "gradient_x_input"}, default="integrated_gradients"
-            The second takes one step in the place of ``n_steps``; its scores do not add up, and are less to be trusted.
+            The second takes one point in the place of ``n_steps``; its scores do not add up, and choose words badly.
         n_steps : int, default=32
-            Steps of the integral. Time grows with it, and so does how nearly the scores add up.
+            Points at which the derivative is taken, at least 2. Time grows with it, and so does how nearly the scores
+            add up.
 
         Returns
         -------
@@ -323,7 +324,7 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
             (context, question or options), ``word`` (as the text has it), ``start`` and ``end`` (characters in its
             text, end exclusive), ``label`` (the index of the option, whose own words stand under "options") and
             ``score``. The scores of a row and an option add up to the difference of the option's logit between the row
-            and the same row with [MASK] for every word. Words that were cut off have the score 0. With
+            and the same row with [PAD] for every word. Words that were cut off have the score 0. With
             ``unit="sentence"`` the column ``word`` is ``sentence``. Where X is a DataFrame, the index of a line is that
             of its row in X.
 
@@ -342,7 +343,7 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
         Notes
         -----
         Integrated gradients (Sundararajan, Taly and Yan, 2017) over the word embeddings, from a text whose words are
-        all [MASK]; [CLS] and [SEP] stay, and have no score. docs/explain.md says why, and how well it does.
+        all [PAD]; [CLS] and [SEP] stay, and have no score. docs/explain.md says why, and how well it does.
         """
         explainer = new_explainer(self.model_, self.tokenizer_, unit, method, n_steps)
         task, columns = self._read(X)

@@ -348,9 +348,10 @@ class BertQA(FineTunedEstimator[Questions]):
         unit : {"word", "sentence"}, default="word"
             Whether a line is a word or a sentence, whose score is the sum of its words'.
         method : {"integrated_gradients", "gradient_x_input"}, default="integrated_gradients"
-            The second takes one step in the place of ``n_steps``; its scores do not add up, and are less to be trusted.
+            The second takes one point in the place of ``n_steps``; its scores do not add up, and choose words badly.
         n_steps : int, default=32
-            Steps of the integral. Time grows with it, and so does how nearly the scores add up.
+            Points at which the derivative is taken, at least 2. Time grows with it, and so does how nearly the scores
+            add up.
 
         Returns
         -------
@@ -358,7 +359,7 @@ class BertQA(FineTunedEstimator[Questions]):
             A line for each word of each row, first for the answer's begin and then for its end: ``row`` (position in X,
             from 0), ``column`` (question or context), ``word`` (as the text has it), ``start`` and ``end`` (characters
             in its text, end exclusive), ``label`` ("start" or "end") and ``score``. The scores of a row and a label add
-            up to the difference of the logit between the row and the same row with [MASK] for every word. Words outside
+            up to the difference of the logit between the row and the same row with [PAD] for every word. Words outside
             of the answer's window have the score 0. With ``unit="sentence"`` the column ``word`` is ``sentence``. Where
             X is a DataFrame, the index of a line is that of its row in X.
 
@@ -377,7 +378,7 @@ class BertQA(FineTunedEstimator[Questions]):
         Notes
         -----
         Integrated gradients (Sundararajan, Taly and Yan, 2017) over the word embeddings, from a text whose words are
-        all [MASK]; [CLS] and [SEP] stay, and have no score. docs/explain.md says why, and how well it does.
+        all [PAD]; [CLS] and [SEP] stay, and have no score. docs/explain.md says why, and how well it does.
         """
         explainer = new_explainer(self.model_, self.tokenizer_, unit, method, n_steps)
         task, columns = self._read(X)

@@ -383,9 +383,10 @@ class BertTagger(FineTunedEstimator[Tagging]):
         tags : str, or array-like of str, shape (n_rows,), optional
             The tag, or one for each row. None: the one that `predict` gives the word.
         method : {"integrated_gradients", "gradient_x_input"}, default="integrated_gradients"
-            The second takes one step in the place of ``n_steps``; its scores do not add up, and are less to be trusted.
+            The second takes one point in the place of ``n_steps``; its scores do not add up, and choose words badly.
         n_steps : int, default=32
-            Steps of the integral. Time grows with it, and so does how nearly the scores add up.
+            Points at which the derivative is taken, at least 2. Time grows with it, and so does how nearly the scores
+            add up.
 
         Returns
         -------
@@ -393,7 +394,7 @@ class BertTagger(FineTunedEstimator[Tagging]):
             A line for each word of each row, in order: ``row`` (position in X, from 0), ``word`` (as the text has it),
             ``start`` and ``end`` in characters (in the row's text; of a list of words in these joined by spaces),
             ``label`` (the tag) and ``score``. The scores of a row add up to the difference of the tag's logit between
-            the row and the same row with [MASK] for every word. A row that is read in several windows is explained in
+            the row and the same row with [PAD] for every word. A row that is read in several windows is explained in
             the one that the tag comes from; words outside of it have the score 0. Where X is a Series or DataFrame, the
             index of a line is that of its row in X.
 
@@ -412,7 +413,7 @@ class BertTagger(FineTunedEstimator[Tagging]):
         Notes
         -----
         Integrated gradients (Sundararajan, Taly and Yan, 2017) over the word embeddings, from a text whose words are
-        all [MASK]; [CLS] and [SEP] stay, and have no score. docs/explain.md says why, and how well it does.
+        all [PAD]; [CLS] and [SEP] stay, and have no score. docs/explain.md says why, and how well it does.
         """
         explainer = new_explainer(self.model_, self.tokenizer_, "word", method, n_steps)
         task, columns = self._read(X)

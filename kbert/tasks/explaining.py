@@ -116,10 +116,9 @@ class Explainer:
 
     @property
     def tokens(self) -> Tokens:
-        """The tokens that are not words; the baseline is [MASK], or [PAD] where the vocabulary has no mask."""
+        """The tokens that are not words; the baseline is [PAD] (docs/explain.md says why)."""
         tokenizer = self.tokenizer
-        baseline = tokenizer.pad_id if tokenizer.mask_id is None else tokenizer.mask_id
-        return Tokens(baseline, tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id)
+        return Tokens(tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id)
 
     def lines(self, columns: C, to_explain: Callable[[C, slice], ToExplain]) -> Iterator[tuple[Any, ...]]:
         """The lines of all rows, some rows at a time: row, column, word, start, end, label, score.
@@ -178,7 +177,7 @@ class Explainer:
     def warn(self) -> None:
         """Tell once of scores that do not add up."""
         if self.n_incomplete:
-            n_steps = len(self.path.shares) - 1
+            n_steps = len(self.path.shares)
             warn_user(
                 f"The scores of {self.n_incomplete} outputs are further off the difference between text and baseline "
                 f"than {_LARGEST_GAP:.0%} of their sizes. n_steps={4 * n_steps} would bring them nearer, and takes "

@@ -62,10 +62,10 @@ def classifier(load):
 
 
 def masked(sequences, tokenizer):
-    """The same with [MASK] for every word."""
+    """The same with [PAD] for every word."""
     ids = sequences.tokens.values
     keeps = np.isin(ids, [tokenizer.cls_id, tokenizer.sep_id])
-    return replace(sequences, tokens=Ragged(np.where(keeps, ids, tokenizer.mask_id), sequences.tokens.splits))
+    return replace(sequences, tokens=Ragged(np.where(keeps, ids, tokenizer.pad_id), sequences.tokens.splits))
 
 
 def logits_without_words(estimator, X):
@@ -138,7 +138,7 @@ def test_scores_are_those_of_a_plain_loop_over_transformers(load, tmp_path):
     transformers = pytest.importorskip("transformers", reason="to compare, run: pip install 'kbert-learn[parity]'")
     classifier = load(BertClassifier, long_text="truncate")
     pair = ("the red chair", "was it hot")
-    found = classifier.explain([pair], "c", n_steps=8)
+    found = classifier.explain([pair], "c", n_steps=9)
     classifier.save(tmp_path / "saved")
     model = transformers.BertForSequenceClassification.from_pretrained(tmp_path / "saved").eval()
     tokenizer = classifier.tokenizer_
@@ -146,7 +146,7 @@ def test_scores_are_those_of_a_plain_loop_over_transformers(load, tmp_path):
     ids, segments = torch.tensor([encoding.ids]), torch.tensor([encoding.segment_ids])
     special = (ids == tokenizer.cls_id) | (ids == tokenizer.sep_id)
     own, baseline = (
-        model.bert.embeddings.word_embeddings(x).detach() for x in (ids, torch.where(special, ids, tokenizer.mask_id))
+        model.bert.embeddings.word_embeddings(x).detach() for x in (ids, torch.where(special, ids, tokenizer.pad_id))
     )
     scores = np.zeros(ids.shape[1])
     for i in range(9):
@@ -239,7 +239,7 @@ def test_every_option_with_its_own_words(load):
         (dict(labels=["a", "b", None]), "labels: row 2 is None"),
         (dict(unit="token"), "unit must be one of 'word', 'sentence', got 'token'"),
         (dict(method="lime"), "method must be one of"),
-        (dict(n_steps=0), "n_steps must be a whole number of at least 1, got 0"),
+        (dict(n_steps=1), "n_steps must be a whole number of at least 2, got 1"),
     ],
 )
 def test_parameters_that_are_refused(classifier, arguments, message):
@@ -258,8 +258,8 @@ def test_a_word_or_an_option_that_is_not_there_is_refused(load):
 
 
 def test_scores_that_do_not_add_up_are_told(classifier):
-    with pytest.warns(IncompleteWarning, match="n_steps=4"):
-        classifier.explain(TEXTS, n_steps=1)
+    with pytest.warns(IncompleteWarning, match="n_steps=8"):
+        classifier.explain(TEXTS, n_steps=2)
     with warnings.catch_warnings():
         warnings.simplefilter("error", IncompleteWarning)
         classifier.explain(TEXTS, method="gradient_x_input")
