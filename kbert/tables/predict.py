@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import tempfile
-import uuid
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -24,13 +22,11 @@ from kbert.data.frames import shown
 from kbert.estimators.base import BertEstimator
 from kbert.estimators.loading import load
 from kbert.estimators.persistence import encode_value
-from kbert.json_files import json_object, write_json
-from kbert.tables.files import FORMATS, find_tables, format_of, n_rows_of, read_in_parts, require_pyarrow, write_tables
+from kbert.tables.files import FORMATS, find_tables, format_of, n_rows_of, read_in_parts, require_pyarrow
 from kbert.tables.outputs import as_X, columns_read, predicted_columns
+from kbert.tables.parts import PartFolder, digest_of, write_part
 from kbert.warn import warn_user
 
-# In a folder of parts: what they were made of, and which there are. Readers of folders pass over names with "_".
-_SETTINGS, _DONE = "_kbert.json", "_parts.jsonl"
 _FORMAT = 1
 
 
@@ -65,6 +61,7 @@ class _Plan(NamedTuple):
     """How all parts are made."""
 
     folder: Path
+    model: str
     written_as: str
     columns: tuple[str, ...] | None
     keep: tuple[str, ...] | None
@@ -155,65 +152,65 @@ def predict_table(
         raise FileExistsError(f"{target} is a folder. Give another name.")
     plan = _Plan(
         folder,
+        _digest_of_model(estimator),
         "parquet" if is_file else written_as,
         (columns,) if isinstance(columns, str) else None if columns is None else tuple(columns),
         None if keep is None else tuple(keep),
         bool(probabilities),
     )
-    _begin(plan, _settings(plan, estimator, files, int(rows_per_part)), is_temporary=is_file)
-    done, faults = _done_before(folder), list[Exception]()
-    total = [n_rows_of(file) for file in files]
+    settings = _settings(plan, estimator, files, int(rows_per_part))
+    output, counts = PartFolder(folder, settings, is_temporary=is_file), [n_rows_of(file) for file in files]
     bar = tqdm(
-        total=None if None in total else sum(n for n in total if n is not None),
+        total=None if None in counts else sum(n for n in counts if n is not None),
         unit="row",
         desc="predict",
         dynamic_ncols=True,
         disable=not verbose,
     )
     parts: dict[str, int] = {}
-    told: dict[type[Warning], str] = {}
+    unreadable, fault = list[Exception](), list[Exception]()
 
     def to_do() -> Iterator[_Part]:
-        """The parts that are not there yet. A file that cannot be read is told of at the end."""
+        """The parts that are not there yet.
+
+        joblib may take them in another thread, where nobody would see an error: it is kept for the end.
+        """
         for number, file in enumerate(files):
             try:
                 for i, table in enumerate(read_in_parts(file, int(rows_per_part))):
-                    name, digest = f"part-{number:05d}-{i:06d}.{plan.written_as}", _digest(table)
-                    if name in done:
-                        if done[name] != digest:
-                            raise FileExistsError(
-                                f"{folder / name} was made of other rows than {file} has now. Remove {folder}, or give "
-                                "another output."
-                            )
+                    name, digest = f"part-{number:05d}-{i:06d}.{plan.written_as}", digest_of(table)
+                    if output.has(name, digest):
                         parts[name] = table.num_rows
                         bar.update(table.num_rows)
-                        continue
-                    yield _Part(name, str(file), table, digest)
+                    else:
+                        yield _Part(name, str(file), table, digest)
             except ValueError as error:
-                faults.append(error)
+                unreadable.append(error)
+            except OSError as error:
+                fault.append(error)
+                return
 
+    told: dict[type[Warning], str] = {}
     with bar, ExitStack() as stack:
-        made_before = len(done)
-        for name, n_rows, digest, messages in _made(plan, model, estimator, to_do(), n_jobs, stack):
-            with open(folder / _DONE, "a", encoding="utf-8") as file:
-                file.write("\n" + json.dumps({"part": name, "digest": digest}))  # after a line that may be torn
-            parts[name] = n_rows
-            bar.update(n_rows)
-            for category, message in messages:
-                if category not in told:
-                    told[category] = message
+        for made in _made(plan, model, estimator, to_do(), n_jobs, stack):
+            output.note(made.name, made.digest)
+            parts[made.name] = made.n_rows
+            bar.update(made.n_rows)
+            told = dict(made.messages) | told
     for category, message in told.items():
         warn_user(f"Of one part, and perhaps of others too: {message}", category)
-    if faults:
-        others = f" {len(faults) - 1} more files cannot be read." if len(faults) > 1 else ""
+    if fault:
+        raise fault[0]
+    if unreadable:
+        others = f" {len(unreadable) - 1} more files cannot be read." if len(unreadable) > 1 else ""
         raise ValueError(
-            f"{faults[0]}.{others} The other files are done: mend or remove what is damaged, and call again."
-        ) from faults[0]
+            f"{unreadable[0]}.{others} The other files are done: mend or remove what is damaged, and call again."
+        ) from unreadable[0]
     if not parts:
         raise ValueError(f"There are no rows in {shown(str(source))}: there is nothing to predict.")
     if is_file:
-        _join(folder, sorted(parts), target, written_as)
-    return Written(sum(parts.values()), len(parts), min(made_before, len(parts)))
+        output.join(sorted(parts), target, written_as)
+    return Written(sum(parts.values()), len(parts), len(output.done.keys() & parts.keys()))
 
 
 # --- What a folder of parts is of ------------------------------------------------------------------------------
@@ -232,10 +229,9 @@ def _format_of_output(target: Path, asked: str | None) -> str:
 
 def _settings(plan: _Plan, estimator: BertEstimator, files: list[Path], rows_per_part: int) -> dict[str, Any]:
     """What all parts of an output have in common."""
-    estimator._check_fitted()
     shared = Path(os.path.commonpath([file.parent for file in files]))
     settings = {
-        "format": _FORMAT, "model": _digest_of_model(estimator), "rows_per_part": rows_per_part,
+        "format": _FORMAT, "model": plan.model, "rows_per_part": rows_per_part,
         "files": [str(file.relative_to(shared)) for file in files], "written_as": plan.written_as,
         "columns": plan.columns, "keep": plan.keep, "probabilities": plan.probabilities,
     }  # fmt: skip
@@ -244,6 +240,7 @@ def _settings(plan: _Plan, estimator: BertEstimator, files: list[Path], rows_per
 
 def _digest_of_model(estimator: BertEstimator) -> str:
     """A name for a fitted estimator, which changes with all that its predictions depend on."""
+    estimator._check_fitted()
     parameters = {name: encode_value(value) for name, value in estimator.get_params(deep=False).items()}
     for name in ("verbose", "random_state", "checkpoint", "distribution", "weights"):
         parameters.pop(name, None)
@@ -254,58 +251,16 @@ def _digest_of_model(estimator: BertEstimator) -> str:
     return found.hexdigest()
 
 
-def _begin(plan: _Plan, settings: dict[str, Any], is_temporary: bool) -> None:
-    """Make the folder; or find that an earlier call made it, of the same. One of something else goes, if temporary."""
-    folder = plan.folder
-    path = folder / _SETTINGS
-    saved = json_object(path) if path.is_file() else None
-    different = [] if saved is None else sorted(name for name in settings if saved.get(name) != settings[name])
-    if different and is_temporary:
-        shutil.rmtree(folder)
-    elif saved is not None:
-        if different:
-            raise FileExistsError(
-                f"{folder} holds predictions that were made with another {', '.join(different)}. Give another output, "
-                "or remove it."
-            )
-        return
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FileExistsError(f"{folder} exists, and holds no predictions of kbert's. Give another output.")
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(unfinished := folder / f"{_SETTINGS}.{uuid.uuid4().hex[:8]}", settings)
-    unfinished.replace(path)
-
-
-def _done_before(folder: Path) -> dict[str, str]:
-    """The digests of the parts that are there, by their names. A torn last line is passed over."""
-    found: dict[str, str] = {}
-    path = folder / _DONE
-    if path.is_file():
-        for line in path.read_text(encoding="utf-8").splitlines():
-            try:
-                values = json.loads(line)
-                name, digest = str(values["part"]), str(values["digest"])
-            except (ValueError, TypeError, KeyError):
-                continue
-            if (folder / name).is_file():
-                found[name] = digest
-    return found
-
-
-def _digest(table: Any) -> str:
-    """A name for the rows of a table."""
-    import pyarrow as pa
-
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as stream:
-        stream.write_table(table)
-    return hashlib.blake2b(memoryview(sink.getvalue()), digest_size=16).hexdigest()
-
-
 # --- Making parts ----------------------------------------------------------------------------------------------
 
-# The name of a part, its rows, the digest of its input, and what was warned of.
-_Made = tuple[str, int, str, list[tuple[type[Warning], str]]]
+
+class _Made(NamedTuple):
+    """A part that was written, and what was warned of on the way."""
+
+    name: str
+    n_rows: int
+    digest: str
+    messages: list[tuple[type[Warning], str]]
 
 
 def _made(
@@ -326,12 +281,12 @@ def _made(
 
 
 def _make_in_process(plan: _Plan, model: Any, part: _Part) -> _Made:
-    return _make(plan, _loaded(model), part)
+    return _make(plan, _loaded(model, plan.model), part)
 
 
 @lru_cache(maxsize=1)
-def _loaded(model: Any) -> BertEstimator:
-    """A saved estimator: a process loads it once."""
+def _loaded(model: Any, digest: str) -> BertEstimator:
+    """A saved estimator: a process loads it once, and anew where the folder has another one since."""
     return load(model)
 
 
@@ -350,21 +305,11 @@ def _make(plan: _Plan, estimator: BertEstimator, part: _Part) -> _Made:
         raise ValueError(f"{part.source} has a column {both[0]!r}, as the predictions have. Leave it out of keep.")
     for name, values in found.items():
         kept = kept.append_column(name, values)
-    unfinished = plan.folder / f"_{part.name}.{uuid.uuid4().hex[:8]}"
-    try:
-        write_tables(unfinished, [kept], plan.written_as)
-        unfinished.replace(plan.folder / part.name)
-    except OSError as error:
-        unfinished.unlink(missing_ok=True)
-        raise OSError(
-            error.errno,
-            f"a part cannot be written ({error.strerror or error}). Make room and call again: what is finished stays",
-            str(plan.folder / part.name),
-        ) from error
+    write_part(plan.folder / part.name, kept, plan.written_as)
     messages: list[tuple[type[Warning], str]] = [
         (warning.category, str(warning.message)) for warning in told if issubclass(warning.category, UserWarning)
     ]
-    return part.name, part.table.num_rows, part.digest, messages
+    return _Made(part.name, part.table.num_rows, part.digest, messages)
 
 
 def _kept(keep: tuple[str, ...] | None, names: list[str]) -> list[str]:
@@ -373,24 +318,3 @@ def _kept(keep: tuple[str, ...] | None, names: list[str]) -> list[str]:
     if missing := [name for name in keep if name not in names]:
         raise ValueError(f"keep names {missing[0]!r}, and the table has {', '.join(names)}.")
     return list(keep)
-
-
-def _join(folder: Path, names: list[str], target: Path, written_as: str) -> None:
-    """Write the parts into one file, and remove them."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    schemas = [parquet.read_schema(folder / name).remove_metadata() for name in names]
-    try:
-        if any(schema.names != schemas[0].names for schema in schemas):
-            raise ValueError("other names")
-        schema = pa.unify_schemas(schemas, promote_options="permissive")
-    except (ValueError, pa.ArrowException) as error:
-        raise ValueError(
-            f"The files have different columns ({error}), which do not go into the one file {target}. Name the columns "
-            "that all of them have: keep (--keep on the command line)."
-        ) from None
-    unfinished = folder / "_joined"
-    write_tables(unfinished, (parquet.read_table(folder / name).cast(schema) for name in names), written_as)
-    unfinished.replace(target)
-    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,157 @@
+"""A folder of the parts of an output: what they were made of, which are there, and their joining into one file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from kbert.json_files import json_object, write_json
+from kbert.tables.files import write_tables
+
+# What the parts were made of, and which there are. Readers of folders pass over names with "_".
+_SETTINGS, _DONE = "_kbert.json", "_parts.jsonl"
+
+
+class PartFolder:
+    """The parts of an output, each complete or absent.
+
+    Parameters
+    ----------
+    folder : Path
+        A new or empty one, or one of an earlier call with the same settings.
+    settings : dict
+        What all parts have in common, as JSON has it.
+    is_temporary : bool
+        Whether parts with other settings are removed, and not refused.
+
+    Attributes
+    ----------
+    done : dict of str
+        The parts that are there, by name: the digest of the rows that each was made of.
+
+    Raises
+    ------
+    FileExistsError
+        If the folder holds parts with other settings, or something else.
+    """
+
+    def __init__(self, folder: Path, settings: dict[str, Any], is_temporary: bool):
+        self.folder = folder
+        path = folder / _SETTINGS
+        saved = json_object(path) if path.is_file() else None
+        different = [] if saved is None else sorted(name for name in settings if saved.get(name) != settings[name])
+        if different and not is_temporary:
+            raise FileExistsError(
+                f"{folder} holds predictions that were made with another {', '.join(different)}. Give another output, "
+                "or remove it."
+            )
+        if different:
+            shutil.rmtree(folder)
+        if different or saved is None:
+            self._make(path, settings)
+        self.done = self._found()
+
+    def _make(self, path: Path, settings: dict[str, Any]) -> None:
+        if self.folder.exists() and (not self.folder.is_dir() or any(self.folder.iterdir())):
+            raise FileExistsError(f"{self.folder} exists, and holds no predictions of kbert's. Give another output.")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        unfinished = self.folder / f"{_SETTINGS}.{uuid.uuid4().hex[:8]}"
+        write_json(unfinished, settings)
+        unfinished.replace(path)
+
+    def _found(self) -> dict[str, str]:
+        """The parts that are there. A torn last line is passed over: that part is made again."""
+        found: dict[str, str] = {}
+        path = self.folder / _DONE
+        for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+            try:
+                values = json.loads(line)
+                name, digest = str(values["part"]), str(values["digest"])
+            except (ValueError, TypeError, KeyError):
+                continue
+            if (self.folder / name).is_file():
+                found[name] = digest
+        return found
+
+    def has(self, name: str, digest: str) -> bool:
+        """Whether a part is there.
+
+        Raises
+        ------
+        FileExistsError
+            If it was made of other rows.
+        """
+        if name in self.done and self.done[name] != digest:
+            raise FileExistsError(
+                f"{self.folder / name} was made of other rows than the table has now. Remove {self.folder}, or give "
+                "another output."
+            )
+        return name in self.done
+
+    def note(self, name: str, digest: str) -> None:
+        """Note that a part is written."""
+        with open(self.folder / _DONE, "a", encoding="utf-8") as file:
+            file.write("\n" + json.dumps({"part": name, "digest": digest}))  # after a line that may be torn
+
+    def join(self, names: Iterable[str], target: Path, written_as: str) -> None:
+        """Write parts, which are Parquet, into one file, and remove the folder.
+
+        Raises
+        ------
+        ValueError
+            If they have other columns than each other.
+        """
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        paths = [self.folder / name for name in names]
+        schemas = [parquet.read_schema(path).remove_metadata() for path in paths]
+        try:
+            if other := [schema.names for schema in schemas if schema.names != schemas[0].names]:
+                raise ValueError(f"{', '.join(schemas[0].names)}; {', '.join(other[0])}")
+            schema = pa.unify_schemas(schemas, promote_options="permissive")
+        except (ValueError, pa.ArrowException) as error:
+            raise ValueError(
+                f"The files have different columns ({error}), which do not go into the one file {target}. Name the "
+                "columns that all of them have: keep (--keep on the command line)."
+            ) from None
+        unfinished = self.folder / "_joined"
+        write_tables(unfinished, (parquet.read_table(path).cast(schema) for path in paths), written_as)
+        unfinished.replace(target)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def write_part(path: Path, table: Any, written_as: str) -> None:
+    """Write a part, which is there as a whole or not at all.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written.
+    """
+    unfinished = path.with_name(f"_{path.name}.{uuid.uuid4().hex[:8]}")
+    try:
+        write_tables(unfinished, [table], written_as)
+        unfinished.replace(path)
+    except OSError as error:
+        unfinished.unlink(missing_ok=True)
+        raise OSError(
+            error.errno,
+            f"a part cannot be written ({error.strerror or error}). Make room and call again: what is finished stays",
+            str(path),
+        ) from error
+
+
+def digest_of(table: Any) -> str:
+    """A name for the rows of a table, which changes with any of their values."""
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return hashlib.blake2b(memoryview(sink.getvalue()), digest_size=16).hexdigest()
