@@ -184,12 +184,14 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args()
     for data in options.data:
-        before = pd.read_csv(options.results) if options.results.exists() else pd.DataFrame({"data": []})
+        before = pd.read_csv(options.results) if options.results.exists() else None
         lines = []
         for line in run(data, options.train, options.rows, options.lime_rows):
             print(line, flush=True)
             lines.append(line)
-            table = pd.concat([before[before.data != data], pd.DataFrame(lines)])
+            table = pd.DataFrame(lines)
+            if before is not None:
+                table = pd.concat([before[before.data != data], table])
             table.to_csv(options.results, index=False)
 
 
