@@ -76,12 +76,7 @@ def replace_folder(folder: Path, write: Callable[[Path], object], kind: FolderKi
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _lock(folder.parent):
         _complete(folder)
-        if folder.exists() and not folder.is_dir():
-            raise FileExistsError(f"{folder} is a file. Give the name of a folder, existing or not.")
-        if folder.is_dir() and any(folder.iterdir()) and not (folder / kind.marker).is_file():
-            raise FileExistsError(
-                f"{folder} exists and holds no {kind.name}: nothing was written. Choose another folder."
-            )
+        check_replaceable(folder, kind)
     staging = folder.parent / f".{folder.name}.{uuid.uuid4().hex[:8]}"
     new, old = staging / _NEW, staging / _OLD
     working_folder = _working_folder()
@@ -109,6 +104,14 @@ def replace_folder(folder: Path, write: Callable[[Path], object], kind: FolderKi
         with suppress(OSError):
             os.chdir(working_folder)  # into the new folder of that name: the process is still in the removed one
     _remove_leftovers(folder)
+
+
+def check_replaceable(folder: Path, kind: FolderKind) -> None:
+    """Raise the FileExistsError of `replace_folder`, for callers that have work to do before they write."""
+    if folder.exists() and not folder.is_dir():
+        raise FileExistsError(f"{folder} is a file. Give the name of a folder, existing or not.")
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / kind.marker).is_file():
+        raise FileExistsError(f"{folder} exists and holds no {kind.name}: nothing was written. Choose another folder.")
 
 
 def complete_interrupted_replacement(folder: str | os.PathLike[str]) -> None:

@@ -14,7 +14,9 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # A part may import those of its own rank and below. The parts not named here are leaves, which nothing else imports.
 RANKS = {
-    **dict.fromkeys(("atomic_folder", "backend", "config", "config_json", "errors", "forks", "hub", "json_files"), 0),
+    **dict.fromkeys(
+        ("atomic_folder", "backend", "config", "config_json", "errors", "folder_lock", "forks", "hub", "json_files"), 0
+    ),
     **dict.fromkeys(("learning_rates", "metrics", "permissions", "presets", "printable"), 0),
     **dict.fromkeys(("saved_values", "sizes", "startup_messages", "warn"), 0),
     **{

@@ -182,7 +182,8 @@ def _train_with_restarts(
     settle_training(parameters, recipe, config, n_rows)
     parameters.distribution = for_fine_tuning(parameters.distribution, data.whole_rows or few_labels)
     policy, enough_epochs = dtype_policy(parameters.dtype), automatic_epochs(parameters, recipe, n_rows)
-    for restart in range(0 if checkpoints is None else checkpoints.first_run(), parameters.n_restarts + 1):
+    first_run = 0 if checkpoints is None else min(checkpoints.first_run(), parameters.n_restarts)
+    for restart in range(first_run, parameters.n_restarts + 1):
         run_seed = seed if restart == 0 else draw_seed(np.random.RandomState([seed, restart]))
         run = Run(restart, run_seed, seed, callbacks, checkpoints)
         if few_labels:
@@ -345,7 +346,7 @@ def _train(
 
 # Parameters that a run may go on without, or whose meaning the start and the other settings hold.
 _NOT_SETTINGS = {
-    "checkpoint", "verbose", "random_state", "size", "weights", "revision", "warm_start", "n_restarts", "distribution",
+    "checkpoint", "verbose", "random_state", "size", "weights", "revision", "warm_start", "distribution",
     "dtype",
 }  # fmt: skip
 

@@ -136,7 +136,7 @@ class BertPretrainer(BertEstimator):
     checkpoint : str or Path, optional
         A folder of this fit alone. It is written to every 1,000 updates and every five minutes, with the history so
         far as ``history.csv``; a fit that was killed goes on from there when it is started again with the same texts
-        and parameters. Three times the size of the weights, twice.
+        and parameters. It takes six times the disk space of the weights.
     random_state : int, RandomState or None, default=None
         Seed of the start, the pairs, the masks and the dropout.
     verbose : int, default=0

@@ -108,7 +108,10 @@ class SavableEstimator(BaseEstimator):
             "format": persistence.FORMAT,
             "kbert": kbert.__version__,
             "estimator": type(self).__name__,
-            "parameters": {name: persistence.encode_value(v) for name, v in self.get_params(deep=False).items()},
+            "parameters": {
+                name: None if name == "checkpoint" else persistence.encode_value(value)  # a folder of this machine
+                for name, value in self.get_params(deep=False).items()
+            },
             "learned": self._learned_to_json(),
             "n_features_in": getattr(self, "n_features_in_", None),
             "feature_names_in": getattr(self, "feature_names_in_", np.array([])).tolist(),

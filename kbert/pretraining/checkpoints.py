@@ -69,7 +69,9 @@ def _facts(path: Path) -> SavedValues:
     """The facts of a checkpoint, checked."""
     values = json_object(path)
     if not values.keys() <= _FACTS:
-        raise WeightsMismatchError(f"{path.parent} was written by another version of kbert. Give another folder.")
+        raise WeightsMismatchError(
+            f"{path.parent} is of a fit, or was written by another version of kbert. Give another folder."
+        )
     facts = SavedValues(values, path, remedy=_REMEDY)
     facts.inner("settings")
     facts.checked("tokens", whole(0))

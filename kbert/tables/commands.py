@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
@@ -71,6 +72,7 @@ class FitCommand:
             TASKS,
             X_of,
             columns_of_task,
+            holds_lists,
             read_table,
             require_columns,
             task_of_columns,
@@ -85,11 +87,15 @@ class FitCommand:
         X, y = columns_of_task(task, frame, text, label)
         require_columns(frame, [*X, *y], f"{options.train} (as {task})")
         kind = getattr(estimators, TASKS[task])
-        estimator = kind(options.size, **_parameters(options, kind))
-        train, held_out = _split(frame, options)
+        parameters = _parameters(options)
+        estimator = kind(parameters.pop("size"), **parameters)
+        _require_writable(options)
+        labels = y_of(frame, y, task)
+        train, held_out = _split(frame, labels if task == "classification" and len(y) == 1 else None, options)
         if not options.quiet:
             print(f"{task}: {len(train)} rows of {', '.join(X)} -> {', '.join(y)}", flush=True)
-        parts = [(X_of(part, X), y_of(part, y, task)) for part in (train, held_out) if part is not None]
+        classes = labels.unique() if task == "classification" and len(y) == 1 and not holds_lists(labels) else None
+        parts = [(X_of(part, X), y_of(part, y, task, classes)) for part in (train, held_out) if part is not None]
         estimator.fit(*parts[0], **({"eval_set": parts[1]} if len(parts) > 1 else {}))
         estimator.save(options.out)
         print(f"the model is in {printable(str(options.out))}")
@@ -207,11 +213,11 @@ def _add_columns(parser: ArgumentParser) -> None:
     add("--label", nargs="*", metavar="COLUMN", help="the column of the labels, or several (default: label)")
 
 
-def _parameters(options: Namespace, kind: type) -> dict[str, Any]:
+def _parameters(options: Namespace) -> dict[str, Any]:
     """The parameters of the estimator that the options give."""
     names = {name.replace("-", "_") for name in _NUMBERS}
     values = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
-    values |= {"random_state": options.seed, "verbose": int(not options.quiet)}
+    values |= {"size": options.size, "random_state": options.seed, "verbose": int(not options.quiet)}
     if options.weights is not None:
         values["weights"] = options.weights
     if options.checkpoint is not None:
@@ -221,9 +227,30 @@ def _parameters(options: Namespace, kind: type) -> dict[str, Any]:
     return values | dict(map(_parameter, options.set))
 
 
-def _split(frame: pd.DataFrame, options: Namespace) -> tuple[pd.DataFrame, pd.DataFrame | None]:
-    """The rows to train on, and those to score."""
-    from kbert.tables.reading import read_table
+def _require_writable(options: Namespace) -> None:
+    """Find out now, and not after the training, that nothing can be written.
+
+    Raises
+    ------
+    FileExistsError
+        If the folder of the model holds something else.
+    OSError
+        If a file cannot be written.
+    """
+    from kbert.atomic_folder import check_replaceable
+    from kbert.estimators.persistence import SAVED_ESTIMATOR
+
+    check_replaceable(options.out, SAVED_ESTIMATOR)
+    for path in (options.out, options.metrics):
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if not os.access(path if path.exists() else path.parent, os.W_OK):
+                raise PermissionError(13, "cannot be written", str(path))
+
+
+def _split(frame: pd.DataFrame, labels: Any, options: Namespace) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+    """The rows to train on, and those to score: of each label, where there is one a row, the same share."""
+    from kbert.tables.reading import holds_lists, read_table
 
     if options.validation is None:
         return frame, None
@@ -233,8 +260,18 @@ def _split(frame: pd.DataFrame, options: Namespace) -> tuple[pd.DataFrame, pd.Da
         return frame, read_table(options.validation)
     if not 0 < share < 1:
         raise ValueError(f"--validation must be a table, or a share over 0 and under 1, not {options.validation!r}.")
-    held_out = frame.sample(max(1, round(share * len(frame))), random_state=options.seed)
-    return frame.drop(held_out.index), held_out.sort_index()
+    groups = [frame] if labels is None or holds_lists(labels) else [rows for _, rows in frame.groupby(labels)]
+    # At least one row of each label is trained on.
+    held_out = frame.loc[
+        sorted(
+            row
+            for rows in groups
+            for row in rows.sample(min(len(rows) - 1, round(share * len(rows))), random_state=options.seed).index
+        )
+    ]
+    if not len(held_out):
+        raise ValueError(f"--validation: {share:g} of {len(frame)} rows are too few. Give a larger share, or a table.")
+    return frame.drop(held_out.index), held_out
 
 
 def _tell(estimator: Any, X: Any, y: Any, options: Namespace) -> None:

@@ -65,6 +65,8 @@ def find_tables(source: str | os.PathLike[str]) -> list[Path]:
     if path.is_dir():
         names = (Path(name) for name in glob.glob(f"{glob.escape(str(path))}/**", recursive=True))
         found = sorted(file for file in names if file.is_file() and format_of(file) and file.name[0] not in "_.")
+        # A link to a folder above may lead to the same file again and again.
+        found = list({file.resolve(): file for file in reversed(found)}.values())[::-1]
         if not found:
             raise FileNotFoundError(f"There is no table in the folder {path}. {_KNOWN}")
         return found
@@ -99,7 +101,7 @@ def read_in_parts(path: Path, n_rows: int) -> Iterator[Any]:
     Raises
     ------
     ValueError
-        If the file is damaged, or not of the format that its name says, with its name.
+        If the file cannot be read, is damaged, or not of the format that its name says, with its name.
     """
     import pyarrow as pa
 
@@ -109,6 +111,8 @@ def read_in_parts(path: Path, n_rows: int) -> Iterator[Any]:
     try:
         for found in readers[format_of(path) or ""](path, n_rows):
             rest = found
+            if len(set(rest.column_names)) < rest.num_columns:
+                raise ValueError(f"it has a column twice: {', '.join(rest.column_names)}")
             while n_kept + rest.num_rows >= n_rows:
                 yield pa.concat_tables([*kept, rest.slice(0, n_rows - n_kept)]).combine_chunks()
                 rest = rest.slice(n_rows - n_kept)
@@ -117,8 +121,6 @@ def read_in_parts(path: Path, n_rows: int) -> Iterator[Any]:
                 kept.append(rest)
                 n_kept += rest.num_rows
     except (pa.ArrowException, OSError, EOFError, UnicodeError, lzma.LZMAError, ValueError) as error:
-        if isinstance(error, FileNotFoundError | PermissionError):
-            raise
         reason = " ".join(str(error).split())
         raise ValueError(f"{path} cannot be read as {format_of(path)}: {reason}") from error
     if kept:
@@ -149,7 +151,9 @@ def _csv(path: Path, n_rows: int) -> Iterator[Any]:
                 raise ValueError(f"its header has a name twice: {names}")
             found: list[list[str]] = []
             for row in rows:
-                if not row:  # an empty line
+                if not row and len(names) == 1:  # an empty value
+                    row = [""]
+                if not row:
                     continue
                 if len(row) != len(names):
                     raise ValueError(f"line {rows.line_num} has {len(row)} values, and the header has {len(names)}")
@@ -170,18 +174,17 @@ def _of_texts(names: list[str], rows: list[list[str]]) -> Any:
 
 
 def _json_lines(path: Path, n_rows: int) -> Iterator[Any]:
+    """Each part has the types, and the columns, of its own rows: a number may have decimals later on, or be missing."""
     import pyarrow as pa
 
-    schema: Any = None
     found: list[dict[str, Any]] = []
     number = 0
 
     def as_table() -> Any:
-        names = schema.names if schema is not None else list(dict.fromkeys(name for row in found for name in row))
-        kinds = dict.fromkeys(names) if schema is None else dict(zip(names, schema.types, strict=True))
+        names = list(dict.fromkeys(name for row in found for name in row))
         try:
-            return pa.table({name: pa.array([row.get(name) for row in found], kinds[name]) for name in names})
-        except (pa.ArrowException, TypeError) as error:
+            return pa.table({name: pa.array([row.get(name) for row in found]) for name in names})
+        except (pa.ArrowException, TypeError, UnicodeError) as error:
             raise ValueError(f"lines up to {number}: {error}") from None
 
     with _PACKINGS[_packing(path)](path, "rt", encoding="utf-8-sig") as file:
@@ -194,14 +197,11 @@ def _json_lines(path: Path, n_rows: int) -> Iterator[Any]:
                 raise ValueError(f"line {number}: {error}") from None
             if not isinstance(row, dict):
                 raise ValueError(f"line {number} holds no JSON object")
-            if schema is not None and (unknown := row.keys() - set(schema.names)):
-                raise ValueError(f"line {number} has {min(unknown)!r}, which the first {n_rows} rows have not")
             found.append(row)
             if len(found) == n_rows:
-                table = as_table()
-                schema, found = table.schema, []
-                yield table
-    if found or schema is None:
+                yield as_table()
+                found = []
+    if found:
         yield as_table()
 
 
@@ -240,7 +240,8 @@ def _write_parquet(file: Any, tables: Iterable[Any], written_as: str) -> None:
 
 def _write_csv(file: Any, tables: Iterable[Any], written_as: str) -> None:
     text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-    lines = csv.writer(text, delimiter="\t" if written_as == "tsv" else ",", lineterminator="\n")
+    # The line ends of RFC 4180: values are quoted where they hold either of its two characters.
+    lines = csv.writer(text, delimiter="\t" if written_as == "tsv" else ",", lineterminator="\r\n")
     has_header = False
     for table in tables:
         if not has_header:

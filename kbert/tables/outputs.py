@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from kbert.data.frames import shown
 from kbert.estimators import (
     BertClassifier,
     BertMultipleChoice,
@@ -17,6 +19,7 @@ from kbert.estimators import (
     BertVectorizer,
 )
 from kbert.tables.reading import lists_of_json
+from kbert.training.distribution import predicting_on
 
 # The columns that a task reads under these names, where no others are given.
 _NAMED = {BertQA: ("question", "context"), BertMultipleChoice: ("context", "question", "options")}
@@ -66,18 +69,40 @@ def _known_columns(estimator: Any, names: Sequence[str]) -> list[str]:
     return []
 
 
-def as_X(estimator: Any, table: Any, columns: Sequence[str]) -> Any:
-    """The columns as the estimator takes them: a Series of one, else a DataFrame."""
+def columns_of_lists(estimator: Any, table: Any) -> frozenset[str]:
+    """The columns of texts that are JSON lists, as CSV has them: by a table's first rows, of what takes lists."""
+    if not isinstance(estimator, BertTagger | BertMultipleChoice | BertVectorizer):
+        return frozenset()
+    frame = table.slice(0, 100).to_pandas(types_mapper=_keep_texts)
+    return frozenset(name for name, column in frame.items() if lists_of_json(column) is not column)
+
+
+def as_X(estimator: Any, table: Any, columns: Sequence[str], lists: frozenset[str], first_row: int) -> Any:
+    """The columns as the estimator takes them, a Series of one, else a DataFrame, indexed by the rows of the file.
+
+    Raises
+    ------
+    ValueError
+        If a value of a column of lists is none.
+    """
     frame = table.select(columns).to_pandas(types_mapper=_keep_texts)
-    for name in columns:
-        if isinstance(
-            estimator, BertTagger | BertMultipleChoice | BertVectorizer
-        ):  # what takes lists, of words or options
-            frame[name] = lists_of_json(frame[name])
+    frame.index = pd.RangeIndex(first_row, first_row + len(frame))
+    for name in lists.intersection(columns):
+        frame[name] = [_as_list(value, name, row) for row, value in frame[name].items()]
     fitted = getattr(estimator, "feature_names_in_", None)
     if fitted is not None and len(fitted) == len(columns):
-        return frame.set_axis(list(fitted), axis=1)
+        return frame[list(fitted)] if set(fitted) == set(columns) else frame.set_axis(list(fitted), axis=1)
     return frame[columns[0]] if len(columns) == 1 else frame
+
+
+def _as_list(text: Any, name: str, row: Any) -> list[Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        found = None
+    if not isinstance(found, list):
+        raise ValueError(f"index {row}: {name} is no JSON list, as in the first rows: {shown(text)}.")
+    return found
 
 
 def _keep_texts(kind: Any) -> Any:
@@ -111,7 +136,8 @@ def predicted_columns(estimator: Any, X: Any, probabilities: bool) -> dict[str, 
 def _of_classifier(classifier: BertClassifier, X: Any, probabilities: bool) -> dict[str, Any]:
     import pyarrow as pa
 
-    task, outputs = classifier._task(), classifier._outputs(X).astype("float64")
+    with predicting_on(classifier.distribution):
+        task, outputs = classifier._task(), classifier._outputs(X).astype("float64")
     shares, answers = task.probabilities(outputs), task.decode(outputs)
     columns: dict[str, Any] = {}
     if classifier.y_type_ == "labels":
@@ -143,7 +169,8 @@ def _of_regressor(regressor: BertRegressor, X: Any, probabilities: bool) -> dict
 def _of_tagger(tagger: BertTagger, X: Any, probabilities: bool) -> dict[str, Any]:
     import pyarrow as pa
 
-    if not len(X) or not isinstance(X.iloc[0], str):
+    column = X if isinstance(X, pd.Series) else X.iloc[:, 0]
+    if not isinstance(column.dtype, pd.ArrowDtype):
         return {"prediction": pa.array(tagger.predict(X), pa.list_(pa.string()))}
     span = [("start", pa.int32()), ("end", pa.int32()), ("label", pa.string())]
     rows: list[list[dict[str, Any]]] = [[] for _ in range(len(X))]

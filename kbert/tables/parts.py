@@ -47,11 +47,12 @@ class PartFolder:
         different = [] if saved is None else sorted(name for name in settings if saved.get(name) != settings[name])
         if different and not is_temporary:
             raise FileExistsError(
-                f"{folder} holds predictions that were made with another {', '.join(different)}. Give another output, "
-                "or remove it."
+                f"{folder} holds predictions that were made with other settings ({', '.join(different)}). Give another "
+                "output, or remove it."
             )
         if different:
-            shutil.rmtree(folder)
+            for old in folder.iterdir():
+                old.unlink()
         if different or saved is None:
             self._make(path, settings)
         self.done = self._found()
@@ -104,7 +105,7 @@ class PartFolder:
         Raises
         ------
         ValueError
-            If they have other columns than each other.
+            If a column has types in them that do not go together.
         """
         import pyarrow as pa
         from pyarrow import parquet
@@ -112,16 +113,24 @@ class PartFolder:
         paths = [self.folder / name for name in names]
         schemas = [parquet.read_schema(path).remove_metadata() for path in paths]
         try:
-            if other := [schema.names for schema in schemas if schema.names != schemas[0].names]:
-                raise ValueError(f"{', '.join(schemas[0].names)}; {', '.join(other[0])}")
             schema = pa.unify_schemas(schemas, promote_options="permissive")
-        except (ValueError, pa.ArrowException) as error:
+        except pa.ArrowException as error:
             raise ValueError(
-                f"The files have different columns ({error}), which do not go into the one file {target}. Name the "
-                "columns that all of them have: keep (--keep on the command line)."
+                f"The files have columns of different types ({error}), which do not go into the one file {target}. "
+                "Name the other columns: keep (--keep on the command line)."
             ) from None
+
+        def whole(path: Path) -> Any:
+            """A part with the columns of all; what it lacks is missing."""
+            table = parquet.read_table(path)
+            values = [
+                table[field.name].cast(field.type) if field.name in table.column_names else
+                pa.nulls(table.num_rows, field.type) for field in schema
+            ]  # fmt: skip
+            return pa.table(values, schema=schema)
+
         unfinished = self.folder / "_joined"
-        write_tables(unfinished, (parquet.read_table(path).cast(schema) for path in paths), written_as)
+        write_tables(unfinished, map(whole, paths), written_as)
         unfinished.replace(target)
         shutil.rmtree(self.folder, ignore_errors=True)
 

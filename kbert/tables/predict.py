@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,8 +23,9 @@ from kbert.data.frames import shown
 from kbert.estimators.base import BertEstimator
 from kbert.estimators.loading import load
 from kbert.estimators.persistence import encode_value
+from kbert.folder_lock import alone_in
 from kbert.tables.files import FORMATS, find_tables, format_of, n_rows_of, read_in_parts, require_pyarrow
-from kbert.tables.outputs import as_X, columns_read, predicted_columns
+from kbert.tables.outputs import as_X, columns_of_lists, columns_read, predicted_columns
 from kbert.tables.parts import PartFolder, digest_of, write_part
 from kbert.warn import warn_user
 
@@ -49,12 +51,14 @@ class Written(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """A part of the input, as a worker gets it."""
+    """A part of the input, as a worker gets it: ``lists`` are the columns of JSON lists, by the table's first rows."""
 
     name: str
     source: str
+    first_row: int
     table: Any
     digest: str
+    lists: frozenset[str]
 
 
 class _Plan(NamedTuple):
@@ -74,7 +78,7 @@ def predict_table(
     out: str | os.PathLike[str],
     *,
     columns: str | Sequence[str] | None = None,
-    keep: Sequence[str] | None = None,
+    keep: str | Sequence[str] | None = None,
     probabilities: bool = False,
     format: str | None = None,
     rows_per_part: int = 10_000,
@@ -99,7 +103,7 @@ def predict_table(
     columns : str or list of str, optional
         The columns that the model reads. By default those of its fit (of a DataFrame); ``question`` and ``context``;
         ``context``, ``question`` and ``options``; or "text"; or the only one.
-    keep : list of str, optional
+    keep : str or list of str, optional
         The columns of the table that are written too; all of them by default.
     probabilities : bool, default=False
         Whether a classifier gives a column for each label, ``probability_LABEL``.
@@ -122,8 +126,10 @@ def predict_table(
     FileNotFoundError
         If there is no such file or model.
     ValueError
-        If a column is missing, a file is damaged (all others are done first), a row cannot be used, or ``out`` holds
-        the predictions of something else.
+        If a column is missing, a file is damaged (all others are done first), a row cannot be used, ``out`` is one of
+        the files, or another call is writing it.
+    FileExistsError
+        If the folder ``out`` holds the predictions of something else, or no predictions.
     OSError
         If a part cannot be written. What was finished stays, and the same call goes on from there.
 
@@ -142,7 +148,8 @@ def predict_table(
     """
     require_pyarrow()
     estimator = model if isinstance(model, BertEstimator) else load(model)
-    files, target = find_tables(source), Path(out).expanduser().absolute()
+    target = Path(out).expanduser().absolute()
+    files = _input_files(source, target)
     if isinstance(rows_per_part, bool) or not isinstance(rows_per_part, (int, np.integer)) or rows_per_part < 1:
         raise ValueError(f"rows_per_part must be a whole number of at least 1, got {rows_per_part!r}.")
     written_as = _format_of_output(target, format)
@@ -154,12 +161,14 @@ def predict_table(
         folder,
         _digest_of_model(estimator),
         "parquet" if is_file else written_as,
-        (columns,) if isinstance(columns, str) else None if columns is None else tuple(columns),
-        None if keep is None else tuple(keep),
+        _names(columns),
+        _names(keep),
         bool(probabilities),
     )
-    settings = _settings(plan, estimator, files, int(rows_per_part))
-    output, counts = PartFolder(folder, settings, is_temporary=is_file), [n_rows_of(file) for file in files]
+    settings, counts = _settings(plan, estimator, files, int(rows_per_part)), [n_rows_of(file) for file in files]
+    if folder.exists() and not folder.is_dir():
+        raise FileExistsError(f"{folder} is a file of no known format. Known endings are .{', .'.join(FORMATS)}.")
+    folder.mkdir(parents=True, exist_ok=True)
     bar = tqdm(
         total=None if None in counts else sum(n for n in counts if n is not None),
         unit="row",
@@ -175,15 +184,18 @@ def predict_table(
 
         joblib may take them in another thread, where nobody would see an error: it is kept for the end.
         """
+        lists: frozenset[str] | None = None
         for number, file in enumerate(files):
             try:
                 for i, table in enumerate(read_in_parts(file, int(rows_per_part))):
                     name, digest = f"part-{number:05d}-{i:06d}.{plan.written_as}", digest_of(table)
+                    if lists is None:
+                        lists = columns_of_lists(estimator, table)
                     if output.has(name, digest):
                         parts[name] = table.num_rows
                         bar.update(table.num_rows)
                     else:
-                        yield _Part(name, str(file), table, digest)
+                        yield _Part(name, str(file), i * int(rows_per_part), table, digest, lists)
             except ValueError as error:
                 unreadable.append(error)
             except OSError as error:
@@ -192,21 +204,24 @@ def predict_table(
 
     told: dict[type[Warning], str] = {}
     with bar, ExitStack() as stack:
+        stack.enter_context(alone_in(folder, f"Another call is writing {target}. Wait for it, or give another output."))
+        output = PartFolder(folder, settings, is_temporary=is_file)
         for made in _made(plan, model, estimator, to_do(), n_jobs, stack):
             output.note(made.name, made.digest)
             parts[made.name] = made.n_rows
             bar.update(made.n_rows)
             told = dict(made.messages) | told
     for category, message in told.items():
-        warn_user(f"Of one part, and perhaps of others too: {message}", category)
+        warn_user(f"Of the first rows of which this is true: {message}", category)
     if fault:
         raise fault[0]
     if unreadable:
         others = f" {len(unreadable) - 1} more files cannot be read." if len(unreadable) > 1 else ""
         raise ValueError(
-            f"{unreadable[0]}.{others} The other files are done: mend or remove what is damaged, and call again."
+            f"{unreadable[0]}.{others} What else there is was done: mend or remove what cannot be read, and call again."
         ) from unreadable[0]
     if not parts:
+        shutil.rmtree(folder)
         raise ValueError(f"There are no rows in {shown(str(source))}: there is nothing to predict.")
     if is_file:
         output.join(sorted(parts), target, written_as)
@@ -214,6 +229,22 @@ def predict_table(
 
 
 # --- What a folder of parts is of ------------------------------------------------------------------------------
+
+
+def _names(given: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    return (given,) if isinstance(given, str) else None if given is None else tuple(given)
+
+
+def _input_files(source: str | os.PathLike[str], target: Path) -> list[Path]:
+    """The files of the input. Of a folder, what an earlier call wrote into it is none of them."""
+    found = find_tables(source)
+    if Path(source).expanduser().is_dir():
+        found = [file for file in found if file != target and target not in file.parents]
+    if target.is_file() and any(target.samefile(file) for file in found):
+        raise ValueError(f"{target} is the input, and would be replaced. Give another output.")
+    if target.is_dir() and any(target == file.parent for file in found):
+        raise ValueError(f"{target} holds the input. Give another output.")
+    return found
 
 
 def _format_of_output(target: Path, asked: str | None) -> str:
@@ -298,9 +329,12 @@ def _make(plan: _Plan, estimator: BertEstimator, part: _Part) -> _Made:
         try:
             read = columns_read(estimator, names, plan.columns)
             kept = part.table.select(_kept(plan.keep, names))
-            found = predicted_columns(estimator, as_X(estimator, part.table, read), plan.probabilities)
+            X = as_X(estimator, part.table, read, part.lists, part.first_row)
+            found = predicted_columns(estimator, X, plan.probabilities)
         except (ValueError, TypeError) as error:
-            raise type(error)(f"{part.source}, {part.name.partition('.')[0]}: {error}") from error
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            last = part.first_row + part.table.num_rows - 1
+            raise kind(f"{part.source}, rows {part.first_row} to {last} (index): {error}") from error
     if both := sorted(set(kept.column_names) & set(found)):
         raise ValueError(f"{part.source} has a column {both[0]!r}, as the predictions have. Leave it out of keep.")
     for name, values in found.items():
@@ -317,4 +351,4 @@ def _kept(keep: tuple[str, ...] | None, names: list[str]) -> list[str]:
         return names
     if missing := [name for name in keep if name not in names]:
         raise ValueError(f"keep names {missing[0]!r}, and the table has {', '.join(names)}.")
-    return list(keep)
+    return list(dict.fromkeys(keep))

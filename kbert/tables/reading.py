@@ -27,21 +27,18 @@ _ROWS_AT_ONCE = 100_000
 def read_table(source: str | Path) -> pd.DataFrame:
     """All rows of a file, a folder or a pattern. Texts are Arrow's; lists that CSV holds as JSON are lists again.
 
+    A value is missing where a file has not the column.
+
     Raises
     ------
     FileNotFoundError
         If there is no such file.
     ValueError
-        If a file is damaged, or has other columns than the first one, with its name.
+        If a file is damaged, with its name, or a column has types in them that do not go together.
     """
     pa, tables = require_pyarrow(), list[Any]()
     for file in find_tables(source):
         for table in read_in_parts(file, _ROWS_AT_ONCE):
-            if tables and table.column_names != tables[0].column_names:
-                raise ValueError(
-                    f"{file} has the columns {', '.join(table.column_names)}, and the first file "
-                    f"{', '.join(tables[0].column_names)}."
-                )
             tables.append(table)
     if not tables:
         raise ValueError(f"There are no rows in {source}.")
@@ -92,7 +89,7 @@ def task_of_columns(frame: pd.DataFrame, text: Sequence[str], label: Sequence[st
         return "answering"
     if len(label) > 1:
         return "regression" if all(_is_decimal(frame[name]) for name in label) else "classification"
-    if label and _holds_lists(frame[label[0]]) and len(text) == 1 and _holds_lists(frame[text[0]]):
+    if label and holds_lists(frame[label[0]]) and len(text) == 1 and holds_lists(frame[text[0]]):
         return "tagging"
     return "regression" if label and _is_decimal(frame[label[0]]) else "classification"
 
@@ -113,7 +110,7 @@ def X_of(frame: pd.DataFrame, columns: Sequence[str]) -> Any:
     return frame[columns[0]] if len(columns) == 1 else frame[list(columns)]
 
 
-def y_of(frame: pd.DataFrame, columns: Sequence[str], task: str, classes: np.ndarray | None = None) -> Any:
+def y_of(frame: pd.DataFrame, columns: Sequence[str], task: str, classes: Any = None) -> Any:
     """The labels: numbers for a regression, else as they stand.
 
     Parameters
@@ -121,26 +118,49 @@ def y_of(frame: pd.DataFrame, columns: Sequence[str], task: str, classes: np.nda
     frame : DataFrame
     columns : sequence of str
     task : str
-    classes : ndarray, optional
-        Those of a fitted estimator: where they are no texts, texts of a CSV file that mean them become them.
+    classes : array-like, optional
+        The labels that there are, of an estimator or another table: values that are written as one of them become it,
+        as the text "1" of a CSV file becomes the number.
+
+    Raises
+    ------
+    ValueError
+        If a value is no number where it must be, a label is empty, or no value is one of the ``classes``.
     """
     y = X_of(frame, columns)
-    if task == "regression" or (task == "choice" and not _holds_lists(y)):
+    if task == "regression" or (task == "choice" and not holds_lists(y)):
         try:
             return y.astype("float64" if task == "regression" else "int64")
         except (ValueError, TypeError) as error:
             raise ValueError(f"The column {columns[0]!r} does not hold numbers only: {error}") from None
     if task == "answering":
-        return y.assign(**{name: y[name].astype("int64") for name in columns[1:] if not _holds_lists(y[name])})
+        return y.assign(**{name: y[name].astype("int64") for name in columns[1:] if not holds_lists(y[name])})
     if isinstance(y, pd.DataFrame):
         return y.astype("int64")
-    if classes is not None and classes.dtype.kind not in "OU" and isinstance(y.dtype, pd.ArrowDtype):
-        meant = {str(value): value for value in classes.tolist()}
-        return y.map(lambda value: meant.get(value, value)).astype(object)
-    return y.astype(object) if isinstance(y.dtype, pd.ArrowDtype) else y
+    if task == "tagging" or holds_lists(y):
+        return y
+    values = y.astype(object)
+    if isinstance(y.dtype, pd.ArrowDtype) and (empty := values[values == ""]).size:
+        raise ValueError(f"The label in the column {columns[0]!r} of row {empty.index[0]} is empty. Remove such rows.")
+    if classes is None:
+        return values
+    known = list(classes)
+    meant = {str(value).lower(): value for value in known}
+    values = values.map(lambda value: value if value in known else meant.get(str(value).lower(), value))
+    if not values.isin(known).any():
+        raise ValueError(
+            f"The column {columns[0]!r} has no label that the model knows: it has {_some(values.unique())}, and the "
+            f"model {_some(known)}."
+        )
+    return values
 
 
-def _holds_lists(column: Any) -> bool:
+def _some(values: Sequence[Any]) -> str:
+    return ", ".join(map(repr, list(values)[:5])) + (", ..." if len(values) > 5 else "")
+
+
+def holds_lists(column: Any) -> bool:
+    """Whether the values of a column are lists, by its first one."""
     return isinstance(column, pd.Series) and len(column) > 0 and isinstance(column.iloc[0], list | np.ndarray)
 
 

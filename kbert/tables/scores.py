@@ -43,7 +43,7 @@ class Scores(NamedTuple):
 
     def as_dict(self) -> dict[str, Any]:
         """All of it, as JSON has it."""
-        found: dict[str, Any] = dict(self.values)
+        found: dict[str, Any] = {name: value if np.isfinite(value) else None for name, value in self.values.items()}
         for name in ("by_label", "confusion"):
             table = getattr(self, name)
             if table is not None:

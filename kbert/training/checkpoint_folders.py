@@ -51,7 +51,10 @@ def write_checkpoint(
                 np.savez(file, **members)  # type: ignore[arg-type]
                 file.flush()
                 os.fsync(file.fileno())
-        (unfinished / _FACTS).write_text(json.dumps(facts, indent=1))
+        with open(unfinished / _FACTS, "w", encoding="utf-8") as file:
+            json.dump(facts, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
         shutil.rmtree(target, ignore_errors=True)
         unfinished.rename(target)
     except OSError as error:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import time
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -16,6 +15,7 @@ import keras
 import numpy as np
 
 from kbert.errors import WeightsMismatchError
+from kbert.folder_lock import alone_in
 from kbert.json_files import json_object
 from kbert.saved_values import NUMBER, SavedValues, none_or, whole
 from kbert.text.sequences import Sequences
@@ -88,37 +88,27 @@ class FitCheckpoints:
 
     def __init__(self, folder: Path):
         self.folder = folder
-        self._handle: int | None = None
+        self._stack = ExitStack()
         self._settings: dict[str, Any] = {}
         self._run, self._fit_seed = 0, 0
         self._written = time.perf_counter()
 
     def __enter__(self) -> Self:
+        if self.folder.exists() and not self.folder.is_dir():
+            raise FileExistsError(f"checkpoint: {self.folder} is a file. Give the name of a folder, existing or not.")
         self.folder.mkdir(parents=True, exist_ok=True)
-        with suppress(ImportError):
-            import fcntl
-
-            if process_number()[0] > 0:  # of several that train together, the first locks
-                return self
-
-            # A lock ends with its process, however that ends.
-            self._handle = os.open(self.folder, os.O_RDONLY)
-            try:
-                fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(self._handle)
-                raise ValueError(
+        if process_number()[0] == 0:  # of several that train together, the first locks
+            self._stack.enter_context(
+                alone_in(
+                    self.folder,
                     f"checkpoint: another fit is using {self.folder}. Give each fit a folder of its own; in a search "
-                    "or a cross-validation leave checkpoint=None."
-                ) from None
-            except OSError:  # a file system without locks
-                pass
+                    "or a cross-validation leave checkpoint=None.",
+                )
+            )
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._handle is not None:
-            os.close(self._handle)
-            self._handle = None
+        self._stack.close()
 
     def first_run(self) -> int:
         """The run of the newest checkpoint, among those of a fit that starts again where a run fails; else 0."""

@@ -37,10 +37,13 @@ class Interruption:
                     self._before[number] = signal.signal(number, self._note)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, error: type[BaseException] | None = None, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before = {}
+        if self._number is not None and error is None:  # it came when the run had nothing left to finish
+            number, self._number = self._number, None
+            signal.raise_signal(number)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         is_second, self._number = self.came, number

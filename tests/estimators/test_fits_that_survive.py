@@ -173,6 +173,7 @@ def test_another_fit_is_refused_with_what_differs(toy_folder, two_layer_folder, 
         with pytest.raises(ValueError, match=f"is of another fit, which differs in {match}.*leave checkpoint=None"):
             clone(estimator).set_params(**changes).fit(texts, labels)
 
+    refused(r"n_restarts \(was 0, is 2\)", n_restarts=2)
     refused(r"epochs \(was 3, is 4\)", epochs=4)
     refused(r"random_state \(was 0, is 1\)", random_state=1)
     refused("the texts of X, the weights that", ["other", *texts[1:]])
@@ -196,7 +197,7 @@ def test_what_cannot_be_used_is_refused(toy_folder, tmp_path):
     with pytest.raises(ValueError, match="holds checkpoints of a pre-training, or of another version"):
         estimator.fit(*rows)
     (tmp_path / "file").write_text("")
-    with pytest.raises(FileExistsError):
+    with pytest.raises(FileExistsError, match="checkpoint: .*file is a file"):
         estimator.set_params(checkpoint=tmp_path / "file").fit(*rows)
     with pytest.raises(ValueError, match="checkpoint must be None, or a folder of this fit alone"):
         estimator.set_params(checkpoint=3).fit(*rows)

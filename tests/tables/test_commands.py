@@ -184,3 +184,33 @@ def test_lists_in_csv_are_lists_where_all_are(tmp_path):
     (tmp_path / "t.csv").write_text('a,b\n"[""x""]",[x\n"[1, 2]",y\n')
     frame = read_table(tmp_path / "t.csv")
     assert list(frame.a) == [["x"], [1, 2]] and list(frame.b) == ["[x", "y"]
+
+
+def test_labels_of_other_types_empty_ones_and_rare_ones(call, rows, weights, tmp_path):
+    frame = rows[["text"]].assign(label=[1 + int("red" in text) for text in rows.text])
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    frame.to_parquet(tmp_path / "rows.parquet")
+    model = ["--weights", weights, *SMALL, "--quiet", "--out", tmp_path / "model"]
+    status, out, err = call("fit", tmp_path / "rows.csv", "--validation", tmp_path / "rows.parquet", *model)
+    assert status == 0, err
+    scores = [
+        call("evaluate", tmp_path / "model", tmp_path / f"rows.{kind}", "--quiet")[1] for kind in ("csv", "parquet")
+    ]
+    assert scores[0] == scores[1] and "accuracy 0.000" not in scores[0]
+    frame.assign(label="other").to_csv(tmp_path / "other.csv", index=False)
+    status, _, err = call("evaluate", tmp_path / "model", tmp_path / "other.csv")
+    assert status == 2 and "has no label that the model knows: it has 'other', and the model '1', '2'" in err
+
+    frame.assign(label=["", *frame.label[1:].astype(str)]).to_csv(tmp_path / "empty.csv", index=False)
+    status, _, err = call("fit", tmp_path / "empty.csv", *model)
+    assert status == 2 and "The label in the column 'label' of row 0 is empty" in err
+
+    rare = frame.assign(label=["rare", *frame.label[1:].astype(str)])
+    rare.to_csv(tmp_path / "rare.csv", index=False)
+    for seed in range(4):
+        status, _, err = call("fit", tmp_path / "rare.csv", "--validation", "0.3", "--seed", seed, *model)
+        assert status == 0, err
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "notes.txt").write_text("mine")
+    status, out, err = call("fit", tmp_path / "rows.csv", *model[:-1], tmp_path / "notes")
+    assert status == 2 and "notes exists and holds no saved estimator" in err and "rows of" not in out

@@ -1,5 +1,7 @@
 """Predictions for tables of any size are those of predict, in the order of the rows, whatever happens on the way."""
 
+import json
+import shutil
 import subprocess
 import sys
 
@@ -7,11 +9,13 @@ import joblib
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from pyarrow import dataset
 
 import kbert
 from kbert import predict_table
+from kbert.folder_lock import alone_in
 from kbert.tables import predict as module
 
 pytestmark = pytest.mark.slow  # what a backend computes is that of predict
@@ -143,14 +147,12 @@ def test_what_an_output_is_of_does_not_change(estimator, tables, rows, tmp_path)
         return predict_table(model, tables, out, **{"columns": "text", "rows_per_part": 9, **changes})
 
     call()
-    with pytest.raises(FileExistsError, match="made with another keep, rows_per_part"):
+    with pytest.raises(FileExistsError, match="made with other settings .keep, rows_per_part."):
         call(keep=["id"], rows_per_part=10)
-    with pytest.raises(FileExistsError, match="another model"):
+    with pytest.raises(FileExistsError, match="other settings .model."):
         call(estimator("multilabel"))
     rows[["id", "text"]][:3].to_csv(tables / "a.csv.gz", index=False)
-    with pytest.raises(
-        FileExistsError, match="000000.parquet was made of other rows than the table has now"
-    ):
+    with pytest.raises(FileExistsError, match="000000.parquet was made of other rows than the table has now"):
         call()
     (tmp_path / "else").mkdir()
     (tmp_path / "else" / "notes.txt").write_text("mine")
@@ -161,7 +163,7 @@ def test_what_an_output_is_of_does_not_change(estimator, tables, rows, tmp_path)
 def test_one_damaged_file_is_named_and_the_others_are_done(estimator, tables, rows, tmp_path):
     good = (tables / "b.jsonl").read_bytes()
     (tables / "b.jsonl").write_bytes(good[:500])
-    with pytest.raises(ValueError, match="b.jsonl cannot be read as jsonl: line .*The other files are done"):
+    with pytest.raises(ValueError, match="b.jsonl cannot be read as jsonl: line .*What else there is was done"):
         predict_table(estimator("classifier"), tables, tmp_path / "out.csv", columns="text", rows_per_part=9)
     (tables / "b.jsonl").write_bytes(good)
     written = predict_table(estimator("classifier"), tables, tmp_path / "out.csv", columns="text", rows_per_part=9)
@@ -180,7 +182,7 @@ def test_bad_input_is_named(estimator, rows, tmp_path, monkeypatch):
             predict_table(model, tmp_path / source, tmp_path / out, **changes)
 
     refused(
-        ValueError, "in.csv, part-00000-000000: the table has no column 'review'. It has id, text", columns="review"
+        ValueError, "in.csv, rows 0 to 59 .index.: the table has no column 'review'. It has id, text", columns="review"
     )
     refused(ValueError, "keep names 'name', and the table has id, text", keep=["name"])
     refused(ValueError, "rows_per_part must be a whole number of at least 1, got 0", rows_per_part=0)
@@ -198,7 +200,7 @@ def test_bad_input_is_named(estimator, rows, tmp_path, monkeypatch):
         ValueError, "does not say which column BertClassifier reads. It has id, question, words", source="three.csv"
     )
     pd.DataFrame({"text": [1.5, 2.5]}).to_parquet(tmp_path / "numbers.parquet")
-    refused(TypeError, "numbers.parquet, part-00000-000000: ", source="numbers.parquet")
+    refused(TypeError, "numbers.parquet, rows 0 to 1 .index.: ", source="numbers.parquet")
 
     def full(*_):
         raise OSError(28, "No space left on device")
@@ -254,3 +256,50 @@ def test_load_opens_every_kind_of_estimator(estimator, tmp_path, minilm_folder):
         kbert.load(minilm_folder)
     with pytest.raises(FileNotFoundError):
         kbert.load(tmp_path / "nothing")
+
+
+def test_what_a_reviewer_found(estimator, saved, rows, tmp_path):
+    model = estimator("classifier")
+
+    # JSON lines: decimals, missing values and keys that come late.
+    prices = [{"text": "red", "price": 1}] * 3 + [{"text": "hot", "price": 1.5, "note": "late"}, {"text": "cold"}]
+    (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, prices)))
+    predict_table(model, tmp_path / "in.jsonl", tmp_path / "out.parquet", columns="text", rows_per_part=2)
+    found = pd.read_parquet(tmp_path / "out.parquet")
+    assert found.price.tolist()[:4] == [1, 1, 1, 1.5] and np.isnan(found.price[4])
+    assert found.note.dropna().tolist() == ["late"]
+
+    # The input is neither replaced nor read again with the output in it.
+    frame = rows[["id", "text"]]
+    (tmp_path / "in").mkdir()
+    frame.to_csv(tmp_path / "in" / "rows.csv", index=False)
+    with pytest.raises(ValueError, match="is the input, and would be replaced"):
+        predict_table(model, tmp_path / "in" / "rows.csv", tmp_path / "in" / "rows.csv", columns="text")
+    for out in ("in/out.csv", "in/parts"):
+        for _ in range(2):
+            assert predict_table(model, tmp_path / "in", tmp_path / out, columns="text").rows == 60
+        shutil.rmtree(tmp_path / out) if out == "in/parts" else (tmp_path / out).unlink()
+    (tmp_path / "in" / "loop").symlink_to(tmp_path / "in")
+    assert predict_table(model, tmp_path / "in", tmp_path / "looped.csv", columns="text", keep="id").rows == 60
+
+    # A second call does not write what a first one is writing.
+    with alone_in(tmp_path / "in", "busy"), pytest.raises(ValueError, match="busy"), alone_in(tmp_path / "in", "busy"):
+        pass
+
+    # Missing texts, carriage returns, empty values of a single column; a pair by the names of the fit.
+    pd.DataFrame({"text": [None, "blue chair", "hot\rcold"]}).to_parquet(tmp_path / "odd.parquet")
+    predict_table(estimator("tagger"), tmp_path / "odd.parquet", tmp_path / "odd.csv")
+    odd = pd.read_csv(tmp_path / "odd.csv", keep_default_na=False)
+    assert list(odd.text) == ["", "blue chair", "hot\rcold"] and odd.entities[0] == "[]"
+    (tmp_path / "one.csv").write_text("text\nred\n\nhot\n")
+    assert predict_table(model, tmp_path / "one.csv", tmp_path / "one.jsonl").rows == 3
+    with pytest.raises(ValueError, match="it has a column twice: text, text"):
+        twice = pa.table([pa.array(["red"]), pa.array(["hot"])], names=["text", "text"])
+        pa.parquet.write_table(twice, tmp_path / "twice.parquet")
+        predict_table(model, tmp_path / "twice.parquet", tmp_path / "twice.csv")
+
+    # In a column of lists, a value that is none is named by its row in the file.
+    lists = pd.DataFrame({"words": ['["red", "hot"]', '["cold"]', "no list"]})
+    lists.to_csv(tmp_path / "lists.csv", index=False)
+    with pytest.raises(ValueError, match="lists.csv, rows 2 to 2 .index.: index 2: words is no JSON list"):
+        predict_table(saved("tagger"), tmp_path / "lists.csv", tmp_path / "l.csv", columns="words", rows_per_part=2)
