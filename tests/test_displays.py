@@ -9,6 +9,8 @@ import pytest
 
 from kbert.plots import AnswerDisplay, AttributionDisplay, EntityDisplay
 
+pytestmark = pytest.mark.slow  # no backend has a part in it
+
 TEXT = 'a <b>bold</b> claim & "quotes"\n  two spaces, שלום עולם 😀 and averyveryverylongword' + "y" * 80
 PAIRS = pd.DataFrame({"left": ["<script>alert(1)</script>"], "right": ["it's\r\n&amp;"]})
 

@@ -18,7 +18,7 @@ from kbert.text.words import build_word_windows
 from kbert.training.predict import predict_logits, predict_words
 from kbert.weights import save_multiple_choice, save_question_answerer, save_sequence_classifier, save_token_classifier
 
-pytestmark = [pytest.mark.backend, pytest.mark.filterwarnings("ignore::kbert.errors.MissingTextWarning")]
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::kbert.errors.MissingTextWarning")]
 
 TEXTS = pd.Series(
     ["A lovely chair, it was\nnot sad. the RED table", "", "Broken: the great ca\u0301fe 😀 was hot"], index=list("xyz")
@@ -82,6 +82,7 @@ def assert_sums(found, difference, of=("row", "label")):
 # --- Classification and regression
 
 
+@pytest.mark.backend
 def test_scores_of_every_label_add_up_in_windows_too(classifier):
     found = classifier.explain(TEXTS, n_steps=64)
     assert list(found.columns) == ["row", "word", "start", "end", "label", "score"]
@@ -132,6 +133,7 @@ def test_a_display_of_the_predicted_labels(classifier):
     assert display._repr_html_().count("<mark") == 20
 
 
+@pytest.mark.backend
 @pytest.mark.parity
 def test_scores_are_those_of_a_plain_loop_over_transformers(load, tmp_path):
     torch = pytest.importorskip("torch", reason="to compare, run: pip install 'kbert-learn[parity]'")
@@ -164,6 +166,7 @@ def test_scores_are_those_of_a_plain_loop_over_transformers(load, tmp_path):
 # --- The other tasks
 
 
+@pytest.mark.backend
 def test_a_tag_of_one_word(load):
     tagger = load(BertTagger, max_length=6, stride=2)  # windows of four pieces
     found = tagger.explain(WORDS, [0, 3], n_steps=64)
