@@ -33,6 +33,7 @@ from kbert import (
     BertVectorizer,
     WordPieceTokenizer,
     datasets,
+    predict_table,
 )
 from kbert.data.labels import label_column
 from kbert.data.texts import text_columns, warn_missing
@@ -259,6 +260,12 @@ def texts_that_are_missing(folder):
 @warns(MissingTextWarning, "1 of the texts in 2 rows is missing")
 def a_missing_text_in_a_prediction(folder):
     return BertClassifier.load(folder / "classifier").predict(["the fox", None])
+
+
+@warns(MissingTextWarning, "Of the first rows of which this is true: 1 of the texts in 2 rows is missing")
+def a_missing_text_in_a_table(folder):
+    (folder / "rows.csv").write_text('text\nthe fox\n""\n')
+    return predict_table(BertClassifier.load(folder / "classifier"), folder / "rows.csv", folder / "out.csv")
 
 
 @warns(DataConversionWarning, "A column-vector y was passed")

@@ -211,6 +211,17 @@ def predict_table(
             parts[made.name] = made.n_rows
             bar.update(made.n_rows)
             told = dict(made.messages) | told
+        _tell(told, fault, unreadable)
+        if not parts:
+            shutil.rmtree(folder)
+            raise ValueError(f"There are no rows in {shown(str(source))}: there is nothing to predict.")
+        if is_file:
+            output.join(sorted(parts), target, written_as)
+    return Written(sum(parts.values()), len(parts), len(output.done.keys() & parts.keys()))
+
+
+def _tell(told: dict[type[Warning], str], fault: list[Exception], unreadable: list[Exception]) -> None:
+    """Warn of what the parts warned of, and raise what kept some of them from being made."""
     for category, message in told.items():
         warn_user(f"Of the first rows of which this is true: {message}", category)
     if fault:
@@ -220,12 +231,6 @@ def predict_table(
         raise ValueError(
             f"{unreadable[0]}.{others} What else there is was done: mend or remove what cannot be read, and call again."
         ) from unreadable[0]
-    if not parts:
-        shutil.rmtree(folder)
-        raise ValueError(f"There are no rows in {shown(str(source))}: there is nothing to predict.")
-    if is_file:
-        output.join(sorted(parts), target, written_as)
-    return Written(sum(parts.values()), len(parts), len(output.done.keys() & parts.keys()))
 
 
 # --- What a folder of parts is of ------------------------------------------------------------------------------

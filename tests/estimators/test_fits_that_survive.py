@@ -124,8 +124,12 @@ def test_ctrl_c_leaves_the_estimator_as_it_was_and_a_checkpoint(toy_folder, tmp_
     monkeypatch.setattr(checkpoint_folders, "SECONDS_BETWEEN", 1e9)
     estimator, rows = made("frozen", toy_folder, tmp_path / "fit")
     dying_after(2, signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt):
-        estimator.fit(*rows)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a process of xdist ignores it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            estimator.fit(*rows)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert not hasattr(estimator, "model_")
     assert [path.name for path in checkpoint_folders.checkpoints_in(tmp_path / "fit")] == ["checkpoint-000000003"]
     dying_after(None)
