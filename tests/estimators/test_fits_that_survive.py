@@ -87,9 +87,12 @@ def assert_same(one, other):
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.backend
 @pytest.mark.parametrize(
-    "kind", ["early stopping", *(pytest.param(kind, marks=pytest.mark.slow) for kind in list(FITS)[1:])]
+    "kind",
+    [
+        pytest.param("early stopping", marks=pytest.mark.backend),
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in list(FITS)[1:]),
+    ],
 )
 def test_a_killed_fit_ends_as_if_it_had_not_been(kind, toy_folder, tmp_path, dying_after):
     estimator, rows = made(kind, toy_folder, None)
