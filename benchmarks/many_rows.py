@@ -110,7 +110,7 @@ print(json.dumps([time.perf_counter() - start, written, peak]))
 """
 
 
-def measure_predict(n_rows: int) -> list[dict[str, Any]]:
+def measure_predict(n_rows: int, weights: str) -> list[dict[str, Any]]:
     """Seconds and memory of predictions by one process and by two, and after a kill; each in processes of its own."""
     import json
 
@@ -125,7 +125,7 @@ def measure_predict(n_rows: int) -> list[dict[str, Any]]:
         (folder / "in").mkdir()
         write_rows(folder / "in", n_rows)
         train = datasets.load("sst2", "train").sample(200, random_state=0)
-        BertClassifier("minilm-l6", epochs=1, random_state=0).fit(train.text, train.label).save(folder / "model")
+        BertClassifier(weights=weights, epochs=1, random_state=0).fit(train.text, train.label).save(folder / "model")
 
         def command(out: str, n_jobs: int) -> list[str]:
             parts = (folder / "model", folder / "in", folder / out, n_jobs)
@@ -157,9 +157,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("fit", "predict"))
     parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--weights", default="minilm-l6", help="of the predictions: a folder or a name")
     parser.add_argument("--out", type=Path, default=Path("many_rows.csv"))
     options = parser.parse_args()
-    lines = {"fit": measure_fit, "predict": measure_predict}[options.what](options.rows)
+    rows = options.rows
+    lines = measure_fit(rows) if options.what == "fit" else measure_predict(rows, options.weights)
     is_new = not options.out.exists()
     with options.out.open("a", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS)
