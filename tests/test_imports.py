@@ -14,22 +14,11 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # A part may import those of its own rank and below. The parts not named here are leaves, which nothing else imports.
 RANKS = {
-    **dict.fromkeys(
-        ("atomic_folder", "backend", "config", "config_json", "errors", "folder_lock", "forks", "hub", "json_files"), 0
-    ),
-    **dict.fromkeys(("learning_rates", "metrics", "permissions", "presets", "printable"), 0),
-    **dict.fromkeys(("saved_values", "sizes", "startup_messages", "warn"), 0),
-    **{
-        "text": 1,
-        "data": 2,
-        "model": 3,
-        "weights": 4,
-        "training": 5,
-        "tasks": 6,
-        "pretraining": 7,
-        "estimators": 8,
-        "tables": 9,
-    },
+    **dict.fromkeys(("atomic_folder", "backend", "config", "config_json", "errors", "folder_lock", "forks", "hub"), 0),
+    **dict.fromkeys(("input_files", "json_files", "learning_rates", "metrics", "option_values", "permissions"), 0),
+    **dict.fromkeys(("presets", "printable", "saved_values", "sizes", "startup_messages", "warn"), 0),
+    **{"text": 1, "data": 2, "model": 3, "weights": 4, "training": 5, "tasks": 6, "pretraining": 7, "estimators": 8},
+    "tables": 9,
 }
 LEAVES = {"__init__", "__main__", "cli", "datasets", "displays", "plots", "versions"}
 # BertEncoder.from_pretrained and .save_pretrained belong to the class, and reach up when they are called.

@@ -12,9 +12,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from kbert.data.columns import Columns
-from kbert.data.frames import indexed_lines, is_scalar, shown
+from kbert.data.frames import indexed_lines, shown
 from kbert.pretraining.segments import sentence_splitter
-from kbert.tasks.explaining import Explainer, Spans, ToExplain
+from kbert.tasks.explaining import Explainer, Spans, ToExplain, one_for_each_row
 from kbert.text import WordPieceTokenizer
 from kbert.training.attributions import Path
 from kbert.training.progress import PredictionProgress
@@ -56,11 +56,7 @@ def whole_numbers(value: Any, n_rows: int, name: str) -> NDArray[np.int64]:
     TypeError
         If a value is no whole number.
     """
-    of_rows = [value] * n_rows if is_scalar(value) else list(value)
-    if len(of_rows) != n_rows:
-        raise ValueError(
-            f"{name} holds {len(of_rows)}, and X has {n_rows} rows: give one for all rows, or one for each row."
-        )
+    of_rows = one_for_each_row(value, n_rows, name)
     for i, number in enumerate(of_rows):
         if isinstance(number, bool | np.bool_) or not isinstance(number, int | np.integer):
             raise TypeError(f"{name} must be a whole number, got {shown(number)} for row {i}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
@@ -139,12 +140,27 @@ class FineTunedEstimator(ServableEstimator, Generic[T]):
         self, explainer: Explainer, X: Any, task: TextTask, columns: TextColumns, outputs: np.ndarray, unit: str
     ) -> pd.DataFrame:
         """``explain`` of texts and pairs; ``outputs`` (n_rows, n) are the numbers of each row's outputs."""
-        cut: list[np.ndarray] = []
 
-        def to_explain(some: TextColumns, rows: slice) -> ToExplain:
+        def to_explain(some: TextColumns, rows: slice, cut: list[np.ndarray]) -> ToExplain:
             return task.to_explain(some, self.tokenizer_, outputs[rows], cut, rows.start)
 
-        frame = explanation(explainer, X, columns, to_explain, unit, len(columns.columns) > 1, self.verbose)
+        return self._explained(explainer, X, task, columns, to_explain, unit, len(columns.columns) > 1)
+
+    def _explained(
+        self,
+        explainer: Explainer,
+        X: Any,
+        task: Any,
+        columns: Columns,
+        to_explain: Callable[[Any, slice, list[np.ndarray]], ToExplain],
+        unit: str,
+        has_column: bool,
+    ) -> pd.DataFrame:
+        """``explain`` of rows that may be cut: ``to_explain`` adds those that were to its list, which is told of."""
+        cut: list[np.ndarray] = []
+        frame = explanation(
+            explainer, X, columns, lambda some, rows: to_explain(some, rows, cut), unit, has_column, self.verbose
+        )
         self._tell_cut(task, X, columns, cut)
         return frame
 

@@ -22,7 +22,15 @@ from kbert.data.labels import sample_weights
 from kbert.errors import DivergedError, FailedRunWarning, UnderfitWarning
 from kbert.estimators.fine_tuned import FineTunedEstimator
 from kbert.estimators.outcome import Kind, outcome_of, some_rows
-from kbert.estimators.parameters import Parameters, checked_callbacks, checked_parameters, draw_seed, warn_of_high_rate
+from kbert.estimators.parameters import (
+    Parameters,
+    checked_callbacks,
+    checked_parameters,
+    checkpoint_folder,
+    draw_seed,
+    fit_seed,
+    warn_of_high_rate,
+)
 from kbert.estimators.persistence import encode_value
 from kbert.estimators.recipe import SETTLED, automatic_epochs, settle_lengths, settle_training
 from kbert.estimators.validation import read_eval_set, split_rows
@@ -78,7 +86,7 @@ def fit(
     parameters = checked_parameters(estimator)
     warn_of_high_rate(parameters)
     callbacks = checked_callbacks(callbacks)
-    seed = _seed_of_fit(parameters)
+    seed = fit_seed(parameters, saved_seed)
 
     # Read X and y.
     X, y = readable_again(X), readable_again(y)
@@ -121,7 +129,7 @@ def fit(
         examples, validation = examples.take(rows), examples.take(validation_rows)
 
     # Train, again with another seed where a run fails, and learn what the validation set tells.
-    folder = _checkpoint_folder(parameters)
+    folder = checkpoint_folder(parameters)
     with nullcontext() if folder is None else FitCheckpoints(folder) as checkpoints:
         model, history = _train_with_restarts(
             task, start, config, examples, validation, parameters, seed, callbacks, checkpoints
@@ -129,17 +137,6 @@ def fit(
     task.after_training(model, validation, pad_id)
 
     estimator._remember(task, parameters, columns, model, start.tokenizer, history, n_truncated, shares)
-
-
-def _seed_of_fit(parameters: Parameters) -> int:
-    """The seed; without a ``random_state`` that of the fit that goes on from a checkpoint, if there is one."""
-    folder = _checkpoint_folder(parameters)
-    saved = saved_seed(folder) if folder is not None and parameters.random_state is None else None
-    return draw_seed(parameters.random_state) if saved is None else saved
-
-
-def _checkpoint_folder(parameters: Parameters) -> Path | None:
-    return None if parameters.checkpoint is None else Path(parameters.checkpoint).expanduser()
 
 
 def _check_few_labels(parameters: Parameters, task: Task[Any, Any, Any, Any], is_warm_start: bool) -> None:

@@ -14,7 +14,7 @@ from kbert.data.choices import ChoiceColumns, option_indices
 from kbert.data.frames import readable_again
 from kbert.data.labels import sample_weights
 from kbert.estimators.base import of_one_fit
-from kbert.estimators.explaining import explanation, new_explainer, whole_numbers
+from kbert.estimators.explaining import new_explainer, whole_numbers
 from kbert.estimators.fine_tuned import FineTunedEstimator
 from kbert.estimators.fitting import fit
 from kbert.model import BertForSequenceClassification
@@ -348,15 +348,12 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
         explainer = new_explainer(self.model_, self.tokenizer_, unit, method, n_steps)
         task, columns = self._read(X)
         wanted = None if option is None else whole_numbers(option, columns.n_rows, "option")
-        cut: list[np.ndarray] = []
 
-        def to_explain(some: ChoiceColumns, rows: slice) -> ToExplain:
+        def to_explain(some: ChoiceColumns, rows: slice, cut: list[np.ndarray]) -> ToExplain:
             of_rows = None if wanted is None else wanted[rows]
             return task.to_explain(some, self.tokenizer_, of_rows, cut, rows.start)
 
-        frame = explanation(explainer, X, columns, to_explain, unit, True, self.verbose)
-        self._tell_cut(task, X, columns, cut)
-        return frame
+        return self._explained(explainer, X, task, columns, to_explain, unit, True)
 
     @of_one_fit
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

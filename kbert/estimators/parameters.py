@@ -6,6 +6,7 @@ import numbers
 import os
 from collections.abc import Callable
 from inspect import signature
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -232,6 +233,18 @@ def checked_callbacks(callbacks: Any) -> list[keras.callbacks.Callback]:
             if isinstance(callback, getattr(keras.callbacks, name, ())):
                 raise ValueError(f"callbacks: {name} does not work with kbert's training: {instead}.")
     return listed
+
+
+def checkpoint_folder(parameters: Parameters) -> Path | None:
+    """The folder of ``checkpoint``, if one is given."""
+    return None if parameters.checkpoint is None else Path(parameters.checkpoint).expanduser()
+
+
+def fit_seed(parameters: Parameters, saved_seed: Callable[[Path], int | None]) -> int:
+    """The seed of a fit; without a ``random_state`` that of the checkpoint that it goes on from, if there is one."""
+    folder = checkpoint_folder(parameters)
+    saved = saved_seed(folder) if folder is not None and parameters.random_state is None else None
+    return draw_seed(parameters.random_state) if saved is None else saved
 
 
 def draw_seed(random_state: Any) -> int:

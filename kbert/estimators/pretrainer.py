@@ -26,7 +26,8 @@ from kbert.estimators.parameters import (
     Parameters,
     Rule,
     checked_parameters,
-    draw_seed,
+    checkpoint_folder,
+    fit_seed,
     warn_of_high_rate,
 )
 from kbert.estimators.recipe import remember_settled, settled_values
@@ -292,9 +293,7 @@ class BertPretrainer(BertEstimator):
         """
         parameters = checked_parameters(self)
         warn_of_high_rate(parameters)
-        folder = None if parameters.checkpoint is None else Path(parameters.checkpoint).expanduser()
-        saved = saved_seed(folder) if folder is not None and parameters.random_state is None else None
-        seed = draw_seed(parameters.random_state) if saved is None else saved
+        folder, seed = checkpoint_folder(parameters), fit_seed(parameters, saved_seed)
         if parameters.new_words is not None and parameters.weights is None:
             raise ValueError(
                 "BertPretrainer: new_words replace unused tokens of a checkpoint's vocabulary, and with weights=None "

@@ -17,7 +17,7 @@ from kbert.data.labels import sample_weights
 from kbert.data.questions import QuestionColumns
 from kbert.data.spans import Spans
 from kbert.estimators.base import of_one_fit
-from kbert.estimators.explaining import explanation, new_explainer
+from kbert.estimators.explaining import new_explainer
 from kbert.estimators.fine_tuned import FineTunedEstimator
 from kbert.estimators.fitting import fit
 from kbert.metrics import answer_scores
@@ -382,14 +382,11 @@ class BertQA(FineTunedEstimator[Questions]):
         """
         explainer = new_explainer(self.model_, self.tokenizer_, unit, method, n_steps)
         task, columns = self._read(X)
-        cut: list[np.ndarray] = []
 
-        def to_explain(some: QuestionColumns, rows: slice) -> ToExplain:
+        def to_explain(some: QuestionColumns, rows: slice, cut: list[np.ndarray]) -> ToExplain:
             return task.to_explain(some, self.model_, self.tokenizer_, cut, rows.start)
 
-        frame = explanation(explainer, X, columns, to_explain, unit, True, self.verbose)
-        self._tell_cut(task, X, columns, cut)
-        return frame
+        return self._explained(explainer, X, task, columns, to_explain, unit, True)
 
     @of_one_fit
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from argparse import ArgumentParser, ArgumentTypeError, BooleanOptionalAction
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from kbert.option_values import number, path, whole
 from kbert.sizes import SIZES
 from kbert.training.seeds import LARGEST_SEED
 
@@ -21,14 +21,14 @@ def add_vocab_options(parser: ArgumentParser) -> None:
     """Declare the options of ``vocab``."""
     _add_source(parser)
     add = parser.add_argument
-    add("--out", type=_path, metavar="FOLDER", help="where the tokenizer is written")
-    add("--vocab-size", type=_whole(1), default=30522, metavar="N", help="most pieces (default: 30522)")
+    add("--out", type=path, metavar="FOLDER", help="where the tokenizer is written")
+    add("--vocab-size", type=whole(1), default=30522, metavar="N", help="most pieces (default: 30522)")
     _add_flag(parser, "--cased", False, "tell upper and lower case apart")
     _add_flag(parser, "--strip-accents", None, "letters with and without accents are the same; unless --cased they are")
     text = "how often two neighbouring pieces must occur to become one (default: 2)"
-    add("--min-frequency", type=_whole(1), default=2, metavar="N", help=text)
+    add("--min-frequency", type=whole(1), default=2, metavar="N", help=text)
     text = "pieces [unused0] and so on, for words to be added later; bert-base-uncased has 994 (default: 0)"
-    add("--unused", type=_whole(0), default=0, metavar="N", help=text)
+    add("--unused", type=whole(0), default=0, metavar="N", help=text)
     add = parser.add_argument_group("instead of learning one, new words for one that is there").add_argument
     text = "a folder, a size or a name on the hub, whose vocabulary is taken; new words replace its unused tokens"
     add("--weights", metavar="NAME", help=text)
@@ -43,7 +43,7 @@ def add_shards_options(parser: ArgumentParser) -> None:
     _add_source(parser)
     add = parser.add_argument
     add("--tokenizer", metavar="FOLDER", help="of `kbert vocab`; or a weights folder, or the name of weights")
-    add("--out", type=_path, metavar="FOLDER", help="where the shards are written")
+    add("--out", type=path, metavar="FOLDER", help="where the shards are written")
     add("--jobs", type=_jobs, default=1, metavar="N", help="processes; -1 is one for each core (default: 1)")
     _add_corpus_options(parser)
     _add_quiet(parser)
@@ -52,16 +52,16 @@ def add_shards_options(parser: ArgumentParser) -> None:
 def add_pretrain_options(parser: ArgumentParser) -> None:
     """Declare the options of ``pretrain``; the defaults are those of `kbert.pretraining.PretrainingOptions`."""
     parser.add_argument("shards", nargs="?", metavar="SHARDS", help="folder of `kbert shards`")
-    parser.add_argument("--out", type=_path, metavar="FOLDER", help="where the model is written")
+    parser.add_argument("--out", type=path, metavar="FOLDER", help="where the model is written")
 
     add = parser.add_argument_group("model, one of these (default: --size base)").add_argument
     add("--size", choices=tuple(SIZES), metavar="SIZE", help=f"from scratch: {', '.join(SIZES)}")
-    add("--model-config", type=_path, metavar="FILE.json", help="from scratch: an architecture as in config.json")
+    add("--model-config", type=path, metavar="FILE.json", help="from scratch: an architecture as in config.json")
     text = "on from weights that have the vocabulary of the shards: a folder, a size, or a name on the hub"
     add("--weights", metavar="NAME", help=text)
 
     add = parser.add_argument_group("budget, one of these").add_argument
-    add("--max-steps", type=_whole(1), metavar="N", help="updates")
+    add("--max-steps", type=whole(1), metavar="N", help="updates")
     text = "time to train; the learning rate follows the share of it that is used"
     add("--max-seconds", type=_over_0, metavar="S", help=text)
 
@@ -72,41 +72,41 @@ def add_pretrain_options(parser: ArgumentParser) -> None:
     )
     task.add_argument("--phases", type=_phases, default=((128, 1.0),), metavar="LENGTH:SHARE,...", help=text)
     _add_flag(task, "--nsp", True, "learn the next sentence too")
-    share = _number(lambda value: 0 < value < 1, "a number between 0 and 1")
+    share = number(lambda value: 0 < value < 1, "a number between 0 and 1")
     text = "of the tokens that are to be predicted (default: 0.15)"
     task.add_argument("--mask-rate", type=share, default=0.15, metavar="SHARE", help=text)
     _add_flag(task, "--whole-word", False, "mask words with all of their pieces")
     _add_flag(task, "--fixed", False, "the same pairs and masks in every epoch, as in the original code")
 
     add = parser.add_argument_group("training").add_argument
-    add("--batch-size", type=_whole(1), default=256, metavar="N", help="rows of a batch (default: 256)")
+    add("--batch-size", type=whole(1), default=256, metavar="N", help="rows of a batch (default: 256)")
     text = "batches whose gradients are averaged into one update (default: 1)"
-    add("--accumulation", type=_whole(1), default=1, metavar="N", help=text)
+    add("--accumulation", type=whole(1), default=1, metavar="N", help=text)
     text = "its peak (default: auto, by the width of the model)"
     add("--learning-rate", type=_rate, default="auto", metavar="RATE", help=text)
     text = "a share of the budget, as 0.1, or a number of steps, as 1000 (default: 0.1)"
     add("--warmup", type=_warmup, default=0.1, metavar="SHARE_OR_N", help=text)
-    decay = _number(lambda value: 0 <= value < np.inf, "a number of at least 0")
+    decay = number(lambda value: 0 <= value < np.inf, "a number of at least 0")
     text = "of matrices and embeddings (default: 0.01)"
     add("--weight-decay", type=decay, default=0.01, metavar="RATE", help=text)
     text = "lamb is for large batches (default: adamw)"
     add("--optimizer", choices=("adamw", "lamb"), default="adamw", help=text)
-    dropout = _number(lambda value: 0 <= value < 1, "a rate of at least 0 and under 1")
+    dropout = number(lambda value: 0 <= value < 1, "a rate of at least 0 and under 1")
     text = "in hidden states and attention (default: that of the architecture)"
     add("--dropout", type=dropout, metavar="RATE", help=text)
     text = "of the computation (default: auto, float32 on a CPU, bfloat16 on a GPU or TPU)"
     add("--dtype", choices=("auto", "float32", "bfloat16", "float16"), default="auto", help=text)
     text = "of the random start, pairs, masks and dropout (default: 0)"
-    add("--seed", type=_whole(0, LARGEST_SEED), default=0, metavar="N", help=text)
+    add("--seed", type=whole(0, LARGEST_SEED), default=0, metavar="N", help=text)
 
     evaluation = parser.add_argument_group("evaluation and checkpoints")
     text = "shards or text to evaluate on, now and then and at the end; lines of text are split into sentences"
-    evaluation.add_argument("--held-out", type=_path, metavar="PATH", help=text)
+    evaluation.add_argument("--held-out", type=path, metavar="PATH", help=text)
     for name in ("--evaluate-every", "--checkpoint-every"):
         text = "updates from one to the next (default: 1000)"
-        evaluation.add_argument(name, type=_whole(1), default=1000, metavar="N", help=text)
+        evaluation.add_argument(name, type=whole(1), default=1000, metavar="N", help=text)
     text = "write losses and rates for TensorBoard, update by update"
-    evaluation.add_argument("--tensorboard", type=_path, metavar="FOLDER", help=text)
+    evaluation.add_argument("--tensorboard", type=path, metavar="FOLDER", help=text)
     _add_quiet(evaluation)
 
 
@@ -143,37 +143,13 @@ def _add_quiet(parser: Any) -> None:
 # --- Readers of values
 
 
-def _path(text: str) -> Path:
-    return Path(text).expanduser()
-
-
-def _number(test: Callable[[Any], bool], wanted: str, kind: type = float) -> Callable[[str], Any]:
-    """A function that reads a number and checks it."""
-
-    def read(text: str) -> Any:
-        try:
-            value = kind(text)
-        except ValueError:
-            value = None
-        if value is None or not test(value):
-            raise ArgumentTypeError(f"must be {wanted}, not {text!r}.")
-        return value
-
-    return read
-
-
-def _whole(least: int, below: float = np.inf) -> Callable[[str], int]:
-    wanted = f"a whole number of at least {least}" + (f" and under {below}" if below < np.inf else "")
-    return _number(lambda value: least <= value < below, wanted, int)
-
-
-_over_0 = _number(lambda value: 0 < value < np.inf, "a number over 0")
-_jobs = _number(lambda value: value != 0, "a number of processes, or -1", int)
+_over_0 = number(lambda value: 0 < value < np.inf, "a number over 0")
+_jobs = number(lambda value: value != 0, "a number of processes, or -1", int)
 
 
 def _number_or_path(text: str) -> int | Path:
     """A number of words, or the file that lists them."""
-    return _whole(1)(text) if re.fullmatch(r"[-+]?\d+", text) else _path(text)
+    return whole(1)(text) if re.fullmatch(r"[-+]?\d+", text) else path(text)
 
 
 def _rate(text: str) -> str | float:
@@ -185,9 +161,9 @@ def _warmup(text: str) -> int | float:
     wanted = "a share between 0.0 and 1.0, or a whole number of steps"
     warmup: int | float
     try:
-        warmup = _number(lambda value: value >= 0, wanted, int)(text)
+        warmup = number(lambda value: value >= 0, wanted, int)(text)
     except ArgumentTypeError:
-        warmup = _number(lambda value: 0 <= value <= 1, wanted)(text)
+        warmup = number(lambda value: 0 <= value <= 1, wanted)(text)
     return warmup
 
 

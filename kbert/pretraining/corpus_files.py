@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import bz2
 import csv
-import glob
-import gzip
 import io
 import json
 import lzma
@@ -15,9 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from kbert.input_files import OPENERS, endings_of, files_at
 from kbert.pretraining.segments import Segmenter
 
-_OPENERS: dict[str, Callable[..., Any]] = {"": open, ".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 _BOM = b"\xef\xbb\xbf"
 # Bytes of a line of plain text that are read at a time, for files without line breaks.
 _LONGEST_LINE = 2**20
@@ -41,37 +38,22 @@ def find_files(paths: list[Path]) -> list[Path]:
     ValueError
         If the ending of a name says of no known format.
     """
-    found = []
-    for path in paths:
-        path = path.expanduser().absolute()  # for processes with another working folder
-        if path.is_dir():
-            # Beside the text there may be anything, such as a licence, or what an editor or a file manager hides.
-            names = (Path(name) for name in glob.glob(f"{glob.escape(str(path))}/**", recursive=True))
-            files = sorted(file for file in names if file.is_file() and _ending(file)[0] in _READERS)
-            if not files:
-                raise FileNotFoundError(f"There is no text in the folder {path}. {_ENDINGS}")
-        elif path.exists():
-            files = [path]
-        else:
-            files = sorted(file for name in glob.glob(str(path), recursive=True) if (file := Path(name)).is_file())
-            if not files:
-                raise FileNotFoundError(f"There is no file or folder {path}, nor a file that matches it as a pattern.")
-        found += files
-    for file in found:
-        if _ending(file)[0] not in _READERS:
-            raise ValueError(f"{file}: the ending of its name says of no known format. {_ENDINGS}")
-    return found
+    return [file for path in paths for file in files_at(path, _is_known, "text", _ENDINGS)]
+
+
+def _is_known(path: Path) -> bool:
+    return endings_of(path)[0] in _READERS
 
 
 def plain_size(path: Path) -> int:
     """Bytes of a file; of a packed one an estimate of its unpacked size, since text shrinks to about a quarter."""
-    _, packing = _ending(path)
+    _, packing = endings_of(path)
     return path.stat().st_size * (4 if packing else 1)
 
 
 def parts_of(path: Path, n_bytes: int | None) -> list[FilePart]:
     """Cut a file between documents into parts of ``n_bytes`` or a little more; into one part if it cannot be cut."""
-    ending, packing = _ending(path)
+    ending, packing = endings_of(path)
     if n_bytes is None or packing or ending == ".csv":
         return [FilePart(path)]
     if ending == ".parquet":
@@ -96,7 +78,7 @@ def segments_of(part: FilePart, segmenter: Segmenter) -> Iterator[str | None]:
     ValueError
         If the file is damaged, or its text is not UTF-8 or not in the column.
     """
-    ending, packing = _ending(part.path)
+    ending, packing = endings_of(part.path)
     try:
         with _open(part.path) as file:
             yield from _READERS[ending](file, part, segmenter)
@@ -109,16 +91,8 @@ def segments_of(part: FilePart, segmenter: Segmenter) -> Iterator[str | None]:
         ) from error
 
 
-def _ending(path: Path) -> tuple[str, str]:
-    """The ending that says what is in a file, and the one that says how it is packed."""
-    packing = path.suffix.lower()
-    if packing not in _OPENERS:
-        return packing, ""
-    return Path(path.stem).suffix.lower(), packing
-
-
 def _open(path: Path) -> BinaryIO:
-    file = _OPENERS[_ending(path)[1]](path, "rb")
+    file = OPENERS[endings_of(path)[1]](path, "rb")
     return file if isinstance(file, io.BufferedReader) else io.BufferedReader(file, 2**18)
 
 
@@ -333,4 +307,4 @@ _READERS: dict[str, Callable[[BinaryIO, FilePart, Segmenter], Iterator[str | Non
     ".csv": _read_csv,
     ".parquet": _read_parquet,
 }
-_ENDINGS = f"Known are {', '.join(_READERS)}, plain or followed by {', '.join(filter(None, _OPENERS))}."
+_ENDINGS = f"Known are {', '.join(_READERS)}, plain or followed by {', '.join(filter(None, OPENERS))}."

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import json
 import os
-import re
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from pathlib import Path
+from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any
 
+from kbert.option_values import path, whole
 from kbert.printable import printable
+from kbert.tables.files import FORMATS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,9 +18,14 @@ if TYPE_CHECKING:
     from kbert.tables.scores import Scores
 
 _TABLE = ".csv, .tsv or .jsonl, plain or packed (.gz, .bz2, .xz), or .parquet; a folder; a quoted pattern"
-# Those of kbert.tables.reading.TASKS and kbert.tables.files.FORMATS, whose import would slow down the help.
-_TASKS = ("classification", "regression", "tagging", "answering", "choice")
-_FORMATS = ("parquet", "csv", "tsv", "jsonl")
+# What a table is about, and the name of the estimator.
+_TASKS = {
+    "classification": "BertClassifier",
+    "regression": "BertRegressor",
+    "tagging": "BertTagger",
+    "answering": "BertQA",
+    "choice": "BertMultipleChoice",
+}
 
 
 class FitCommand:
@@ -45,14 +50,14 @@ class FitCommand:
         _add_columns(parser)
         add(
             "--out",
-            type=_path,
+            type=path,
             metavar="FOLDER",
             help="where the model is saved: a new folder, or one of a saved model",
         )
         add("--task", choices=("auto", *_TASKS), default="auto", help="default: auto, by the columns")
         text = "a table to score after each epoch, or the share of the rows that is kept for that, as 0.1"
         add("--validation", metavar="TABLE|SHARE", help=text)
-        add("--metrics", type=_path, metavar="FILE.json", help="write the scores there")
+        add("--metrics", type=path, metavar="FILE.json", help="write the scores there")
         add("--quiet", action="store_true", help="no bar, no lines but the scores")
         add = parser.add_argument_group("training").add_argument
         add("--size", default="base", metavar="NAME", help="of the model (default: base)")
@@ -61,23 +66,14 @@ class FitCommand:
             add(f"--{name}", type=_value, metavar="N", help=text)
         add("--few-labels", action="store_true", help="for 8 to 64 rows a class")
         add("--seed", type=int, default=0, metavar="N", help="of the head, the order of rows, dropout (default: 0)")
-        add("--checkpoint", type=_path, metavar="FOLDER", help="where a fit that is killed goes on")
+        add("--checkpoint", type=path, metavar="FOLDER", help="where a fit that is killed goes on")
         text = "any other parameter of the estimator, as class_weight=balanced"
         add("--set", nargs="*", default=[], metavar="NAME=VALUE", help=text)
 
     def run(self, options: Namespace) -> None:
         """Read, fit, save, and print the scores."""
         from kbert import estimators
-        from kbert.tables.reading import (
-            TASKS,
-            X_of,
-            columns_of_task,
-            holds_lists,
-            read_table,
-            require_columns,
-            task_of_columns,
-            y_of,
-        )
+        from kbert.tables.reading import columns_of_task, read_table, require_columns, task_of_columns
 
         frame = read_table(options.train)
         text, label = options.text or [], options.label or []
@@ -86,16 +82,13 @@ class FitCommand:
         task = task_of_columns(frame, text, with_names) if options.task == "auto" else options.task
         X, y = columns_of_task(task, frame, text, label)
         require_columns(frame, [*X, *y], f"{options.train} (as {task})")
-        kind = getattr(estimators, TASKS[task])
+        kind = getattr(estimators, _TASKS[task])
         parameters = _parameters(options)
         estimator = kind(parameters.pop("size"), **parameters)
         _require_writable(options)
-        labels = y_of(frame, y, task)
-        train, held_out = _split(frame, labels if task == "classification" and len(y) == 1 else None, options)
+        parts = _parts(frame, X, y, task, options)
         if not options.quiet:
-            print(f"{task}: {len(train)} rows of {', '.join(X)} -> {', '.join(y)}", flush=True)
-        classes = labels.unique() if task == "classification" and len(y) == 1 and not holds_lists(labels) else None
-        parts = [(X_of(part, X), y_of(part, y, task, classes)) for part in (train, held_out) if part is not None]
+            print(f"{task}: {len(parts[0][0])} rows of {', '.join(X)} -> {', '.join(y)}", flush=True)
         estimator.fit(*parts[0], **({"eval_set": parts[1]} if len(parts) > 1 else {}))
         estimator.save(options.out)
         print(f"the model is in {printable(str(options.out))}")
@@ -119,17 +112,17 @@ class EvaluateCommand:
         add("model", nargs="?", metavar="MODEL", help="folder of a saved model")
         add("table", nargs="?", metavar="TABLE", help=_TABLE)
         _add_columns(parser)
-        add("--metrics", type=_path, metavar="FILE.json", help="write the scores there")
+        add("--metrics", type=path, metavar="FILE.json", help="write the scores there")
         add("--quiet", action="store_true", help="no bar, and of the scores the first line only")
 
     def run(self, options: Namespace) -> None:
         """Load, predict, and print the scores."""
         from kbert.estimators import load
-        from kbert.tables.reading import TASKS, X_of, columns_of_task, read_table, require_columns, y_of
+        from kbert.tables.reading import X_of_fit, columns_of_task, read_table, require_columns, y_of
 
         estimator, frame = load(options.model), read_table(options.table)
         estimator.set_params(verbose=int(not options.quiet))
-        tasks = {name: task for task, name in TASKS.items()}
+        tasks = {name: task for task, name in _TASKS.items()}
         if type(estimator).__name__ not in tasks:
             raise ValueError(
                 f"{options.model} holds a {type(estimator).__name__}, which has no labels to compare with."
@@ -140,10 +133,7 @@ class EvaluateCommand:
         X, y = columns_of_task(task, frame, text, options.label or [])
         require_columns(frame, [*X, *y], options.table)
         truth = y_of(frame, y, task, getattr(estimator, "classes_", None))
-        rows = X_of(frame, X)
-        if names is not None and options.text:
-            rows = frame[X].set_axis(list(names), axis=1)
-        _tell(estimator, rows, truth, options)
+        _tell(estimator, X_of_fit(estimator, frame, X), truth, options)
 
 
 class PredictCommand:
@@ -164,14 +154,14 @@ class PredictCommand:
         add = parser.add_argument
         add("model", nargs="?", metavar="MODEL", help="folder of a saved model")
         add("table", nargs="?", metavar="TABLE", help=_TABLE)
-        add("--out", type=_path, metavar="OUT", help="a file (.parquet, .csv, .tsv, .jsonl), or a folder of parts")
+        add("--out", type=path, metavar="OUT", help="a file (.parquet, .csv, .tsv, .jsonl), or a folder of parts")
         text = "the columns that the model reads (default: those of its fit)"
         add("--text", nargs="*", metavar="COLUMN", help=text)
         add("--keep", nargs="*", metavar="COLUMN", help="the columns that are written too (default: all)")
         add("--predictions-only", action="store_true", help="write no column of the table")
         add("--probabilities", action="store_true", help="a column for each label")
-        add("--format", choices=_FORMATS, help="of the files in a folder (default: parquet)")
-        add("--rows-per-part", type=_whole, default=10_000, metavar="N", help="default: 10000")
+        add("--format", choices=FORMATS, help="of the files in a folder (default: parquet)")
+        add("--rows-per-part", type=whole(1), default=10_000, metavar="N", help="default: 10000")
         add("--jobs", type=int, metavar="N", help="processes (default: 1)")
         add("--quiet", action="store_true", help="no bar")
 
@@ -241,37 +231,42 @@ def _require_writable(options: Namespace) -> None:
     from kbert.estimators.persistence import SAVED_ESTIMATOR
 
     check_replaceable(options.out, SAVED_ESTIMATOR)
-    for path in (options.out, options.metrics):
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if not os.access(path if path.exists() else path.parent, os.W_OK):
-                raise PermissionError(13, "cannot be written", str(path))
+    for target in (options.out, options.metrics):
+        if target is not None:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if not os.access(target if target.exists() else target.parent, os.W_OK):
+                raise PermissionError(13, "cannot be written", str(target))
 
 
-def _split(frame: pd.DataFrame, labels: Any, options: Namespace) -> tuple[pd.DataFrame, pd.DataFrame | None]:
-    """The rows to train on, and those to score: of each label, where there is one a row, the same share."""
-    from kbert.tables.reading import holds_lists, read_table
+def _parts(frame: pd.DataFrame, X: list[str], y: list[str], task: str, options: Namespace) -> list[tuple[Any, Any]]:
+    """Rows and labels to train on, and after them those to score, if that was asked for.
 
+    A share of the rows is one of each label, where there is one a row, and leaves at least one to train on.
+    """
+    from kbert.tables.reading import X_of, holds_lists, read_table, require_columns, y_of
+
+    rows, labels = X_of(frame, X), y_of(frame, y, task)
+    one_label = task == "classification" and len(y) == 1 and not holds_lists(labels)
     if options.validation is None:
-        return frame, None
+        return [(rows, labels)]
     try:
         share = float(options.validation)
     except ValueError:
-        return frame, read_table(options.validation)
+        other = read_table(options.validation)
+        require_columns(other, [*X, *y], options.validation)
+        known = labels.unique() if one_label else None
+        return [(rows, labels), (X_of(other, X), y_of(other, y, task, known))]
     if not 0 < share < 1:
         raise ValueError(f"--validation must be a table, or a share over 0 and under 1, not {options.validation!r}.")
-    groups = [frame] if labels is None or holds_lists(labels) else [rows for _, rows in frame.groupby(labels)]
-    # At least one row of each label is trained on.
-    held_out = frame.loc[
-        sorted(
-            row
-            for rows in groups
-            for row in rows.sample(min(len(rows) - 1, round(share * len(rows))), random_state=options.seed).index
-        )
-    ]
-    if not len(held_out):
+    groups = [some for _, some in labels.groupby(labels)] if one_label else [labels]
+    held_out = sorted(
+        row
+        for some in groups
+        for row in some.sample(min(len(some) - 1, round(share * len(some))), random_state=options.seed).index
+    )
+    if not held_out:
         raise ValueError(f"--validation: {share:g} of {len(frame)} rows are too few. Give a larger share, or a table.")
-    return frame.drop(held_out.index), held_out
+    return [(rows.drop(held_out), labels.drop(held_out)), (rows.loc[held_out], labels.loc[held_out])]
 
 
 def _tell(estimator: Any, X: Any, y: Any, options: Namespace) -> None:
@@ -288,28 +283,18 @@ def _tell(estimator: Any, X: Any, y: Any, options: Namespace) -> None:
     if options.quiet:
         return
     if scores.by_label is not None:
-        print(f"\n{printable_table(scores.by_label.round(3))}")
+        print(f"\n{_printable_table(scores.by_label.round(3))}")
     if scores.confusion is not None:
-        print(f"\ntrue label (rows) taken for (columns)\n{printable_table(scores.confusion)}")
+        print(f"\ntrue label (rows) taken for (columns)\n{_printable_table(scores.confusion)}")
 
 
-def printable_table(table: pd.DataFrame) -> str:
+def _printable_table(table: pd.DataFrame) -> str:
     """A table as text, in which labels from files cannot steer the terminal."""
     shown = table.rename(index=lambda label: printable(str(label)), columns=lambda label: printable(str(label)))
     return str(shown.to_string())
 
 
 # --- Readers of values
-
-
-def _path(text: str) -> Path:
-    return Path(text).expanduser()
-
-
-def _whole(text: str) -> int:
-    if not re.fullmatch(r"[1-9]\d*", text):
-        raise ArgumentTypeError(f"must be a whole number of at least 1, not {text!r}.")
-    return int(text)
 
 
 def _value(text: str) -> Any:

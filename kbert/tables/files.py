@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import bz2
 import contextlib
 import csv
-import glob
-import gzip
 import io
 import json
 import lzma
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from kbert.input_files import OPENERS, endings_of, files_at
+
 FORMATS = ("parquet", "csv", "tsv", "jsonl")
-_PACKINGS: dict[str, Callable[..., Any]] = {"": open, ".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _KNOWN = "Known are .csv, .tsv and .jsonl, plain or packed (.gz, .bz2, .xz), and .parquet."
 
 
@@ -41,12 +39,9 @@ def require_pyarrow() -> Any:
 
 def format_of(path: Path) -> str | None:
     """The format that the ending of a name says: one of `FORMATS`; None for another one."""
-    name = path.name.lower()
-    for packing in _PACKINGS:
-        plain = name.removesuffix(packing) if packing else name
-        if (ending := plain.rpartition(".")[2]) in FORMATS and (not packing or ending != "parquet"):
-            return ending
-    return None
+    contents, packing = endings_of(path)
+    name = contents.removeprefix(".")
+    return name if name in FORMATS and not (packing and name == "parquet") else None
 
 
 def find_tables(source: str | os.PathLike[str]) -> list[Path]:
@@ -61,25 +56,12 @@ def find_tables(source: str | os.PathLike[str]) -> list[Path]:
     ValueError
         If the ending of a file's name says of no known format.
     """
-    path = Path(source).expanduser().absolute()
-    if path.is_dir():
-        names = (Path(name) for name in glob.glob(f"{glob.escape(str(path))}/**", recursive=True))
-        found = sorted(file for file in names if file.is_file() and format_of(file) and file.name[0] not in "_.")
-        # A link to a folder above may lead to the same file again and again.
-        found = list({file.resolve(): file for file in reversed(found)}.values())[::-1]
-        if not found:
-            raise FileNotFoundError(f"There is no table in the folder {path}. {_KNOWN}")
+    path = Path(source)
+    found = files_at(path, lambda file: format_of(file) is not None, "table", _KNOWN, lambda file: file.name[0] in "_.")
+    if not path.expanduser().is_dir():
         return found
-    if path.exists():
-        found = [path]
-    else:
-        found = sorted(file for name in glob.glob(str(path), recursive=True) if (file := Path(name)).is_file())
-        if not found:
-            raise FileNotFoundError(f"There is no file or folder {path}, nor a file that matches it as a pattern.")
-    for file in found:
-        if format_of(file) is None:
-            raise ValueError(f"{file}: the ending of its name says of no known format. {_KNOWN}")
-    return found
+    # A link to a folder above may lead to the same file again and again.
+    return list({file.resolve(): file for file in reversed(found)}.values())[::-1]
 
 
 def n_rows_of(path: Path) -> int | None:
@@ -141,7 +123,7 @@ def _csv(path: Path, n_rows: int) -> Iterator[Any]:
     import pyarrow as pa
 
     csv.field_size_limit(2**31 - 1)
-    with _PACKINGS[_packing(path)](path, "rt", encoding="utf-8-sig", newline="") as file:
+    with OPENERS[endings_of(path)[1]](path, "rt", encoding="utf-8-sig", newline="") as file:
         rows = csv.reader(file, delimiter="\t" if format_of(path) == "tsv" else ",", strict=True)
         try:
             names = next(rows, None)
@@ -187,7 +169,7 @@ def _json_lines(path: Path, n_rows: int) -> Iterator[Any]:
         except (pa.ArrowException, TypeError, UnicodeError) as error:
             raise ValueError(f"lines up to {number}: {error}") from None
 
-    with _PACKINGS[_packing(path)](path, "rt", encoding="utf-8-sig") as file:
+    with OPENERS[endings_of(path)[1]](path, "rt", encoding="utf-8-sig") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
@@ -203,11 +185,6 @@ def _json_lines(path: Path, n_rows: int) -> Iterator[Any]:
                 found = []
     if found:
         yield as_table()
-
-
-def _packing(path: Path) -> str:
-    ending = path.suffix.lower()
-    return ending if ending in _PACKINGS else ""
 
 
 # --- Writing -----------------------------------------------------------------------------------------------------

@@ -18,8 +18,8 @@ from kbert.estimators import (
     BertTagger,
     BertVectorizer,
 )
-from kbert.tables.reading import lists_of_json
-from kbert.training.distribution import predicting_on
+from kbert.estimators.base import of_one_fit
+from kbert.tables.reading import X_of_fit, lists_of_json
 
 # The columns that a task reads under these names, where no others are given.
 _NAMED = {BertQA: ("question", "context"), BertMultipleChoice: ("context", "question", "options")}
@@ -89,10 +89,7 @@ def as_X(estimator: Any, table: Any, columns: Sequence[str], lists: frozenset[st
     frame.index = pd.RangeIndex(first_row, first_row + len(frame))
     for name in lists.intersection(columns):
         frame[name] = [_as_list(value, name, row) for row, value in frame[name].items()]
-    fitted = getattr(estimator, "feature_names_in_", None)
-    if fitted is not None and len(fitted) == len(columns):
-        return frame[list(fitted)] if set(fitted) == set(columns) else frame.set_axis(list(fitted), axis=1)
-    return frame[columns[0]] if len(columns) == 1 else frame
+    return X_of_fit(estimator, frame, columns)
 
 
 def _as_list(text: Any, name: str, row: Any) -> list[Any]:
@@ -129,15 +126,14 @@ def predicted_columns(estimator: Any, X: Any, probabilities: bool) -> dict[str, 
     """
     for kind, columns in _COLUMNS.items():
         if isinstance(estimator, kind):
-            return columns(estimator._of_one_fit(), X, probabilities)
+            return of_one_fit(columns)(estimator, X, probabilities)
     raise TypeError(f"{type(estimator).__name__} has no predictions to write.")
 
 
 def _of_classifier(classifier: BertClassifier, X: Any, probabilities: bool) -> dict[str, Any]:
     import pyarrow as pa
 
-    with predicting_on(classifier.distribution):
-        task, outputs = classifier._task(), classifier._outputs(X).astype("float64")
+    task, outputs = classifier._task(), classifier._outputs(X).astype("float64")
     shares, answers = task.probabilities(outputs), task.decode(outputs)
     columns: dict[str, Any] = {}
     if classifier.y_type_ == "labels":

@@ -23,7 +23,7 @@ class PartFolder:
     Parameters
     ----------
     folder : Path
-        A new or empty one, or one of an earlier call with the same settings.
+        It exists: empty, or that of an earlier call with the same settings.
     settings : dict
         What all parts have in common, as JSON has it.
     is_temporary : bool
@@ -58,9 +58,8 @@ class PartFolder:
         self.done = self._found()
 
     def _make(self, path: Path, settings: dict[str, Any]) -> None:
-        if self.folder.exists() and (not self.folder.is_dir() or any(self.folder.iterdir())):
+        if any(self.folder.iterdir()):
             raise FileExistsError(f"{self.folder} exists, and holds no predictions of kbert's. Give another output.")
-        self.folder.mkdir(parents=True, exist_ok=True)
         unfinished = self.folder / f"{_SETTINGS}.{uuid.uuid4().hex[:8]}"
         write_json(unfinished, settings)
         unfinished.replace(path)

@@ -12,14 +12,6 @@ import pandas as pd
 
 from kbert.tables.files import find_tables, read_in_parts, require_pyarrow
 
-# What a table is about, by the name of the estimator.
-TASKS = {
-    "classification": "BertClassifier",
-    "regression": "BertRegressor",
-    "tagging": "BertTagger",
-    "answering": "BertQA",
-    "choice": "BertMultipleChoice",
-}
 _ANSWER = ["answer", "answer_start"]
 _ROWS_AT_ONCE = 100_000
 
@@ -46,7 +38,8 @@ def read_table(source: str | Path) -> pd.DataFrame:
         whole = pa.concat_tables(tables, promote_options="permissive")
     except pa.ArrowException as error:
         raise ValueError(f"The files in {source} have columns of different types: {error}") from None
-    frame = whole.to_pandas(types_mapper={pa.string(): pd.ArrowDtype(pa.string())}.get)
+    # Not pandas' own index, which files of pandas may hold: rows are counted from 0, over all files.
+    frame = whole.to_pandas(types_mapper={pa.string(): pd.ArrowDtype(pa.string())}.get, ignore_metadata=True)
     for name in frame:
         frame[name] = lists_of_json(frame[name])
     return frame
@@ -77,7 +70,7 @@ def require_columns(frame: pd.DataFrame, names: Sequence[str], source: str | Pat
 
 
 def task_of_columns(frame: pd.DataFrame, text: Sequence[str], label: Sequence[str]) -> str:
-    """What a table is about, one of `TASKS`, by its columns and the type of the labels.
+    """What a table is about, a task of ``kbert fit``, by its columns and the type of the labels.
 
     A number with a decimal point among the labels, all of which are numbers, means a regression; lists of labels beside
     lists of words mean tags.
@@ -108,6 +101,17 @@ def columns_of_task(
 def X_of(frame: pd.DataFrame, columns: Sequence[str]) -> Any:
     """One column as a Series, several as a DataFrame."""
     return frame[columns[0]] if len(columns) == 1 else frame[list(columns)]
+
+
+def X_of_fit(estimator: Any, frame: pd.DataFrame, columns: Sequence[str]) -> Any:
+    """The columns as a fitted estimator takes them: under the names of its fit, if it was given a DataFrame.
+
+    Columns of the same names are taken by name, others by position.
+    """
+    fitted = getattr(estimator, "feature_names_in_", None)
+    if fitted is None or len(fitted) != len(columns):
+        return X_of(frame, columns)
+    return frame[list(fitted)] if set(fitted) == set(columns) else frame[list(columns)].set_axis(list(fitted), axis=1)
 
 
 def y_of(frame: pd.DataFrame, columns: Sequence[str], task: str, classes: Any = None) -> Any:

@@ -208,14 +208,26 @@ def chosen_numbers(chosen: Any, names: Sequence[Any], n_rows: int, called: str) 
     ValueError
         If a name is none of them, or there is another number of them than rows.
     """
-    of_rows = [chosen] * n_rows if is_scalar(chosen) else list(chosen)
-    if len(of_rows) != n_rows:
-        raise ValueError(
-            f"{called} holds {len(of_rows)}, and X has {n_rows} rows: give one for all rows, or one for each row."
-        )
+    of_rows = one_for_each_row(chosen, n_rows, called)
     number = {name: i for i, name in enumerate(names)}
     unknown = next((i for i, name in enumerate(of_rows) if not is_scalar(name) or name not in number), None)
     if unknown is not None:
         where = "" if is_scalar(chosen) else f": row {unknown}"
         raise ValueError(f"{called}{where} is {shown(of_rows[unknown])}, and must be one of {list(names)[:20]}.")
     return np.fromiter((number[name] for name in of_rows), np.int64, n_rows)
+
+
+def one_for_each_row(value: Any, n_rows: int, called: str) -> list[Any]:
+    """A value that is given for all rows, or each row's own, as a list.
+
+    Raises
+    ------
+    ValueError
+        If there is another number of them than rows.
+    """
+    of_rows = [value] * n_rows if is_scalar(value) else list(value)
+    if len(of_rows) != n_rows:
+        raise ValueError(
+            f"{called} holds {len(of_rows)}, and X has {n_rows} rows: give one for all rows, or one for each row."
+        )
+    return of_rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from operator import index
 from typing import Any, Protocol, Self
@@ -51,6 +51,16 @@ class Sequences(SequenceSource, Protocol):
 
     def of_rows(self, rows: NDArray[Any]) -> Self:
         """The sequences of some rows, whose numbers are given in ascending order. These rows are numbered from 0."""
+
+
+# Sequences that are looked at together.
+_TEXTS_AT_ONCE = 4096
+
+
+def some_at_a_time(sequences: Sequences) -> Iterator[TokenSequences]:
+    """All sequences in order, some thousand at a time: those that are built when taken are not all there at once."""
+    for start in range(0, len(sequences), _TEXTS_AT_ONCE):
+        yield sequences.take(np.arange(start, min(start + _TEXTS_AT_ONCE, len(sequences))))
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from kbert.errors import WeightsMismatchError
 from kbert.folder_lock import alone_in
 from kbert.json_files import json_object
 from kbert.saved_values import NUMBER, SavedValues, none_or, whole
-from kbert.text.sequences import Sequences
+from kbert.text.sequences import Sequences, some_at_a_time
 from kbert.training import checkpoint_folders
 from kbert.training.checkpoint_folders import (
     checkpoints_in,
@@ -37,7 +37,6 @@ from kbert.training.updater import Updater
 # Goes up when the contents change.
 _FORMAT = 1
 _REMEDY = "Remove that checkpoint: the fit goes on from the one before it, or starts anew."
-_TEXTS_AT_ONCE = 4096
 # Of settings under these names the values are digests, which tell nobody anything.
 _DIGESTS = ("the texts of X", "y or sample_weight", "the validation set", "the weights that training starts from")
 
@@ -268,9 +267,8 @@ def digest(values: Iterable[np.ndarray | Sequences]) -> str:
             found.update(repr((value.shape, value.dtype.str)).encode())
             found.update(np.ascontiguousarray(value).tobytes())
             continue
-        for start in range(0, len(value), _TEXTS_AT_ONCE):
-            some = value.take(np.arange(start, min(start + _TEXTS_AT_ONCE, len(value))))
-            rows = value.rows[start : start + _TEXTS_AT_ONCE]
-            for array in (some.tokens.values, some.tokens.splits, some.first_length, rows):
+        for some in some_at_a_time(value):
+            for array in (some.tokens.values, some.tokens.splits, some.first_length):
                 found.update(np.ascontiguousarray(array, "int64").tobytes())
+        found.update(np.ascontiguousarray(value.rows, "int64").tobytes())
     return found.hexdigest()

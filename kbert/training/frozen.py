@@ -20,14 +20,12 @@ from numpy.typing import NDArray
 
 from kbert.data.batches import Batch, prediction_batches
 from kbert.model.parts import LowerPart, UpperPart
-from kbert.text.sequences import Sequences
+from kbert.text.sequences import Sequences, some_at_a_time
 from kbert.training.predict import batch_outputs
 
 # Vectors are kept in memory up to so many bytes of one model, and beyond them in a file without a name.
 MOST_IN_MEMORY = 512 * 1024**2
 _DTYPES = {"float32": np.dtype("f4"), "float16": np.dtype("f2"), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
-# Texts whose tokens are looked at together.
-_TEXTS_AT_ONCE = 4096
 
 
 class Vectors:
@@ -182,8 +180,7 @@ def _key_of(lower: keras.Model) -> str:
 
 def _names(sequences: Sequences) -> Iterator[bytes]:
     """A name for each text, by its tokens and where its second text starts."""
-    for start in range(0, len(sequences), _TEXTS_AT_ONCE):
-        some = sequences.take(np.arange(start, min(start + _TEXTS_AT_ONCE, len(sequences))))
+    for some in some_at_a_time(sequences):
         splits, tokens = some.tokens.splits, some.tokens.values.astype(np.int32)
         for number, first_length in enumerate(some.first_length.tolist()):
             text = tokens[splits[number] : splits[number + 1]]

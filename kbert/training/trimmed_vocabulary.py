@@ -14,7 +14,7 @@ from keras import ops
 
 from kbert.data.batches import Batch
 from kbert.model.encoder import skip_initialisation
-from kbert.text.sequences import Sequences
+from kbert.text.sequences import Sequences, some_at_a_time
 from kbert.training.hyperparameters import Hyperparameters
 from kbert.training.step import Tensor
 
@@ -23,8 +23,6 @@ from kbert.training.step import Tensor
 _STEPS_OF_SIZE = 16
 # Where more than this share of the vocabulary occurs, the model is trained as it is.
 _LARGEST_SHARE = 0.8
-# Texts whose tokens are looked at together.
-_TEXTS_AT_ONCE = 4096
 
 
 class TrimmedModel:
@@ -131,9 +129,8 @@ def trimmed_model(model: keras.Model, sequences: Sequences, pad_id: int) -> Trim
     vocab_size = model.config.vocab_size
     occurs = np.zeros(vocab_size, bool)
     occurs[pad_id] = True
-    for start in range(0, len(sequences), _TEXTS_AT_ONCE):
-        some = np.arange(start, min(start + _TEXTS_AT_ONCE, len(sequences)))
-        occurs[sequences.take(some).tokens.values] = True
+    for some in some_at_a_time(sequences):
+        occurs[some.tokens.values] = True
     step = -(-vocab_size // _STEPS_OF_SIZE)
     n_kept = -(-int(occurs.sum()) // step) * step
     if n_kept > _LARGEST_SHARE * vocab_size:

@@ -214,3 +214,26 @@ def test_labels_of_other_types_empty_ones_and_rare_ones(call, rows, weights, tmp
     (tmp_path / "notes" / "notes.txt").write_text("mine")
     status, out, err = call("fit", tmp_path / "rows.csv", *model[:-1], tmp_path / "notes")
     assert status == 2 and "notes exists and holds no saved estimator" in err and "rows of" not in out
+
+
+def test_columns_of_the_fit_are_taken_by_name_and_pandas_index_is_none(call, rows, weights, tmp_path):
+    pairs = rows[["text"]].assign(other=rows.text.str.split().str[0], label=[int("red" in text) for text in rows.text])
+    model = kbert.BertClassifier(weights=weights, epochs=3, max_length=16, learning_rate=1e-2, random_state=0)
+    model.fit(pairs[["text", "other"]], pairs.label).save(tmp_path / "pairs")
+    pairs.set_index(np.zeros(len(pairs), int)).to_parquet(
+        tmp_path / "pairs.parquet"
+    )  # an index that tells no rows apart
+    scores = [
+        call("evaluate", tmp_path / "pairs", tmp_path / "pairs.parquet", "--quiet", "--text", *columns)[1]
+        for columns in (("text", "other"), ("other", "text"))
+    ]
+    accuracy = model.score(pairs[["text", "other"]], pairs.label)
+    assert scores[0] == scores[1] and scores[0].startswith(f"accuracy {accuracy:.3f}")
+    assert accuracy != model.score(pairs[["other", "text"]].set_axis(["text", "other"], axis=1), pairs.label)
+
+    single = tmp_path / "single.parquet"
+    rows[["text"]].assign(label=[int("red" in text) for text in rows.text]).set_index(np.zeros(60, int)).to_parquet(
+        single
+    )
+    out = call("fit", single, "--weights", weights, *SMALL, "--validation", "0.2", "--out", tmp_path / "model")[1]
+    assert "48 rows of text" in out and "on 12 rows" in out

@@ -6,7 +6,6 @@ import pytest
 
 from kbert.text import Ragged, TokenSequences
 from kbert.training import loop
-from kbert.training import trimmed_vocabulary as module
 from kbert.training.backends import backend_step
 from kbert.training.loop import TrainingOptions, train
 from kbert.training.losses import softmax_cross_entropy
@@ -108,7 +107,7 @@ def test_a_table_that_is_used_or_frozen_is_left_as_it_is(few, model_of):
 
 
 def test_tokens_are_looked_for_in_all_texts(few, model_of, monkeypatch):
-    monkeypatch.setattr(module, "_TEXTS_AT_ONCE", 3)
+    monkeypatch.setattr("kbert.text.sequences._TEXTS_AT_ONCE", 3)
     copy = trimmed_model(model_of(), few, 0)
     table = np.array(copy.model.encoder.embeddings.word)
     whole = np.array(model_of().encoder.embeddings.word)
