@@ -12,7 +12,7 @@ from kbert.data.choices import choice_columns
 from kbert.data.questions import question_columns
 from kbert.data.tags import word_column
 from kbert.data.texts import text_columns
-from kbert.displays.page import HtmlDisplay, Mark, escaped, lines_of_rows, marked, require_columns
+from kbert.plots.page import HtmlDisplay, Mark, escaped, lines_of_rows, marked, require_columns
 
 
 class AttributionDisplay(HtmlDisplay):

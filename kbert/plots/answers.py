@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Self
 
 from kbert.data.questions import QuestionColumns, question_columns
-from kbert.displays.page import HtmlDisplay, Mark, escaped, lines_of_rows, marked, require_columns
+from kbert.plots.page import HtmlDisplay, Mark, escaped, lines_of_rows, marked, require_columns
 
 
 class AnswerDisplay(HtmlDisplay):

@@ -1,4 +1,4 @@
-"""Displays as scikit-learn has them: curves of a training, which need matplotlib, and texts in HTML."""
+"""PretrainingDisplay: the learning curves of a pre-training."""
 
 from __future__ import annotations
 
@@ -7,14 +7,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from kbert.displays import AnswerDisplay, AttributionDisplay, EntityDisplay
-
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
     from matplotlib.lines import Line2D
-
-__all__ = ["AnswerDisplay", "AttributionDisplay", "EntityDisplay", "PretrainingDisplay"]
 
 # By default, lines are averaged over this share of all updates, and over this number of updates at least.
 _SMOOTHED, _LEAST_SMOOTHED = 0.02, 10

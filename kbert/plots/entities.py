@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Self
 
 from kbert.data.tags import word_column
-from kbert.displays.page import HtmlDisplay, Mark, hue, lines_of_rows, marked, require_columns
+from kbert.plots.page import HtmlDisplay, Mark, hue, lines_of_rows, marked, require_columns
 
 
 class EntityDisplay(HtmlDisplay):

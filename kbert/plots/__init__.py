@@ -1,0 +1,8 @@
+"""Displays as scikit-learn has them: curves, which matplotlib draws, and texts with marks, which are pages of HTML."""
+
+from kbert.plots.answers import AnswerDisplay
+from kbert.plots.attributions import AttributionDisplay
+from kbert.plots.entities import EntityDisplay
+from kbert.plots.pretraining import PretrainingDisplay
+
+__all__ = ["AnswerDisplay", "AttributionDisplay", "EntityDisplay", "PretrainingDisplay"]
