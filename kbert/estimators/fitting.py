@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -38,7 +39,7 @@ from kbert.model import BertForFeatures
 from kbert.tasks.row_notices import RowShares, RowsRead, tell_cut, tell_missing
 from kbert.tasks.task import FEW_LABELS, Examples, Task, TrainingData
 from kbert.training.backends import able_to_train
-from kbert.training.distribution import for_fine_tuning, n_devices
+from kbert.training.distribution import check_layout, description, for_fine_tuning, n_parts, same_everywhere
 from kbert.training.early_stopping import Evaluation
 from kbert.training.finite_outputs import may_overflow
 from kbert.training.fit_checkpoints import FitCheckpoints, facts_of_data, saved_seed
@@ -306,6 +307,9 @@ def _train(
     pad_id: int,
 ) -> dict[str, list[float]]:
     """Train a model in place, with early stopping if it was asked for; gives the history."""
+    check_layout(parameters.distribution, model)
+    if parameters.distribution is not None and not same_everywhere(zlib.crc32(data.targets.tobytes()) >> 1):
+        raise ValueError("The processes that fit together were given different rows. All must make the same call.")
     if parameters.freeze:
         for layer in (model.encoder.embeddings, *model.encoder.transformer_layers[: parameters.freeze]):
             layer.trainable = False
@@ -333,7 +337,7 @@ def _train(
         patience = parameters.n_iter_no_change if parameters.early_stopping else None
         evaluation = Evaluation(model, partial(_evaluate, task, model, validation, pad_id), patience)
     batches = TrainingBatches(
-        data.sequences, parameters.batch_size, run.seed, pad_id, data.whole_rows, n_devices(parameters.distribution)
+        data.sequences, parameters.batch_size, run.seed, pad_id, data.whole_rows, n_parts(parameters.distribution)
     )
     history = train(model, loss, batches, data.targets, data.weights, options, evaluation, data.level)
     if evaluation is not None:
@@ -361,7 +365,7 @@ def _settings_of_run(
     own = {name: value for name, value in vars(parameters).items() if name not in _NOT_SETTINGS}
     settings = {
         "backend": keras.backend.backend(), "dtype": model.dtype_policy.name, "random_state": run.seed,
-        "devices": n_devices(parameters.distribution), **own,
+        "devices": description(parameters.distribution), **own,
     }  # fmt: skip
     written = json.loads(json.dumps({name: encode_value(value) for name, value in settings.items()}))
     return written | facts_of_data(model, (data.sequences,), (data.targets, data.weights), held_out)

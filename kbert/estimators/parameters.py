@@ -20,7 +20,7 @@ from kbert.errors import ParameterWarning
 from kbert.model import LAYER_CHOICES, POOLINGS
 from kbert.sizes import named_size
 from kbert.tasks.task import plain
-from kbert.training.distribution import is_distribution
+from kbert.training.distribution import is_distribution, of_all_processes
 from kbert.training.precision import DTYPES
 from kbert.training.seeds import LARGEST_SEED
 from kbert.warn import warn_user
@@ -111,7 +111,8 @@ RULES: dict[str, Rule] = {
     ),
     "distribution": (
         lambda v: v is None or is_distribution(v),
-        "None, a keras.distribution.DataParallel (JAX) or a tf.distribute.MirroredStrategy (TensorFlow)",
+        "None, a keras.distribution.DataParallel or ModelParallel (JAX) or a tf.distribute.MirroredStrategy "
+        "(TensorFlow)",
     ),
     "dtype": (lambda v: isinstance(v, str) and v in DTYPES, f"one of {', '.join(DTYPES)}"),
     "verbose": (lambda v: isinstance(v, (bool, np.bool_)) or _is_int(v, 0), "a whole number of at least 0"),
@@ -241,10 +242,15 @@ def checkpoint_folder(parameters: Parameters) -> Path | None:
 
 
 def fit_seed(parameters: Parameters, saved_seed: Callable[[Path], int | None]) -> int:
-    """The seed of a fit; without a ``random_state`` that of the checkpoint that it goes on from, if there is one."""
+    """The seed of a fit; without a ``random_state`` that of the checkpoint that it goes on from, if there is one.
+
+    Of several processes that fit together it is the first one's.
+    """
     folder = checkpoint_folder(parameters)
     saved = saved_seed(folder) if folder is not None and parameters.random_state is None else None
-    return draw_seed(parameters.random_state) if saved is None else saved
+    seed = draw_seed(parameters.random_state) if saved is None else saved
+    alone = parameters.random_state is not None or parameters.distribution is None
+    return seed if alone else of_all_processes(seed)[0]
 
 
 def draw_seed(random_state: Any) -> int:

@@ -103,8 +103,10 @@ class BertTagger(FineTunedEstimator[Tagging]):
         continues an entity of its type; it is never illegal, and a little slower.
     dtype : {"auto", "float32", "bfloat16", "float16"}, default="auto"
         What the model computes in; weights are always float32. "auto" is float32 on a CPU, bfloat16 on a GPU or TPU.
-    distribution : "auto", None, keras.distribution.DataParallel or tf.distribute.MirroredStrategy, default="auto"
-        The devices that share each batch. "auto": all that JAX or TensorFlow sees; None: one. On PyTorch it is one.
+    distribution : "auto", None or a distribution, default="auto"
+        The devices that share each batch. "auto": all that JAX or TensorFlow sees, and on PyTorch those of the
+        processes that torchrun has started; None: one. Of your own: a ``keras.distribution.DataParallel`` or
+        ``ModelParallel`` on JAX, a ``tf.distribute.MirroredStrategy`` on TensorFlow. See docs/several_devices.md.
     checkpoint : str or Path, optional
         A folder of this fit alone. It is written to at the end of each epoch and every five minutes; a fit that was
         killed goes on from there when it is started again with the same data and parameters, and ends at the same

@@ -30,7 +30,7 @@ from kbert.pretraining.stream import BatchStream, Cursor
 from kbert.text import WordPieceTokenizer
 from kbert.training.backends import able_to_train
 from kbert.training.checkpoint_folders import SECONDS_BETWEEN, write_checkpoint
-from kbert.training.distribution import checked, n_devices, process_number, same_everywhere, trainer_on
+from kbert.training.distribution import check_layout, checked, n_devices, process_number, same_everywhere, trainer_on
 from kbert.training.finite_outputs import may_overflow, require_finite_weights
 from kbert.training.hyperparameters import HyperparameterFactory
 from kbert.training.interruption import Interruption
@@ -66,10 +66,14 @@ class Pretraining:
         already, the run goes on from it.
     on_step_end : callable, optional
         ``on_step_end(step)`` after each update, counted from 1.
-    distribution : "auto", None, keras.distribution.DataParallel or tf.distribute.MirroredStrategy, default="auto"
-        The devices that share each batch. "auto": all that JAX or TensorFlow sees; None: one. On JAX they may belong to
-        several processes, on one machine or many, where each ran ``keras.distribution.initialize`` first: all make the
-        same call, on files that all of them see, and the first one writes the checkpoints and shows the progress.
+    distribution : "auto", None or a distribution, default="auto"
+        The devices that share each batch. "auto": all that JAX or TensorFlow sees, and on PyTorch those of the
+        processes that torchrun has started; None: one. Of your own: a ``keras.distribution.DataParallel`` or
+        ``ModelParallel`` on JAX, a ``tf.distribute.MirroredStrategy`` on TensorFlow.
+
+        On JAX they may belong to several processes, on one machine or many, where each ran
+        ``keras.distribution.initialize`` first; on PyTorch each ran ``torch.distributed.init_process_group``. All make
+        the same call, on files that all of them see, and the first one writes the checkpoints and shows the progress.
 
     Attributes
     ----------
@@ -125,6 +129,7 @@ class Pretraining:
             fixed=options.fixed,
         )
         self.distribution = checked(distribution, options.batch_size)
+        check_layout(self.distribution, model)
         self.process, self.n_processes = process_number()
         if self.n_processes > 1 and options.max_seconds is not None:
             raise ValueError("Give max_steps where there are several processes: their clocks differ.")

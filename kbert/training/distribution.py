@@ -19,9 +19,9 @@ def all_devices() -> Any:
 
     Returns
     -------
-    keras.distribution.DataParallel, tf.distribute.MirroredStrategy or None
-        The one in force (``keras.distribution.set_distribution``, ``with strategy.scope()``), else a new one; None
-        where there is one device, and on PyTorch.
+    DataParallel, ModelParallel, MirroredStrategy, ProcessGroup or None
+        The one in force (``keras.distribution.set_distribution``, ``with strategy.scope()``,
+        ``torch.distributed.init_process_group``), else on JAX and TensorFlow a new one; None where there is one device.
     """
     backend = keras.backend.backend()
     if backend == "jax":
@@ -36,13 +36,28 @@ def all_devices() -> Any:
         if tf.distribute.has_strategy():
             return tf.distribute.get_strategy()
         return tf.distribute.MirroredStrategy() if len(tf.config.list_logical_devices("GPU")) > 1 else None
-    return None
+    return _process_group()
+
+
+def _process_group() -> Any:
+    """That of PyTorch's processes which train together; None where there is one process, and on other backends."""
+    if keras.backend.backend() != "torch":
+        return None
+    from torch import distributed
+
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return None
+    return distributed.group.WORLD if distributed.get_world_size() > 1 else None
+
+
+# Those of Keras, which JAX takes.
+_OF_KERAS = (keras.distribution.DataParallel, keras.distribution.ModelParallel)
 
 
 def is_distribution(value: Any) -> bool:
-    """Whether a value is one of the two kinds of distribution that there are, of any backend."""
+    """Whether a value is of a kind of distribution that there is, of any backend."""
     kinds = {kind.__name__ for kind in type(value).__mro__}  # TensorFlow's without importing it
-    return isinstance(value, keras.distribution.DataParallel) or "MirroredStrategy" in kinds
+    return isinstance(value, _OF_KERAS) or "MirroredStrategy" in kinds
 
 
 def for_fine_tuning(distribution: Any, texts_are_compared: bool) -> Any:
@@ -52,8 +67,8 @@ def for_fine_tuning(distribution: Any, texts_are_compared: bool) -> Any:
     ----------
     distribution : "auto", None or a distribution
     texts_are_compared : bool
-        Whether the loss compares the texts of a batch. It then needs all of them, which JAX gives it and a
-        MirroredStrategy, whose devices have a part each, does not: "auto" is one device there.
+        Whether the loss compares the texts of a batch. It then needs all of them, which JAX gives it, and a
+        MirroredStrategy and PyTorch's processes, which have a part each, do not: "auto" is one device there.
 
     Raises
     ------
@@ -61,7 +76,7 @@ def for_fine_tuning(distribution: Any, texts_are_compared: bool) -> Any:
         If it cannot be used.
     """
     found = checked(distribution)
-    if found is None or not texts_are_compared or isinstance(found, keras.distribution.DataParallel):
+    if found is None or not texts_are_compared or isinstance(found, _OF_KERAS):
         return found
     if isinstance(distribution, str):
         return None
@@ -84,7 +99,8 @@ def checked(distribution: Any, batch_size: int | None = None) -> Any:
     Raises
     ------
     TypeError
-        If it is no ``keras.distribution.DataParallel`` (JAX) or ``tf.distribute.MirroredStrategy`` (TensorFlow).
+        If it is no ``keras.distribution.DataParallel`` or ``ModelParallel`` (JAX), and no
+        ``tf.distribute.MirroredStrategy`` (TensorFlow).
     ValueError
         If the rows of a batch cannot be divided evenly.
     """
@@ -94,16 +110,17 @@ def checked(distribution: Any, batch_size: int | None = None) -> Any:
         return None
     backend = keras.backend.backend()
     if backend == "jax":
-        known, wanted = isinstance(distribution, keras.distribution.DataParallel), "keras.distribution.DataParallel"
+        known, wanted = isinstance(distribution, _OF_KERAS), "keras.distribution.DataParallel or ModelParallel"
     elif backend == "tensorflow":
         import tensorflow as tf
 
         known, wanted = isinstance(distribution, tf.distribute.MirroredStrategy), "tf.distribute.MirroredStrategy"
     else:
-        known, wanted = False, "None: training on several devices needs JAX or TensorFlow"
+        known = distribution is _process_group()
+        wanted = '"auto", which takes all processes that torchrun has started, or None'
     if not known:
         raise TypeError(f"distribution is {type(distribution).__name__}; on {backend} it is {wanted}.")
-    n = n_devices(distribution)
+    n = n_parts(distribution)
     if batch_size is not None and batch_size % n:
         raise ValueError(
             f"batch_size={batch_size} cannot be divided evenly among {n} devices. Take "
@@ -114,11 +131,39 @@ def checked(distribution: Any, batch_size: int | None = None) -> Any:
 
 def n_devices(distribution: Any) -> int:
     """How many devices there are."""
+    return int(distribution.device_mesh.devices.size) if isinstance(distribution, _OF_KERAS) else n_parts(distribution)
+
+
+def n_parts(distribution: Any) -> int:
+    """Into how many parts the rows of a batch are divided."""
     if distribution is None:
         return 1
-    if isinstance(distribution, keras.distribution.DataParallel):
+    if isinstance(distribution, _OF_KERAS):
         return int(distribution.num_model_replicas)
-    return int(distribution.num_replicas_in_sync)
+    return int(distribution.size() if keras.backend.backend() == "torch" else distribution.num_replicas_in_sync)
+
+
+def check_layout(distribution: Any, model: keras.Model) -> None:
+    """Refuse a LayoutMap that divides no weight of a model: its keys are misspelt, or of other models."""
+    if not isinstance(distribution, keras.distribution.ModelParallel):
+        return
+    names = [variable.path for variable in model.weights]
+    if not any(map(distribution.get_tensor_layout, names)):
+        raise ValueError(
+            f"distribution: no key of the LayoutMap is found in the name of a weight. Names are such as "
+            f"{', '.join(name for name in names if 'layer_0/' in name and name.endswith('kernel'))}."
+        )
+
+
+def description(distribution: Any) -> Any:
+    """What of a distribution the rounding depends on, as JSON has it."""
+    if not isinstance(distribution, keras.distribution.ModelParallel):
+        return n_devices(distribution)
+    mesh, layouts = distribution.device_mesh, distribution._layout_map
+    return {
+        "mesh": dict(zip(mesh.axis_names, mesh.shape, strict=True)), "batch": distribution.batch_dim_name,
+        "layouts": {key: list(layout.axes) for key, layout in layouts.items()},
+    }  # fmt: skip
 
 
 # What predictions in this thread may use. A variable, and no argument, since many functions lie between the estimator,
@@ -155,21 +200,38 @@ def prediction_devices() -> list[Any]:
 
 
 def process_number() -> tuple[int, int]:
-    """Which process this is, counted from 0, and how many there are, once ``keras.distribution.initialize`` ran."""
-    if keras.backend.backend() != "jax":
-        return 0, 1
-    import jax
+    """Which process this is, counted from 0, and how many there are.
 
-    return jax.process_index(), jax.process_count()
+    On JAX once ``keras.distribution.initialize`` ran, on PyTorch once ``torch.distributed.init_process_group`` did.
+    """
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return jax.process_index(), jax.process_count()
+    group = _process_group()
+    return (0, 1) if group is None else (group.rank(), group.size())
+
+
+def of_all_processes(number: int) -> list[int]:
+    """This number in each of the processes, all of which must call this: a whole number that int32 holds."""
+    n = process_number()[1]
+    if n == 1:
+        return [number]
+    if keras.backend.backend() == "jax":
+        from jax.experimental import multihost_utils
+
+        found: list[int] = multihost_utils.process_allgather(np.int32(number)).tolist()
+        return found
+    from torch import distributed
+
+    numbers: list[Any] = [None] * n
+    distributed.all_gather_object(numbers, number)
+    return numbers
 
 
 def same_everywhere(number: int) -> bool:
     """Whether this number is the same in all processes. Every process must call this."""
-    if process_number()[1] == 1:
-        return True
-    from jax.experimental import multihost_utils
-
-    return len(set(multihost_utils.process_allgather(np.int32(number)).tolist())) == 1
+    return len(set(of_all_processes(number))) == 1
 
 
 def trainer_on(distribution: Any, model: keras.Model, loss: Loss, optimizer: str) -> Trainer:
@@ -180,6 +242,10 @@ def trainer_on(distribution: Any, model: keras.Model, loss: Loss, optimizer: str
         from kbert.training.step_jax import Trainer as JaxTrainer
 
         return JaxTrainer(model, loss, optimizer, distribution)
+    if keras.backend.backend() == "torch":
+        from kbert.training.step_processes import ProcessesTrainer
+
+        return ProcessesTrainer(model, loss, optimizer, distribution)
     from kbert.training.step_mirrored import MirroredTrainer
 
     return MirroredTrainer(model, loss, optimizer, distribution)

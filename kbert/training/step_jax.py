@@ -1,7 +1,7 @@
 """One training step and one prediction on JAX: pure functions, compiled ahead for each shape."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -9,7 +9,7 @@ import keras
 import numpy as np
 from jax import numpy as jnp
 
-from kbert.training.compiled import compiled, model_key, model_variables, shapes_key
+from kbert.training.compiled import ModelVariables, compiled, model_key, model_variables, shapes_key
 from kbert.training.functional import state_values, updated
 from kbert.training.hyperparameters import Hyperparameters
 from kbert.training.step import Arrays, Differentiator, Gradients, Loss, Predictor, StepBatch, Tensor
@@ -28,9 +28,10 @@ class Trainer:
         ``loss(outputs, targets, weights)``: a scalar, or a vector whose first number is minimised and all of which are
         given back.
     optimizer : {"adamw", "lamb"}
-    distribution : keras.distribution.DataParallel, optional
-        Its devices have a copy of the weights each, and a part of every batch; XLA adds up their gradients. Where they
-        belong to several processes, every process is given the same whole batches, and computes its part.
+    distribution : keras.distribution.DataParallel or keras.distribution.ModelParallel, optional
+        Its devices have a copy of the weights each, or the parts of them that a LayoutMap gives to each; and a part of
+        every batch. XLA adds up what has to be added up. Where the devices belong to several processes, every process
+        is given the same whole batches, and computes its part.
     """
 
     def __init__(
@@ -38,27 +39,29 @@ class Trainer:
         model: keras.Model,
         loss: Loss,
         optimizer: str = "adamw",
-        distribution: keras.distribution.DataParallel | None = None,
+        distribution: keras.distribution.DataParallel | keras.distribution.ModelParallel | None = None,
     ):
         self.model, self.loss, self.optimizer, self.distribution = model, loss, optimizer, distribution
-        devices, self.replicated_sharding = None, None
+        self.replicated = None
         if distribution is not None:
-            devices = tuple(map(str, distribution.device_mesh.devices.flat))
-            self.replicated_sharding = keras.distribution.TensorLayout([], distribution.device_mesh).backend_layout
-        self.key = ("jax", model_key(model), loss.__name__, optimizer, devices)
+            self.replicated = keras.distribution.TensorLayout([], distribution.device_mesh).backend_layout
+        # Of each trainable variable.
+        self.shardings = [self._sharding(variable) for variable in model.trainable_variables]
+        self.key = ("jax", model_key(model), loss.__name__, optimizer, self.replicated, *self.shardings)
         # Copies: the step gives the memory of its arguments to its results, and the model's own must outlive it.
-        self.values = [self._replicated(jnp.copy(variable.value)) for variable in model.trainable_variables]
-        self.moments_1, self.moments_2 = (
-            [self._replicated(jnp.zeros(value.shape, "float32")) for value in self.values] for _ in range(2)
-        )
+        self.values = self._placed(jnp.copy(variable.value) for variable in model.trainable_variables)
+        self.moments_1, self.moments_2 = self._zeros(), self._zeros()
         # Weights that are not trained; the dropout seeds among the non-trainable variables come with each step.
-        self.frozen = [self._replicated(variable.value) for variable in model.non_trainable_weights]
+        self.frozen = [
+            self._on_devices(variable.value, self._sharding(variable)) for variable in model.non_trainable_weights
+        ]
 
     def train(self, inputs: dict[str, np.ndarray], targets: Arrays, weights: Arrays, hyper: Hyperparameters) -> Tensor:
         """Update on one batch; returns its loss, which may still be under way, NaN where the update was skipped."""
         state = (self.values, self.moments_1, self.moments_2)
         batch = self._sharded(StepBatch(inputs, targets, weights))
-        run = self._compiled("train", self._train, (0,), inputs, (state, self.frozen, batch, hyper))
+        out = (self.shardings, self.shardings, self.shardings, self.replicated)
+        run = self._compiled("train", self._train, out, inputs, (state, self.frozen, batch, hyper))
         *state, loss = run(state, self.frozen, batch, hyper)
         self.values, self.moments_1, self.moments_2 = state
         return loss
@@ -74,15 +77,17 @@ class Trainer:
         """Add one batch's gradients to ``gradients``; returns them and the batch's loss."""
         batch = self._sharded(StepBatch(inputs, targets, weights))
         if gradients is None:
-            gradients = [self._replicated(jnp.zeros(value.shape, "float32")) for value in self.values]
+            gradients = self._zeros()
         arguments = (gradients, self.values, self.frozen, batch, hyper)
-        gradients, loss = self._compiled("accumulate", self._accumulate, (0,), inputs, arguments)(*arguments)
+        out = (self.shardings, self.replicated)
+        gradients, loss = self._compiled("accumulate", self._accumulate, out, inputs, arguments)(*arguments)
         return gradients, loss
 
     def update(self, gradients: Gradients, hyper: Hyperparameters) -> Tensor:
         """Update with gradients that were accumulated; returns 0, or NaN where one is not finite."""
         state = (self.values, self.moments_1, self.moments_2)
-        run = self._compiled("update", self._update, (0,), {}, (state, gradients, hyper))
+        out = (self.shardings, self.shardings, self.shardings, self.replicated)
+        run = self._compiled("update", self._update, out, {}, (state, gradients, hyper))
         self.values, self.moments_1, self.moments_2, found_inf = run(state, gradients, hyper)
         return found_inf
 
@@ -100,21 +105,47 @@ class Trainer:
         """Take back what `state` gave."""
         n = len(self.values)
         # Copies: their memory is given away.
-        arrays = [self._replicated(jnp.array(array)) for array in arrays]
-        self.values, self.moments_1, self.moments_2 = arrays[:n], arrays[n : 2 * n], arrays[2 * n :]
+        self.values, self.moments_1, self.moments_2 = (
+            self._placed(jnp.array(array) for array in arrays[i * n : (i + 1) * n]) for i in range(3)
+        )
 
     # --- Several devices -----------------------------------------------------------------------------------------
 
-    def _replicated(self, value: Tensor) -> Tensor:
-        """A copy of a weight on every device."""
+    def _sharding(self, variable: keras.Variable) -> Any:
+        """Where a weight lies: as a LayoutMap has it, else a copy on every device."""
         if self.distribution is None:
+            return None
+        layout = self.distribution.get_tensor_layout(variable.path)
+        if layout is None:
+            return self.replicated
+        try:
+            layout.backend_layout.shard_shape(tuple(variable.shape))
+        except ValueError as error:
+            raise ValueError(
+                f"distribution: {variable.path} of shape {tuple(variable.shape)} cannot be divided by {layout.axes}, "
+                "as the LayoutMap has it. Divide another axis, or among fewer devices."
+            ) from error
+        return layout.backend_layout
+
+    def _placed(self, values: Iterable[Tensor]) -> list[Tensor]:
+        """Values of the trainable variables, on the devices."""
+        return list(map(self._on_devices, values, self.shardings))
+
+    def _zeros(self) -> list[Tensor]:
+        """A 0 for each number of the trainable variables, on the devices."""
+        return self._placed(jnp.zeros(variable.shape, "float32") for variable in self.model.trainable_variables)
+
+    def _on_devices(self, value: Tensor, sharding: Any) -> Tensor:
+        if sharding is None:
             return value
         # Not `device_put`, which would send it to the devices of other processes too, and these have it.
-        return jax.make_array_from_callback(value.shape, self.replicated_sharding, np.asarray(value).__getitem__)
+        return jax.make_array_from_callback(value.shape, sharding, np.asarray(value).__getitem__)
 
     def _local(self, value: Tensor) -> Tensor:
-        """The copy on this process's first device."""
-        return value if self.distribution is None else value.addressable_data(0)
+        """The whole of it, on this process's first device."""
+        if self.distribution is None:
+            return value
+        return jax.device_put(value, self.replicated).addressable_data(0)
 
     def _sharded(self, batch: StepBatch) -> StepBatch:
         """Shard a batch: every device gets the same number of rows."""
@@ -134,15 +165,15 @@ class Trainer:
         self,
         name: str,
         function: Callable[..., Any],
-        donated: tuple[int, ...],
+        out_shardings: tuple[Any, ...],
         inputs: dict[str, np.ndarray],
         arguments: tuple[Any, ...],
     ) -> Callable[..., Any]:
         def compile() -> Any:
-            # Every device has all results, weights and loss: XLA might split some among them.
-            shardings = {} if self.replicated_sharding is None else {"out_shardings": self.replicated_sharding}
+            # Weights stay where they are, and every device has the loss: XLA might divide results in another way.
+            shardings = {} if self.distribution is None else {"out_shardings": out_shardings}
             # Compiled at once and kept without the function, which would keep this trainer and its weights alive.
-            return jax.jit(function, donate_argnums=donated, **shardings).lower(*arguments).compile()
+            return jax.jit(function, donate_argnums=0, **shardings).lower(*arguments).compile()
 
         return compiled((*self.key, name, shapes_key(inputs)), compile)
 
@@ -180,6 +211,13 @@ class Trainer:
         return updated(*state, gradients, hyper, self.optimizer)
 
 
+def _on_one_device(parts: ModelVariables) -> tuple[list[Tensor], list[Tensor]]:
+    """A model's trainable and other weights. Of a model that was made while a distribution was in force, a copy."""
+    weights = ([variable.value for variable in parts.trainable], [variable.value for variable in parts.others])
+    devices = (weights[0] or weights[1])[0].sharding.addressable_devices
+    return weights if len(devices) == 1 else jax.device_put(weights, min(devices, key=lambda device: device.id))
+
+
 def predictor(model: keras.Model, devices: Sequence[Any] = ()) -> Predictor:
     """A function from a batch's inputs to the model's outputs, which may still be under way.
 
@@ -187,7 +225,7 @@ def predictor(model: keras.Model, devices: Sequence[Any] = ()) -> Predictor:
     Its calls take ``devices`` in turns, each of which gets the weights when its turn first comes.
     """
     parts = model_variables(model)
-    weights = ([v.value for v in parts.trainable], [v.value for v in parts.others])
+    weights = _on_one_device(parts)
     key, turns, copies = ("jax", parts.key, "predict"), itertools.count(), dict[Any, Any]()
 
     def function(weights: tuple[list[Tensor], list[Tensor]], inputs: dict[str, np.ndarray]) -> Any:
@@ -209,7 +247,7 @@ def predictor(model: keras.Model, devices: Sequence[Any] = ()) -> Predictor:
 def differentiator(model: keras.Model, name: str) -> Differentiator:
     """The derivative of a model's outputs by one of its inputs; threads and weights as for `predictor`."""
     parts = model_variables(model)
-    weights = ([v.value for v in parts.trainable], [v.value for v in parts.others])
+    weights = _on_one_device(parts)
     key = ("jax", parts.key, "differentiate", name)
 
     def function(

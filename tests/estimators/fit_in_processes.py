@@ -1,26 +1,47 @@
-"""A fit that several processes make together, on JAX: the first one leaves history and weights in a folder.
+"""A fit that several processes make together: the first one leaves history and weights in a folder.
 
-python tests/estimators/fit_in_processes.py WEIGHTS FOLDER N_DEVICES [PROCESS_NUMBER N_PROCESSES PORT]
+python tests/estimators/fit_in_processes.py WEIGHTS FOLDER [--random-state SEED]
+    [--devices N] [--divided] [--process NUMBER N PORT]
 
-The devices, of which each process has so many, are virtual ones of the CPU.
+On JAX each process has so many virtual devices of the CPU, and finds the others by the port; with ``--divided`` halves
+of the devices divide the weights. On PyTorch torchrun says which process it is, if there are several.
 """
 
+import argparse
 import json
 import os
-import sys
 import warnings
 from pathlib import Path
 
-weights, folder, n_devices, *process = sys.argv[1:]
+parser = argparse.ArgumentParser()
+parser.add_argument("weights")
+parser.add_argument("folder", type=Path)
+parser.add_argument("--devices", type=int, default=1)
+parser.add_argument("--divided", action="store_true")
+parser.add_argument("--process", type=int, nargs=3)
+parser.add_argument("--random-state", type=int, default=None)
+given = parser.parse_args()
 flags = os.environ.get("XLA_FLAGS", "")
-os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={n_devices}"  # before JAX is loaded
+os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={given.devices}"  # before JAX is loaded
 
 import keras  # noqa: E402
 import numpy as np  # noqa: E402
 
-if process:
-    number, n_processes, port = map(int, process)
+number, distribution = 0, "auto"
+if given.process:
+    number, n_processes, port = given.process
     keras.distribution.initialize(f"127.0.0.1:{port}", n_processes, number)
+if "RANK" in os.environ:
+    from torch import distributed
+
+    distributed.init_process_group("gloo")
+    number = distributed.get_rank()
+if given.divided:
+    devices = keras.distribution.list_devices()
+    mesh = keras.distribution.DeviceMesh((2, len(devices) // 2), ("batch", "model"), devices)
+    layouts = keras.distribution.LayoutMap(mesh)
+    layouts[".*(query|key|value|intermediate)/kernel"] = (None, "model")
+    distribution = keras.distribution.ModelParallel(layout_map=layouts)
 
 from kbert import BertClassifier  # noqa: E402
 
@@ -29,11 +50,11 @@ LABELS = ["good", "bad", "good", "bad", "good", "good"] * 3
 
 warnings.simplefilter("ignore")
 classifier = BertClassifier(
-    weights=weights, batch_size=5, epochs=2, learning_rate=1e-3, dropout=0.0, random_state=0, early_stopping=True,
-    checkpoint=Path(folder) / "checkpoint",
+    weights=given.weights, batch_size=5, epochs=2, learning_rate=1e-3, dropout=0.0, random_state=given.random_state,
+    early_stopping=True, checkpoint=given.folder / "checkpoint", distribution=distribution,
 )  # fmt: skip
 classifier.fit(TEXTS, LABELS)
-if not process or number == 0:
-    arrays = [np.asarray(keras.ops.convert_to_numpy(variable.value)) for variable in classifier.model_.weights]
-    np.savez(Path(folder) / "weights.npz", *arrays)
-    (Path(folder) / "history.json").write_text(json.dumps(classifier.history_))
+arrays = [np.asarray(keras.ops.convert_to_numpy(variable.value)) for variable in classifier.model_.weights]
+np.savez(given.folder / f"weights-{number}.npz", *arrays)
+if number == 0:
+    (given.folder / "history.json").write_text(json.dumps(classifier.history_))

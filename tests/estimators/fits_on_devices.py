@@ -18,8 +18,10 @@ else:
 
 import functools  # noqa: E402
 import json  # noqa: E402
+import re  # noqa: E402
 import unittest.mock  # noqa: E402
 import warnings  # noqa: E402
+from pathlib import Path  # noqa: E402
 
 import keras  # noqa: E402
 import numpy as np  # noqa: E402
@@ -27,7 +29,8 @@ import pandas as pd  # noqa: E402
 
 from kbert import BertClassifier, BertMultipleChoice  # noqa: E402
 from kbert.training.backends import backend_step  # noqa: E402
-from kbert.training.distribution import all_devices, n_devices  # noqa: E402
+from kbert.training.distribution import all_devices, n_devices, trainer_on  # noqa: E402
+from kbert.training.losses import softmax_cross_entropy  # noqa: E402
 
 TEXTS = [
     "the table was great and the room was great",
@@ -48,6 +51,53 @@ def on(n):
     if keras.backend.backend() == "jax":
         return keras.distribution.DataParallel(devices=keras.distribution.list_devices()[:n])
     return tf.distribute.MirroredStrategy([f"CPU:{number}" for number in range(n)])
+
+
+def divided():
+    """The ModelParallel of the documentation, on four devices: two parts of the rows, two of the weights."""
+    pages = (Path(__file__).parents[2] / "docs").rglob("*.md")
+    (page,) = (
+        text for text in (page.read_text(encoding="utf-8") for page in pages) if "keras.distribution.LayoutMap(" in text
+    )
+    (block,) = (code for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "LayoutMap(" in code)
+    names = {}
+    exec(block.partition("BertClassifier(")[0], names)
+    return names["divided"]
+
+
+def checks_of_divided(kinds):
+    """Fits with divided weights: how far each is from one device, and what else must be 0."""
+    found = {}
+    for name, (estimator, rows, changes) in kinds.items():
+        alone = fitted(estimator, rows, None, **changes)
+        found[f"{name} divided"] = apart(alone, fitted(estimator, rows, divided(), **changes))
+    texts = (BertClassifier, (TEXTS, LABELS))
+    one, two = fitted(*texts, None, max_length=16), divided()
+    values = trainer_on(two, one.model_, softmax_cross_entropy, "adamw").values
+    on_first, whole = (
+        sum(value.nbytes for value in part) for part in ([v.addressable_data(0) for v in values], values)
+    )
+    found["memory"] = 0 if on_first < 0.6 * whole else 1
+    # In force, so that the model's own weights are divided; and what is predicted with them afterwards.
+    keras.distribution.set_distribution(two)
+    automatic = fitted(*texts, "auto", max_length=16)
+    shares = [automatic.predict_proba(TEXTS)]
+    keras.distribution.set_distribution(None)
+    shares += [automatic.set_params(distribution=None).predict_proba(TEXTS), one.predict_proba(TEXTS)]
+    found["divided in force"] = max(apart(one, automatic), float(np.ptp(shares, axis=0).max()))
+    for mesh, key, wrong in [
+        ((1, 3), ".*query/kernel", "cannot be divided by"),
+        ((1, 2), "query", "no key of the LayoutMap"),
+    ]:
+        mesh = keras.distribution.DeviceMesh(mesh, ("batch", "model"), keras.distribution.list_devices()[: mesh[1]])
+        layouts = keras.distribution.LayoutMap(mesh)
+        layouts[key] = (None, "model")
+        try:
+            fitted(*texts, keras.distribution.ModelParallel(layout_map=layouts))
+        except ValueError as error:
+            assert wrong in str(error), error
+            found[wrong] = 0
+    return found
 
 
 def fitted(estimator, rows, distribution, **changes):
@@ -106,6 +156,7 @@ def main():
             found[f"{name} on {n}"] = apart(alone, fitted(estimator, rows, on(n), **changes))
     if keras.backend.backend() == "jax":
         automatic = fitted(*cases["windows"][:2], "auto", max_length=8, long_text="window")
+        found |= checks_of_divided({name: case[:3] for name, case in cases.items()})
         found["auto"] = apart(fitted(*cases["windows"][:2], on(N_DEVICES), max_length=8, long_text="window"), automatic)
     else:
         with on(4).scope():

@@ -21,7 +21,12 @@ if backend == "jax":
 import keras  # noqa: E402
 import numpy as np  # noqa: E402
 
-if process:
+if "RANK" in os.environ:  # torchrun
+    from torch import distributed as processes
+
+    processes.init_process_group("gloo")
+    process = [processes.get_rank(), processes.get_world_size()]
+elif process:
     number, n_processes, port = process
     keras.distribution.initialize(f"127.0.0.1:{port}", n_processes, number)
 if backend == "tensorflow":

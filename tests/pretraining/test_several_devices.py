@@ -19,17 +19,17 @@ SCRIPT = Path(__file__).parent / "on_devices.py"
 # Dropout draws the same numbers on JAX however its array is divided. On TensorFlow each device has its own.
 DROPOUT = {"jax": 0.1, "tensorflow": 0.0}.get(keras.backend.backend(), 0.0)
 
-pytestmark = [
-    pytest.mark.backend,
-    pytest.mark.skipif(keras.backend.backend() == "torch", reason="on PyTorch kbert trains on one device"),
-]
+pytestmark = pytest.mark.backend
+on_one_process = pytest.mark.skipif(
+    keras.backend.backend() == "torch", reason="PyTorch's devices belong to several processes"
+)
 
 
-def started(folder, *arguments, **options):
+def started(folder, *arguments, launcher=(), **options):
     """A process that runs the script."""
     folder.mkdir(exist_ok=True)
     words = [f"{name}={value}" for name, value in options.items()]
-    command = [sys.executable, str(SCRIPT), str(folder), *map(str, arguments), *words]
+    command = [sys.executable, *launcher, str(SCRIPT), str(folder), *map(str, arguments), *words]
     return subprocess.Popen(command, env={**os.environ, "PYTHONWARNINGS": "ignore"}, stderr=subprocess.PIPE, text=True)
 
 
@@ -60,12 +60,14 @@ def alone():
     return run.run(), weights_of(run)
 
 
+@on_one_process
 def test_two_devices_train_as_one(tmp_path, alone):
     finish(started(tmp_path, 2, dropout=DROPOUT))
     assert_same_run(alone, result(tmp_path))
 
 
 @pytest.mark.thorough
+@on_one_process
 def test_gradients_accumulate_over_devices(tmp_path):
     run = made(dropout=DROPOUT, gradient_accumulation=2, distribution=None)
     history = run.run()
@@ -95,6 +97,14 @@ def test_rows_are_shared_out_and_weights_copied():
     rows, copies = trainer._sharded({"a": np.ones((4, 2))})["a"], trainer.values[0]
     assert tuple(rows.sharding.spec) == ("batch", None) and tuple(copies.sharding.spec) == ()
     assert checked(one, 5) is one and n_devices(one) == 1
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="torchrun starts processes of PyTorch")
+def test_processes_of_torchrun_train_as_one(tmp_path, alone):
+    torchrun = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0")
+    finish(started(tmp_path, 1, launcher=torchrun, dropout=DROPOUT))
+    assert_same_run(alone, result(tmp_path))
 
 
 def test_bad_distributions_are_told(monkeypatch):

@@ -1,0 +1,57 @@
+"""One training step on PyTorch that several processes make together, as `torchrun` starts them: each has some rows."""
+
+from typing import Any
+
+import keras
+import numpy as np
+import torch
+from torch import distributed
+
+from kbert.training.hyperparameters import Hyperparameters
+from kbert.training.step import Arrays, Loss
+from kbert.training.step_torch import Trainer
+
+# Numbers that tell apart the dropout of one process from the others'.
+_STREAMS = 2**16
+
+
+class ProcessesTrainer(Trainer):
+    """The trainer of `kbert.training.step_torch` in each of several processes.
+
+    Every process is given the same whole batches, and computes the gradients of its part. They are added up, and each
+    process makes the same update. Losses are sums over the texts of a batch, so those of the parts are added up too.
+
+    Parameters
+    ----------
+    model, loss, optimizer
+        As there.
+    group : torch.distributed.ProcessGroup
+    """
+
+    def __init__(self, model: keras.Model, loss: Loss, optimizer: str, group: distributed.ProcessGroup):
+        super().__init__(model, loss, optimizer)
+        self.group = group
+        with torch.no_grad():
+            for variable in model.weights:
+                value = variable.value.contiguous()
+                distributed.broadcast(value, 0, group=group)
+                variable.value.copy_(value)
+
+    def _gradients(
+        self, inputs: dict[str, np.ndarray], targets: Arrays, weights: Arrays, hyper: Hyperparameters
+    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+        number, n = self.group.rank(), self.group.size()
+
+        def part(array: np.ndarray) -> np.ndarray:
+            size = len(array) // n
+            return array[number * size : (number + 1) * size]
+
+        seed = hyper.seed + np.array([0, number * _STREAMS], "uint32")
+        own: Any = keras.tree.map_structure(part, (inputs, targets, weights))
+        gradients, losses = super()._gradients(*own, hyper=hyper._replace(seed=seed))
+        tensors = [*gradients, losses]
+        flat = torch.cat([tensor.ravel() for tensor in tensors])  # one sum is quicker than one for each
+        distributed.all_reduce(flat, group=self.group)
+        parts = flat.split([tensor.numel() for tensor in tensors])
+        *summed, losses = (some.view_as(tensor) for some, tensor in zip(parts, tensors, strict=True))
+        return tuple(summed), losses
