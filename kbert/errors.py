@@ -86,6 +86,10 @@ class IncompleteWarning(KbertWarning):
     """The scores of an explanation do not add up to what they explain."""
 
 
+class CheckpointWarning(KbertWarning):
+    """The newest checkpoint of a fit is damaged, and training goes on from the one before it."""
+
+
 class FailedRunWarning(KbertWarning):
     """A fine-tuning run failed: it learned nothing but how often each label occurs."""
 

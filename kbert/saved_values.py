@@ -28,7 +28,7 @@ class SavedValues(dict[str, Any]):
     name : str
         What comes before a key in messages: "" for the whole file, "learned." for the object at its key "learned".
     remedy : str
-        What messages advise.
+        What messages advise; "" where who catches the error does.
     """
 
     def __init__(self, values: dict[str, Any], path: Path, name: str = "", remedy: str = "Save the estimator again."):
@@ -36,7 +36,7 @@ class SavedValues(dict[str, Any]):
         self._path, self._name, self._remedy = path, name, remedy
 
     def __missing__(self, key: str) -> Any:
-        raise WeightsMismatchError(f"{self._path} is damaged (it lacks {self._name}{key}). {self._remedy}")
+        raise WeightsMismatchError(f"{self._path} is damaged (it lacks {self._name}{key}). {self._remedy}".rstrip())
 
     def checked(self, key: str, rule: Rule) -> Any:
         """The value of a key, found to follow a rule."""
@@ -52,7 +52,7 @@ class SavedValues(dict[str, Any]):
 
     def error(self, key: str, fault: str) -> WeightsMismatchError:
         """The error for a key's value."""
-        return WeightsMismatchError(f"{self._path} is damaged ({self._name}{key} {fault}). {self._remedy}")
+        return WeightsMismatchError(f"{self._path} is damaged ({self._name}{key} {fault}). {self._remedy}".rstrip())
 
 
 def is_number(value: Any) -> bool:

@@ -38,6 +38,7 @@ from kbert import (
 from kbert.data.labels import label_column
 from kbert.data.texts import text_columns, warn_missing
 from kbert.errors import (
+    CheckpointWarning,
     DatasetWarning,
     DivergedError,
     FailedRunWarning,
@@ -386,6 +387,13 @@ def labels_in_a_column_of_an_eval_set(folder):
 @warns(FailedRunWarning, "The run failed")
 def a_run_that_fails(folder):
     return toy_of(BertClassifier, folder, learning_rate=10.0, epochs=4).fit(TEXTS * 4, LABELS * 4)
+
+
+@warns(CheckpointWarning, "checkpoint-000000002 is damaged")
+def a_checkpoint_that_is_damaged(folder):
+    classifier = toy_of(BertClassifier, folder, epochs=2, batch_size=99, checkpoint=folder / "fit").fit(TEXTS, LABELS)
+    (folder / "fit" / "checkpoint-000000002" / "state.npz").write_bytes(b"")
+    return classifier.fit(TEXTS, LABELS)
 
 
 @warns(UnderfitWarning, "The run learned little")

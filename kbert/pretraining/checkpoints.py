@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from kbert.errors import WeightsMismatchError
-from kbert.json_files import json_object
+from kbert.pretraining.instances import DocumentSource
 from kbert.pretraining.objective import REPORTED
 from kbert.saved_values import NUMBER, SavedValues, list_of, none_or, whole
-from kbert.training.checkpoint_folders import checkpoints_in, facts_file, in_order, numbered, read_arrays
+from kbert.training.checkpoint_folders import (
+    check_facts,
+    damage,
+    in_order,
+    newest_sound,
+    numbered,
+    read_arrays,
+    read_facts,
+)
 
-_FACTS = {"settings", "tokens", "cursor", "updater"}
-_REMEDY = "Remove the checkpoint, and training goes on from the one before."
+_FACTS = {"settings", "tokens", "cursor", "updater", "checksum"}
 
 
 class Checkpoint(NamedTuple):
@@ -39,40 +46,47 @@ class Checkpoint(NamedTuple):
         return {"state": numbered(self.arrays), "history": self.history}
 
 
-def read_checkpoint(folder: Path) -> Checkpoint | None:
-    """The newest checkpoint; None where there is none."""
-    found = checkpoints_in(folder)
-    if not found:
-        return None
-    path = found[-1]
-    try:
-        facts = _facts(facts_file(path))
-        arrays, columns = in_order(read_arrays(path, "state")), read_arrays(path, "history")
-        _check_arrays(arrays, facts["settings"].get("shapes"))
-        _check_columns(columns, facts["updater"]["updates"])
-        return Checkpoint(arrays, columns, facts)
-    except WeightsMismatchError:
-        raise
-    except Exception as error:  # whatever zipfile, NumPy and json say about a damaged file
-        raise WeightsMismatchError(
-            f"{path} is damaged ({error}). Remove it, and training goes on from the one before."
-        ) from error
+def read_checkpoint(folder: Path, rename: bool = True) -> Checkpoint | None:
+    """The newest checkpoint that is not damaged; None where there is none.
+
+    Damaged ones are told of in a warning, and renamed if ``rename`` says so.
+    """
+    return newest_sound(folder, _read, rename)
 
 
 def saved_seed(folder: Path) -> int | None:
     """The seed of the run whose checkpoint is in a folder; None where there is none."""
-    found = checkpoints_in(folder)
-    return None if not found else _facts(facts_file(found[-1])).inner("settings").checked("seed", whole(0))
+    facts = newest_sound(folder, _facts, rename=False)
+    return None if facts is None else facts.inner("settings").checked("seed", whole(0))
+
+
+def _read(path: Path) -> Checkpoint:
+    facts = _facts(path)
+    try:
+        arrays, columns = in_order(read_arrays(path, "state")), read_arrays(path, "history")
+        _check_arrays(arrays, facts["settings"].get("shapes"))
+        _check_columns(columns, facts["updater"]["updates"])
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever zipfile and NumPy say about a damaged file
+        raise damage(path, error) from error
+    return Checkpoint(arrays, columns, facts)
+
+
+def digest_of_text(source: DocumentSource) -> str:
+    """A name for a text, which changes with any of its tokens."""
+    found = hashlib.blake2b(digest_size=16)
+    for element in map(source.__getitem__, range(len(source))):
+        for array in (element.tokens, element.segments, element.documents):
+            found.update(np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()
 
 
 def _facts(path: Path) -> SavedValues:
     """The facts of a checkpoint, checked."""
-    values = json_object(path)
-    if not values.keys() <= _FACTS:
-        raise WeightsMismatchError(
-            f"{path.parent} is of a fit, or was written by another version of kbert. Give another folder."
-        )
-    facts = SavedValues(values, path, remedy=_REMEDY)
+    facts = read_facts(path)
+    if not facts.keys() <= _FACTS:
+        raise ValueError(f"{path} is of a fit, or was written by another version of kbert. Give another folder.")
     facts.inner("settings")
     facts.checked("tokens", whole(0))
     facts.checked("cursor", list_of(whole(0), 4))
@@ -83,6 +97,7 @@ def _facts(path: Path) -> SavedValues:
     guard = updater.inner("guard")
     guard.checked("in_a_row", whole(0))
     guard.checked("scaler", none_or(list_of(NUMBER, 2)))
+    check_facts(path, facts)
     return facts
 
 

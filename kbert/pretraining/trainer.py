@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import asdict, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -16,9 +15,10 @@ from keras import ops
 
 from kbert.data.frames import data_frame
 from kbert.errors import DivergedError
+from kbert.folder_lock import alone_in
 from kbert.model import BertForPreTraining
 from kbert.pretraining.batches import PretrainingBatch
-from kbert.pretraining.checkpoints import Checkpoint, read_checkpoint
+from kbert.pretraining.checkpoints import Checkpoint, digest_of_text, read_checkpoint
 from kbert.pretraining.evaluation import held_out_scores, scores_on, step_batch
 from kbert.pretraining.history import History, HistoryFile, TensorBoard
 from kbert.pretraining.instances import Documents, DocumentSource, require_tokens
@@ -175,15 +175,29 @@ class Pretraining:
             If five updates in a row gave a loss or gradients that are not finite; such an update changes nothing. Or
             if an update destroyed the weights: weights that are not finite go into no checkpoint.
         ValueError
-            If the folder's checkpoint is of a run with other options or another model.
+            If the folder's checkpoint is of a run with other options or another model, was written by another version
+            of kbert, or another run is writing to the folder.
         WeightsMismatchError
-            If the folder's checkpoint is damaged, or was written by another version of kbert.
+            If all checkpoints in the folder are damaged.
         ImportError
             If ``options.tensorboard`` is given, and tensorboard is not installed.
         """
         options = self.options
         updater = self._updater = self._updater or self._new_updater()
         updater.stop_clock()
+        with self._alone():
+            return self._run(updater, options)
+
+    def _alone(self) -> AbstractContextManager[None]:
+        """Be the only run in the folder; of processes that train together the first one is."""
+        if self.folder is None or self.process > 0:
+            return nullcontext()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return alone_in(
+            self.folder, f"Another run is writing its checkpoints to {self.folder}. Give each run a folder of its own."
+        )
+
+    def _run(self, updater: Updater, options: PretrainingOptions) -> Any:
         self._written = time.perf_counter()
         self._history_file = None if self.folder is None else HistoryFile(self.folder)
         self._resume(updater)
@@ -309,12 +323,7 @@ class Pretraining:
 
     @cached_property
     def _digest_of_text(self) -> str:
-        """A name for the text, which changes with any of its tokens."""
-        found = hashlib.blake2b(digest_size=16)
-        for element in map(self.source.__getitem__, range(len(self.source))):
-            for array in (element.tokens, element.segments, element.documents):
-                found.update(np.ascontiguousarray(array).tobytes())
-        return found.hexdigest()
+        return digest_of_text(self.source)
 
     def _settings(self) -> dict[str, Any]:
         """What a run must have in common with the one that it goes on from."""
@@ -346,7 +355,7 @@ class Pretraining:
 
     def _resume(self, updater: Updater) -> None:
         """Go on from the newest checkpoint, where there is one."""
-        found = None if self.folder is None else read_checkpoint(self.folder)
+        found = None if self.folder is None else read_checkpoint(self.folder, rename=self.process == 0)
         if not same_everywhere(-1 if found is None else found.facts["updater"]["updates"]):
             raise ValueError(
                 f"The processes found different checkpoints in {self.folder}. It has to be a folder that all of them "

@@ -6,11 +6,17 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+import zlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+
+from kbert.errors import CheckpointWarning, WeightsMismatchError
+from kbert.json_files import json_object
+from kbert.saved_values import SavedValues
+from kbert.warn import warn_user
 
 # A checkpoint is written when the last one is so many seconds old, beside those at the end of an epoch or the like.
 SECONDS_BETWEEN = 300.0
@@ -18,6 +24,10 @@ SECONDS_BETWEEN = 300.0
 _KEPT = 2
 _NAME = re.compile(r"checkpoint-(\d{9})")
 _FACTS = "facts.json"
+# The key of facts.json with the checksum of the others. The arrays have theirs in the .npz files.
+_CHECKSUM = "checksum"
+
+Read = TypeVar("Read")
 
 
 def write_checkpoint(
@@ -52,7 +62,7 @@ def write_checkpoint(
                 file.flush()
                 os.fsync(file.fileno())
         with open(unfinished / _FACTS, "w", encoding="utf-8") as file:
-            json.dump(facts, file, indent=1)
+            json.dump({**facts, _CHECKSUM: _checksum(facts)}, file, indent=1)
             file.flush()
             os.fsync(file.fileno())
         shutil.rmtree(target, ignore_errors=True)
@@ -76,9 +86,75 @@ def checkpoints_in(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("checkpoint-*") if _NAME.fullmatch(path.name))
 
 
-def facts_file(checkpoint: Path) -> Path:
-    """The file of a checkpoint's facts."""
-    return checkpoint / _FACTS
+def newest_sound(folder: Path, read: Callable[[Path], Read], rename: bool = True) -> Read | None:
+    """What is read from the newest checkpoint that is not damaged; None where there is no checkpoint.
+
+    Newer ones, which are damaged, are told of in a warning.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the run.
+    read : callable
+        Reads a checkpoint. A WeightsMismatchError of it says that it is damaged; other errors are passed on.
+    rename : bool, default=True
+        Whether damaged ones are renamed, so that they are out of the way.
+
+    Raises
+    ------
+    WeightsMismatchError
+        If all checkpoints are damaged.
+    """
+    damaged: list[tuple[Path, WeightsMismatchError]] = []
+    for path in reversed(checkpoints_in(folder)):
+        try:
+            found = read(path)
+        except WeightsMismatchError as error:
+            damaged.append((path, error))
+            continue
+        for other, fault in damaged if rename else ():
+            aside = other.with_name(f"{other.name}.damaged")
+            shutil.rmtree(aside, ignore_errors=True)
+            other.rename(aside)
+            warn_user(f"{fault} It is kept as {aside.name}, and training goes on from {path.name}.", CheckpointWarning)
+        return found
+    if damaged:
+        raise WeightsMismatchError(
+            f"{damaged[0][1]} There is no checkpoint before it to go on from. Remove {folder} to begin anew."
+        ) from damaged[0][1]
+    return None
+
+
+def read_facts(checkpoint: Path) -> SavedValues:
+    """The facts of a checkpoint. Call `check_facts` when the values were looked at that have rules.
+
+    Raises
+    ------
+    WeightsMismatchError
+        If there are none, or the file is damaged.
+    """
+    path = checkpoint / _FACTS
+    try:
+        return SavedValues(json_object(path), path, remedy="")
+    except (ValueError, OSError) as error:
+        raise damage(checkpoint, error) from error
+
+
+def check_facts(checkpoint: Path, facts: Mapping[str, Any]) -> None:
+    """Compare facts with their checksum. A WeightsMismatchError says that one was changed."""
+    found = {name: value for name, value in facts.items() if name != _CHECKSUM}
+    if facts.get(_CHECKSUM) != _checksum(found):
+        raise damage(checkpoint, f"{_FACTS} was changed: it does not have its checksum")
+
+
+def damage(checkpoint: Path, fault: object) -> WeightsMismatchError:
+    """The error that says that a checkpoint is damaged."""
+    return WeightsMismatchError(f"{checkpoint} is damaged ({fault}).")
+
+
+def _checksum(facts: Mapping[str, Any]) -> int:
+    as_read = json.loads(json.dumps(facts))
+    return zlib.crc32(json.dumps(as_read, sort_keys=True).encode())
 
 
 def read_arrays(checkpoint: Path, name: str) -> dict[str, np.ndarray]:

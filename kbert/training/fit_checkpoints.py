@@ -14,18 +14,19 @@ from typing import Any, Self
 import keras
 import numpy as np
 
-from kbert.errors import WeightsMismatchError
 from kbert.folder_lock import alone_in
-from kbert.json_files import json_object
 from kbert.saved_values import NUMBER, SavedValues, none_or, whole
 from kbert.text.sequences import Sequences, some_at_a_time
 from kbert.training import checkpoint_folders
 from kbert.training.checkpoint_folders import (
+    check_facts,
     checkpoints_in,
-    facts_file,
+    damage,
     in_order,
+    newest_sound,
     numbered,
     read_arrays,
+    read_facts,
     write_checkpoint,
 )
 from kbert.training.distribution import process_number
@@ -36,7 +37,6 @@ from kbert.training.updater import Updater
 
 # Goes up when the contents change.
 _FORMAT = 1
-_REMEDY = "Remove that checkpoint: the fit goes on from the one before it, or starts anew."
 # Of settings under these names the values are digests, which tell nobody anything.
 _DIGESTS = ("the texts of X", "y or sample_weight", "the validation set", "the weights that training starts from")
 
@@ -111,8 +111,8 @@ class FitCheckpoints:
 
     def first_run(self) -> int:
         """The run of the newest checkpoint, among those of a fit that starts again where a run fails; else 0."""
-        newest = _newest(self.folder)
-        return 0 if newest is None else newest.facts.checked("run", whole(0))
+        facts = _newest_facts(self.folder)
+        return 0 if facts is None else int(facts["run"])
 
     def begin(self, run: int, fit_seed: int, settings: dict[str, Any]) -> None:
         """Say which run comes now.
@@ -132,23 +132,24 @@ class FitCheckpoints:
         self._written = time.perf_counter()
 
     def restore(self, updater: Updater, trimmed: TrimmedModel | None, evaluation: Evaluation | None) -> Standing:
-        """Go on from the newest checkpoint, where it is of this run; else begin.
+        """Go on from the newest checkpoint that is not damaged; begin where there is no checkpoint.
 
         Raises
         ------
         ValueError
             If it is of another fit, with what differs.
         WeightsMismatchError
-            If it is damaged.
+            If there are checkpoints, and all of them are damaged.
         """
-        newest = _newest(self.folder)
-        if newest is None:
-            return Standing()
-        self._check_same_fit(newest.facts["settings"])
-        try:
-            return newest.restored(updater, trimmed, evaluation)
-        except Exception as error:  # whatever zipfile and NumPy say about a damaged file
-            raise WeightsMismatchError(f"{newest.path} is damaged ({error}). {_REMEDY}") from error
+        shapes = [array.shape for array in updater.trainer.state()]
+
+        def read(path: Path) -> _Checkpoint:
+            facts = _facts(path)
+            self._check_same_fit(facts["settings"])
+            return _Checkpoint.read(path, facts, shapes, trimmed is not None, evaluation is not None)
+
+        newest = newest_sound(self.folder, read, rename=process_number()[0] == 0)
+        return Standing() if newest is None else newest.restored(updater, trimmed, evaluation)
 
     def _check_same_fit(self, saved: dict[str, Any]) -> None:
         differences = [
@@ -194,41 +195,57 @@ class FitCheckpoints:
 
 
 @dataclass(frozen=True)
-class _Found:
-    """A checkpoint that was found."""
+class _Checkpoint:
+    """A checkpoint that was read: its facts, and the arrays of each file."""
 
-    path: Path
     facts: SavedValues
+    arrays: list[np.ndarray]
+    epoch: dict[str, np.ndarray]
+    decays: dict[str, np.ndarray]
+    best: dict[str, np.ndarray]
+
+    @classmethod
+    def read(
+        cls, path: Path, facts: SavedValues, shapes: list[tuple[int, ...]], has_decays: bool, has_best: bool
+    ) -> _Checkpoint:
+        """Read all of it, before any part of a fit gets its state."""
+        try:
+            found = cls(
+                facts,
+                in_order(read_arrays(path, "state")),
+                read_arrays(path, "epoch"),
+                read_arrays(path, "decays") if has_decays else {},
+                read_arrays(path, "best") if has_best else {},
+            )
+        except MemoryError:
+            raise
+        except Exception as error:  # whatever zipfile and NumPy say about a damaged file
+            raise damage(path, error) from error
+        if [array.shape for array in found.arrays] != shapes:
+            raise damage(path, "state.npz does not hold the weights and moments of this model")
+        return found
 
     def restored(self, updater: Updater, trimmed: TrimmedModel | None, evaluation: Evaluation | None) -> Standing:
         """Give each part its state, and say how far the run is."""
-        facts, arrays, epoch = self.facts, in_order(read_arrays(self.path, "state")), read_arrays(self.path, "epoch")
-        if [array.shape for array in arrays] != [array.shape for array in updater.trainer.state()]:
-            raise ValueError("state.npz does not hold the weights and moments of this model")
-        updater.trainer.restore(arrays)
+        facts = self.facts
+        updater.trainer.restore(self.arrays)
         updater.restore(facts["updater"])
         if trimmed is not None:
-            trimmed.restore(read_arrays(self.path, "decays"))
+            trimmed.restore(self.decays)
         if evaluation is not None:
-            evaluation.restore(facts["best"], read_arrays(self.path, "best"))
-        losses, weighted = epoch["losses"].tolist(), epoch["weighted"].tolist()
+            evaluation.restore(facts["best"], self.best)
+        losses, weighted = self.epoch["losses"].tolist(), self.epoch["weighted"].tolist()
         history = {name: list(values) for name, values in facts["history"].items()}
         return Standing(facts["epoch"], losses, weighted, facts["texts"], history, facts["stopped"])
 
 
-def _newest(folder: Path) -> _Found | None:
-    """The newest checkpoint in a folder, its facts checked."""
-    found = checkpoints_in(folder)
-    if not found:
-        return None
-    try:
-        facts = SavedValues(json_object(facts_file(found[-1])), facts_file(found[-1]), remedy=_REMEDY)
-    except (ValueError, OSError) as error:
-        raise WeightsMismatchError(f"{found[-1]} is damaged ({error}). {_REMEDY}") from error
+def _facts(path: Path) -> SavedValues:
+    """The facts of a checkpoint, checked."""
+    facts = read_facts(path)
     if facts.get("fit") != _FORMAT:
         raise ValueError(
-            f"checkpoint: {folder} holds checkpoints of a pre-training, or of another version of kbert. Give another "
-            "folder."
+            f"checkpoint: {path.parent} holds checkpoints of a pre-training, or of another version of kbert. Give "
+            "another folder."
         )
     for name in ("run", "epoch", "texts", "seed"):
         facts.checked(name, whole(0))
@@ -239,13 +256,19 @@ def _newest(folder: Path) -> _Found | None:
         updater.checked(name, whole(0))
     updater.checked("seconds", NUMBER)
     updater.checked("set_rate", none_or(NUMBER))
-    return _Found(found[-1], facts)
+    check_facts(path, facts)
+    return facts
+
+
+def _newest_facts(folder: Path) -> SavedValues | None:
+    """Those of the newest checkpoint in a folder whose facts are not damaged. `restore` tells of others."""
+    return newest_sound(folder, _facts, rename=False)
 
 
 def saved_seed(folder: Path) -> int | None:
     """The seed of the fit whose checkpoint is in a folder; None where there is none."""
-    newest = _newest(folder)
-    return None if newest is None else int(newest.facts["seed"])
+    facts = _newest_facts(folder)
+    return None if facts is None else int(facts["seed"])
 
 
 def facts_of_data(

@@ -48,7 +48,8 @@ class ProcessesTrainer(Trainer):
 
         seed = hyper.seed + np.array([0, number * _STREAMS], "uint32")
         own: Any = keras.tree.map_structure(part, (inputs, targets, weights))
-        gradients, losses = super()._gradients(*own, hyper=hyper._replace(seed=seed))
+        inputs, targets, weights = own
+        gradients, losses = super()._gradients(inputs, targets, weights, hyper._replace(seed=seed))
         tensors = [*gradients, losses]
         flat = torch.cat([tensor.ravel() for tensor in tensors])  # one sum is quicker than one for each
         distributed.all_reduce(flat, group=self.group)

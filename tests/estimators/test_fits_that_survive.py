@@ -15,7 +15,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 from kbert import BertClassifier, BertMultipleChoice, BertPretrainer, BertQA, BertRegressor, BertTagger
-from kbert.errors import FailedRunWarning, WeightsMismatchError
+from kbert.errors import CheckpointWarning, FailedRunWarning, WeightsMismatchError
 from kbert.training import checkpoint_folders
 from kbert.training.updater import Updater
 
@@ -194,12 +194,7 @@ def test_another_fit_is_refused_with_what_differs(toy_folder, two_layer_folder, 
 def test_what_cannot_be_used_is_refused(toy_folder, tmp_path):
     estimator, rows = made("frozen", toy_folder, tmp_path / "fit", epochs=1)
     estimator.fit(*rows)
-    newest = checkpoint_folders.checkpoints_in(tmp_path / "fit")[-1]
-
-    with (newest / "state.npz").open("r+b") as file:
-        file.truncate(1000)
-    with pytest.raises(WeightsMismatchError, match="is damaged.*Remove that checkpoint"):
-        estimator.fit(*rows)
+    (newest,) = checkpoint_folders.checkpoints_in(tmp_path / "fit")
     (newest / "facts.json").write_text('{"settings": {}}')
     with pytest.raises(ValueError, match="holds checkpoints of a pre-training, or of another version"):
         estimator.fit(*rows)
@@ -208,6 +203,60 @@ def test_what_cannot_be_used_is_refused(toy_folder, tmp_path):
         estimator.set_params(checkpoint=tmp_path / "file").fit(*rows)
     with pytest.raises(ValueError, match="checkpoint must be None, or a folder of this fit alone"):
         estimator.set_params(checkpoint=3).fit(*rows)
+
+
+def cut(path):
+    """Leave the first half of a file."""
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size // 2)
+
+
+def change_a_bit(path):
+    """Change a bit in the middle of a file."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def change_a_number(path):
+    """Change a number in facts.json to another one that could stand there."""
+    before = path.read_text()
+    path.write_text(before.replace('"texts": ', '"texts": 1'))
+    assert path.read_text() != before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("file", "damage"),
+    [
+        ("state.npz", cut), ("state.npz", change_a_bit), ("state.npz", Path.unlink), ("epoch.npz", cut),
+        ("best.npz", cut), ("facts.json", cut), ("facts.json", change_a_number),
+    ],
+)  # fmt: skip
+def test_a_fit_goes_on_from_the_checkpoint_before_a_damaged_one(file, damage, toy_folder, tmp_path, dying_after):
+    estimator, rows = made("early stopping", toy_folder, tmp_path / "fit")
+    dying_after(6)
+    with pytest.raises(Killed):
+        estimator.fit(*rows)
+    dying_after(None)
+    before, newest = checkpoint_folders.checkpoints_in(tmp_path / "fit")
+    damage(newest / file)
+    with pytest.warns(CheckpointWarning, match=f"{newest.name} is damaged.*goes on from {before.name}") as told:
+        estimator.fit(*rows)
+    assert sum(warning.category is CheckpointWarning for warning in told) == 1
+    assert newest.with_name(f"{newest.name}.damaged").is_dir()
+    assert_same(estimator, made("early stopping", toy_folder, None)[0].fit(*rows))
+
+
+@pytest.mark.slow
+def test_where_all_checkpoints_are_damaged_the_error_says_what_to_do(toy_folder, tmp_path):
+    estimator, rows = made("frozen", toy_folder, tmp_path / "fit")
+    estimator.fit(*rows)
+    for checkpoint in checkpoint_folders.checkpoints_in(tmp_path / "fit"):
+        cut(checkpoint / "state.npz")
+    with pytest.raises(WeightsMismatchError, match="is damaged.*no checkpoint before it.*Remove .*fit to begin anew"):
+        estimator.fit(*rows)
+    assert len(checkpoint_folders.checkpoints_in(tmp_path / "fit")) == 2
 
 
 @pytest.mark.slow

@@ -33,6 +33,13 @@ def started(folder, *arguments, launcher=(), **options):
     return subprocess.Popen(command, env={**os.environ, "PYTHONWARNINGS": "ignore"}, stderr=subprocess.PIPE, text=True)
 
 
+def free_port():
+    """A port that no program has."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
 def finish(*processes):
     for process in processes:
         _, errors = process.communicate(timeout=300)
@@ -77,9 +84,7 @@ def test_gradients_accumulate_over_devices(tmp_path):
 
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="several processes train on JAX")
 def test_two_processes_train_as_one_and_go_on(tmp_path, alone):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     finish(*(started(tmp_path, 2, number, 2, port, dropout=DROPOUT) for number in range(2)))
     assert_same_run(alone, result(tmp_path))
     # One device goes on from what four devices wrote: nothing is left to do.
@@ -102,7 +107,7 @@ def test_rows_are_shared_out_and_weights_copied():
 @pytest.mark.thorough
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="torchrun starts processes of PyTorch")
 def test_processes_of_torchrun_train_as_one(tmp_path, alone):
-    torchrun = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0")
+    torchrun = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port()))
     finish(started(tmp_path, 1, launcher=torchrun, dropout=DROPOUT))
     assert_same_run(alone, result(tmp_path))
 

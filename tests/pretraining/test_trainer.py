@@ -15,12 +15,13 @@ import pandas as pd
 import pytest
 
 from kbert import BertConfig, WordPieceTokenizer
-from kbert.errors import DivergedError, WeightsMismatchError
+from kbert.errors import CheckpointWarning, DivergedError, WeightsMismatchError
 from kbert.model import BertForPreTraining
 from kbert.pretraining.instances import documents_of
 from kbert.pretraining.stream import Cursor
 from kbert.pretraining.trainer import Pretraining, PretrainingOptions
 from kbert.training.backends import backend_step
+from kbert.training.checkpoint_folders import checkpoints_in
 from kbert.training.non_finite import LossScaler
 
 pytestmark = pytest.mark.slow
@@ -346,14 +347,44 @@ def test_another_run_does_not_go_on(tmp_path):
         made(nsp=False, folder=tmp_path).run()
 
 
-def test_a_damaged_checkpoint_is_told(tmp_path):
-    made(folder=tmp_path, checkpoint_every=5).run()
-    newest = sorted(tmp_path.glob("checkpoint-*"))[-1] / "state.npz"
-    newest.write_bytes(newest.read_bytes()[:-400])
-    with pytest.raises(WeightsMismatchError, match="damaged"):
+@pytest.mark.parametrize("file", ["state.npz", "history.npz", "facts.json"])
+def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(tmp_path, file):
+    whole = made(folder=tmp_path, checkpoint_every=5)
+    history = whole.run()
+    before, newest = checkpoints_in(tmp_path)
+    assert (before.name, newest.name) == ("checkpoint-000000010", "checkpoint-000000012")
+    (newest / file).write_bytes((newest / file).read_bytes()[:-400])
+    again = made(folder=tmp_path)
+    with pytest.warns(CheckpointWarning, match=f"{newest.name} is damaged.*goes on from {before.name}"):
+        found = again.run()
+    seconds = ["seconds"]
+    pd.testing.assert_frame_equal(found.drop(columns=seconds), history.drop(columns=seconds))
+    for one, other in zip(weights_of(again), weights_of(whole), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert checkpoints_in(tmp_path) == [before, newest] and (tmp_path / f"{newest.name}.damaged").is_dir()
+
+    for checkpoint in checkpoints_in(tmp_path):
+        (checkpoint / file).write_bytes(b"")
+    with pytest.raises(WeightsMismatchError, match="is damaged.*no checkpoint before it.*Remove .* to begin anew"):
         made(folder=tmp_path).run()
-    facts = newest.parent / "facts.json"
-    assert json.loads(facts.read_text())["updater"]["updates"] == 12
+
+
+def test_two_runs_do_not_share_a_folder(tmp_path):
+    pytest.importorskip("fcntl", reason="this system has no locks of this kind")
+    program = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from test_trainer import made
+made(folder={str(tmp_path)!r}, max_steps=1_000_000, on_step_end=lambda step: print(step, flush=True)).run()
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as first:
+        try:
+            assert first.stdout.readline().strip() == "1"
+            with pytest.raises(ValueError, match=f"Another run is writing its checkpoints to {tmp_path}.*of its own"):
+                made(folder=tmp_path).run()
+        finally:
+            first.kill()
+    made(folder=tmp_path).run()  # a lock ends with its process
 
 
 def test_a_checkpoint_of_another_version_is_told(tmp_path):
@@ -362,14 +393,14 @@ def test_a_checkpoint_of_another_version_is_told(tmp_path):
     facts = json.loads((checkpoint / "facts.json").read_text())
     del facts["updater"]
     (checkpoint / "facts.json").write_text(json.dumps({**facts, "step": 12}))
-    with pytest.raises(WeightsMismatchError, match="another version of kbert. Give another folder"):
+    with pytest.raises(ValueError, match="another version of kbert. Give another folder"):
         made(folder=tmp_path).run()
 
 
 @pytest.mark.parametrize("key", ["settings", "tokens", "cursor", "updater"])
 def test_a_damaged_fact_of_a_checkpoint_is_told_by_its_key(tmp_path, key):
-    made(folder=tmp_path, checkpoint_every=5).run()
-    facts = sorted(tmp_path.glob("checkpoint-*"))[-1] / "facts.json"
+    made(folder=tmp_path).run()
+    facts = checkpoints_in(tmp_path)[-1] / "facts.json"
     values = json.loads(facts.read_text())
     for damaged in ({**values, key: "abc"}, {name: value for name, value in values.items() if name != key}):
         facts.write_text(json.dumps(damaged))
