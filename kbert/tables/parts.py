@@ -6,7 +6,8 @@ import hashlib
 import json
 import shutil
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,8 @@ class PartFolder:
 
     def note(self, name: str, digest: str) -> None:
         """Note that a part is written."""
-        with open(self.folder / _DONE, "a", encoding="utf-8") as file:
+        path = self.folder / _DONE
+        with _naming(path, "what is finished cannot be noted"), open(path, "a", encoding="utf-8") as file:
             file.write("\n" + json.dumps({"part": name, "digest": digest}))  # after a line that may be torn
 
     def join(self, names: Iterable[str], target: Path, written_as: str) -> None:
@@ -105,6 +107,8 @@ class PartFolder:
         ------
         ValueError
             If a column has types in them that do not go together.
+        OSError
+            If it cannot be written. The parts stay.
         """
         import pyarrow as pa
         from pyarrow import parquet
@@ -129,8 +133,9 @@ class PartFolder:
             return pa.table(values, schema=schema)
 
         unfinished = self.folder / "_joined"
-        write_tables(unfinished, map(whole, paths), written_as)
-        unfinished.replace(target)
+        with _naming(target, "the parts cannot be written into one file", unfinished):
+            write_tables(unfinished, map(whole, paths), written_as)
+            unfinished.replace(target)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -143,14 +148,22 @@ def write_part(path: Path, table: Any, written_as: str) -> None:
         If it cannot be written.
     """
     unfinished = path.with_name(f"_{path.name}.{uuid.uuid4().hex[:8]}")
-    try:
+    with _naming(path, "a part cannot be written", unfinished):
         write_tables(unfinished, [table], written_as)
         unfinished.replace(path)
+
+
+@contextmanager
+def _naming(path: Path, fault: str, unfinished: Path | None = None) -> Iterator[None]:
+    """Name the file that cannot be written in the error, and leave nothing unfinished."""
+    try:
+        yield
     except OSError as error:
-        unfinished.unlink(missing_ok=True)
+        if unfinished is not None:
+            unfinished.unlink(missing_ok=True)
         raise OSError(
             error.errno,
-            f"a part cannot be written ({error.strerror or error}). Make room and call again: what is finished stays",
+            f"{fault} ({error.strerror or error}). Make room and call again: what is finished stays",
             str(path),
         ) from error
 

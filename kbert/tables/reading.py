@@ -14,12 +14,14 @@ from kbert.tables.files import find_tables, read_in_parts, require_pyarrow
 
 _ANSWER = ["answer", "answer_start"]
 _ROWS_AT_ONCE = 100_000
+# Of a table's ``attrs``: a file for each column that not all files have.
+_LACKED = "lacked"
 
 
 def read_table(source: str | Path) -> pd.DataFrame:
     """All rows of a file, a folder or a pattern. Texts are Arrow's; lists that CSV holds as JSON are lists again.
 
-    A value is missing where a file has not the column.
+    A value is missing where a file has not the column; `require_columns` names such a file.
 
     Raises
     ------
@@ -28,10 +30,11 @@ def read_table(source: str | Path) -> pd.DataFrame:
     ValueError
         If a file is damaged, with its name, or a column has types in them that do not go together.
     """
-    pa, tables = require_pyarrow(), list[Any]()
+    pa, tables, names_in = require_pyarrow(), list[Any](), dict[str, set[str]]()
     for file in find_tables(source):
         for table in read_in_parts(file, _ROWS_AT_ONCE):
             tables.append(table)
+            names_in.setdefault(str(file), set()).update(table.column_names)
     if not tables:
         raise ValueError(f"There are no rows in {source}.")
     try:
@@ -42,6 +45,7 @@ def read_table(source: str | Path) -> pd.DataFrame:
     frame = whole.to_pandas(types_mapper={pa.string(): pd.ArrowDtype(pa.string())}.get, ignore_metadata=True)
     for name in frame:
         frame[name] = lists_of_json(frame[name])
+    frame.attrs[_LACKED] = {name: file for file, names in names_in.items() for name in set(frame) - names}
     return frame
 
 
@@ -62,8 +66,12 @@ def require_columns(frame: pd.DataFrame, names: Sequence[str], source: str | Pat
     Raises
     ------
     ValueError
-        With the columns that there are.
+        With the columns that there are, or the file that lacks one.
     """
+    lacked = frame.attrs.get(_LACKED, {})
+    for name in names:
+        if name in lacked:
+            raise ValueError(f"{lacked[name]} has no column {name!r}, which other files of {source} have.")
     missing = [name for name in names if name not in frame.columns]
     if missing:
         raise ValueError(f"{source} has no column {missing[0]!r}. It has {', '.join(map(str, frame.columns))}.")

@@ -95,7 +95,11 @@ class FitCheckpoints:
     def __enter__(self) -> Self:
         if self.folder.exists() and not self.folder.is_dir():
             raise FileExistsError(f"checkpoint: {self.folder} is a file. Give the name of a folder, existing or not.")
-        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            reason = f"checkpoint: the folder cannot be made ({error.strerror}). Give another one"
+            raise type(error)(error.errno, reason, str(self.folder)) from error
         if process_number()[0] == 0:  # of several that train together, the first locks
             self._stack.enter_context(
                 alone_in(
