@@ -26,6 +26,7 @@ from kbert.tasks.row_notices import RowShares
 from kbert.tasks.task import RowTask, learned_attributes
 from kbert.tasks.texts import TextTask
 from kbert.text import WordPieceTokenizer
+from kbert.training.fit_checkpoints import History
 from kbert.training.progress import PredictionProgress
 
 # Devlin et al. (2018), appendix A.3, and the original code's run_classifier.py.
@@ -96,7 +97,7 @@ class FineTunedEstimator(ServableEstimator, Generic[T]):
         columns: Columns,
         model: keras.Model,
         tokenizer: WordPieceTokenizer,
-        history: dict[str, list[float]],
+        history: History,
         n_truncated: int,
         shares: RowShares,
     ) -> None:

@@ -41,7 +41,7 @@ from kbert.training.backends import able_to_train
 from kbert.training.distribution import for_fine_tuning, n_devices
 from kbert.training.early_stopping import Evaluation
 from kbert.training.finite_outputs import may_overflow
-from kbert.training.fit_checkpoints import FitCheckpoints, facts_of_data, saved_seed
+from kbert.training.fit_checkpoints import FitCheckpoints, History, facts_of_data, saved_seed
 from kbert.training.loop import TrainingOptions, layer_rates, train
 from kbert.training.precision import dtype_policy
 from kbert.training.progress import say
@@ -170,7 +170,7 @@ def _train_with_restarts(
     seed: int,
     callbacks: list[Any],
     checkpoints: FitCheckpoints | None,
-) -> tuple[keras.Model, dict[str, list[float]]]:
+) -> tuple[keras.Model, History]:
     """The model and the history of the first of up to ``n_restarts + 1`` runs that does not fail, or of the last."""
     data, pad_id = task.training_data(examples), start.tokenizer.pad_id
     n_rows = examples.n_rows if data.whole_rows else len(data.sequences)  # what a batch counts
@@ -240,10 +240,10 @@ def _tuned_by_contrast(
     policy: str,
     run: Run,
     pad_id: int,
-) -> tuple[keras.Model, dict[str, list[float]]]:
+) -> tuple[keras.Model, History]:
     """A model whose encoder is tuned by contrast, and whose head is then fitted to its vectors; and the history.
 
-    The history has the contrast's loss, and of a validation set what the whole model gives, at the last epoch.
+    The history has the contrast's losses, and of a validation set what the whole model gives, at the last epoch.
     """
     assert task.contrast is not None  # `_check_few_labels`
     config = replace(config, classifier_pooling=parameters.classifier_pooling)
@@ -304,7 +304,7 @@ def _train(
     parameters: Parameters,
     run: Run,
     pad_id: int,
-) -> dict[str, list[float]]:
+) -> History:
     """Train a model in place, with early stopping if it was asked for; gives the history."""
     if parameters.freeze:
         for layer in (model.encoder.embeddings, *model.encoder.transformer_layers[: parameters.freeze]):
