@@ -86,6 +86,10 @@ class FineTunedEstimator(ServableEstimator, Generic[T]):
         """The task of the fitted estimator, with its present parameters."""
         return task_of(self._task_type, settled_values(vars(self)))
 
+    def _row_reader(self) -> T:
+        """What reads rows: the task, with the present parameters."""
+        return self._task()
+
     def _new_task(self, parameters: Parameters, y: Any) -> T:
         """The task of a first fit, which has learned nothing."""
         return task_of(self._task_type, vars(parameters))
