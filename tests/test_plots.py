@@ -151,7 +151,7 @@ def test_losses_by_update_and_scores_at_the_ends_of_epochs(fine_tuning):
     assert [segment[0, 0] for segment in display.epoch_lines_.get_segments()] == [20, 40, 50]
     assert display.score_line_.axes is display.score_ax_ and display.score_ax_.get_ylabel() == "Score"
     assert (display.ax_.get_xlabel(), display.ax_.get_ylabel()) == ("Updates", "Loss")
-    labels = [text.get_text() for text in display.score_ax_.get_legend().get_texts()]
+    labels = [text.get_text() for text in display.ax_.get_legend().get_texts()]
     assert labels == ["Training loss", "Validation loss", "Validation score", "End of epoch"]
     by_default = TrainingDisplay.from_history(fine_tuning).line_.get_ydata()
     assert by_default[49] == pytest.approx(updates[40:].mean())
@@ -193,7 +193,7 @@ def test_a_bar_for_each_length_and_another_colour_beyond_max_length():
     assert counts == [1, 2, 0, 1, 3] and long == [False, False, False, True, True]
     assert display.share_longer_ == pytest.approx(4 / 7)
     assert display.line_.get_xdata() == [6.5, 6.5]
-    assert display.line_.get_label() == "max_length=6: 57% of the rows are longer, and cut"
+    assert display.line_.get_label() == "max_length=6:\n57% of the rows\nare longer, and cut"
     assert "1.25 times" in display.ax_.get_title() and display.ax_.get_xlabel() == "Tokens in a row, up to 8"
 
 
@@ -214,9 +214,9 @@ def test_the_last_bar_holds_the_longest_rows(max_length):
 def test_rows_of_one_length_and_shares_that_are_nearly_all_or_nothing():
     assert counts_of(LengthDisplay(np.full(5, 9), 128).plot())[1] == [5]
     of_many = np.append(np.full(9_999, 9), 200)
-    assert ": 0.01% of" in LengthDisplay(of_many, 128).plot().line_.get_label()
-    assert ": 100% of" in LengthDisplay(of_many, 8).plot().line_.get_label()
-    assert ": 99.9% of" in LengthDisplay(np.append(np.full(999, 200), 9), 128).plot().line_.get_label()
+    assert ":\n0.01% of" in LengthDisplay(of_many, 128).plot().line_.get_label()
+    assert ":\n100% of" in LengthDisplay(of_many, 8).plot().line_.get_label()
+    assert ":\n99.9% of" in LengthDisplay(np.append(np.full(999, 200), 9), 128).plot().line_.get_label()
 
 
 # --- Layers

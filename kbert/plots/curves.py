@@ -30,6 +30,11 @@ def axes_of(ax: Axes | None, display: object) -> Axes:
     return plt.subplots(layout="constrained")[1] if ax is None else ax
 
 
+def legend_above(ax: Axes, handles: list[Any]) -> None:
+    """A legend that covers nothing, whatever is drawn."""
+    ax.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
+
+
 def smoothed(values: np.ndarray, smoothing: int | None) -> np.ndarray:
     """The mean of each value and those before it. NaN, for skipped updates, is left out.
 

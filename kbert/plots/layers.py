@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kbert.metrics import entity_f1, is_bio
-from kbert.plots.curves import axes_of
+from kbert.plots.curves import axes_of, legend_above
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -159,7 +159,7 @@ class LayerDisplay:
         ax.set_yticks(places, list(self.scores))
         ax.invert_yaxis()  # the first choice is the uppermost
         ax.set_xlabel(self.score_name)
-        ax.legend(handles=[self.line_, self.fold_line_])
+        legend_above(ax, [self.line_, self.fold_line_])
         self.ax_, self.figure_ = ax, ax.figure
         return self
 

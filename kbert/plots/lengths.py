@@ -139,13 +139,13 @@ class LengthDisplay:
         kw = {"width": np.diff(edges), "align": "edge", "color": np.where(longer, "C1", "C0"), **(bar_kw or {})}
         self.bars_ = ax.bar(edges[:-1], counts, **kw)
         what = "read in windows" if self.in_windows else "cut"
-        label = f"max_length={self.max_length}: {_percent(self.share_longer_)} of the rows are longer, and {what}"
+        label = f"max_length={self.max_length}:\n{_percent(self.share_longer_)} of the rows\nare longer, and {what}"
         kw = {"label": label, "color": "0.5", "linestyle": "--", **(line_kw or {})}
         self.line_ = ax.axvline(self.max_length + 0.5, **kw)
         ax.set_xlabel(f"Tokens in a row, up to {self.lengths.max():,}")
         ax.set_ylabel("Rows")
         if self.windows_cost is not None:
-            ax.set_title(f"In windows {self.windows_cost:.2f} times as many tokens are computed as of cut rows")
+            ax.set_title(f"In windows: {self.windows_cost:.2f} times the tokens of cut rows")
         ax.legend(handles=[self.line_])
         self.ax_, self.figure_ = ax, ax.figure
         return self

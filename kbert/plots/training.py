@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from kbert.plots.curves import axes_of, plot_known, smoothed
+from kbert.plots.curves import axes_of, legend_above, plot_known, smoothed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -197,7 +197,6 @@ class TrainingDisplay:
             self.score_line_ = plot_known(self.score_ax_, self.epoch_ends, self.val_score, **kw)
             self.score_ax_.set_ylabel("Score")
             handles.append(self.score_line_)
-        # On the axes that are drawn last, so that no line crosses the legend.
-        (self.score_ax_ or ax).legend(handles=[*handles, self.epoch_lines_])
+        legend_above(ax, [*handles, self.epoch_lines_])
         self.ax_, self.figure_ = ax, ax.figure
         return self
