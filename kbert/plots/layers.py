@@ -153,7 +153,7 @@ class LayerDisplay:
         kw = {"label": "A fold", "color": "C0", "marker": ".", "linestyle": "", "alpha": 0.4, **(fold_line_kw or {})}
         of_folds = np.repeat(places, [len(values) for values in folds])
         (self.fold_line_,) = ax.plot(np.concatenate(folds), of_folds, **kw)
-        kw = {"label": "Mean and standard deviation", "color": "C0", "marker": "o", "linestyle": "", **(line_kw or {})}
+        kw = {"label": "Mean ± std", "color": "C0", "marker": "o", "linestyle": "", **(line_kw or {})}
         (self.line_,) = ax.plot(means, places, **kw)
         self.spread_ = ax.hlines(places, means - spreads, means + spreads, color=self.line_.get_color())
         ax.set_yticks(places, list(self.scores))
