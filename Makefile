@@ -59,6 +59,7 @@ test-thorough: $(VENV)/.backends
 	KERAS_BACKEND=jax $(PYTEST) -m "thorough and backend" tests
 
 docs: $(VENV)/.docs
+	KERAS_BACKEND=tensorflow $(RUN) docs/make_pictures.py
 	KERAS_BACKEND=tensorflow $(RUN) -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
 $(VENV)/.bench: $(VENV)/.backends

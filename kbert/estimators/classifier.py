@@ -154,9 +154,10 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         The trained Keras model.
     tokenizer_ : WordPieceTokenizer
     config_ : BertConfig
-    history_ : dict of list of float
-        Of the last fit: ``loss`` (mean over the training texts), and with a validation set
-        ``val_loss`` and ``val_score``: one value an epoch.
+    history_ : dict of list
+        Of the last fit: ``loss`` (mean over the training texts), and with a validation set ``val_loss`` and
+        ``val_score``: one value an epoch. ``update_loss`` holds, for each epoch, the list of the losses of its updates,
+        NaN for those that were skipped; `kbert.plots.TrainingDisplay` draws it.
     n_iter_ : int
         Epochs that the last fit ran.
     max_length_, long_text_, epochs_, batch_size_, learning_rate_

@@ -26,6 +26,7 @@ from kbert.tasks.row_notices import RowShares
 from kbert.tasks.task import RowTask, learned_attributes
 from kbert.tasks.texts import TextTask
 from kbert.text import WordPieceTokenizer
+from kbert.training.fit_checkpoints import History
 from kbert.training.progress import PredictionProgress
 
 # Devlin et al. (2018), appendix A.3, and the original code's run_classifier.py.
@@ -85,6 +86,10 @@ class FineTunedEstimator(ServableEstimator, Generic[T]):
         """The task of the fitted estimator, with its present parameters."""
         return task_of(self._task_type, settled_values(vars(self)))
 
+    def _row_reader(self) -> T:
+        """What reads rows: the task, with the present parameters."""
+        return self._task()
+
     def _new_task(self, parameters: Parameters, y: Any) -> T:
         """The task of a first fit, which has learned nothing."""
         return task_of(self._task_type, vars(parameters))
@@ -96,7 +101,7 @@ class FineTunedEstimator(ServableEstimator, Generic[T]):
         columns: Columns,
         model: keras.Model,
         tokenizer: WordPieceTokenizer,
-        history: dict[str, list[float]],
+        history: History,
         n_truncated: int,
         shares: RowShares,
     ) -> None:

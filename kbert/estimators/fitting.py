@@ -42,7 +42,7 @@ from kbert.training.backends import able_to_train
 from kbert.training.distribution import check_layout, description, for_fine_tuning, n_parts, same_everywhere
 from kbert.training.early_stopping import Evaluation
 from kbert.training.finite_outputs import may_overflow
-from kbert.training.fit_checkpoints import FitCheckpoints, facts_of_data, saved_seed
+from kbert.training.fit_checkpoints import FitCheckpoints, History, facts_of_data, saved_seed
 from kbert.training.loop import TrainingOptions, layer_rates, train
 from kbert.training.precision import dtype_policy
 from kbert.training.progress import say
@@ -171,7 +171,7 @@ def _train_with_restarts(
     seed: int,
     callbacks: list[Any],
     checkpoints: FitCheckpoints | None,
-) -> tuple[keras.Model, dict[str, list[float]]]:
+) -> tuple[keras.Model, History]:
     """The model and the history of the first of up to ``n_restarts + 1`` runs that does not fail, or of the last."""
     data, pad_id = task.training_data(examples), start.tokenizer.pad_id
     n_rows = examples.n_rows if data.whole_rows else len(data.sequences)  # what a batch counts
@@ -241,10 +241,10 @@ def _tuned_by_contrast(
     policy: str,
     run: Run,
     pad_id: int,
-) -> tuple[keras.Model, dict[str, list[float]]]:
+) -> tuple[keras.Model, History]:
     """A model whose encoder is tuned by contrast, and whose head is then fitted to its vectors; and the history.
 
-    The history has the contrast's loss, and of a validation set what the whole model gives, at the last epoch.
+    The history has the contrast's losses, and of a validation set what the whole model gives, at the last epoch.
     """
     assert task.contrast is not None  # `_check_few_labels`
     config = replace(config, classifier_pooling=parameters.classifier_pooling)
@@ -305,7 +305,7 @@ def _train(
     parameters: Parameters,
     run: Run,
     pad_id: int,
-) -> dict[str, list[float]]:
+) -> History:
     """Train a model in place, with early stopping if it was asked for; gives the history."""
     check_layout(parameters.distribution, model)
     if parameters.distribution is not None and not same_everywhere(zlib.crc32(data.targets.tobytes()) >> 1):

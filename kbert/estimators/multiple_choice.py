@@ -113,9 +113,10 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
         The trained Keras model, with one output: the score of an option.
     tokenizer_ : WordPieceTokenizer
     config_ : BertConfig
-    history_ : dict of list of float
+    history_ : dict of list
         Of the last fit: ``loss`` (mean over the training rows), and with a validation set ``val_loss`` and
-        ``val_score``: one value an epoch.
+        ``val_score``: one value an epoch. ``update_loss`` holds, for each epoch, the list of the losses of its updates,
+        NaN for those that were skipped; `kbert.plots.TrainingDisplay` draws it.
     n_iter_ : int
         Epochs that the last fit ran.
     max_length_, epochs_, batch_size_, learning_rate_

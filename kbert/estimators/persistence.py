@@ -63,11 +63,16 @@ def decode_value(value: Any) -> Any:
 
 
 def _is_history(value: Any) -> bool:
-    """Whether a value is what `fit` keeps: a list of numbers by name. They may be NaN."""
-    return isinstance(value, dict) and all(
-        isinstance(numbers, list) and all(type(number) in (int, float) for number in numbers)
-        for numbers in value.values()
-    )
+    """Whether a value is what `fit` keeps: a list of numbers by name, which may be NaN; lists of those of updates."""
+    if not isinstance(value, dict):
+        return False
+    of_updates = value.get("update_loss", [])
+    of_epochs = [numbers for name, numbers in value.items() if name != "update_loss"]
+    return isinstance(of_updates, list) and all(map(_are_numbers, [*of_epochs, *of_updates]))
+
+
+def _are_numbers(value: Any) -> bool:
+    return isinstance(value, list) and all(type(number) in (int, float) for number in value)
 
 
 def _is_logits(value: Any) -> bool:

@@ -131,9 +131,10 @@ class BertQA(FineTunedEstimator[Questions]):
         transformers saved does not hold it; then it is infinity.
     tokenizer_ : WordPieceTokenizer
     config_ : BertConfig
-    history_ : dict of list of float
-        Of the last fit: ``loss`` (mean over the windows), and with a validation set ``val_loss`` (mean
-        over the rows of the mean over their windows) and ``val_score``: one value an epoch.
+    history_ : dict of list
+        Of the last fit: ``loss`` (mean over the windows), and with a validation set ``val_loss`` (mean over the rows of
+        the mean over their windows) and ``val_score``: one value an epoch. ``update_loss`` holds, for each epoch, the
+        list of the losses of its updates, NaN for those that were skipped; `kbert.plots.TrainingDisplay` draws it.
     n_iter_ : int
         Epochs that the last fit ran.
     max_length_, epochs_, batch_size_, learning_rate_

@@ -129,9 +129,10 @@ class BertRegressor(RegressorMixin, FineTunedEstimator[Regression]):
         The columns of y, when ``fit`` was given a DataFrame.
     y_ndim_ : int
         1 when y had one dimension, as predictions then have; else 2.
-    history_ : dict of list of float
+    history_ : dict of list
         Of the last fit: ``loss`` (mean squared error over the training texts, in units of the variance of y), and with
-        a validation set ``val_loss`` and ``val_score``: one value an epoch.
+        a validation set ``val_loss`` and ``val_score``: one value an epoch. ``update_loss`` holds, for each epoch, the
+        list of the losses of its updates, NaN for those that were skipped; `kbert.plots.TrainingDisplay` draws it.
     n_iter_ : int
         Epochs that the last fit ran.
     max_length_, long_text_, epochs_, batch_size_, learning_rate_

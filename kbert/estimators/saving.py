@@ -23,6 +23,7 @@ from kbert.saved_values import SHARE, SavedValues, whole
 from kbert.tasks.row_notices import RowShares
 from kbert.text import WordPieceTokenizer
 from kbert.text.files import check_vocabulary
+from kbert.training.fit_checkpoints import History
 from kbert.training.precision import dtype_policy
 
 # Texts whose logits are stored with a saved estimator, for `load(..., verify=True)`, and how far off they may be.
@@ -36,7 +37,7 @@ class SavableEstimator(BaseEstimator):
     model_: keras.Model
     tokenizer_: WordPieceTokenizer
     config_: BertConfig
-    history_: dict[str, list[float]]
+    history_: History
     n_iter_: int
     n_truncated_: int
     max_length: Any

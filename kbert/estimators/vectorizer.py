@@ -159,7 +159,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Servable
         """
         X, y = readable_again(X), readable_again(y)
         parameters = checked_parameters(self)
-        reader: Any = self._word_reader() if self.level == "word" else self._text_reader()
+        reader = self._row_reader()
         if self.level == "text" and y is not None:
             refuse_y_in_X(X, y, "estimator.fit")
         columns = reader.read(X)
@@ -183,6 +183,18 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Servable
             lambda: BertForFeatures(start.config, self.layers, pooling, bool(self.normalize), **options),
             lambda model, folder, arrays: load_encoder_weights(model.encoder, folder, arrays),
         )
+
+    def _with_layers(self, layers: str) -> Self:
+        """This fitted vectorizer with another choice of layers of the same encoder."""
+        other = self._of_one_fit()
+        other.layers = layers
+        start = Start(self.config_, self.tokenizer_, encoder=self.model_.encoder)
+        other.model_ = other._new_model(start, dtype=self.model_.dtype_policy.name)
+        return other
+
+    def _row_reader(self) -> Any:
+        """What reads rows, with the present parameters."""
+        return self._word_reader() if self.level == "word" else self._text_reader()
 
     def _text_reader(self) -> TextReader:
         """What reads texts, with the present parameters."""

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from kbert.plots.curves import axes_of, plot_known, smoothed
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
     from matplotlib.lines import Line2D
 
-# By default, lines are averaged over this share of all updates, and over this number of updates at least.
-_SMOOTHED, _LEAST_SMOOTHED = 0.02, 10
 _X_LABELS = {"tokens": "Tokens", "step": "Updates"}
 
 
@@ -195,31 +195,21 @@ class PretrainingDisplay:
         ImportError
             If matplotlib is not installed.
         """
-        try:
-            import matplotlib.pyplot as plt
-        except ImportError as error:
-            raise ImportError(
-                f"PretrainingDisplay needs matplotlib ({error}). Install it with: pip install matplotlib"
-            ) from None
-
-        if ax is None:
-            _, ax = plt.subplots(layout="constrained")
-        width = self.smoothing or max(_LEAST_SMOOTHED, round(_SMOOTHED * len(self.x)))
+        ax = axes_of(ax, self)
         kw = {"label": "Training", "color": "C0", **(line_kw or {})}
-        (self.line_,) = ax.plot(self.x, _smoothed(self.mlm_loss, width), **kw)
+        (self.line_,) = ax.plot(self.x, smoothed(self.mlm_loss, self.smoothing), **kw)
         lines = [self.line_]
         self.val_line_ = self.nsp_line_ = self.nsp_ax_ = None
         if self.val_mlm_loss is not None:
-            known = np.isfinite(self.val_mlm_loss)
             kw = {"label": "Held-out text", "color": "C1", "marker": "o", **(val_line_kw or {})}
-            (self.val_line_,) = ax.plot(self.x[known], self.val_mlm_loss[known], **kw)
+            self.val_line_ = plot_known(ax, self.x, self.val_mlm_loss, **kw)
             lines.append(self.val_line_)
         ax.set_xlabel(_X_LABELS[self.x_name])
         ax.set_ylabel("Masked-LM loss (nats)")
         if self.nsp_accuracy is not None:
             self.nsp_ax_ = ax.twinx()
             kw = {"label": "Next sentence", "color": "C2", "linestyle": "--", **(nsp_line_kw or {})}
-            (self.nsp_line_,) = self.nsp_ax_.plot(self.x, _smoothed(self.nsp_accuracy, width), **kw)
+            (self.nsp_line_,) = self.nsp_ax_.plot(self.x, smoothed(self.nsp_accuracy, self.smoothing), **kw)
             self.nsp_ax_.set_ylabel("Next-sentence accuracy")
             self.nsp_ax_.set_ylim(0, 1)
             lines.append(self.nsp_line_)
@@ -227,14 +217,3 @@ class PretrainingDisplay:
         (self.nsp_ax_ or ax).legend(handles=lines)
         self.ax_, self.figure_ = ax, ax.figure
         return self
-
-
-def _smoothed(values: np.ndarray, width: int) -> np.ndarray:
-    """The mean of each value and those before it, ``width`` in all. NaN, for skipped updates, is left out."""
-    known = np.isfinite(values)
-    sums = np.concatenate([[0.0], np.cumsum(np.where(known, values, 0.0))])
-    counts = np.concatenate([[0], np.cumsum(known)])
-    ends = np.arange(1, len(values) + 1)
-    starts = np.maximum(ends - width, 0)
-    n = counts[ends] - counts[starts]
-    return np.where(n > 0, (sums[ends] - sums[starts]) / np.maximum(n, 1), np.nan)

@@ -18,11 +18,14 @@ from kbert.data.texts import warn_missing
 from kbert.model import BertForSequenceClassification
 from kbert.tasks.explaining import Explained, Part, ToExplain
 from kbert.tasks.ranking import option_ranking
+from kbert.tasks.row_lengths import PieceCounts, RowLengths
 from kbert.tasks.row_notices import warn_cut_texts
 from kbert.tasks.task import TaskDefaults, TrainingData, mean_one
-from kbert.tasks.texts import noting_cut_rows, token_chunks
+from kbert.tasks.texts import noting_cut_rows, row_chunks, token_chunks
 from kbert.text import TokenSequences, WordPieceTokenizer, build_choices
+from kbert.text.choices import tokenize_choices
 from kbert.text.column_tokenizer import ColumnTokenizer
+from kbert.text.sequences import room_for_texts, truncated_lengths
 from kbert.text.tracing import TracingTokenizer
 from kbert.training.attributions import Targets
 from kbert.training.losses import choice_cross_entropy
@@ -107,6 +110,22 @@ class Choice(TaskDefaults[np.ndarray, ChoiceExamples]):
             )
 
         return token_chunks(columns, tokens)
+
+    def piece_counts(self, columns: ChoiceColumns, tokenizer: WordPieceTokenizer) -> PieceCounts:
+        """The word pieces of each option and its context."""
+
+        def counted(some: ChoiceColumns, first_row: int) -> PieceCounts:
+            rows, first, second = tokenize_choices(tokenizer, some.contexts, some.questions, some.options, first_row)
+            return PieceCounts([first.lengths[rows], second.lengths], rows, some.n_rows)
+
+        return PieceCounts.concatenate(counted(columns.rows(rows), rows.start) for rows in row_chunks(columns))
+
+    def lengths(self, counts: PieceCounts) -> RowLengths:
+        """The lengths of the rows."""
+        first, second = counts.texts
+        kept, kept_second = truncated_lengths(first, second, room_for_texts(self.max_length, pairs=True))
+        cut = counts.by_row(kept + kept_second + counts.n_specials)
+        return RowLengths(counts.whole, cut, None, in_windows=False)
 
     def warn_cut(self, n_cut: int, n_rows: int, details: str) -> None:
         """Say that rows were cut."""

@@ -22,9 +22,11 @@ from kbert.metrics import answer_scores, best_null_threshold
 from kbert.model import BertForQuestionAnswering
 from kbert.saved_values import SavedValues, is_number
 from kbert.tasks.explaining import Explained, Part, ToExplain
+from kbert.tasks.row_lengths import PieceCounts, RowLengths
 from kbert.tasks.task import TaskDefaults, TrainingData, mean_one
 from kbert.tasks.texts import row_chunks
 from kbert.text import QuestionWindows, WordPieceTokenizer, build_question_windows
+from kbert.text.questions import question_lengths, question_window_counts
 from kbert.text.tracing import TracingTokenizer
 from kbert.training.attributions import Targets
 from kbert.training.losses import span_cross_entropy
@@ -176,6 +178,22 @@ class Questions(TaskDefaults[Answers, QuestionExamples]):
                 tokenizer, some.questions, some.contexts, self.max_length, self.stride, first_row=rows.start
             )
             yield rows, windows, offsets
+
+    def piece_counts(self, columns: QuestionColumns, tokenizer: WordPieceTokenizer) -> PieceCounts:
+        """The word pieces of all questions and contexts."""
+
+        def counted(some: QuestionColumns, first_row: int) -> PieceCounts:
+            texts = question_lengths(tokenizer, some.questions, some.contexts, first_row)
+            return PieceCounts(list(texts), np.arange(some.n_rows), some.n_rows)
+
+        return PieceCounts.concatenate(counted(columns.rows(rows), rows.start) for rows in row_chunks(columns))
+
+    def lengths(self, counts: PieceCounts) -> RowLengths:
+        """The lengths of the rows."""
+        questions, contexts = counts.texts
+        kept_questions, kept, _, n_windows = question_window_counts(questions, contexts, self.max_length, self.stride)
+        cut = kept_questions + kept + counts.n_specials
+        return RowLengths(counts.whole, cut, n_windows * cut, in_windows=True)
 
     def warn_cut(self, n_cut: int, n_rows: int, details: str) -> None:
         """Say that questions were cut."""

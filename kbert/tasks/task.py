@@ -15,6 +15,7 @@ from kbert.config import BertConfig
 from kbert.data.columns import Columns
 from kbert.saved_values import SavedValues
 from kbert.tasks.linear_head import LinearHead
+from kbert.tasks.row_lengths import PieceCounts, RowLengths
 from kbert.text import WordPieceTokenizer
 from kbert.text.sequences import Sequences
 from kbert.training.labelled_batches import Level
@@ -173,6 +174,14 @@ class Task(Protocol[C, L, E, O]):
 
     def examples(self, columns: C, labels: L, weights: np.ndarray, tokenizer: WordPieceTokenizer) -> E:
         """Rows as tokens."""
+        ...
+
+    def piece_counts(self, columns: C, tokenizer: WordPieceTokenizer) -> PieceCounts:
+        """The word pieces of all rows, before anything is cut."""
+        ...
+
+    def lengths(self, counts: PieceCounts) -> RowLengths:
+        """The lengths of the rows, with the present ``max_length``, ``long_text`` and ``stride``."""
         ...
 
     def warn_cut(self, n_cut: int, n_rows: int, details: str) -> None:

@@ -20,12 +20,15 @@ from kbert.model import BertForSequenceClassification, BertForTextVectors
 from kbert.tasks.explaining import Explained, Part, ToExplain, chosen_numbers
 from kbert.tasks.linear_head import FitHead
 from kbert.tasks.probe import best_probe, rows_to_probe
+from kbert.tasks.row_lengths import PieceCounts, RowLengths
 from kbert.tasks.row_notices import warn_cut_texts
 from kbert.tasks.task import Encode, Probed, TaskDefaults, TrainingData, mean_one
 from kbert.text import TokenSequences, WordPieceTokenizer, build_sequences, build_windows
 from kbert.text.chunks import chunks
 from kbert.text.column_tokenizer import ColumnTokenizer
+from kbert.text.sequences import room_for_texts, tokenize
 from kbert.text.tracing import TracingTokenizer
+from kbert.text.windows import window_counts
 from kbert.training.attributions import Targets
 from kbert.training.predict import predict_logits
 from kbert.weights import load_sequence_classifier, save_sequence_classifier
@@ -88,6 +91,25 @@ class TextReader:
             return build_sequences(tokenizer, first, second, self.max_length, first_row=first_row)
 
         return token_chunks(columns, tokens)
+
+    def piece_counts(self, columns: TextColumns, tokenizer: WordPieceTokenizer) -> PieceCounts:
+        """The word pieces of all rows."""
+
+        def counted(some: TextColumns, first_row: int) -> PieceCounts:
+            first, second = tokenize(tokenizer, some.columns[0], (*some.columns, None)[1], first_row)
+            texts = [first.lengths] if second is None else [first.lengths, second.lengths]
+            return PieceCounts(texts, np.arange(some.n_rows), some.n_rows)
+
+        return PieceCounts.concatenate(counted(columns.rows(rows), rows.start) for rows in row_chunks(columns))
+
+    def lengths(self, counts: PieceCounts) -> RowLengths:
+        """The lengths of the rows."""
+        in_windows, stride = self.long_text == "window", self.stride
+        if not in_windows and stride is not None:  # a step that is not used may be any
+            stride = min(stride, room_for_texts(self.max_length, len(counts.texts) > 1))
+        kept, _, n_windows = window_counts(counts.texts, self.max_length, stride)
+        cut = np.sum(kept, axis=0) + counts.n_specials
+        return RowLengths(counts.whole, cut, n_windows * cut, in_windows)
 
     def cut_rows(self, columns: TextColumns, tokenizer: WordPieceTokenizer) -> NDArray[np.int64]:
         """The numbers of the rows that are cut."""

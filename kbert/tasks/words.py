@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import keras
@@ -12,8 +13,11 @@ from numpy.typing import NDArray
 
 from kbert.data.tags import WordColumn, word_column
 from kbert.errors import MissingTextWarning
+from kbert.tasks.row_lengths import PieceCounts, RowLengths
 from kbert.text import WordPieceTokenizer
-from kbert.text.words import WordSequences, build_word_windows
+from kbert.text.ragged import row_splits
+from kbert.text.windows import window_counts
+from kbert.text.words import WordSequences, build_word_windows, word_pieces
 from kbert.training.predict import predict_words
 from kbert.warn import warn_user
 
@@ -38,6 +42,25 @@ class WordReader:
     def cut_rows(self, columns: WordColumn, tokenizer: WordPieceTokenizer) -> NDArray[np.int64]:
         """None: rows of words are read whole, in windows."""
         return np.array([], np.int64)
+
+    def piece_counts(self, columns: WordColumn, tokenizer: WordPieceTokenizer) -> PieceCounts:
+        """The word pieces of all rows."""
+        return PieceCounts.concatenate(
+            self._counted(chunk.words, tokenizer) for chunk in columns.chunks(tokenizer.split_words)
+        )
+
+    @staticmethod
+    def _counted(rows: list[list[str]], tokenizer: WordPieceTokenizer) -> PieceCounts:
+        pieces = word_pieces(tokenizer, list(chain.from_iterable(rows)))
+        of_rows = np.diff(pieces.splits[row_splits(np.fromiter(map(len, rows), np.int64, len(rows)))])
+        numbers = np.flatnonzero(of_rows)  # a row of no words is not computed
+        return PieceCounts([of_rows[numbers]], numbers, len(rows))
+
+    def lengths(self, counts: PieceCounts) -> RowLengths:
+        """The lengths of the rows."""
+        (kept,), _, n_windows = window_counts(counts.texts, self.max_length, self.stride)
+        cut = kept + counts.n_specials
+        return RowLengths(counts.whole, counts.by_row(cut), counts.by_row(n_windows * cut), in_windows=True)
 
     def warn_cut(self, n_cut: int, n_rows: int, details: str) -> None:
         """Nothing: rows of words are read whole, in windows."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kbert.text.column_tokenizer import ColumnTokenizer
+from kbert.text.ragged import Ragged
 from kbert.text.sequences import TokenSequences, assemble, room_for_texts, truncated_lengths
 from kbert.text.vocabulary import require_no_surrogates
 
@@ -49,6 +51,34 @@ def build_choices(
         If a text cannot be tokenised or ``max_length`` is too small.
     """
     budget = room_for_texts(max_length, pairs=True)
+    rows, first, second = tokenize_choices(tokenizer, contexts, questions, options, first_row)
+    lengths = first.lengths[rows]
+    kept, kept_second = truncated_lengths(lengths, second.lengths, budget)
+    return assemble(
+        tokenizer,
+        rows,
+        kept + kept_second < lengths + second.lengths,
+        first.slices(rows, 0, kept),
+        kept,
+        second.slices(np.arange(len(rows)), 0, kept_second),
+        kept_second,
+    )
+
+
+def tokenize_choices(
+    tokenizer: ColumnTokenizer,
+    contexts: Sequence[str],
+    questions: Sequence[str] | None,
+    options: list[list[str]],
+    first_row: int,
+) -> tuple[NDArray[np.int64], Ragged, Ragged]:
+    """The row of each option, shape (n_options,); the tokens of each row's context, and of each "question option".
+
+    Raises
+    ------
+    ValueError
+        If a text cannot be tokenised.
+    """
     rows = np.repeat(np.arange(len(options)), [len(row) for row in options])
     # Each context is tokenised once, however many options it has.
     first = tokenizer.tokenize_column(contexts, name="contexts", first_row=first_row)
@@ -61,14 +91,4 @@ def build_choices(
             for option in row:
                 require_no_surrogates(option, f"options: row {first_row + i}")
         raise
-    lengths = first.lengths[rows]
-    kept, kept_second = truncated_lengths(lengths, second.lengths, budget)
-    return assemble(
-        tokenizer,
-        rows,
-        kept + kept_second < lengths + second.lengths,
-        first.slices(rows, 0, kept),
-        kept,
-        second.slices(np.arange(len(rows)), 0, kept_second),
-        kept_second,
-    )
+    return rows, first, second

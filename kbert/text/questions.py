@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -177,27 +178,16 @@ def build_question_windows(
     ValueError
         If a text cannot be tokenised or ``max_length`` is too small.
     """
-    budget = room_for_texts(max_length, pairs=True)
     whole = tokenizer.tokenize_column(questions, name="questions", first_row=first_row)
-    kept_questions = np.minimum(whole.lengths, min(QUESTION_PIECES, budget // 2))
-    truncated = Ragged(whole.slices(slice(None, -1), 0, kept_questions), row_splits(kept_questions))
-
-    numbers: dict[str, int] = {}
-    context_of = np.fromiter((numbers.setdefault(text, len(numbers)) for text in contexts), np.int64, len(contexts))
-    try:
-        pieces, offsets = tokenizer.tokenize_with_offsets(list(numbers), name="contexts", first_row=first_row)
-    except ValueError:
-        # Again with all rows, so that the message gives the number of the row instead of that of the different context.
-        tokenizer.tokenize_column(contexts, name="contexts", first_row=first_row)
-        raise
+    different, context_of = _different(contexts)
+    with _rows_named(tokenizer, contexts, first_row):
+        pieces, offsets = tokenizer.tokenize_with_offsets(different, name="contexts", first_row=first_row)
     if tokenizer.vocab_size <= 2**16:
         pieces = Ragged(pieces.values.astype(np.uint16), pieces.splits)
 
     lengths = pieces.lengths[context_of]
-    room = budget - kept_questions
-    kept = np.minimum(lengths, room)
-    step = np.minimum(max_length // 2 if stride is None else stride, np.maximum(1, room // 2))
-    n_windows = 1 - (kept - lengths) // step
+    kept_questions, kept, step, n_windows = question_window_counts(whole.lengths, lengths, max_length, stride)
+    truncated = Ragged(whole.slices(slice(None, -1), 0, kept_questions), row_splits(kept_questions))
     rows = np.repeat(np.arange(len(contexts)), n_windows)
     number = np.arange(len(rows)) - row_splits(n_windows)[rows]
     starts = np.minimum(number * step[rows], (lengths - kept)[rows])
@@ -205,3 +195,67 @@ def build_question_windows(
         tokenizer, truncated, pieces, context_of, whole.lengths > kept_questions, rows, starts, kept[rows]
     )
     return windows, offsets
+
+
+def question_lengths(
+    tokenizer: ColumnTokenizer, questions: Sequence[str], contexts: Sequence[str], first_row: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The pieces of each question and of each context, before anything is cut; each of shape (n_rows,).
+
+    Raises
+    ------
+    ValueError
+        If a text cannot be tokenised.
+    """
+    of_questions = tokenizer.tokenize_column(questions, name="questions", first_row=first_row).lengths
+    different, context_of = _different(contexts)
+    with _rows_named(tokenizer, contexts, first_row):
+        return of_questions, tokenizer.tokenize_column(different, name="contexts").lengths[context_of]
+
+
+def _different(contexts: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:
+    """The different contexts, and the number of each row's among them."""
+    numbers: dict[str, int] = {}
+    context_of = np.fromiter((numbers.setdefault(text, len(numbers)) for text in contexts), np.int64, len(contexts))
+    return list(numbers), context_of
+
+
+@contextmanager
+def _rows_named(tokenizer: ColumnTokenizer, contexts: Sequence[str], first_row: int) -> Iterator[None]:
+    """Where a context cannot be tokenised, tell its row, instead of its number among the different ones."""
+    try:
+        yield
+    except ValueError:
+        tokenizer.tokenize_column(contexts, name="contexts", first_row=first_row)
+        raise
+
+
+def question_window_counts(
+    questions: NDArray[np.int64], contexts: NDArray[np.int64], max_length: int, stride: int | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """How questions and contexts of these lengths are divided into windows.
+
+    Parameters
+    ----------
+    questions, contexts : ndarray of int64, shape (n_rows,)
+        Their pieces.
+    max_length, stride
+        As in `build_question_windows`.
+
+    Returns
+    -------
+    kept_questions, kept, step, n_windows : ndarray of int64, each of shape (n_rows,)
+        Pieces of the question and of the context in every window of the row, pieces from the start of a window to that
+        of the next, and the number of windows, at least one.
+
+    Raises
+    ------
+    ValueError
+        If ``max_length`` is too small.
+    """
+    budget = room_for_texts(max_length, pairs=True)
+    kept_questions = np.minimum(questions, min(QUESTION_PIECES, budget // 2))
+    room = budget - kept_questions
+    kept = np.minimum(contexts, room)
+    step = np.minimum(max_length // 2 if stride is None else stride, np.maximum(1, room // 2))
+    return kept_questions, kept, step, 1 - (kept - contexts) // step

@@ -57,19 +57,10 @@ def build_windows(
     TypeError
         If a row is not a str.
     """
-    budget = room_for_texts(max_length, pairs is not None)
-    stride = checked_stride(stride, max_length, budget)
     first, second = tokenize(tokenizer, texts, pairs, first_row)
     columns = [first] if second is None else [first, second]
     lengths = [column.lengths for column in columns]
-    if second is None:
-        kept = [np.minimum(first.lengths, budget)]
-    else:
-        kept = list(truncated_lengths(first.lengths, second.lengths, budget))
-    # No step is longer than what a text has in a window; an empty text has one window, whatever the step.
-    steps = [np.clip(room, 1, stride) for room in kept]
-    needed = [1 - (room - length) // step for room, length, step in zip(kept, lengths, steps, strict=True)]
-    n_windows = np.maximum.reduce(needed)
+    kept, steps, n_windows = window_counts(lengths, max_length, stride)
 
     rows = np.repeat(np.arange(len(first)), n_windows)
     number = np.arange(len(rows)) - row_splits(n_windows)[rows]  # of each window in its row
@@ -78,6 +69,40 @@ def build_windows(
         starts = np.minimum(number * step[rows], (length - room)[rows])
         pieces += [column.slices(rows, starts, room[rows]), room[rows]]
     return assemble(tokenizer, rows, np.zeros(len(rows), bool), *pieces)
+
+
+def window_counts(
+    lengths: list[NDArray[np.int64]], max_length: int, stride: int | None
+) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]], NDArray[np.int64]]:
+    """How texts of these lengths are divided into windows.
+
+    Parameters
+    ----------
+    lengths : list of one or two ndarray of int64, each of shape (n_rows,)
+        The tokens of the first texts, and of the second texts if there are any.
+    max_length, stride
+        As in `build_windows`.
+
+    Returns
+    -------
+    kept, steps : list of ndarray of int64
+        For each text, its tokens in every window of the row, and those from the start of a window to the next.
+    n_windows : ndarray of int64, shape (n_rows,)
+        At least one for each row.
+
+    Raises
+    ------
+    ValueError
+        If ``max_length`` is too small, or ``stride`` too large.
+    """
+    first, *others = lengths
+    budget = room_for_texts(max_length, bool(others))
+    stride = checked_stride(stride, max_length, budget)
+    kept = list(truncated_lengths(first, others[0], budget)) if others else [np.minimum(first, budget)]
+    # No step is longer than what a text has in a window; an empty text has one window, whatever the step.
+    steps = [np.clip(room, 1, stride) for room in kept]
+    needed = [1 - (room - length) // step for room, length, step in zip(kept, lengths, steps, strict=True)]
+    return kept, steps, np.maximum.reduce(needed)
 
 
 def checked_stride(stride: int | None, max_length: int, budget: int) -> int:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from kbert.text.column_tokenizer import ColumnTokenizer
 from kbert.text.ragged import Ragged, ranges, row_splits
-from kbert.text.sequences import TokenSequences, assemble, room_for_texts
-from kbert.text.windows import checked_stride, most_context
+from kbert.text.sequences import TokenSequences, assemble
+from kbert.text.windows import most_context, window_counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,19 +121,17 @@ def word_windows(
     tokenizer: ColumnTokenizer, rows: Sequence[Sequence[str]], max_length: int = 128, stride: int | None = None
 ) -> tuple[WordSequences, NDArray[np.int64]]:
     """`build_word_windows`, and the word that each token of all windows is a piece of, -1 for special tokens."""
-    room = room_for_texts(max_length, pairs=False)
-    stride = checked_stride(stride, max_length, room)
     word_splits = row_splits(np.fromiter(map(len, rows), np.int64, len(rows)))
-    pieces = _pieces(tokenizer, list(chain.from_iterable(rows)))
+    pieces = word_pieces(tokenizer, list(chain.from_iterable(rows)))
     # The tokens of row r are those from token_splits[r] on; word w begins at token pieces.splits[w].
     token_splits = pieces.splits[word_splits]
     lengths = np.diff(token_splits)
 
-    kept = np.minimum(lengths, room)
-    n_windows = np.where(lengths > 0, 1 - (kept - lengths) // stride, 0)
+    (kept,), (steps,), n_windows = window_counts([lengths], max_length, stride)
+    n_windows = np.where(lengths > 0, n_windows, 0)
     of_row = np.repeat(np.arange(len(rows)), n_windows)
     number = np.arange(len(of_row)) - row_splits(n_windows)[of_row]
-    starts = np.minimum(number * stride, (lengths - kept)[of_row])
+    starts = np.minimum(number * steps[of_row], (lengths - kept)[of_row])
     kept = kept[of_row]
 
     source = ranges(token_splits[of_row] + starts, kept)  # for each token of a text in a window, its number in pieces
@@ -155,7 +153,7 @@ def word_windows(
     return WordSequences(sequences, words, word_splits), words_of_pieces
 
 
-def _pieces(tokenizer: ColumnTokenizer, words: list[str]) -> Ragged:
+def word_pieces(tokenizer: ColumnTokenizer, words: list[str]) -> Ragged:
     """The pieces of each word, at least one. Each different word is tokenised once."""
     numbers: dict[str, int] = {}
     number_of_word = np.fromiter((numbers.setdefault(word, len(numbers)) for word in words), np.int64, len(words))

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import keras
 import numpy as np
@@ -36,9 +36,12 @@ from kbert.training.trimmed_vocabulary import TrimmedModel
 from kbert.training.updater import Updater
 
 # Goes up when the contents change.
-_FORMAT = 1
+_FORMAT = 2
 # Of settings under these names the values are digests, which tell nobody anything.
 _DIGESTS = ("the texts of X", "y or sample_weight", "the validation set", "the weights that training starts from")
+
+# One value an epoch under each name; that of "update_loss" is a list.
+History: TypeAlias = dict[str, list[Any]]
 
 
 @dataclass
@@ -55,7 +58,7 @@ class Standing:
         How many of each batch's targets have a weight.
     texts : int
         Texts that were trained on, in all epochs.
-    history : dict of list of float
+    history : History
         Of the epochs before it.
     stopped : bool
         Whether there is no further epoch.
@@ -65,7 +68,7 @@ class Standing:
     losses: list[Tensor] = field(default_factory=list)
     weighted: list[int] = field(default_factory=list)
     texts: int = 0
-    history: dict[str, list[float]] = field(default_factory=dict)
+    history: History = field(default_factory=dict)
     stopped: bool = False
 
 
@@ -181,15 +184,19 @@ class FitCheckpoints:
         self._written = time.perf_counter()
         if process_number()[0] > 0 or not all(np.isfinite(array).all() for array in arrays):
             return
+        history = dict(standing.history)
+        of_updates = history.pop("update_loss", [])
         facts = {
             "fit": _FORMAT, "settings": self._settings, "seed": self._fit_seed, "run": self._run,
-            "epoch": standing.epoch, "texts": standing.texts, "history": standing.history,
+            "epoch": standing.epoch, "texts": standing.texts, "history": history,
             "stopped": standing.stopped, "updater": updater.state(),
         }  # fmt: skip
         losses = np.array([float(loss) for loss in standing.losses], "float64")
         files = {
             "state": numbered(arrays),
             "epoch": {"losses": losses, "weighted": np.array(standing.weighted, "int64")},
+            # A long fit has too many updates for a file of JSON.
+            "updates": numbered([np.array(values, "float64") for values in of_updates]),
         }
         if trimmed is not None:
             files["decays"] = trimmed.state()
@@ -205,6 +212,7 @@ class _Checkpoint:
     facts: SavedValues
     arrays: list[np.ndarray]
     epoch: dict[str, np.ndarray]
+    updates: list[np.ndarray]
     decays: dict[str, np.ndarray]
     best: dict[str, np.ndarray]
 
@@ -218,6 +226,7 @@ class _Checkpoint:
                 facts,
                 in_order(read_arrays(path, "state")),
                 read_arrays(path, "epoch"),
+                in_order(read_arrays(path, "updates")),
                 read_arrays(path, "decays") if has_decays else {},
                 read_arrays(path, "best") if has_best else {},
             )
@@ -239,7 +248,9 @@ class _Checkpoint:
         if evaluation is not None:
             evaluation.restore(facts["best"], self.best)
         losses, weighted = self.epoch["losses"].tolist(), self.epoch["weighted"].tolist()
-        history = {name: list(values) for name, values in facts["history"].items()}
+        history: History = {name: list(values) for name, values in facts["history"].items()}
+        if self.updates:
+            history["update_loss"] = [values.tolist() for values in self.updates]
         return Standing(facts["epoch"], losses, weighted, facts["texts"], history, facts["stopped"])
 
 

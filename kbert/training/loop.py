@@ -13,7 +13,7 @@ from kbert.data.batches import TrainingBatches
 from kbert.training.callbacks import optimizer_for_callbacks
 from kbert.training.distribution import process_number, trainer_on
 from kbert.training.early_stopping import Evaluation
-from kbert.training.fit_checkpoints import FitCheckpoints, Standing
+from kbert.training.fit_checkpoints import FitCheckpoints, History, Standing
 from kbert.training.frozen import frozen_part
 from kbert.training.hyperparameters import HyperparameterFactory, layer_rates
 from kbert.training.interruption import Interruption
@@ -62,7 +62,7 @@ def train(
     options: TrainingOptions,
     evaluation: Evaluation | None = None,
     level: Level = "text",
-) -> dict[str, list[float]]:
+) -> History:
     """Train a model in place.
 
     Parameters
@@ -87,8 +87,9 @@ def train(
 
     Returns
     -------
-    dict of list of float
-        The mean loss and what the evaluation found, one value an epoch.
+    dict of list
+        One value an epoch: the mean ``loss``, what the evaluation found, and the list ``update_loss`` of the mean loss
+        of each of the epoch's updates, NaN for those that were skipped.
 
     Raises
     ------
@@ -141,7 +142,8 @@ def train(
             epoch = standing.epoch
             callbacks.on_epoch_begin(epoch)
             steps = labelled_batches(batches.epoch(epoch, len(standing.losses)), labels, inputs_of)
-            logs = {"loss": _train_epoch(updater, steps, standing, trimmed, callbacks, progress, after_update)}
+            mean_loss, of_updates = _train_epoch(updater, steps, standing, trimmed, callbacks, progress, after_update)
+            logs = {"loss": mean_loss}
             # The model needs its trained weights where somebody looks at them now, and at the end.
             if evaluation is not None or options.callbacks or epoch == options.epochs - 1:
                 write_back()
@@ -151,6 +153,7 @@ def train(
             progress.end_epoch(epoch, logs)
             for name, value in logs.items():
                 standing.history.setdefault(name, []).append(float(value))
+            standing.history.setdefault("update_loss", []).append(of_updates)
             standing = Standing(
                 epoch + 1, texts=standing.texts, history=standing.history, stopped=bool(model.stop_training)
             )
@@ -182,8 +185,11 @@ def _train_epoch(
     callbacks: keras.callbacks.CallbackList,
     progress: Progress,
     after_update: Callable[[], None],
-) -> float:
-    """Train on what is left of an epoch; the mean loss of all that has a weight, without batches that were skipped."""
+) -> tuple[float, list[float]]:
+    """Train on what is left of an epoch.
+
+    The mean loss of all that has a weight, without batches that were skipped; and the mean loss of each update.
+    """
     for update in updater.updates(steps, callbacks):
         n_texts = sum(count.texts for count in update.notes)
         standing.losses += update.losses
@@ -197,4 +203,14 @@ def _train_epoch(
     updater.guard.read_all()
     values, weighted = np.array([float(loss) for loss in standing.losses]), np.array(standing.weighted)
     finite = np.isfinite(values)
-    return float(np.average(values[finite], weights=weighted[finite])) if finite.any() else float("nan")
+    mean = float(np.average(values[finite], weights=weighted[finite])) if finite.any() else float("nan")
+    return mean, _by_update(values, weighted, updater.accumulation)
+
+
+def _by_update(losses: np.ndarray, weighted: np.ndarray, accumulation: int) -> list[float]:
+    """The mean loss of each update, over all of its batches; NaN where one is NaN, or where nothing has a weight."""
+    update = np.arange(len(losses)) // accumulation
+    in_update = np.bincount(update, weighted)[update]
+    shares = np.divide(weighted, in_update, out=np.full(len(losses), np.nan), where=in_update > 0)
+    means: list[float] = np.bincount(update, shares * losses).tolist()
+    return means

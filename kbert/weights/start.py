@@ -70,7 +70,7 @@ class Start:
         with skip_initialisation(any(given is not None for given in (self.folder, self.model, self.encoder))):
             model = make()
         if self.encoder is not None:
-            _copy_weights(self.encoder, model.get_layer("bert"))
+            _copy_weights(self.encoder, model.encoder)
         elif self.model is not None:
             _copy_weights(self.model, model)
         elif folder is not None:

@@ -136,7 +136,7 @@ def test_labels_that_numpy_has_no_plain_type_for(toy, reviews, kind, tmp_path):
 
 def test_fitted_attributes_say_what_was_done(fitted):
     assert fitted.n_iter_ == 6
-    assert list(fitted.history_) == ["loss"]
+    assert list(fitted.history_) == ["loss", "update_loss"]
     assert len(fitted.history_["loss"]) == 6
     assert fitted.n_features_in_ == 1
     assert fitted.config_.hidden_size == 32

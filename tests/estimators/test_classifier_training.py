@@ -158,7 +158,7 @@ def test_callbacks_see_each_epoch_and_its_weights(toy, reviews):
     classifier = toy(epochs=3).fit(X, y, eval_set=(X, y), callbacks=Watch())
     assert [epoch for epoch, _, _ in seen] == [0, 1, 2]
     history = {name: [logs[name] for _, logs, _ in seen] for name in ("loss", "val_loss", "val_score")}
-    assert history == classifier.history_
+    assert history == {name: classifier.history_[name] for name in history}
     assert not np.array_equal(seen[0][2], seen[1][2])
     assert np.array_equal(seen[2][2], classifier.model_.classifier.get_weights()[0])
 
@@ -172,8 +172,13 @@ def test_a_callback_may_stop_the_training(toy, reviews):
 def test_an_eval_set_is_scored_after_each_epoch(toy, reviews):
     train, held_out = reviews[:160], reviews[160:]
     classifier = toy(epochs=3).fit(train.text, train.label, eval_set=(held_out.text, held_out.label))
-    assert list(classifier.history_) == ["loss", "val_loss", "val_score"]
+    assert list(classifier.history_) == ["loss", "val_loss", "val_score", "update_loss"]
     assert {len(values) for values in classifier.history_.values()} == {3}
+    updates = classifier.history_["update_loss"]
+    assert {len(values) for values in updates} == {-(-160 // classifier.batch_size_)}
+    assert np.mean(updates, axis=1) == pytest.approx(classifier.history_["loss"], rel=1e-5)
+    table = pd.DataFrame(classifier.history_)  # a row for each epoch
+    assert table.shape == (3, 4) and table["loss"].dtype == "float64" and table["update_loss"][2] == updates[2]
     probability = classifier.predict_proba(held_out.text)[range(40), (held_out.label == "good").astype(int)]
     assert classifier.history_["val_loss"][-1] == pytest.approx(-np.log(probability).mean(), rel=1e-3)
     assert classifier.history_["val_score"][-1] == classifier.score(held_out.text, held_out.label)

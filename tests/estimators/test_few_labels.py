@@ -44,6 +44,7 @@ def test_few_rows_are_learned_in_few_updates(make, reviews, tmp_path):
     assert classifier.epochs_ == 8 and classifier.history_["loss"][-1] < classifier.history_["loss"][0]
     score = classifier.score(*validation)
     assert np.isnan(classifier.history_["val_score"][:-1]).all()
+    assert [len(values) for values in classifier.history_["update_loss"]] == [2] * 8
     assert classifier.history_["val_score"][-1] == pytest.approx(score)
     plain = make(few_labels=False, learning_rate=1e-30, epochs=1).fit(reviews.text[few], reviews.label[few])
     assert classifier.score(reviews.text[rest], reviews.label[rest]) > plain.score(

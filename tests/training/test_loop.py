@@ -13,7 +13,7 @@ from keras import ops
 from kbert.data.batches import make_batch
 from kbert.data.packing import Layout
 from kbert.errors import DivergedError
-from kbert.training import memory
+from kbert.training import loop, memory
 from kbert.training.backends import backend_step
 from kbert.training.hyperparameters import Hyperparameters
 from kbert.training.losses import softmax_cross_entropy
@@ -88,6 +88,33 @@ def test_gradients_of_two_half_batches_are_those_of_one_batch(model_of, trained,
     assert second == pytest.approx(first, abs=1e-5)
     assert largest_difference(arrays_of(whole), start) > 1e-3
     assert largest_difference(arrays_of(whole), arrays_of(halves)) < 1e-5
+
+
+@pytest.mark.parametrize("accumulation", [1, 3])
+def test_the_history_has_the_loss_of_each_update(model_of, trained, monkeypatch, accumulation):
+    batches, counts = [], []
+    labelled = loop.labelled_batches
+
+    def counted(*arguments):
+        for count, batch in labelled(*arguments):
+            counts.append(count.weighted)
+            yield count, batch
+
+    monkeypatch.setattr(loop, "labelled_batches", counted)
+    watch = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: batches.append(float(logs["loss"])))
+    weights = (np.arange(80) % 3 > 0).astype("float32")
+    history = trained(
+        model_of(), n_texts=80, weights=weights, epochs=2, gradient_accumulation=accumulation, callbacks=[watch]
+    )
+    assert len(batches) == len(counts) == 10 and len(set(counts)) > 1
+    bounds = [slice(i, min(i + accumulation, 5)) for i in range(0, 5, accumulation)]
+    for epoch, found in enumerate(history["update_loss"]):
+        losses, weighted = batches[5 * epoch : 5 * epoch + 5], counts[5 * epoch : 5 * epoch + 5]
+        expected = [np.average(losses[some], weights=weighted[some]) for some in bounds]
+        assert found == (pytest.approx(expected, rel=1e-12) if accumulation > 1 else expected)
+        assert all(type(value) is float for value in found)
+        # The epoch's mean as it always was.
+        assert history["loss"][epoch] == np.average(losses, weights=weighted)
 
 
 def test_a_weight_of_zero_leaves_a_text_out(model_of, trained, arrays_of, largest_difference):
@@ -192,6 +219,7 @@ def test_a_step_whose_loss_is_nan_is_skipped_with_a_warning(model_of, trained, a
         history = trained(model, weights=weights, epochs=2)
     assert sum("skipped" in str(warning.message) for warning in caught) == 2
     assert np.isfinite(history["loss"]).all()
+    assert np.isnan(history["update_loss"]).sum(axis=1).tolist() == [1, 1] and len(history["update_loss"][0]) == 4
     assert all(np.isfinite(array).all() for array in arrays_of(model))
     assert largest_difference(arrays_of(model), arrays_of(model_of())) > 1e-3
 
@@ -200,7 +228,7 @@ def test_a_step_whose_loss_is_nan_is_skipped_with_a_warning(model_of, trained, a
 def test_a_step_that_is_skipped_changes_nothing(model_of, trained, arrays_of):
     model = model_of()
     history = trained(model, n_texts=16, weights=np.full(16, np.inf, "float32"), epochs=3)
-    assert np.isnan(history["loss"]).all()
+    assert np.isnan(history["loss"]).all() and np.isnan(history["update_loss"]).all()
     assert _same(arrays_of(model), arrays_of(model_of()))
 
 

@@ -1,0 +1,134 @@
+"""How long rows are: the counts of the tokenizer itself, and the sequences that fit and predict compute."""
+
+import numpy as np
+import pytest
+
+from kbert import WordPieceTokenizer
+from kbert.tasks import Choice, Questions, Tagging
+from kbert.tasks import texts as texts_module
+from kbert.tasks.row_lengths import row_lengths
+from kbert.tasks.texts import TextReader
+from kbert.tasks.words import WordReader
+from kbert.text import build_choices, build_question_windows, build_sequences, build_windows
+from kbert.text.words import build_word_windows
+
+LETTERS = list("abcdefgh")
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return WordPieceTokenizer.train(["a b c d e f g h"], min_frequency=1)
+
+
+@pytest.fixture(params=[3, 8192], ids=["some rows at a time", "at once"])
+def chunked(request, monkeypatch):
+    monkeypatch.setattr(texts_module, "CHUNK_ROWS", request.param)
+
+
+def random_texts(rng, n, longest=40):
+    """Texts of 0 to ``longest`` words; "abc" is three pieces."""
+    return [" ".join(rng.choice([*LETTERS, "abc"], rng.integers(0, longest))) for _ in range(n)]
+
+
+def count(tokenizer, *text):
+    """A plain count, special tokens included."""
+    return len(tokenizer.encode(*text).ids)
+
+
+def tokens_by_row(sequences, n_rows):
+    """What is computed for each row of sequences that were built."""
+    return np.bincount(sequences.rows, sequences.lengths, n_rows)
+
+
+@pytest.mark.parametrize("long_text", ["truncate", "window"])
+@pytest.mark.parametrize(("max_length", "stride"), [(16, None), (16, 5), (9, 1), (128, None)])
+def test_texts(tokenizer, chunked, long_text, max_length, stride):
+    texts = ["", *random_texts(np.random.default_rng(0), 12)]
+    reader = TextReader(max_length=max_length, long_text=long_text, stride=stride)
+    found = row_lengths(reader, reader.read(texts), tokenizer)
+    assert found.whole.tolist() == [count(tokenizer, text) for text in texts]
+    cut = build_sequences(tokenizer, texts, max_length=max_length)
+    windows = build_windows(tokenizer, texts, max_length=max_length, stride=stride)
+    np.testing.assert_array_equal(found.cut, cut.lengths)
+    np.testing.assert_array_equal(found.windowed, tokens_by_row(windows, len(texts)))
+    np.testing.assert_array_equal(found.computed, found.windowed if long_text == "window" else found.cut)
+    assert (found.whole > max_length).tolist() == cut.truncated.tolist()
+
+
+@pytest.mark.parametrize("stride", [None, 4])
+def test_pairs(tokenizer, chunked, stride):
+    rng = np.random.default_rng(1)
+    pairs = [("", ""), *zip(random_texts(rng, 12), random_texts(rng, 12), strict=True)]
+    firsts, seconds = [a for a, _ in pairs], [b for _, b in pairs]
+    reader = TextReader(max_length=17, long_text="window", stride=stride)
+    found = row_lengths(reader, reader.read(pairs), tokenizer)
+    assert found.whole.tolist() == [count(tokenizer, *pair) for pair in pairs]
+    np.testing.assert_array_equal(found.cut, build_sequences(tokenizer, firsts, seconds, 17).lengths)
+    windows = build_windows(tokenizer, firsts, seconds, 17, stride)
+    np.testing.assert_array_equal(found.computed, tokens_by_row(windows, len(pairs)))
+
+
+def test_a_stride_that_is_not_used_may_be_any(tokenizer):
+    reader = TextReader(max_length=8, stride=64)
+    found = row_lengths(reader, reader.read(["a " * 20]), tokenizer)
+    assert found.computed.tolist() == [8] and found.windowed.tolist() == [8 * 4]
+    with pytest.raises(ValueError, match="stride must be from 1 to 6"):
+        row_lengths(TextReader(max_length=8, stride=64, long_text="window"), reader.read(["a"]), tokenizer)
+
+
+@pytest.mark.parametrize("reader", [Tagging(max_length=10, stride=3), WordReader(max_length=10)])
+def test_words_and_texts_that_are_split(tokenizer, reader):
+    texts = ["", *random_texts(np.random.default_rng(2), 12)]
+    rows = [text.split() for text in texts]
+    found = row_lengths(reader, reader.read(rows), tokenizer)
+    assert found.whole.tolist() == [count(tokenizer, text) if text else 0 for text in texts]
+    sequences = build_word_windows(tokenizer, rows, 10, reader.stride).sequences
+    np.testing.assert_array_equal(found.computed, tokens_by_row(sequences, len(rows)))
+    np.testing.assert_array_equal(found.cut, np.minimum(found.whole, 10))
+    of_texts = row_lengths(reader, reader.read(texts), tokenizer)
+    assert all(np.array_equal(a, b) for a, b in zip(found, of_texts, strict=True))
+    # A word of no piece is the unknown token.
+    assert row_lengths(reader, reader.read([["a", "\x00", "b"]]), tokenizer).whole.tolist() == [5]
+
+
+@pytest.mark.parametrize("stride", [None, 4, 128])
+def test_questions_and_contexts(tokenizer, chunked, stride):
+    rng = np.random.default_rng(3)
+    contexts = ["", *random_texts(rng, 4, 60)] * 2  # each for two questions
+    questions = [*random_texts(rng, 9, 12), "a " * 70]
+    task = Questions(max_length=24, stride=stride)
+    found = row_lengths(task, task.read(list(zip(questions, contexts, strict=True))), tokenizer)
+    assert found.whole.tolist() == [count(tokenizer, *row) for row in zip(questions, contexts, strict=True)]
+    windows, _ = build_question_windows(tokenizer, questions, contexts, 24, stride)
+    np.testing.assert_array_equal(found.computed, tokens_by_row(windows, 10))
+    first = np.unique(windows.rows, return_index=True)[1]
+    np.testing.assert_array_equal(found.cut, windows.lengths[first])
+
+
+@pytest.mark.parametrize("with_questions", [False, True])
+def test_options(tokenizer, chunked, with_questions):
+    rng = np.random.default_rng(4)
+    contexts, questions = ["", *random_texts(rng, 6)], random_texts(rng, 7, 5)
+    options = [random_texts(rng, n, 30) for n in (2, 3, 4, 5, 2, 3, 4)]
+    columns = [contexts, questions, options] if with_questions else [contexts, options]
+    task = Choice(max_length=20)
+    found = row_lengths(task, task.read(list(zip(*columns, strict=True))), tokenizer)
+    seconds = [
+        [f"{question} {option}" if with_questions and question else option for option in of_row]
+        for question, of_row in zip(questions, options, strict=True)
+    ]
+    assert found.whole.tolist() == [
+        max(count(tokenizer, context, second) for second in of_row)
+        for context, of_row in zip(contexts, seconds, strict=True)
+    ]
+    built = build_choices(tokenizer, contexts, questions if with_questions else None, options, 20)
+    np.testing.assert_array_equal(found.computed, tokens_by_row(built, 7))
+    assert found.windowed is None
+
+
+def test_a_context_that_cannot_be_tokenised_is_told_by_its_row(tokenizer):
+    task = Questions()
+    columns = task.read([("a", "b"), ("a", "b"), ("a", "b")])
+    columns.contexts[2] = "\ud800"
+    with pytest.raises(ValueError, match="contexts: row 2"):
+        row_lengths(task, columns, tokenizer)
