@@ -3,6 +3,7 @@
 #   make test         the tests on TensorFlow, but for those that train much
 #   make test-backends  these, on PyTorch; what depends on the backend, on JAX and PyTorch; parity with transformers
 #   make test-thorough  what takes long, for what shorter tests hold too: before a release
+#   make coverage     the tests of make test, and which lines and branches they run
 #   make docs         the documentation, warnings as errors, in docs/_build/html
 #   make bench        kbert and its peers on the same rows, an hour or so (KBERT_DATA: a folder of public data sets)
 #   make lint
@@ -19,7 +20,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 PYTEST := $(RUN) -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 LONGEST := tests/test_examples.py tests/estimators/test_scikit_learn_checks.py tests/estimators/test_memory.py
 
-.PHONY: quickstart test test-backends test-thorough docs bench lint
+.PHONY: quickstart test test-backends test-thorough coverage docs bench lint
 
 # One stamp for each set of packages; the venv is made by whichever comes first.
 $(VENV)/bin/python:
@@ -54,6 +55,12 @@ test-backends: $(VENV)/.backends
 	KERAS_BACKEND=jax $(PYTEST) -m "backend and not thorough" tests
 	OMP_NUM_THREADS=1 KERAS_BACKEND=torch $(PYTEST) -m "(backend or slow or parity) and not thorough" $(LONGEST) tests
 
+# The tests of `make test`, with the share of kbert's lines and branches that they run.
+coverage: $(VENV)/.test
+	$(PIP) 'pytest-cov>=6.2' 'coverage>=7.10'
+	KERAS_BACKEND=tensorflow $(PYTEST) -m "(backend or not slow) and not thorough" --cov --cov-report= $(LONGEST) tests
+	$(RUN) -m coverage report
+
 test-thorough: $(VENV)/.backends
 	OMP_NUM_THREADS=1 KERAS_BACKEND=torch $(PYTEST) -m thorough tests
 	KERAS_BACKEND=jax $(PYTEST) -m "thorough and backend" tests
@@ -70,8 +77,9 @@ bench: $(VENV)/.bench
 	$(RUN) benchmarks/peers.py
 
 lint: $(VENV)/.test
-	$(PIP) 'ruff>=0.12' 'deptry>=0.23' 'mypy>=1.15'
+	$(PIP) 'ruff>=0.12' 'deptry>=0.23' 'mypy>=1.15' 'codespell>=2.4'
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
+	$(RUN) -m codespell_lib
 	$(RUN) -m deptry kbert
 	$(RUN) -m mypy

@@ -26,6 +26,10 @@ class WeightsMismatchError(KbertError, ValueError):
     """A weights folder is damaged, incomplete, or does not fit the model."""
 
 
+class UploadError(KbertError, RuntimeError):
+    """An estimator could not be uploaded to the hub."""
+
+
 class DatasetNotFoundError(KbertError, FileNotFoundError):
     """A published data set, or a part of it, was not found."""
 

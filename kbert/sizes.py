@@ -21,11 +21,14 @@ class NamedSize(NamedTuple):
         The released weights on the Hugging Face hub.
     learning_rate : float
         Peak rate of fine-tuning.
+    licence : str
+        Of the released weights, as their page on the hub gives it.
     """
 
     architecture: Mapping[str, int]
     hub_name: str
     learning_rate: float
+    licence: str = "apache-2.0"
 
 
 def _google(layers: int, hidden: int, learning_rate: float) -> NamedSize:

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+import kbert
+
 ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "kbert"
+PACKAGE = Path(kbert.__file__).parent
 # Without the code of the new task, whose names are its own (`tests/estimators/test_new_task.py` runs it).
 PAGE = re.sub(
     r"```python\n.*?```", "", (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"), flags=re.DOTALL

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
+from unittest import mock
 
 import pytest
 from sklearn.exceptions import DataConversionWarning
@@ -55,7 +56,7 @@ from kbert.errors import (
     UnderfitWarning,
     VocabularyWarning,
 )
-from kbert.hub import packages, resolve_folder
+from kbert.hub import packages, resolve_folder, uploads
 from kbert.model import BertForSequenceClassification
 from kbert.pretraining import Corpus
 from kbert.text.files import check_vocabulary
@@ -436,6 +437,35 @@ def labels_that_are_one_hot(folder):
 @warns(ParameterWarning, "learning_rate=5 is so high")
 def a_rate_that_is_too_high(folder):
     return toy_of(BertClassifier, folder, learning_rate=5).fit(TEXTS, LABELS)
+
+
+# --- Saving
+
+
+def edited_card(folder):
+    """A fitted estimator, and a folder that holds an earlier one whose model card somebody edited."""
+    classifier = BertClassifier.load(folder / "classifier")
+    classifier.save(folder / "edited")
+    card = folder / "edited" / "README.md"
+    card.write_text(f"Mine.\n{card.read_text(encoding='utf-8')}", encoding="utf-8")
+    return classifier, folder / "edited"
+
+
+@warns(KbertWarning, "was written or edited by somebody, and is kept")
+def a_model_card_that_somebody_edited(folder):
+    classifier, edited = edited_card(folder)
+    return classifier.save(edited)
+
+
+@warns(KbertWarning, "on the hub was written or edited by somebody, and is kept")
+def a_model_card_on_the_hub_that_somebody_edited(folder):
+    classifier, _ = edited_card(folder)
+    repository = uploads.Repository("owner/name", None, None, None, frozenset())
+    with (
+        mock.patch.object(uploads.Repository, "find", return_value=repository),
+        mock.patch.object(uploads.Repository, "upload", return_value=("c" * 40, True)),
+    ):
+        return classifier.push_to_hub("owner/name")
 
 
 # --- The tests

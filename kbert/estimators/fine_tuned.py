@@ -110,7 +110,7 @@ class FineTunedEstimator(ServableEstimator, Generic[T]):
         fitted._remember_columns(columns)
         fitted.model_, fitted.tokenizer_, fitted.config_ = model, tokenizer, model.config
         fitted.history_, fitted.n_iter_ = history, len(history["loss"])
-        fitted.n_truncated_, fitted.row_shares_ = n_truncated, shares
+        fitted.n_rows_, fitted.n_truncated_, fitted.row_shares_ = columns.n_rows, n_truncated, shares
         remember_settled(fitted, parameters)
         fitted._take_over(task)
         self._become(fitted)

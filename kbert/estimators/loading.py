@@ -9,19 +9,23 @@ from typing import Any
 import kbert
 from kbert.atomic_folder import complete_interrupted_replacement
 from kbert.errors import WeightsMismatchError
-from kbert.estimators.persistence import saved_estimator
-from kbert.hub import resolve_folder
+from kbert.estimators.persistence import FILE, saved_estimator
+from kbert.hub import resolve_saved
 
 
-def load(folder: str | os.PathLike[str], verify: bool = False) -> Any:
+def load(folder: str | os.PathLike[str], verify: bool = False, revision: str | None = None) -> Any:
     """Open a saved estimator of any kind.
 
     Parameters
     ----------
     folder : str or Path
-        A folder that an estimator's ``save`` wrote; a hub name works too.
+        A folder that an estimator's ``save`` wrote; or a name on the Hugging Face hub, "owner/name", to which
+        ``push_to_hub`` uploaded one. What was downloaded stays in the hub's cache, and is taken from there without
+        asking the hub again.
     verify : bool, default=False
         Predict a few stored texts and compare with the logits that were stored with them.
+    revision : str, optional
+        Branch, tag or commit of a hub name. Give the commit to have the same model always.
 
     Returns
     -------
@@ -33,19 +37,23 @@ def load(folder: str | os.PathLike[str], verify: bool = False) -> Any:
     WeightsNotFoundError, WeightsMismatchError
         When the folder is not there, not complete, or holds no estimator of kbert's.
 
+    ValueError
+        When a ``revision`` is given for a folder.
+
     Examples
     --------
     >>> import kbert
     >>> model = kbert.load("reviews-model")
     """
     complete_interrupted_replacement(folder)
-    path = resolve_folder(folder if isinstance(folder, Path) else os.fspath(folder))
+    path = resolve_saved(folder if isinstance(folder, Path) else os.fspath(folder), revision, FILE)
     name = saved_estimator(path)
     if name is None:
         raise WeightsMismatchError(
-            f"{path} holds no saved estimator. If it holds weights, load them with the estimator that is meant: "
-            "kbert.BertClassifier.load(folder), for example."
+            f"{os.fspath(folder)!r} holds no saved estimator (there is no {FILE} in {path}). If it holds weights, "
+            f"fine-tune from them, BertClassifier(weights={os.fspath(folder)!r}), or open a model that transformers "
+            "saved with the estimator of its task, such as BertClassifier.load."
         )
     if not name.startswith("Bert") or name not in kbert.__all__:
         raise WeightsMismatchError(f"{path} holds a {name}, which this version of kbert does not have. Update kbert.")
-    return getattr(kbert, name).load(folder, verify)
+    return getattr(kbert, name).load(path, verify)

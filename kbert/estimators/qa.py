@@ -141,6 +141,8 @@ class BertQA(FineTunedEstimator[Questions]):
         What the parameters of these names were in the last fit: what "auto" stood for.
     n_truncated_ : int
         Rows of X of the last fit whose question was cut. Contexts are read whole.
+    n_rows_ : int
+        Rows of X of the last fit.
     row_shares_ : RowShares
         Of the last fit: the shares of rows that were ``cut`` and that were ``empty``. Predictions tell of such rows
         only where the share is much higher.

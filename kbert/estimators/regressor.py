@@ -139,6 +139,8 @@ class BertRegressor(RegressorMixin, FineTunedEstimator[Regression]):
         What the parameters of these names were in the last fit: what "auto" stood for.
     n_truncated_ : int
         Rows of X of the last fit that were cut: those of `fit`'s warning, without its ``eval_set``.
+    n_rows_ : int
+        Rows of X of the last fit.
     row_shares_ : RowShares
         Of the last fit: the shares of rows that were ``cut`` and that were ``empty``. Predictions tell of such rows
         only where the share is much higher.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,18 +15,19 @@ from sklearn.base import BaseEstimator
 import kbert
 from kbert.atomic_folder import complete_interrupted_replacement, replace_folder
 from kbert.config import BertConfig
-from kbert.errors import DivergedError, WeightsMismatchError
-from kbert.estimators import persistence
+from kbert.errors import DivergedError, KbertWarning, WeightsMismatchError
+from kbert.estimators import model_card, persistence
 from kbert.estimators.parameters import RULES, checked_parameters
 from kbert.estimators.recipe import SETTLED, automatic_length
 from kbert.forks import require_usable_process
-from kbert.hub import resolve_folder
+from kbert.hub import model_cards, resolve_saved, uploads
 from kbert.saved_values import SHARE, SavedValues, whole
 from kbert.tasks.row_notices import RowShares
 from kbert.text import WordPieceTokenizer
 from kbert.text.files import check_vocabulary
 from kbert.training.fit_checkpoints import History
 from kbert.training.precision import dtype_policy
+from kbert.warn import warn_user
 
 # Texts whose logits are stored with a saved estimator, for `load(..., verify=True)`, and how far off they may be.
 GOLDEN_TEXTS = ("The quick brown fox jumps over the lazy dog.", "Is this the same model?", "No.", "")
@@ -39,7 +42,9 @@ class SavableEstimator(BaseEstimator):
     config_: BertConfig
     history_: History
     n_iter_: int
+    n_rows_: int
     n_truncated_: int
+    card_: dict[str, Any]
     max_length: Any
     max_length_: int
     long_text_: str
@@ -74,7 +79,7 @@ class SavableEstimator(BaseEstimator):
         """The model's outputs for a few texts, to be stored and compared when the estimator is loaded."""
         raise NotImplementedError
 
-    def save(self, folder: str | os.PathLike[str]) -> None:
+    def save(self, folder: str | os.PathLike[str], card: Mapping[str, Any] | None = None) -> None:
         """Write the fitted estimator into a folder, which `load` and transformers open.
 
         Parameters
@@ -82,21 +87,122 @@ class SavableEstimator(BaseEstimator):
         folder : str or Path
             A new folder, or one that holds a saved estimator, which is replaced when the new one is complete. Other
             files in it stay. If the process is killed, `load` finds the older one or the new one.
+        card : dict, optional
+            What the model card, README.md, shall say besides what kbert knows. All keys are optional: ``description``
+            (Markdown), ``data`` (what it was trained on), ``scores`` (a dict, such as ``{"accuracy": 0.91}``) and
+            ``scored_on`` (what they were measured on), ``language`` (a code such as "en", or a list of them) and
+            ``license`` (as the Hugging Face hub names it; by default that of the weights that training started from,
+            where it is known). It is kept in the folder: ``load`` brings it back for the next ``save``. A README.md
+            that somebody wrote or edited is never replaced.
 
         Raises
         ------
         FileExistsError
             Where the folder holds something else, which is left as it is.
         TypeError, ValueError
-            Where a parameter that was set after ``fit`` is none that ``fit`` would take: ``load`` would refuse it.
+            Where a parameter that was set after ``fit`` is none that ``fit`` would take: ``load`` would refuse it. And
+            where ``card`` has another key, or a value of another kind.
         DivergedError
             Where the model's outputs are not finite numbers.
+
+        Warns
+        -----
+        KbertWarning
+            When a README.md that somebody wrote or edited is kept, and should now say something else.
         """
+        estimator, facts = self._to_save(card)
+        target = Path(os.path.expanduser(folder)).resolve()
+        kept: list[bytes] = []
+
+        def write(new: Path) -> None:
+            estimator._write(new, target.name, facts)
+            earlier = target / model_cards.FILE
+            if earlier.is_file() and not model_cards.is_unedited(content := earlier.read_bytes()):
+                kept.append(content)
+                (new / model_cards.FILE).unlink()  # the earlier one is taken over, as all other files are
+
+        replace_folder(target, write, persistence.SAVED_ESTIMATOR)
+        if kept and (card is not None or model_cards.is_written_by_kbert(kept[0])):
+            warn_user(
+                f"{target / model_cards.FILE} was written or edited by somebody, and is kept as it is: what it says "
+                "may not hold of the estimator that was saved now. To have the model card written anew, remove it and "
+                "save again.",
+                KbertWarning,
+            )
+
+    def push_to_hub(
+        self,
+        repo: str,
+        *,
+        card: Mapping[str, Any] | None = None,
+        private: bool | None = None,
+        revision: str | None = None,
+        commit_message: str | None = None,
+    ) -> str:
+        """Upload the fitted estimator to the Hugging Face hub, where `load` and transformers find it.
+
+        It is uploaded by huggingface_hub, with the token of ``hf auth login`` or of HF_TOKEN. What is uploaded is what
+        `save` writes: the weights, the vocabulary, the labels, all parameters and the history of the fit, and the model
+        card. No text of the training rows is in it, but the pieces of a vocabulary that was learned from them are.
+
+        Parameters
+        ----------
+        repo : str
+            "owner/name". It is made if it does not exist. If it does, it has to hold a saved estimator or nothing.
+        card : dict, optional
+            As in `save`. A README.md in the repository that somebody wrote or edited is never replaced.
+        private : bool, optional
+            Whether a new repository is private. None is the owner's setting on the hub.
+        revision : str, optional
+            An existing branch to upload to. None is the main branch.
+        commit_message : str, optional
+
+        Returns
+        -------
+        str
+            The commit. ``load(repo, revision=commit)`` opens exactly what was uploaded.
+
+        Raises
+        ------
+        UploadError
+            Where the hub cannot be reached, wants another token, or refuses; and where the repository holds something
+            else than an estimator. The message says what to do.
+        TypeError, ValueError
+            As in `save`; and where ``repo`` cannot be the name of a repository, or ``private`` is not what it is.
+
+        Warns
+        -----
+        KbertWarning
+            When the repository has a README.md that somebody wrote or edited, which is kept.
+
+        Examples
+        --------
+        >>> commit = classifier.push_to_hub("me/reviews", private=True)  # doctest: +SKIP
+        >>> BertClassifier.load("me/reviews", revision=commit)  # doctest: +SKIP
+        """
+        estimator, facts = self._to_save(card)
+        target = uploads.Repository.find(repo, revision, private, marker=persistence.FILE)
+        with tempfile.TemporaryDirectory(prefix="kbert-") as folder:
+            estimator._write(Path(folder), target.name, facts)
+            message = commit_message or f"{type(self).__name__} saved by kbert {kbert.__version__}"
+            commit, keeps_card = target.upload(Path(folder), message, persistence.SAVED_ESTIMATOR.files)
+        if keeps_card:
+            warn_user(
+                f"The {model_cards.FILE} of {target.name!r} on the hub was written or edited by somebody, and is kept "
+                "as it is: what it says may not hold of the estimator that was uploaded now. To have kbert's model "
+                "card there, remove it on the hub and upload again.",
+                KbertWarning,
+            )
+        return commit
+
+    def _to_save(self, card: Mapping[str, Any] | None) -> tuple[Self, dict[str, Any]]:
+        """The estimator as it is now, checked, and what the user says of it: now, or when it was saved before."""
         estimator = self._of_one_fit()
         checked_parameters(estimator)
-        replace_folder(Path(os.path.expanduser(folder)), estimator._write, persistence.SAVED_ESTIMATOR)
+        return estimator, getattr(estimator, "card_", {}) | model_card.checked_facts(card)
 
-    def _write(self, folder: Path) -> None:
+    def _write(self, folder: Path, name: str, facts: dict[str, Any]) -> None:
+        """Write all files into an empty folder. ``name`` is what loads it; ``facts`` are for its model card."""
         self._save_model(folder)
         self.tokenizer_.save(folder)
         logits = self._logits_of_texts(list(GOLDEN_TEXTS))
@@ -120,20 +226,25 @@ class SavableEstimator(BaseEstimator):
             "rows_of_fit": self._rows_of_fit(),
             "settled": {name: getattr(self, f"{name}_") for name in SETTLED if hasattr(self, f"{name}_")},
             "golden": {"texts": GOLDEN_TEXTS, "logits": logits.tolist(), "dtype": self.model_.dtype_policy.name},
+            "card": facts,
         }
+        (folder / model_cards.FILE).write_bytes(model_card.model_card(self, folder, name, facts))
         # Last, because it is what makes a folder that of a saved estimator.
         persistence.write_kbert_json(folder, values)
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str], verify: bool = False) -> Self:
+    def load(cls, folder: str | os.PathLike[str], verify: bool = False, revision: str | None = None) -> Self:
         """Open a saved estimator, or a model for the same task that transformers saved.
 
         Parameters
         ----------
         folder : str or Path
-            A folder; a hub name works too.
+            A folder; or a name on the Hugging Face hub, "owner/name". What was downloaded stays in the hub's cache, and
+            is taken from there without asking the hub again.
         verify : bool, default=False
             Predict a few stored texts and compare with the logits that were stored with them.
+        revision : str, optional
+            Branch, tag or commit of a hub name. Give the commit to have the same model always.
 
         Returns
         -------
@@ -145,14 +256,22 @@ class SavableEstimator(BaseEstimator):
         ------
         WeightsNotFoundError, WeightsMismatchError
             When the folder is not there, not complete, damaged, or (with ``verify``) predicts something else.
+        ValueError
+            When a ``revision`` is given for a folder.
         """
         require_usable_process()
         complete_interrupted_replacement(folder)
-        folder = resolve_folder(folder if isinstance(folder, Path) else os.fspath(folder))
+        given = folder if isinstance(folder, Path) else os.fspath(folder)
+        folder = resolve_saved(given, revision, persistence.FILE)
         saved = persistence.read_kbert_json(folder, cls.__name__)
         if saved is None and (architecture := cls()._architecture()) is not None:
             persistence.check_architecture(folder, architecture, cls.__name__)
-        parameters = {"weights": str(folder)} if saved is None else persistence.decode_parameters(saved)
+        if saved is None:
+            # A name on the hub stays one: its folder in the cache is of this machine alone.
+            is_folder = Path(os.path.expanduser(given)).is_dir()
+            parameters = {"weights": str(folder) if is_folder else str(given), "revision": revision}
+        else:
+            parameters = persistence.decode_parameters(saved)
         parameters_of_class = cls._get_param_names()
         unknown = sorted(set(parameters) - set(parameters_of_class))
         if unknown:
@@ -193,6 +312,9 @@ class SavableEstimator(BaseEstimator):
             self.history_ = saved["history"]
             self.n_iter_ = len(self.history_.get("loss", []))
         self._restore_rows_of_fit(saved)
+        if saved.get("card"):  # earlier versions did not save it
+            facts = saved.inner("card")
+            self.card_ = {key: facts.checked(key, rule) for key, rule in model_card.FACTS.items() if key in facts}
         # Earlier versions did not save what "auto" stood for, which only the learning rate could be.
         if "settled" in saved:
             settled = saved.inner("settled")
@@ -209,13 +331,18 @@ class SavableEstimator(BaseEstimator):
     def _rows_of_fit(self) -> dict[str, Any] | None:
         """What fit told of its rows, as JSON can hold it; None where that is not known."""
         shares = getattr(self, "row_shares_", None)
-        return None if shares is None else {"n_truncated": self.n_truncated_, **shares._asdict()}
+        if shares is None:
+            return None
+        n_rows = getattr(self, "n_rows_", None)  # earlier versions did not keep it
+        return {"n_rows": n_rows, "n_truncated": self.n_truncated_, **shares._asdict()}
 
     def _restore_rows_of_fit(self, saved: SavedValues) -> None:
         """Take back what `_rows_of_fit` gave. Earlier versions did not save it: then predicting tells of all rows."""
         if saved.get("rows_of_fit") is not None:
             rows = saved.inner("rows_of_fit")
             self.n_truncated_ = rows.checked("n_truncated", whole(0))
+            if rows.get("n_rows") is not None:
+                self.n_rows_ = rows.checked("n_rows", whole(0))
             self.row_shares_ = RowShares(rows.checked("cut", SHARE), rows.checked("empty", SHARE))
 
     def _verify(self, golden: dict[str, Any], folder: Path) -> None:

@@ -134,6 +134,8 @@ class BertTagger(FineTunedEstimator[Tagging]):
         What the parameters of these names were in the last fit: what "auto" stood for.
     n_truncated_ : int
         Rows of the last fit that were cut: always 0, since rows are read whole, in windows.
+    n_rows_ : int
+        Rows of X of the last fit.
     row_shares_ : RowShares
         Of the last fit: the shares of rows that were ``cut`` and that were ``empty``. Predictions tell of such rows
         only where the share is much higher.

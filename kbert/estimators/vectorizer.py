@@ -87,6 +87,8 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Servable
     config_ : BertConfig
     n_truncated_ : int
         Rows of the last fit that were cut; 0 at the level of words, where rows are read whole.
+    n_rows_ : int
+        Rows of X of the last fit.
     row_shares_ : RowShares
         Of the last fit: the shares of rows that were ``cut`` and that were ``empty``. Predictions tell of such rows
         only where the share is much higher.
@@ -173,7 +175,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Servable
         fitted._remember_columns(columns)
         fitted.model_, fitted.tokenizer_, fitted.config_ = model, start.tokenizer, start.config
         fitted.max_length_, fitted.long_text_ = parameters.max_length, parameters.long_text
-        fitted.n_truncated_, fitted.row_shares_ = len(read[0].cut), shares
+        fitted.n_rows_, fitted.n_truncated_, fitted.row_shares_ = columns.n_rows, len(read[0].cut), shares
         self._become(fitted)
         return self
 

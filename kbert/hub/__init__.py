@@ -4,9 +4,11 @@ names.py          in which order a name is looked for
 weight_files.py   which files of a folder are its weights
 packages.py       installed packages that carry weights
 hugging_face.py   the cache of the Hugging Face hub, and downloads from it
+uploads.py        uploads to it
+model_cards.py    README.md: its metadata, and whether somebody has edited it
 kaggle.py         KerasHub presets, downloaded from Kaggle
 """
 
-from kbert.hub.names import resolve_folder
+from kbert.hub.names import resolve_folder, resolve_saved
 
-__all__ = ["resolve_folder"]
+__all__ = ["resolve_folder", "resolve_saved"]

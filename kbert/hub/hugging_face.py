@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
 from difflib import get_close_matches
@@ -18,6 +19,7 @@ from kbert.sizes import SIZES
 HUB_TIMEOUT = 5.0
 
 _CONFIG = "config.json"
+_logger = logging.getLogger("kbert")
 # What kbert reads of a repository besides config.json and the weights, as far as it is there.
 _SMALL_FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json", "special_tokens_map.json", "kbert.json")
 
@@ -103,6 +105,33 @@ def download(name: str, revision: str | None) -> Path:
                 "this model: log in again with `hf auth login`, or set or unset HF_TOKEN."
             ) from error
         raise WeightsNotFoundError(_unreachable(name, revision, error)) from error
+
+
+def fetch_if_there(name: str, snapshot: Path, file: str) -> None:
+    """Download one more file of a commit into its folder in the cache, if the repository has it.
+
+    huggingface_hub notes in its cache that a repository lacks a file, so the hub is asked once. Where it cannot be
+    reached, the folder stays as it is.
+
+    Parameters
+    ----------
+    name : str
+        The repository.
+    snapshot : Path
+        The folder of the commit in the cache, named by the commit.
+    file : str
+    """
+    from huggingface_hub import HfApi, hf_hub_download, try_to_load_from_cache
+
+    if try_to_load_from_cache(name, file, revision=snapshot.name) is not None:  # there, or known not to be
+        return
+    try:
+        hf_hub_download(name, file, revision=snapshot.name, etag_timeout=HUB_TIMEOUT)
+        info = HfApi().model_info(name, revision=snapshot.name, files_metadata=True, timeout=HUB_TIMEOUT)
+    except Exception as error:  # not there, or not reached: which client raises, and what, depends on the version
+        _logger.info("%s of %s was not found: %s", file, name, _first_line(error))
+        return
+    _check_sums(snapshot, [file], {sibling.rfilename: sibling for sibling in info.siblings or []}, name)
 
 
 def _wanted_files(files: set[str], name: str) -> list[str]:

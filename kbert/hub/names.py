@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from kbert.errors import WeightsNotFoundError
-from kbert.hub.hugging_face import download, find_in_cache
+from kbert.hub.hugging_face import download, fetch_if_there, find_in_cache
 from kbert.hub.kaggle import download_preset
 from kbert.hub.packages import find_in_package
 from kbert.hub.weight_files import KERAS_FILES, hugging_face_weights
@@ -83,6 +83,20 @@ def resolve_folder(name: str | Path, revision: str | None = None) -> Path:
             )
         return folder
     return _resolve_hub_name(SIZES[text].hub_name if text in SIZES else text, revision)
+
+
+def resolve_saved(name: str | Path, revision: str | None, marker: str) -> Path:
+    """Return the local folder of a saved estimator, or of plain weights, as `resolve_folder` does.
+
+    Of a folder in the hub's cache, which another program may have filled, it makes sure that it holds the file
+    ``marker`` if the repository does: without it the estimator would be read as plain weights.
+    """
+    folder = resolve_folder(name, revision)
+    if isinstance(name, str) and not (folder / marker).is_file():
+        hub_name = name.removeprefix("hf://")
+        if folder.parts[-3:-1] == (f"models--{hub_name.replace('/', '--')}", "snapshots"):
+            fetch_if_there(hub_name, folder, marker)
+    return folder
 
 
 def _existing_folder(name: str | Path) -> Path | None:
