@@ -1,18 +1,68 @@
 """Sphinx: make docs."""
 
+import os
+
 import kbert
 
 project = "kbert"
 author = "the kbert authors"
+copyright = "the kbert authors"
 release = version = kbert.__version__
-extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc"]
-source_suffix = {".md": "markdown"}
-myst_enable_extensions = ["colon_fence"]
-myst_heading_anchors = 3
-html_theme = "alabaster"
-html_theme_options = {"description": "BERT for pandas, scikit-learn and Keras 3", "page_width": "1000px"}
-autodoc_typehints = "none"
-autosummary_generate = False
-numpydoc_show_class_members = False
-nitpicky = False
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
+    "sphinx_copybutton",
+    "sphinx_design",
+]
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_build"]
+nitpicky = False
+
+# --- Markdown
+
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 3
+
+# --- API
+
+autodoc_typehints = "none"
+autosummary_generate = True
+default_role = "py:obj"  # `BertConfig` in a docstring is a link
+numpydoc_show_class_members = False
+templates_path = ["_templates"]
+
+# --- Links to other projects. Their lists of pages come over the network, and -W ends a build that cannot reach them, so
+# they are asked for: KBERT_DOCS_INTERSPHINX=1 make docs. Without it a name such as sklearn.pipeline.Pipeline is plain text.
+
+intersphinx_mapping = {}
+if os.environ.get("KBERT_DOCS_INTERSPHINX") == "1":
+    intersphinx_mapping = {
+        "python": ("https://docs.python.org/3", None),
+        "numpy": ("https://numpy.org/doc/stable", None),
+        "pandas": ("https://pandas.pydata.org/docs", None),
+        "sklearn": ("https://scikit-learn.org/stable", None),
+    }
+
+# --- Look
+
+html_theme = "pydata_sphinx_theme"
+html_title = "kbert"
+html_static_path = ["_static"]
+html_css_files = ["kbert.css"]
+html_show_sourcelink = False
+html_theme_options = {
+    "header_links_before_dropdown": 6,
+    "navbar_align": "left",
+    "navbar_end": ["theme-switcher"],
+    "show_toc_level": 2,
+    "show_nav_level": 1,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+}
+html_sidebars = {"index": []}
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
