@@ -1,14 +1,19 @@
 """Sphinx: make docs."""
 
 import os
+import sys
+from pathlib import Path
 
 import kbert
+
+sys.path.insert(0, str(Path(__file__).parent))  # results_table
 
 project = "kbert"
 author = "the kbert authors"
 copyright = "the kbert authors"
 release = version = kbert.__version__
 extensions = [
+    "results_table",
     "myst_parser",
     "numpydoc",
     "sphinx.ext.autodoc",
@@ -34,8 +39,9 @@ default_role = "py:obj"  # `BertConfig` in a docstring is a link
 numpydoc_show_class_members = False
 templates_path = ["_templates"]
 
-# --- Links to other projects. Their lists of pages come over the network, and -W ends a build that cannot reach them, so
-# they are asked for: KBERT_DOCS_INTERSPHINX=1 make docs. Without it a name such as sklearn.pipeline.Pipeline is plain text.
+# --- Links to other projects. Their lists of pages come over the network. A build that cannot reach them warns, and -W
+# makes that an error. So they are read on request only: KBERT_DOCS_INTERSPHINX=1 make docs. Without them a name such as
+# sklearn.pipeline.Pipeline is plain text.
 
 intersphinx_mapping = {}
 if os.environ.get("KBERT_DOCS_INTERSPHINX") == "1":

@@ -98,7 +98,7 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
     checkpoint : str or Path, optional
         A folder of this fit alone. It is written to at the end of each epoch and every five minutes; a fit that was
         killed goes on from there when it is started again with the same data and parameters, and ends at the same
-        weights. It takes six times the disk space of the weights. See docs/fits_that_survive.md.
+        weights. It takes six times the disk space of the weights. See docs/howto/fits_that_survive.md.
     random_state : int, RandomState or None, default=None
         Seed of the head, the order of the rows, the dropout and the validation set.
     verbose : int, default=0

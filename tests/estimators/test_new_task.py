@@ -1,4 +1,4 @@
-"""A new task is one file and an estimator that names it: docs/architecture.md has the whole of one."""
+"""A new task is one file and an estimator that names it: docs/project/architecture.md has the whole of one."""
 
 import re
 import sys
@@ -10,7 +10,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
+PAGE = Path(__file__).parents[2] / "docs" / "project" / "architecture.md"
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,11 @@
-"""The recipes of docs/tables.md for jobs of one's own, as far as their engines are installed."""
+"""The recipes of docs/howto/tables.md for jobs of one's own, as far as their engines are installed."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "tables.md"
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "tables.md"
 
 
 def block(title):
