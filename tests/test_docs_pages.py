@@ -1,4 +1,4 @@
-"""The code of the site's pages runs as it stands; with a smaller BERT in the place of minilm-l6, but for the thorough."""
+"""The code of the site's pages runs as it stands, with a smaller BERT than minilm-l6; the thorough tests take that."""
 
 import os
 import runpy
