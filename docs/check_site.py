@@ -50,7 +50,14 @@ _CLIPPED = """() => [...document.querySelectorAll('.bd-article pre, article pre'
 class Page(HTMLParser):
     """What a page has: its anchors, and the addresses that it leads to."""
 
-    _ADDRESSES = {"a": "href", "link": "href", "img": "src", "script": "src", "iframe": "src", "source": "src"}
+    _ADDRESSES = {
+        "a": "href",
+        "link": "href",
+        "img": "src",
+        "script": "src",
+        "iframe": "src",
+        "source": "src",
+    }
 
     def __init__(self, text: str):
         super().__init__()
@@ -60,9 +67,17 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         attributes = dict(attrs)
-        self.anchors.update(attributes[name] or "" for name in ("id", "name") if name in attributes)
+        self.anchors.update(
+            attributes[name] or "" for name in ("id", "name") if name in attributes
+        )
         if attributes.get(self._ADDRESSES.get(tag, "")):
             self.addresses.append(attributes[self._ADDRESSES[tag]] or "")
+
+
+def pages_of(site: Path) -> list[Path]:
+    """Return the pages of a site, without those of its theme's own files."""
+    pages = sorted(site.rglob("*.html"))
+    return [path for path in pages if path.relative_to(site).parts[0] != "_static"]
 
 
 def broken_links(site: Path) -> list[str]:
@@ -70,7 +85,7 @@ def broken_links(site: Path) -> list[str]:
 
     Links to other sites are left alone: ``make docs-links`` tries them, where there is a network.
     """
-    texts = {path: Page(path.read_text(encoding="utf-8")) for path in sorted(site.rglob("*.html"))}
+    texts = {path: Page(path.read_text(encoding="utf-8")) for path in pages_of(site)}
     found = []
     for path, page in texts.items():
         for address in page.addresses:
@@ -83,9 +98,17 @@ def broken_links(site: Path) -> list[str]:
             if target.is_dir():
                 target /= "index.html"
             if not target.is_file():
-                found.append(f"{path.relative_to(site)}: {address}: there is no such file")
-            elif anchor and target in texts and unquote(anchor) not in texts[target].anchors:
-                found.append(f"{path.relative_to(site)}: {address}: there is no such anchor")
+                found.append(
+                    f"{path.relative_to(site)}: {address}: there is no such file"
+                )
+            elif (
+                anchor
+                and target in texts
+                and unquote(anchor) not in texts[target].anchors
+            ):
+                found.append(
+                    f"{path.relative_to(site)}: {address}: there is no such anchor"
+                )
     return found
 
 
@@ -116,12 +139,22 @@ def shown_faults(site: Path, pages: list[Path]) -> Iterator[str]:
     if chromium is None:
         raise SystemExit("There is no Chromium. Run: apt-get install chromium")
     with served(site) as address, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox"]
+        )
         tab = browser.new_page()
         told: list[str] = []
-        tab.on("console", lambda message: told.append(message.text) if message.type == "error" else None)
+        tab.on(
+            "console",
+            lambda message: (
+                told.append(message.text) if message.type == "error" else None
+            ),
+        )
         tab.on("pageerror", lambda error: told.append(str(error)))
-        tab.on("requestfailed", lambda request: told.append(f"{request.url}: {request.failure}"))
+        tab.on(
+            "requestfailed",
+            lambda request: told.append(f"{request.url}: {request.failure}"),
+        )
         for path in pages:
             name = path.relative_to(site).as_posix()
             told.clear()
@@ -144,12 +177,18 @@ def shown_faults(site: Path, pages: list[Path]) -> Iterator[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("site", type=Path)
     parser.add_argument("--only", default="", help="pages whose path has this in it")
     options = parser.parse_args()
     site = options.site.resolve()
-    pages = [path for path in sorted(site.rglob("*.html")) if options.only in path.relative_to(site).as_posix()]
+    pages = [
+        path
+        for path in pages_of(site)
+        if options.only in path.relative_to(site).as_posix()
+    ]
     if not pages:
         raise SystemExit(f"{site} has no pages. Run: make docs")
     faults = broken_links(site)
@@ -157,7 +196,9 @@ def main() -> int:
     for fault in shown_faults(site, pages):
         print(fault, flush=True)
         faults.append(fault)
-    print(f"{len(pages)} pages at {' and '.join(map(str, WIDTHS))} px, light and dark: {len(faults)} faults")
+    print(
+        f"{len(pages)} pages at {' and '.join(map(str, WIDTHS))} px, light and dark: {len(faults)} faults"
+    )
     return int(bool(faults))
 
 

@@ -56,6 +56,7 @@ if os.environ.get("KBERT_DOCS_INTERSPHINX") == "1":
 
 html_theme = "pydata_sphinx_theme"
 html_title = "kbert"
+html_favicon = "_static/favicon.svg"
 html_static_path = ["_static"]
 html_css_files = ["kbert.css"]
 html_show_sourcelink = False
@@ -69,6 +70,7 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
 }
+html_context = {"default_mode": "auto"}  # light or dark, as the reader's system
 html_sidebars = {"index": []}
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True

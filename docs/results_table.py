@@ -42,12 +42,18 @@ def selected(text: str, columns: str, name: str = "the file") -> str:
         If a column is not there, or there are more than seven.
     """
     (given,) = csv.reader([columns], skipinitialspace=True)
-    chosen = [tuple(part.strip() for part in column.partition(" = ")[::2]) for column in given]
+    chosen = [
+        tuple(part.strip() for part in column.partition(" = ")[::2]) for column in given
+    ]
     header, *rows = csv.reader(io.StringIO(text))
     if missing := [column for column, _ in chosen if column not in header]:
-        raise ValueError(f"{name} has no column {', '.join(missing)}. It has: {', '.join(header)}.")
+        raise ValueError(
+            f"{name} has no column {', '.join(missing)}. It has: {', '.join(header)}."
+        )
     if len(chosen) > MOST_COLUMNS:
-        raise ValueError(f"{len(chosen)} columns of {name}: a page has room for {MOST_COLUMNS}.")
+        raise ValueError(
+            f"{len(chosen)} columns of {name}: a page has room for {MOST_COLUMNS}."
+        )
     places = [header.index(column) for column, _ in chosen]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -60,7 +66,10 @@ class ResultsTable(CSVTable):
     """The directive."""
 
     required_arguments = 1
-    option_spec = {"columns": directives.unchanged_required, "class": directives.class_option}
+    option_spec = {
+        "columns": directives.unchanged_required,
+        "class": directives.class_option,
+    }
 
     def run(self):
         self.path = RESULTS / self.arguments.pop()
@@ -68,13 +77,22 @@ class ResultsTable(CSVTable):
         environment = self.state.document.settings.env
         environment.note_dependency(str(self.path))
         try:
-            self.text = selected(self.path.read_text(encoding="utf-8"), self.options.pop("columns"), self.path.name)
+            self.text = selected(
+                self.path.read_text(encoding="utf-8"),
+                self.options.pop("columns"),
+                self.path.name,
+            )
         except (OSError, ValueError) as error:
             raise self.error(str(error)) from None
         target = Path("/") / ".." / "benchmarks" / "results" / self.path.name
-        link = addnodes.download_reference("", "", refdoc=environment.docname, reftarget=target.as_posix())
+        link = addnodes.download_reference(
+            "", "", refdoc=environment.docname, reftarget=target.as_posix()
+        )
         link += nodes.literal("", self.path.name, classes=["download"])
-        return [*super().run(), nodes.paragraph("", "All columns: ", link, classes=["small"])]
+        return [
+            *super().run(),
+            nodes.paragraph("", "All columns: ", link, classes=["small"]),
+        ]
 
     def get_csv_data(self):
         return self.text.splitlines(), str(self.path)

@@ -48,7 +48,9 @@ class Block(NamedTuple):
 def blocks(text: str) -> list[Block]:
     """Return the blocks of a page that are to be run."""
     return [
-        Block(match["code"], text[: match.start("code")].count("\n") + 1, match["output"])
+        Block(
+            match["code"], text[: match.start("code")].count("\n") + 1, match["output"]
+        )
         for match in _BLOCK.finditer(text)
         if not match["left_out"]
     ]
@@ -80,7 +82,9 @@ def differences(shown: str, printed: str, tolerance: float) -> list[str]:
     words = [" ".join(_NUMBER.sub("#", text).split()) for text in (shown, printed)]
     if words[0] != words[1]:
         return [f"it shows {shown!r}, and prints {printed!r}"]
-    for one, other in zip(_NUMBER.findall(shown), _NUMBER.findall(printed), strict=True):
+    for one, other in zip(
+        _NUMBER.findall(shown), _NUMBER.findall(printed), strict=True
+    ):
         if abs(float(one) - float(other)) > tolerance:
             found.append(f"it shows {one}, and prints {other}")
     return found
@@ -96,16 +100,26 @@ def written(text: str, outputs: list[str]) -> str:
         output = next(left)
         if match["output"] is None:
             return match[0]
-        return match[0][: match.start("output") - match.start()] + output.rstrip("\n") + "\n```\n"
+        return (
+            match[0][: match.start("output") - match.start()]
+            + output.rstrip("\n")
+            + "\n```\n"
+        )
 
     return _BLOCK.sub(with_output, text)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("pages", nargs="+", type=Path)
-    parser.add_argument("--write", action="store_true", help="put what is printed into the pages")
-    parser.add_argument("--tolerance", type=float, default=0.1, help="by how much a number may differ")
+    parser.add_argument(
+        "--write", action="store_true", help="put what is printed into the pages"
+    )
+    parser.add_argument(
+        "--tolerance", type=float, default=0.1, help="by how much a number may differ"
+    )
     options = parser.parse_args()
     failed = False
     for page in [page.resolve() for page in options.pages]:
@@ -113,7 +127,9 @@ def main() -> int:
             results = list(run(page))
         if options.write:
             text = page.read_text(encoding="utf-8")
-            page.write_text(written(text, [printed for _, printed in results]), encoding="utf-8")
+            page.write_text(
+                written(text, [printed for _, printed in results]), encoding="utf-8"
+            )
         for block, printed in results:
             if block.output is not None and not options.write:
                 for line in differences(block.output, printed, options.tolerance):

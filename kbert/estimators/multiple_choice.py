@@ -139,7 +139,8 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
     ...     "label": [1, 0] * 20,
     ... })
     >>> chooser = BertMultipleChoice("minilm-l6", epochs=10, random_state=0).fit(df, df.label)
-    >>> chooser.predict([("Eva took the bus.", "How did Eva travel?", ["by train", "by ship", "by bus"])])
+    >>> options = ["by train", "by ship", "by bus"]
+    >>> chooser.predict([("Eva took the bus.", "How did Eva travel?", options)])
     array([2])
     """
 

@@ -149,7 +149,8 @@ class BertQA(FineTunedEstimator[Questions]):
     >>> import kbert
     >>> train = kbert.datasets.read_squad("train-v1.1.json")
     >>> qa = kbert.BertQA("minilm-l6", epochs=2, random_state=0).fit(train, train)
-    >>> qa.predict([("Where did Mia move?", "In spring Mia moved to Lisbon, where she opened a bakery.")])
+    >>> context = "In spring Mia moved to Lisbon, where she opened a bakery."
+    >>> qa.predict([("Where did Mia move?", context)])
     array(['Lisbon'], dtype=object)
     """
 

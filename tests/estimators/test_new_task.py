@@ -18,7 +18,7 @@ def grades():
     """The module that the page shows."""
     text = PAGE.read_text(encoding="utf-8")
     (code,) = (block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "class Grades" in block)
-    assert code.count("\n") < 100
+    assert code.count("\n") < 110
     module = types.ModuleType("grades")
     sys.modules["grades"] = module  # where dataclasses and pickle look for it
     exec(code, vars(module))
