@@ -4,6 +4,8 @@
 #   make test-backends  these, on PyTorch; what depends on the backend, on JAX and PyTorch; parity with transformers
 #   make test-thorough  what takes long, for what shorter tests hold too: before a release
 #   make docs         the documentation, warnings as errors, in docs/_build/html
+#   make docs-check   opens every page of it in Chromium (apt-get install chromium)
+#   make docs-links   tries its links to other sites, which takes a network
 #   make bench        kbert and its peers on the same rows, an hour or so (KBERT_DATA: a folder of public data sets)
 #   make lint
 
@@ -19,7 +21,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 PYTEST := $(RUN) -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 LONGEST := tests/test_examples.py tests/estimators/test_scikit_learn_checks.py tests/estimators/test_memory.py
 
-.PHONY: quickstart test test-backends test-thorough docs bench lint
+.PHONY: quickstart test test-backends test-thorough docs docs-check docs-links bench lint
 
 # One stamp for each set of packages; the venv is made by whichever comes first.
 $(VENV)/bin/python:
@@ -39,7 +41,7 @@ $(VENV)/.backends: $(VENV)/.test constraints.txt
 	$(PIP) -e '.[tensorflow,jax,torch,parity,test]'
 	touch $@
 
-$(VENV)/.docs: $(VENV)/.quickstart
+$(VENV)/.docs: $(VENV)/.quickstart constraints.txt
 	$(PIP) -e '.[tensorflow,docs]'
 	touch $@
 
@@ -60,6 +62,12 @@ test-thorough: $(VENV)/.backends
 
 docs: $(VENV)/.docs
 	KERAS_BACKEND=tensorflow $(RUN) -m sphinx -W --keep-going -q -b html docs docs/_build/html
+
+docs-check: docs
+	$(RUN) docs/check_site.py docs/_build/html
+
+docs-links: $(VENV)/.docs
+	KERAS_BACKEND=tensorflow $(RUN) -m sphinx -q -b linkcheck docs docs/_build/links
 
 $(VENV)/.bench: $(VENV)/.backends
 	$(PIP) -e '.[tensorflow,jax,torch,bench]'

@@ -83,7 +83,7 @@ def pages_of(site: Path) -> list[Path]:
 def broken_links(site: Path) -> list[str]:
     """Return the links within a site that lead nowhere, each with its page.
 
-    Links to other sites are left alone: ``make docs-links`` tries them, where there is a network.
+    Links to other sites are left alone: ``make docs-links`` tries them.
     """
     texts = {path: Page(path.read_text(encoding="utf-8")) for path in pages_of(site)}
     found = []
@@ -131,6 +131,13 @@ def served(site: Path) -> Iterator[str]:
         server.server_close()
 
 
+def _errors(message: Any) -> list[str]:
+    """What a line on the console says, with its file, if it is an error."""
+    if message.type != "error":
+        return []
+    return [f"{message.text} ({message.location.get('url', '')})"]
+
+
 def shown_faults(site: Path, pages: list[Path]) -> Iterator[str]:
     """Open pages in a browser; yield what is wrong with them."""
     from playwright.sync_api import sync_playwright
@@ -144,21 +151,13 @@ def shown_faults(site: Path, pages: list[Path]) -> Iterator[str]:
         )
         tab = browser.new_page()
         told: list[str] = []
-        tab.on(
-            "console",
-            lambda message: (
-                told.append(message.text) if message.type == "error" else None
-            ),
-        )
+        tab.on("console", lambda message: told.extend(_errors(message)))
         tab.on("pageerror", lambda error: told.append(str(error)))
-        tab.on(
-            "requestfailed",
-            lambda request: told.append(f"{request.url}: {request.failure}"),
-        )
+        tab.on("requestfailed", lambda request: told.append(f"{request.url} failed"))
         for path in pages:
             name = path.relative_to(site).as_posix()
             told.clear()
-            # One load for all four: what changes with the width and the scheme is changed by the page itself.
+            # One load for all four: the page itself changes with width and scheme.
             tab.set_viewport_size({"width": WIDTHS[0], "height": 900})
             tab.emulate_media(color_scheme=SCHEMES[0])
             tab.goto(f"{address}/{name}", wait_until="load")
