@@ -5,7 +5,7 @@
 
 Every page is shown at 1400 and at 400 pixels, in light and in dark. These are errors:
 
-* a page that scrolls sideways, with the elements that make it;
+* a page, or the whole text of one, that scrolls sideways, with the elements that make it;
 * at 1400 pixels, a block of code that is clipped;
 * an error on the console or in a script, and a request that fails;
 * a link or an image whose file is not in the site, or whose anchor is not in its page.
@@ -30,17 +30,18 @@ from urllib.parse import unquote, urldefrag, urlsplit
 WIDTHS = (1400, 400)
 SCHEMES = ("light", "dark")
 
-# The innermost elements that reach beyond the page, unless they scroll within a parent.
+# The innermost elements that reach beyond the page. Code and tables may scroll, each by itself; all other text may not,
+# though the theme lets the whole text of a page scroll in its box.
 _OVERFLOW = """() => {
-  const root = document.documentElement;
-  if (root.scrollWidth <= root.clientWidth) return null;
-  const scrolls = node => node && node !== document.body &&
-    (getComputedStyle(node).overflowX !== 'visible' || scrolls(node.parentElement));
+  const edge = document.documentElement.clientWidth;
+  const apart = 'pre, table, .headerlink, .highlight, [class*=scroll], [style*="overflow-x"], .sidebar, [class*=sidebar], dialog';
   const wide = [...document.body.querySelectorAll('*')].filter(node =>
-    node.getBoundingClientRect().right > root.clientWidth + 1 && !scrolls(node.parentElement));
+    node.getBoundingClientRect().right > edge + 1 && !node.closest(apart) && node.getClientRects().length);
+  const sideways = document.documentElement.scrollWidth > edge;
   const inner = wide.filter(node => !wide.some(other => other !== node && node.contains(other)));
+  if (!sideways && !inner.length) return null;
   const told = inner.slice(0, 3).map(node => `<${node.tagName.toLowerCase()}> ${node.textContent.trim().slice(0, 60)}`);
-  return `${root.scrollWidth} px wide: ${told.join('; ')}`;
+  return `wider than the page: ${told.join('; ')}`;
 }"""
 _CLIPPED = """() => [...document.querySelectorAll('.bd-article pre, article pre')]
   .filter(node => node.scrollWidth > node.clientWidth + 1)

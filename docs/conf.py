@@ -1,5 +1,6 @@
 """Sphinx: make docs."""
 
+import inspect
 import os
 import sys
 from pathlib import Path
@@ -35,6 +36,8 @@ myst_heading_anchors = 3
 
 autodoc_typehints = "none"
 autosummary_generate = True
+python_maximum_signature_line_length = 88
+toc_object_entries_show_parents = "hide"
 default_role = "py:obj"  # `BertConfig` in a docstring is a link
 numpydoc_show_class_members = False
 templates_path = ["_templates"]
@@ -74,3 +77,17 @@ html_context = {"default_mode": "auto"}  # light or dark, as the reader's system
 html_sidebars = {"index": []}
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
+
+
+def signature_of_init(app, what, name, obj, options, signature, return_annotation):
+    """The parameters of an estimator, which has a ``__new__`` that takes anything (to name a wrong keyword)."""
+    if what != "class" or not (signature or "").startswith("(*args"):
+        return None
+    found = inspect.signature(obj)
+    empty = inspect.Parameter.empty
+    plain = [parameter.replace(annotation=empty) for parameter in found.parameters.values()]
+    return str(found.replace(parameters=plain, return_annotation=empty)), None
+
+
+def setup(app):
+    app.connect("autodoc-process-signature", signature_of_init)
