@@ -17,6 +17,11 @@ pages = runpy.run_path(str(DOCS / "run_pages.py"))
 PAGES = [
     "start/getting_started",
     "tasks/text_pairs",
+    "tasks/regression",
+    "tasks/named_entity_recognition",
+    "tasks/question_answering",
+    "tasks/multiple_choice",
+    "tasks/embeddings",
     "tasks/several_labels",
     "howto/small_data",
     "howto/long_texts",
