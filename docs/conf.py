@@ -85,7 +85,9 @@ def signature_of_init(app, what, name, obj, options, signature, return_annotatio
         return None
     found = inspect.signature(obj)
     empty = inspect.Parameter.empty
-    plain = [parameter.replace(annotation=empty) for parameter in found.parameters.values()]
+    plain = [
+        parameter.replace(annotation=empty) for parameter in found.parameters.values()
+    ]
     return str(found.replace(parameters=plain, return_annotation=empty)), None
 
 

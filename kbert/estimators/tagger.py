@@ -53,8 +53,8 @@ class BertTagger(FineTunedEstimator[Tagging]):
     epochs : "auto" or int, default="auto"
         Passes over the training rows. "auto": as many as make 80 updates, and at least 3.
     batch_size : "auto" or int, default="auto"
-        Rows in a step; a window counts as a row. "auto": 32 as in the paper, and 16 where there are fewer than 1,000
-        rows.
+        Rows in an update. Each window of a long row counts as one. "auto": 32 as in the paper, and 16 where there are
+        fewer than 1,000 rows.
     learning_rate : "auto" or float, default="auto"
         Peak of the schedule. "auto": 1e-4 for tiny and mini, 5e-5 for small, medium and minilm-l6, 3e-5 for base, 2e-5
         for large. The first parameter to search, by factors of 2 or 3.
