@@ -15,6 +15,7 @@ MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 pages = runpy.run_path(str(DOCS / "run_pages.py"))
 
 PAGES = [
+    "index",
     "start/getting_started",
     "tasks/text_pairs",
     "tasks/regression",
@@ -29,6 +30,7 @@ PAGES = [
     "howto/grid_search",
     "howto/tracking",
     "howto/offline",
+    "help/troubleshooting",
     "concepts/bert",
     "concepts/tokens",
     "concepts/fit",
@@ -36,6 +38,21 @@ PAGES = [
 ]
 # What comes out the same under every model and on every machine, so that it is compared to the letter here too.
 EXACT = {"concepts/tokens"}
+
+
+# Task pages whose code is run elsewhere or not at all, with the reason.
+ELSEWHERE = {
+    "tasks/index": "it has no code",
+    "tasks/text_classification": "it shows examples/quickstart.py, which tests/test_examples.py runs",
+    "tasks/pretraining": "its runs take minutes to hours; tests/test_example_pretrain.py has a small one",
+}
+
+
+def test_every_task_page_is_run():
+    tasks = {f"tasks/{path.stem}" for path in (DOCS / "tasks").glob("*.md")}
+    assert tasks - set(PAGES) == set(ELSEWHERE)
+    shown = {name for name in ELSEWHERE if pages["blocks"]((DOCS / f"{name}.md").read_text(encoding="utf-8"))}
+    assert shown <= {"tasks/pretraining"}
 
 
 def needs(text):
