@@ -438,7 +438,7 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         Notes
         -----
         Integrated gradients (Sundararajan, Taly and Yan, 2017) over the word embeddings, from a text whose words are
-        all [PAD]; [CLS] and [SEP] stay, and have no score. docs/explain.md says why, and how well it does.
+        all [PAD]; [CLS] and [SEP] stay, and have no score. docs/howto/explain.md says why, and how well it does.
 
         Examples
         --------

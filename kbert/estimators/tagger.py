@@ -413,7 +413,7 @@ class BertTagger(FineTunedEstimator[Tagging]):
         Notes
         -----
         Integrated gradients (Sundararajan, Taly and Yan, 2017) over the word embeddings, from a text whose words are
-        all [PAD]; [CLS] and [SEP] stay, and have no score. docs/explain.md says why, and how well it does.
+        all [PAD]; [CLS] and [SEP] stay, and have no score. docs/howto/explain.md says why, and how well it does.
         """
         explainer = new_explainer(self.model_, self.tokenizer_, "word", method, n_steps)
         task, columns = self._read(X)
