@@ -61,6 +61,7 @@ test-thorough: $(VENV)/.backends
 	KERAS_BACKEND=jax $(PYTEST) -m "thorough and backend" tests
 
 docs: $(VENV)/.docs
+	rm -rf docs/_build/html docs/reference/generated
 	KERAS_BACKEND=tensorflow $(RUN) -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
 docs-check: docs

@@ -34,8 +34,8 @@ SCHEMES = ("light", "dark")
 # though the theme lets the whole text of a page scroll in its box.
 _OVERFLOW = """() => {
   const edge = document.documentElement.clientWidth;
-  const apart = 'pre, table, .headerlink, .highlight, [class*=scroll], [style*="overflow-x"], .sidebar,
-  [class*=sidebar], dialog'; const wide = [...document.body.querySelectorAll('*')].filter(node =>
+  const apart = 'pre, table, dialog, .headerlink, .highlight, [class*=scroll], [class*=sidebar]';
+  const wide = [...document.body.querySelectorAll('*')].filter(node =>
     node.getBoundingClientRect().right > edge + 1 && !node.closest(apart) && node.getClientRects().length);
   const sideways = document.documentElement.scrollWidth > edge;
   const inner = wide.filter(node => !wide.some(other => other !== node && node.contains(other)));

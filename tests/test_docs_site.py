@@ -11,7 +11,8 @@ check = runpy.run_path(str(DOCS / "check_site.py"))
 
 GOOD = """<!doctype html><html><head><meta name="viewport" content="width=device-width"><title>a</title></head>
 <body><article><h1 id="top">a</h1><a href="#top">up</a> <a href="b/index.html#part">b</a> <a href="b/">b</a>
-<a href="https://other.example/x">elsewhere</a><div style="overflow-x: auto"><p style="width: 3000px">scrolls</p></div>
+<a href="https://other.example/x">elsewhere</a>
+<div class="scrolls" style="overflow-x: auto"><p style="width: 3000px">a table</p></div>
 <pre>short</pre></article></body></html>"""
 B = '<!doctype html><html><head><title>b</title></head><body><p id="part">b</p></body></html>'
 WIDE = '<p style="width: 900px">nine hundred</p>'
