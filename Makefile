@@ -5,6 +5,8 @@
 #   make test-thorough  what takes long, for what shorter tests hold too: before a release
 #   make coverage     the tests of make test, and which lines and branches they run
 #   make docs         the documentation, warnings as errors, in docs/_build/html
+#   make docs-check   opens every page of it in Chromium (apt-get install chromium)
+#   make docs-links   tries its links to other sites, which takes a network
 #   make bench        kbert and its peers on the same rows, an hour or so (KBERT_DATA: a folder of public data sets)
 #   make lint
 
@@ -21,6 +23,7 @@ PYTEST := $(RUN) -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadsco
 LONGEST := tests/test_examples.py tests/estimators/test_scikit_learn_checks.py tests/estimators/test_memory.py
 
 .PHONY: quickstart test test-backends test-thorough coverage docs bench lint
+.PHONY: quickstart test test-backends test-thorough docs docs-check docs-links bench lint
 
 # One stamp for each set of packages; the venv is made by whichever comes first.
 $(VENV)/bin/python:
@@ -40,7 +43,7 @@ $(VENV)/.backends: $(VENV)/.test constraints.txt
 	$(PIP) -e '.[tensorflow,jax,torch,parity,test]'
 	touch $@
 
-$(VENV)/.docs: $(VENV)/.quickstart
+$(VENV)/.docs: $(VENV)/.quickstart constraints.txt
 	$(PIP) -e '.[tensorflow,docs]'
 	touch $@
 
@@ -67,7 +70,14 @@ test-thorough: $(VENV)/.backends
 
 docs: $(VENV)/.docs
 	KERAS_BACKEND=tensorflow $(RUN) docs/make_pictures.py
+	rm -rf docs/_build/html docs/reference/generated
 	KERAS_BACKEND=tensorflow $(RUN) -m sphinx -W --keep-going -q -b html docs docs/_build/html
+
+docs-check: docs
+	$(RUN) docs/check_site.py docs/_build/html
+
+docs-links: $(VENV)/.docs
+	KERAS_BACKEND=tensorflow $(RUN) -m sphinx -q -b linkcheck docs docs/_build/links
 
 $(VENV)/.bench: $(VENV)/.backends
 	$(PIP) -e '.[tensorflow,jax,torch,bench]'

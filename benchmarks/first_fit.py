@@ -3,7 +3,7 @@
     KBERT_DATA=... KERAS_BACKEND=torch python benchmarks/first_fit.py --data sst2 mrpc --rows 8 64 --out results.csv
     python benchmarks/first_fit.py --page benchmarks/results/first_fit.csv
 
-The second command makes the table and the picture of docs/first_fit.md from the results.
+The second command makes the table and the picture of docs/benchmarks/first_fit.md from the results.
 
 Rows are drawn for each label (for numbers, tags and questions: in all), five draws by default; test rows are the same
 for all draws. Each score is appended to the file, with the warnings of a run that learned too little, and one that is
@@ -349,7 +349,7 @@ def make_page(path: Path) -> None:
     results = pd.read_csv(path)
     results = results[results.method.isin(NAMES)].assign(method=results.method.map(NAMES))
     table(results).to_csv(path.with_name("first_fit_table.csv"), index=False)
-    draw(results, Path(__file__).parents[1] / "docs" / "first_fit.png")
+    draw(results, Path(__file__).parents[1] / "docs" / "benchmarks" / "first_fit.png")
 
 
 def table(results: pd.DataFrame) -> pd.DataFrame:

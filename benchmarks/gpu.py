@@ -1,4 +1,4 @@
-"""Every figure of kbert on a GPU, in stages of at most eight minutes: how to run it is in docs/gpu.md.
+"""Every figure of kbert on a GPU, in stages of at most eight minutes: how to run it is in docs/benchmarks/gpu.md.
 
     KERAS_BACKEND=jax python benchmarks/gpu.py check --out RESULTS
     KERAS_BACKEND=torch python benchmarks/gpu.py fit --out RESULTS --weights MINILM
@@ -8,9 +8,9 @@ Stages: check, fit, predict, dispatch, attention, pretrain, kbert-mini, two-devi
 results.jsonl; what is there already is not measured again, so that a stage which ran out of time goes on in the next
 run. What fails is written down with its error, and tried again in the next run. Nothing needs a network.
 
-The environment variable KBERT_DATA names a folder with sst2, wiki_en and other public data sets (docs/datasets.md); for
-those that are not there, texts are made up where that serves. Peers (transformers' Trainer and pipeline,
-sentence-transformers) are PyTorch's, and run under KERAS_BACKEND=torch.
+The environment variable KBERT_DATA names a folder with sst2, wiki_en and other public data sets
+(docs/reference/datasets.md); for those that are not there, texts are made up where that serves. Peers (transformers'
+Trainer and pipeline, sentence-transformers) are PyTorch's, and run under KERAS_BACKEND=torch.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Make the pictures of docs/displays.md: each display in light, in dark, and on a phone.
+"""Make the pictures of docs/howto/displays.md: each display in light, in dark, and on a phone.
 
     python docs/make_pictures.py           # if the displays have changed since the pictures were made
     python docs/make_pictures.py --again   # in any case
@@ -28,10 +28,20 @@ LOOKS = {"light": (720, "light"), "dark": (720, "dark"), "phone": (400, "light")
 _GROUND = "#1b1b1b"  # that of the displays in HTML
 STYLES: dict[str, Any] = {
     "light": "default",
-    "dark": ["dark_background", {f"{what}.facecolor": _GROUND for what in ("figure", "axes", "savefig")}],
+    "dark": [
+        "dark_background",
+        {f"{what}.facecolor": _GROUND for what in ("figure", "axes", "savefig")},
+    ],
 }
 
-PEOPLE = ["Ada Lovelace", "Alan Turing", "Grace Hopper", "Emmy Noether", "Kurt Gödel", "Mary Shelley"]
+PEOPLE = [
+    "Ada Lovelace",
+    "Alan Turing",
+    "Grace Hopper",
+    "Emmy Noether",
+    "Kurt Gödel",
+    "Mary Shelley",
+]
 CITIES = ["London", "Vienna", "Paris", "Dublin", "Rome", "Lisbon", "Boston", "Madrid"]
 WORK = ["a baker", "an engineer", "a teacher", "a nurse", "a gardener", "a painter"]
 
@@ -39,7 +49,10 @@ WORK = ["a baker", "an engineer", "a teacher", "a nurse", "a gardener", "a paint
 def digest() -> str:
     """A name for the code that the pictures come from."""
     found = hashlib.sha256()
-    for path in [Path(__file__), *sorted((DOCS.parent / "kbert" / "plots").glob("*.py"))]:
+    for path in [
+        Path(__file__),
+        *sorted((DOCS.parent / "kbert" / "plots").glob("*.py")),
+    ]:
         found.update(path.read_bytes())
     return found.hexdigest()
 
@@ -79,7 +92,9 @@ def sorter() -> Any:
 
     train, held_out = messages()[:320], messages()[320:420]
     classifier = BertClassifier("minilm-l6", max_length=64, epochs=5, random_state=0)
-    return classifier.fit(train.message, train.label, eval_set=(held_out.message, held_out.label))
+    return classifier.fit(
+        train.message, train.label, eval_set=(held_out.message, held_out.label)
+    )
 
 
 def name_finder() -> Any:
@@ -90,23 +105,40 @@ def name_finder() -> Any:
     for name, city, work in people(96):
         text = f"{name} lives in {city} and works as {work}."
         texts.append(text)
-        spans.append([(0, len(name), "PERSON"), (text.index(city), text.index(city) + len(city), "CITY")])
-    return BertTagger("minilm-l6", max_length=32, epochs=4, random_state=0).fit(texts, spans)
+        spans.append(
+            [
+                (0, len(name), "PERSON"),
+                (text.index(city), text.index(city) + len(city), "CITY"),
+            ]
+        )
+    return BertTagger("minilm-l6", max_length=32, epochs=4, random_state=0).fit(
+        texts, spans
+    )
 
 
 def answerer() -> Any:
     """A question answerer of where people live and what they work as, in sentences of two forms."""
     import pandas as pd
-
     from kbert import BertQA
 
     rows = []
     for i, (name, city, work) in enumerate(people(96)):
-        context = f"{name} lives in {city} and works as {work}." if i % 2 else f"{name}, {work}, has a house in {city}."
-        for question, answer in ((f"Where does {name} live?", city), (f"What does {name} work as?", work)):
+        context = (
+            f"{name} lives in {city} and works as {work}."
+            if i % 2
+            else f"{name}, {work}, has a house in {city}."
+        )
+        for question, answer in (
+            (f"Where does {name} live?", city),
+            (f"What does {name} work as?", work),
+        ):
             rows.append((question, context, answer, context.index(answer)))
-    frame = pd.DataFrame(rows, columns=["question", "context", "answer", "answer_start"])
-    return BertQA("minilm-l6", max_length=48, epochs=8, learning_rate=3e-4, random_state=0).fit(frame, frame)
+    frame = pd.DataFrame(
+        rows, columns=["question", "context", "answer", "answer_start"]
+    )
+    return BertQA(
+        "minilm-l6", max_length=48, epochs=8, learning_rate=3e-4, random_state=0
+    ).fit(frame, frame)
 
 
 def curves(classifier: Any) -> dict[str, Any]:
@@ -119,7 +151,9 @@ def curves(classifier: Any) -> dict[str, Any]:
     return {
         "training": TrainingDisplay.from_estimator(classifier),
         "lengths": LengthDisplay.from_estimator(cutting, frame.message),
-        "layers": LayerDisplay.from_estimator(vectorizer, frame.message[:320], frame.label[:320]),
+        "layers": LayerDisplay.from_estimator(
+            vectorizer, frame.message[:320], frame.label[:320]
+        ),
     }
 
 
@@ -131,9 +165,16 @@ def pages(classifier: Any) -> dict[str, Any]:
         "Before she moved to Lisbon, Mary Shelley was a gardener in Dublin.",
         "Alan Turing works as a teacher, and met Emmy Noether in Rome.",
     ]
-    asked = [("Where does Kurt Gödel live?", "Kurt Gödel, who works as a baker, lives in Rome.")]
+    asked = [
+        (
+            "Where does Kurt Gödel live?",
+            "Kurt Gödel, who works as a baker, lives in Rome.",
+        )
+    ]
     return {
-        "attributions": AttributionDisplay.from_estimator(classifier, messages().message[420:423]),
+        "attributions": AttributionDisplay.from_estimator(
+            classifier, messages().message[420:423]
+        ),
         "entities": EntityDisplay.from_estimator(name_finder(), texts),
         "answers": AnswerDisplay.from_estimator(answerer(), asked, n_best=3),
     }
@@ -146,7 +187,9 @@ def draw(displays: dict[str, Any], folder: Path) -> None:
     """Save what matplotlib draws."""
     import matplotlib.pyplot as plt
 
-    for (name, display), (look, (width, scheme)) in itertools.product(displays.items(), LOOKS.items()):
+    for (name, display), (look, (width, scheme)) in itertools.product(
+        displays.items(), LOOKS.items()
+    ):
         with plt.style.context(STYLES[scheme]):
             _, ax = plt.subplots(figsize=(width / 100, 3.6), layout="constrained")
             display.plot(ax=ax)
@@ -161,9 +204,15 @@ def photograph(displays: dict[str, Any], folder: Path) -> None:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as started, tempfile.TemporaryDirectory() as pages:
-        browser = started.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
-        for (name, display), (look, (width, scheme)) in itertools.product(displays.items(), LOOKS.items()):
-            page = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 80})
+        browser = started.chromium.launch(
+            executable_path=chromium(), args=["--no-sandbox"]
+        )
+        for (name, display), (look, (width, scheme)) in itertools.product(
+            displays.items(), LOOKS.items()
+        ):
+            page = browser.new_page(
+                color_scheme=scheme, viewport={"width": width, "height": 80}
+            )
             display.save(Path(pages) / "page.html")
             page.goto((Path(pages) / "page.html").as_uri())
             page.screenshot(path=folder / f"{name}-{look}.png", full_page=True)
@@ -179,19 +228,33 @@ def shrink(folder: Path) -> Iterator[Path]:
         with Image.open(path) as picture:
             picture.convert("RGB").quantize(128).save(path, optimize=True)
         if path.stat().st_size > MOST_BYTES:
-            raise SystemExit(f"{path.name} has {path.stat().st_size} bytes, and {MOST_BYTES} are allowed.")
+            raise SystemExit(
+                f"{path.name} has {path.stat().st_size} bytes, and {MOST_BYTES} are allowed."
+            )
         yield path
 
 
 def main(argv: list[str] | None = None) -> None:
     """Make the pictures, where they are to be made and can be."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--again", action="store_true", help="make them though the displays have not changed")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--again",
+        action="store_true",
+        help="make them though the displays have not changed",
+    )
     options = parser.parse_args(argv)
-    if not options.again and MADE_FROM.exists() and MADE_FROM.read_text(encoding="utf-8").strip() == digest():
+    if (
+        not options.again
+        and MADE_FROM.exists()
+        and MADE_FROM.read_text(encoding="utf-8").strip() == digest()
+    ):
         return
     if (command := missing()) is not None:
-        print(f"docs/pictures: the displays have changed, and their pictures were not made again. For that: {command}")
+        print(
+            f"docs/pictures: the displays have changed, and their pictures were not made again. For that: {command}"
+        )
         return
     import matplotlib
 

@@ -4,9 +4,9 @@
     python examples/choice.py --rows 0 --dev-rows 0 --max-length 256 --learning-rate 5e-5 --seeds 0 1 2    # all of it
     python examples/choice.py --task swag --rows 0 --dev-rows 0 --learning-rate 5e-5                # the paper's task
 
-The environment variable KBERT_DATA names the folder that holds the data (docs/datasets.md): for SWAG a folder "swag"
-with train.csv and val.csv. Each finished seed is appended to a CSV and not run again, so a command that was stopped
-goes on where it was.
+The environment variable KBERT_DATA names the folder that holds the data (docs/reference/datasets.md): for SWAG a folder
+"swag" with train.csv and val.csv. Each finished seed is appended to a CSV and not run again, so a command that was
+stopped goes on where it was.
 """
 
 import argparse

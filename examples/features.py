@@ -4,9 +4,10 @@
     python examples/features.py --rows 0 --dev-rows 0       # all of CoNLL-2003
     python examples/features.py --rows 4000 --seeds 0 1 2   # three samples of the training sentences
 
-The environment variable KBERT_DATA names the folder that holds CoNLL-2003 (docs/datasets.md). BERT is not trained, so
-there are no epochs, and a seed only says which sentences are drawn (and, with --weights none, the random start). Each
-finished choice and seed is appended to a CSV and not run again, so a command that was stopped goes on where it was.
+The environment variable KBERT_DATA names the folder that holds CoNLL-2003 (docs/reference/datasets.md). BERT is not
+trained, so there are no epochs, and a seed only says which sentences are drawn (and, with --weights none, the random
+start). Each finished choice and seed is appended to a CSV and not run again, so a command that was stopped goes on
+where it was.
 """
 
 import argparse

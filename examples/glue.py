@@ -5,8 +5,9 @@
     python examples/glue.py mrpc --grid --submission mine      # the paper's grid; a file for gluebenchmark.com
     python examples/glue.py all --table                        # run nothing, only print the table
 
-The environment variable KBERT_DATA names the folder that holds GLUE (docs/datasets.md). Each finished run is appended
-to a CSV and not run again, so a command that was stopped goes on where it was. The table is written beside that file.
+The environment variable KBERT_DATA names the folder that holds GLUE (docs/reference/datasets.md). Each finished run is
+appended to a CSV and not run again, so a command that was stopped goes on where it was. The table is written beside
+that file.
 """
 
 import argparse

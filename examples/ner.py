@@ -4,8 +4,8 @@
     python examples/ner.py --rows 0 --dev-rows 0 --learning-rate 5e-5 --seeds 0 1 2    # all of it, three seeds
     python examples/ner.py --passages 0.67 --batch-size 16                             # to tag documents as well
 
-The environment variable KBERT_DATA names the folder that holds CoNLL-2003 (docs/datasets.md). Each finished seed is
-appended to a CSV and not run again, so a command that was stopped goes on where it was.
+The environment variable KBERT_DATA names the folder that holds CoNLL-2003 (docs/reference/datasets.md). Each finished
+seed is appended to a CSV and not run again, so a command that was stopped goes on where it was.
 
 A tagger that was trained on sentences by themselves has seen neither their neighbours nor far positions, and is less
 good at a document that it reads at once. --passages joins the sentences of some training documents into passages.

@@ -6,10 +6,10 @@
 
 Wikipedia -> vocabulary -> token shards -> masked LM and next sentence -> a weights folder -> a classifier on SST-2, and
 beside it the same network from a random start. The environment variable KBERT_DATA names the folder that holds both
-(docs/datasets.md); `--text` takes other text. The masked-LM loss at the end is always under masks of 15%; more of them
-while it is trained (`--mask-rate`) give a small network more to learn from each row. A command that was stopped goes on
-where it was. Then the folder has the vocabulary, the shards, the checkpoints, the model, the curve as a picture,
-pretraining.csv and results.csv.
+(docs/reference/datasets.md); `--text` takes other text. The masked-LM loss at the end is always under masks of 15%;
+more of them while it is trained (`--mask-rate`) give a small network more to learn from each row. A command that was
+stopped goes on where it was. Then the folder has the vocabulary, the shards, the checkpoints, the model, the curve as a
+picture, pretraining.csv and results.csv.
 """
 
 import argparse
@@ -35,7 +35,9 @@ START = {True: "pre-trained", False: "random start"}
 def corpora(options: argparse.Namespace) -> tuple[Corpus, Corpus]:
     """Text to train on, and the first documents of the last file, which is left out of it, to evaluate on."""
     if options.text is None and "KBERT_DATA" not in os.environ:
-        raise SystemExit("Set KBERT_DATA to a folder that has wiki_en (docs/datasets.md), or give --text FILE ...")
+        raise SystemExit(
+            "Set KBERT_DATA to a folder that has wiki_en (docs/reference/datasets.md), or give --text FILE ..."
+        )
     files = options.text or sorted(Path(os.environ["KBERT_DATA"], "wiki_en").glob("*.txt*"))
     if not files:
         raise SystemExit(f"There is no text in {Path(os.environ['KBERT_DATA'], 'wiki_en')}.")

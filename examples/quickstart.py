@@ -1,4 +1,7 @@
-"""Sort customer messages by what they are about: fit, judge, save, load. Run it with ``make quickstart``."""
+"""Sort customer messages by what they are about: fit, judge, save, load.
+
+Run it with ``make quickstart``.
+"""
 
 import tempfile
 from pathlib import Path
@@ -10,7 +13,12 @@ from sklearn.model_selection import train_test_split
 from kbert import BertClassifier
 
 messages = pd.read_csv(Path(__file__).parent / "data" / "support_messages.csv")
-train, test = train_test_split(messages, test_size=0.2, stratify=messages.label, random_state=0)
+train, test = train_test_split(
+    messages,
+    test_size=0.2,
+    stratify=messages.label,
+    random_state=0,
+)
 
 classifier = BertClassifier(size="minilm-l6", random_state=0, verbose=1)
 classifier.fit(train.message, train.label)
@@ -18,7 +26,8 @@ classifier.fit(train.message, train.label)
 predicted = classifier.predict(test.message)
 print(f"\ntest accuracy {accuracy_score(test.label, predicted):.3f}\n")
 classes = classifier.classes_
-print(pd.DataFrame(confusion_matrix(test.label, predicted), index=classes, columns=classes).to_string())
+counts = confusion_matrix(test.label, predicted)
+print(pd.DataFrame(counts, index=classes, columns=classes).to_string())
 
 new = [
     "I was charged twice for the same order",

@@ -6,9 +6,9 @@
     python examples/squad.py --version 2.0 --rows 10000               # with questions that have no answer
     python examples/squad.py --table                                  # run nothing, only print the table
 
-The environment variable KBERT_DATA names the folder that holds SQuAD (docs/datasets.md). Without the train part of 2.0
-its dev part is split by article: the questions of one half are learned, after those of 1.1, and those of the other half
-are scored. Each finished run is appended to a CSV and not run again.
+The environment variable KBERT_DATA names the folder that holds SQuAD (docs/reference/datasets.md). Without the train
+part of 2.0 its dev part is split by article: the questions of one half are learned, after those of 1.1, and those of
+the other half are scored. Each finished run is appended to a CSV and not run again.
 """
 
 import argparse

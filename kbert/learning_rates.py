@@ -5,8 +5,9 @@ from __future__ import annotations
 from kbert.config import BertConfig
 from kbert.sizes import SIZES
 
-# Pre-training from scratch: the greatest hidden_size, and its rate. That of 128 was measured (docs/pretraining.md);
-# wider models than 512 take 1e-4 (github.com/google-research/bert, "Pre-training tips and caveats").
+# Pre-training from scratch: the greatest hidden_size, and its rate. That of 128 was measured
+# (docs/benchmarks/pretraining.md); wider models than 512 take 1e-4 (github.com/google-research/bert, "Pre-training tips
+# and caveats").
 _PRETRAINING_RATES = ((128, 3e-3), (256, 1e-3), (512, 5e-4))
 
 

@@ -1,4 +1,4 @@
-"""docs/architecture.md names files and functions: they are there."""
+"""docs/project/architecture.md names files and functions: they are there."""
 
 import re
 from pathlib import Path
@@ -10,9 +10,8 @@ import kbert
 ROOT = Path(__file__).parents[1]
 PACKAGE = Path(kbert.__file__).parent
 # Without the code of the new task, whose names are its own (`tests/estimators/test_new_task.py` runs it).
-PAGE = re.sub(
-    r"```python\n.*?```", "", (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"), flags=re.DOTALL
-)
+TEXT = (ROOT / "docs" / "project" / "architecture.md").read_text(encoding="utf-8")
+PAGE = re.sub(r"```python\n.*?```", "", TEXT, flags=re.DOTALL)
 SOURCES = {path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")}
 # The rows of the tables on the way of one row: what happens, functions, files.
 STEPS = re.findall(r"^\| [^|`]+ \| ((?:`[^`|]+`(?:, )?)+) \| ((?:`[^`|]+`(?:, )?)+) \|$", PAGE, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The pictures of docs/displays.md: which there are, and when they are made."""
+"""The pictures of docs/howto/displays.md: which there are, and when they are made."""
 
 import re
 import runpy
@@ -20,8 +20,8 @@ def script(tmp_path):
 
 
 def test_the_page_shows_all_pictures_and_no_others():
-    page = (DOCS / "displays.md").read_text(encoding="utf-8")
-    shown = re.findall(r"\]\(pictures/([\w-]+\.png)\)", page)
+    page = (DOCS / "howto" / "displays.md").read_text(encoding="utf-8")
+    shown = re.findall(r"\]\(\.\./pictures/([\w-]+\.png)\)", page)
     assert sorted(shown) == sorted(path.name for path in (DOCS / "pictures").glob("*.png")) and len(shown) == 18
     assert max(path.stat().st_size for path in (DOCS / "pictures").glob("*.png")) <= 60_000
 

@@ -1,1 +1,1 @@
-"""The stages of benchmarks/gpu.py: what each measures is in the file of its name; docs/gpu.md says how to run them."""
+"""The stages of benchmarks/gpu.py: what each measures is in the file of its name. Run: docs/benchmarks/gpu.md."""

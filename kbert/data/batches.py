@@ -179,7 +179,7 @@ def prediction_row_length(longest: int) -> int:
     """The length of rows that hold a text of ``longest`` tokens: the shortest that does of 16, 24, 32, 48, 64, 96, ...
 
     These are few, so that XLA has few shapes to compile. Beyond 16, none is more than half as long again as the text
-    (docs/performance.md).
+    (docs/project/performance_notes.md).
     """
     lengths = (length for n in itertools.count(4) for length in (1 << n, 3 << (n - 1)))
     return next(length for length in lengths if length >= longest)

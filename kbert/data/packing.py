@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 LENGTHS = (16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 1024)
 
 # A token in a row of length L costs about 1 + L / 1280 times as much time as in a very short row, because attention
-# grows with L (measured with 448 tokens of minilm-l6 in rows of 16, 64 and 128; docs/performance.md).
+# grows with L (measured with 448 tokens of minilm-l6 in rows of 16, 64 and 128; docs/project/performance_notes.md).
 _ATTENTION_LENGTH = 1280
 
 

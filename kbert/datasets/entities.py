@@ -63,7 +63,8 @@ def read_entities(source: Any, format: str = "auto") -> pd.DataFrame:
 
     Examples
     --------
-    >>> read_entities([("Ada lived in London.", {"entities": [(0, 3, "PER"), (13, 19, "LOC")]})]).spans[0]
+    >>> entities = [(0, 3, "PER"), (13, 19, "LOC")]
+    >>> read_entities([("Ada lived in London.", {"entities": entities})]).spans[0]
     [(0, 3, 'PER'), (13, 19, 'LOC')]
     """
     if format != "auto" and format not in _READERS:

@@ -96,11 +96,11 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
     distribution : "auto", None or a distribution, default="auto"
         The devices that share each batch. "auto": all that JAX or TensorFlow sees, and on PyTorch those of the
         processes that torchrun has started; None: one. Of your own: a ``keras.distribution.DataParallel`` or
-        ``ModelParallel`` on JAX, a ``tf.distribute.MirroredStrategy`` on TensorFlow. See docs/several_devices.md.
+        ``ModelParallel`` on JAX, a ``tf.distribute.MirroredStrategy`` on TensorFlow. See docs/howto/several_devices.md.
     checkpoint : str or Path, optional
         A folder of this fit alone. It is written to at the end of each epoch and every five minutes; a fit that was
         killed goes on from there when it is started again with the same data and parameters, and ends at the same
-        weights. It takes six times the disk space of the weights. See docs/fits_that_survive.md.
+        weights. It takes six times the disk space of the weights. See docs/howto/fits_that_survive.md.
     random_state : int, RandomState or None, default=None
         Seed of the head, the order of the rows, the dropout and the validation set.
     verbose : int, default=0
@@ -144,7 +144,8 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
     ...     "label": [1, 0] * 20,
     ... })
     >>> chooser = BertMultipleChoice("minilm-l6", epochs=10, random_state=0).fit(df, df.label)
-    >>> chooser.predict([("Eva took the bus.", "How did Eva travel?", ["by train", "by ship", "by bus"])])
+    >>> options = ["by train", "by ship", "by bus"]
+    >>> chooser.predict([("Eva took the bus.", "How did Eva travel?", options)])
     array([2])
     """
 
@@ -348,7 +349,7 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
         Notes
         -----
         Integrated gradients (Sundararajan, Taly and Yan, 2017) over the word embeddings, from a text whose words are
-        all [PAD]; [CLS] and [SEP] stay, and have no score. docs/explain.md says why, and how well it does.
+        all [PAD]; [CLS] and [SEP] stay, and have no score. docs/howto/explain.md says why, and how well it does.
         """
         explainer = new_explainer(self.model_, self.tokenizer_, unit, method, n_steps)
         task, columns = self._read(X)

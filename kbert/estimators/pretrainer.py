@@ -135,7 +135,7 @@ class BertPretrainer(BertEstimator):
     distribution : "auto", None or a distribution, default="auto"
         The devices that share each batch. "auto": all that JAX or TensorFlow sees, and on PyTorch those of the
         processes that torchrun has started; None: one. Of your own: a ``keras.distribution.DataParallel`` or
-        ``ModelParallel`` on JAX, a ``tf.distribute.MirroredStrategy`` on TensorFlow. See docs/several_devices.md.
+        ``ModelParallel`` on JAX, a ``tf.distribute.MirroredStrategy`` on TensorFlow. See docs/howto/several_devices.md.
     checkpoint : str or Path, optional
         A folder of this fit alone. It is written to every 1,000 updates and every five minutes, with the history so
         far as ``history.csv``; a fit that was killed goes on from there when it is started again with the same texts

@@ -15,7 +15,7 @@ from kbert.tasks.task import Recipe
 SETTLED = ("max_length", "long_text", "epochs", "batch_size", "learning_rate", "mask_rate", "nsp")
 
 # Attention takes time and memory with the square of the length. Windows of this length are as good as rows of 512
-# tokens, and take less of both (docs/first_fit.md).
+# tokens, and take less of both (docs/benchmarks/first_fit.md).
 _LENGTH = 256
 
 

@@ -53,8 +53,8 @@ class BertTagger(FineTunedEstimator[Tagging]):
     epochs : "auto" or int, default="auto"
         Passes over the training rows. "auto": as many as make 80 updates, and at least 3.
     batch_size : "auto" or int, default="auto"
-        Rows in a step; a window counts as a row. "auto": 32 as in the paper, and 16 where there are fewer than 1,000
-        rows.
+        Rows in an update. Each window of a long row counts as one. "auto": 32 as in the paper, and 16 where there are
+        fewer than 1,000 rows.
     learning_rate : "auto" or float, default="auto"
         Peak of the schedule. "auto": 1e-4 for tiny and mini, 5e-5 for small, medium and minilm-l6, 3e-5 for base, 2e-5
         for large. The first parameter to search, by factors of 2 or 3.
@@ -106,11 +106,11 @@ class BertTagger(FineTunedEstimator[Tagging]):
     distribution : "auto", None or a distribution, default="auto"
         The devices that share each batch. "auto": all that JAX or TensorFlow sees, and on PyTorch those of the
         processes that torchrun has started; None: one. Of your own: a ``keras.distribution.DataParallel`` or
-        ``ModelParallel`` on JAX, a ``tf.distribute.MirroredStrategy`` on TensorFlow. See docs/several_devices.md.
+        ``ModelParallel`` on JAX, a ``tf.distribute.MirroredStrategy`` on TensorFlow. See docs/howto/several_devices.md.
     checkpoint : str or Path, optional
         A folder of this fit alone. It is written to at the end of each epoch and every five minutes; a fit that was
         killed goes on from there when it is started again with the same data and parameters, and ends at the same
-        weights. It takes six times the disk space of the weights. See docs/fits_that_survive.md.
+        weights. It takes six times the disk space of the weights. See docs/howto/fits_that_survive.md.
     random_state : int, RandomState or None, default=None
         Seed of the head, the order of the rows, the dropout and the validation set.
     verbose : int, default=0
@@ -418,7 +418,7 @@ class BertTagger(FineTunedEstimator[Tagging]):
         Notes
         -----
         Integrated gradients (Sundararajan, Taly and Yan, 2017) over the word embeddings, from a text whose words are
-        all [PAD]; [CLS] and [SEP] stay, and have no score. docs/explain.md says why, and how well it does.
+        all [PAD]; [CLS] and [SEP] stay, and have no score. docs/howto/explain.md says why, and how well it does.
         """
         explainer = new_explainer(self.model_, self.tokenizer_, "word", method, n_steps)
         task, columns = self._read(X)

@@ -107,8 +107,8 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Servable
     A vector for each word:
 
     >>> words = [["Ada", "lived", "in", "London"], ["It", "rains"]]
-    >>> vectors = BertVectorizer("minilm-l6", level="word", layers="concat_last_4").fit_transform(words)
-    >>> [row.shape for row in vectors]
+    >>> vectorizer = BertVectorizer("minilm-l6", level="word", layers="concat_last_4")
+    >>> [row.shape for row in vectorizer.fit_transform(words)]
     [(4, 1536), (2, 1536)]
     """
 

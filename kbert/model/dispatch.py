@@ -9,7 +9,7 @@ def disable_jax_async_dispatch() -> None:
     """If Keras uses JAX, let JAX compute on a CPU in the thread that calls it.
 
     With its default, asynchronous dispatch, JAX computes in a thread of its own, where glibc maps the memory of every
-    training step anew, whatever `kbert.training.memory` does (docs/performance.md gives the cost).
+    training step anew, whatever `kbert.training.memory` does (docs/project/performance_notes.md gives the cost).
 
     This is a setting of the whole process, ``jax_cpu_enable_async_dispatch`` of ``jax.config``. It concerns what is
     computed on one CPU device, by the user's own JAX code too: results are the same, but a call returns only when they

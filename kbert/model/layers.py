@@ -58,7 +58,7 @@ def inner(layer: keras.layers.Layer, *arrays: Tensor, **options: Any) -> Tensor:
     """``layer(*arrays)`` inside the call of another layer, whose dtype and scope it has.
 
     Keras's own ``__call__`` looks at the arguments anew in each of a hundred layers, which takes a large part of a step
-    where operations run one at a time (docs/performance.md).
+    where operations run one at a time (docs/project/performance_notes.md).
     """
     call = layer.call if getattr(layer, "quantization_mode", None) is None else layer.quantized_call
     return call(*arrays, **options)
@@ -122,7 +122,7 @@ class SelfAttention(keras.layers.Layer):
         super().__init__(**kwargs)
         self.config = config
         width, policy = config.hidden_size, self.dtype_policy
-        # Three products instead of one fused product, which was no faster on CPUs (docs/performance.md).
+        # Three products instead of one fused product, which was no faster on CPUs (docs/project/performance_notes.md).
         self.query = dense(config, width, seed, policy, "query")
         self.key = dense(config, width, seed + 1, policy, "key")
         self.value = dense(config, width, seed + 2, policy, "value")

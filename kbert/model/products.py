@@ -15,7 +15,7 @@ def product(x: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
     transposes x in memory.
 
     PyTorch multiplies float32 matrices on a CPU by MKL, which does not use the widest vectors of AMD's processors.
-    oneDNN, which comes with PyTorch for its compiler, is twice as fast there (docs/performance.md).
+    oneDNN, which comes with PyTorch for its compiler, is twice as fast there (docs/project/performance_notes.md).
     """
     shape = ops.shape(x)
     x = ops.reshape(x, (-1, shape[-1]))

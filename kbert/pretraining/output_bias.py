@@ -15,7 +15,7 @@ def start_at_frequencies(model: BertForPreTraining, source: DocumentSource) -> N
     """Set the bias of the masked-LM output to the logarithm of each token's share of the text, in place.
 
     With a bias of zero, as in the original code, a run spends its first hundreds of updates on learning these shares,
-    and large gradients of the bias alone cut all others when the norm is clipped (docs/pretraining.md).
+    and large gradients of the bias alone cut all others when the norm is clipped (docs/tasks/pretraining.md).
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ Phases = tuple[tuple[int, float], ...]
 
 
 class Recipe(NamedTuple):
-    """Settings of a run of pre-training; docs/pretraining.md has the measurements.
+    """Settings of a run of pre-training; docs/tasks/pretraining.md has the measurements.
 
     Attributes
     ----------

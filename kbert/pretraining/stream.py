@@ -106,7 +106,7 @@ class BatchStream:
         """How many batches the first epochs of a phase have.
 
         The instances of each epoch are drawn and packed for it, which takes about a tenth of the time in which their
-        batches are made (docs/performance.md).
+        batches are made (docs/project/performance_notes.md).
         """
         n_batches = 0
         for epoch in range(epochs):

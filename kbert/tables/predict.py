@@ -143,7 +143,9 @@ def predict_table(
     Examples
     --------
     >>> from kbert import predict_table
-    >>> predict_table("reviews-model", "reviews/*.csv.gz", "labels.parquet", columns="review", keep=["id"])
+    >>> predict_table(
+    ...     "reviews-model", "reviews/*.csv.gz", "labels.parquet", columns="review", keep=["id"]
+    ... )
     Written(rows=2000000, parts=200, made_before=0)
     """
     require_pyarrow()

@@ -116,7 +116,7 @@ class Explainer:
 
     @property
     def tokens(self) -> Tokens:
-        """The tokens that are not words; the baseline is [PAD] (docs/explain.md says why)."""
+        """The tokens that are not words; the baseline is [PAD] (docs/howto/explain.md says why)."""
         tokenizer = self.tokenizer
         return Tokens(tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id)
 

@@ -75,7 +75,7 @@ Encode: TypeAlias = Callable[[Callable[..., keras.Model], BertConfig], keras.Mod
 
 
 class Recipe(NamedTuple):
-    """What "auto" stands for in a task's parameters. docs/first_fit.md has the measurements.
+    """What "auto" stands for in a task's parameters. docs/benchmarks/first_fit.md has the measurements.
 
     Attributes
     ----------

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 
 # Each holds the code of one shape, and no weights: 10 MB on JAX and 40 MB on TensorFlow for six layers
-# (docs/performance.md). Texts of up to 512 tokens, when they are predicted, make 74 shapes at most.
+# (docs/project/performance_notes.md). Texts of up to 512 tokens, when they are predicted, make 74 shapes at most.
 _MOST = 128
 
 _cache: OrderedDict[Hashable, Callable[..., Any]] = OrderedDict()

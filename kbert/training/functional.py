@@ -69,7 +69,8 @@ def _computed(m: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """The same moments; on a CPU under JAX, they are computed before what depends on them.
 
     XLA would compute the moments a second time inside the value's update, and for that copy the old ones, whose memory
-    the new ones take: a fifth of a step (docs/performance.md). A GPU's update is one kernel, which this would cut up.
+    the new ones take: a fifth of a step (docs/project/performance_notes.md). A GPU's update is one kernel, which this
+    would cut up.
     """
     if keras.backend.backend() == "jax":
         import jax

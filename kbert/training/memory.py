@@ -25,12 +25,13 @@ def memory_kept(trim: bool = True) -> Iterator[None]:
     """While this lasts, memory that the main thread frees stays with the process.
 
     A training step on a CPU allocates the same hundreds of megabytes as the one before. glibc maps blocks of more than
-    32 MB anew each time, and the system clears every page of them when it is first touched (docs/performance.md has
-    what that costs). Other threads have heaps of 64 MB at most, and gain less. Any number of threads may be inside.
+    32 MB anew each time, and the system clears every page of them when it is first touched
+    (docs/project/performance_notes.md has what that costs). Other threads have heaps of 64 MB at most, and gain less.
+    Any number of threads may be inside.
 
     Nothing is done without glibc, nor where the user has set its allocator (``GLIBC_TUNABLES``, ``MALLOC_...``) or
-    ``KBERT_KEEP_PROCESS_SETTINGS=1``. What stays changed afterwards: docs/performance.md, "What kbert changes in the
-    process".
+    ``KBERT_KEEP_PROCESS_SETTINGS=1``. What stays changed afterwards: docs/project/performance_notes.md, "What kbert
+    changes in the process".
 
     Parameters
     ----------

@@ -3,7 +3,7 @@
 Of 30,522 token ids a training set has a few thousand, as a rule. An embedding whose token id does not occur has no
 gradient, so Adam's moments of it stay 0, and an update of AdamW does nothing to it but multiply it by 1 - rate * decay.
 That can be made up for later. So the copy does without these embeddings, which makes its updates quicker
-(docs/performance.md).
+(docs/project/performance_notes.md).
 """
 
 from __future__ import annotations

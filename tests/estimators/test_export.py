@@ -125,7 +125,7 @@ def test_a_program_without_kbert_gets_the_same_probabilities(classifier, tmp_pat
 
 
 def test_the_program_that_the_docs_show(classifier, tmp_path, monkeypatch, capsys):
-    page = (Path(__file__).parents[2] / "docs" / "export.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "howto" / "export.md").read_text(encoding="utf-8")
     program = re.search(r"```python\n(import json\n.*?)```", page, re.DOTALL)[1]
     classifier.export(tmp_path / "reviews-onnx")
     monkeypatch.chdir(tmp_path)

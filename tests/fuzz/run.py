@@ -2,7 +2,7 @@
 
     python tests/fuzz/run.py --seconds 3600 --seed 0 --keep failures
     python tests/fuzz/run.py --reader "saved qa" --seed 0 --case 17      one case again
-    python tests/fuzz/run.py --seconds 300 --table docs/reliability.md   the counts into the page's table
+    python tests/fuzz/run.py --seconds 300 --table docs/project/reliability.md   the counts into the page's table
 
 Each case damages one file of a good folder and reads the folder. The reader succeeds, with finite numbers of the right
 shapes, or raises one of its documented errors: it raises nothing else, ends in time, takes little memory, and runs

@@ -1,4 +1,4 @@
-"""The table of docs/reliability.md: the counts of runs, one column a backend."""
+"""The table of docs/project/reliability.md: the counts of runs, one column a backend."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The recipes of docs/tables.md for jobs of one's own, each run as it stands there, where its engine is installed."""
+"""The recipes of docs/howto/tables.md, each run as it stands there, where its engine is installed."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "tables.md"
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "tables.md"
 
 
 def block(title):

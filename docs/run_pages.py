@@ -1,0 +1,143 @@
+"""Runs the code of the site's pages, so that what they show is what is printed.
+
+    python docs/run_pages.py docs/start/getting_started.md ...           # run them, and compare what is printed
+    python docs/run_pages.py --write docs/start/getting_started.md ...   # and put it into the pages
+
+The Python blocks of a page run in their order, in one namespace, in a temporary folder that has the repository's
+``examples``. A text block right after a Python block is what that prints. A block after a comment
+``<!-- not run: why -->`` is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).parents[1]
+_BLOCK = re.compile(
+    r"^(?P<left_out><!-- not run: [^>]+-->\n)?```python\n(?P<code>.*?)^```\n(?:\n```text\n(?P<output>.*?)^```\n)?",
+    re.MULTILINE | re.DOTALL,
+)
+_NUMBER = re.compile(r"-?\d+\.?\d*(?:e-?\d+)?")
+
+
+class Block(NamedTuple):
+    """A Python block of a page.
+
+    Attributes
+    ----------
+    code : str
+    line : int
+        The line of the page on which the code begins, from 1.
+    output : str or None
+        What the page says that it prints.
+    """
+
+    code: str
+    line: int
+    output: str | None
+
+
+def blocks(text: str) -> list[Block]:
+    """Return the blocks of a page that are to be run."""
+    return [
+        Block(
+            match["code"], text[: match.start("code")].count("\n") + 1, match["output"]
+        )
+        for match in _BLOCK.finditer(text)
+        if not match["left_out"]
+    ]
+
+
+def run(page: Path) -> Iterator[tuple[Block, str]]:
+    """Run a page in the current folder; yield each block with what it printed."""
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    for block in blocks(page.read_text(encoding="utf-8")):
+        printed = io.StringIO()
+        # Empty lines before the code, so that a traceback has the page's own line.
+        code = compile("\n" * (block.line - 1) + block.code, str(page), "exec")
+        with contextlib.redirect_stdout(printed):
+            exec(code, namespace)
+        yield block, printed.getvalue()
+
+
+@contextlib.contextmanager
+def working_folder() -> Iterator[Path]:
+    """A temporary folder with the examples, which is the current one meanwhile."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        os.symlink(ROOT / "examples", "examples")
+        yield Path(folder)
+
+
+def differences(shown: str, printed: str, tolerance: float) -> list[str]:
+    """Return what differs: the lines without their numbers, and numbers that differ by more than the tolerance."""
+    found = []
+    words = [" ".join(_NUMBER.sub("#", text).split()) for text in (shown, printed)]
+    if words[0] != words[1]:
+        return [f"it shows {shown!r}, and prints {printed!r}"]
+    for one, other in zip(
+        _NUMBER.findall(shown), _NUMBER.findall(printed), strict=True
+    ):
+        if abs(float(one) - float(other)) > tolerance:
+            found.append(f"it shows {one}, and prints {other}")
+    return found
+
+
+def written(text: str, outputs: list[str]) -> str:
+    """Return a page with these outputs in the place of those that it shows, where it shows any."""
+    left = iter(outputs)
+
+    def with_output(match: re.Match[str]) -> str:
+        if match["left_out"]:
+            return match[0]
+        output = next(left)
+        if match["output"] is None:
+            return match[0]
+        return (
+            match[0][: match.start("output") - match.start()]
+            + output.rstrip("\n")
+            + "\n```\n"
+        )
+
+    return _BLOCK.sub(with_output, text)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("pages", nargs="+", type=Path)
+    parser.add_argument(
+        "--write", action="store_true", help="put what is printed into the pages"
+    )
+    parser.add_argument(
+        "--tolerance", type=float, default=0.1, help="by how much a number may differ"
+    )
+    options = parser.parse_args()
+    failed = False
+    for page in [page.resolve() for page in options.pages]:
+        with working_folder():
+            results = list(run(page))
+        if options.write:
+            text = page.read_text(encoding="utf-8")
+            page.write_text(
+                written(text, [printed for _, printed in results]), encoding="utf-8"
+            )
+        for block, printed in results:
+            if block.output is not None and not options.write:
+                for line in differences(block.output, printed, options.tolerance):
+                    print(f"{page.relative_to(ROOT)}:{block.line}: {line}")
+                    failed = True
+        print(f"{page.relative_to(ROOT)}: {len(results)} blocks run", flush=True)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
