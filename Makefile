@@ -22,8 +22,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 PYTEST := $(RUN) -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 LONGEST := tests/test_examples.py tests/estimators/test_scikit_learn_checks.py tests/estimators/test_memory.py
 
-.PHONY: quickstart test test-backends test-thorough coverage docs bench lint
-.PHONY: quickstart test test-backends test-thorough docs docs-check docs-links bench lint
+.PHONY: quickstart test test-backends test-thorough coverage docs docs-check docs-links bench lint
 
 # One stamp for each set of packages; the venv is made by whichever comes first.
 $(VENV)/bin/python:
