@@ -341,6 +341,12 @@ def test_offline_a_size_whose_package_is_installed_is_named(monkeypatch, tmp_pat
     assert "use size='mini' or size='minilm-l6', whose weights are on this machine" in message_of("google-bert/x")
 
 
+def test_what_shows_no_bar_still_gives_what_it_was_given():
+    from kbert.hub.hugging_face import _no_progress_bar
+
+    assert list(_no_progress_bar()(["a", "b"], desc="Fetching", name="huggingface_hub.snapshot_download")) == ["a", "b"]
+
+
 def test_offline_an_estimator_names_them_too(monkeypatch, tmp_path):
     from kbert import BertClassifier
 

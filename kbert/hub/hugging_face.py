@@ -157,7 +157,9 @@ def _no_progress_bar() -> type:
     """Return a class of progress bars that show nothing."""
     from tqdm import tqdm
 
-    return type("NoBar", (tqdm,), {"__init__": lambda bar, *_, **__: tqdm.__init__(bar, disable=True)})
+    # Some versions of huggingface_hub go through files by the bar; others give it arguments that tqdm does not have.
+    start = lambda bar, iterable=None, *_, **__: tqdm.__init__(bar, iterable, disable=True)  # noqa: E731
+    return type("NoBar", (tqdm,), {"__init__": start})
 
 
 def _check_sums(folder: Path, names: list[str], files: dict[str, Any], name: str) -> None:

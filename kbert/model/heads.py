@@ -216,7 +216,9 @@ class BertForFeatures(FunctionalBert):
             x = FirstTokens(name="first_tokens")(x, inputs["first_positions"])
         vectors = ops.cast(x, "float32")
         if normalize:
-            vectors = vectors / ops.maximum(ops.norm(vectors, axis=-1, keepdims=True), SHORTEST)
+            # On JAX, ops.norm of Keras 3.10 to 3.12 cannot be part of a functional model.
+            lengths = ops.sqrt(ops.sum(ops.square(vectors), axis=-1, keepdims=True))
+            vectors = vectors / ops.maximum(lengths, SHORTEST)
         choices = {"layers": layers, "pooling": pooling, "normalize": normalize}
         super().__init__(inputs, vectors, config=config, policy=encoder.dtype_policy, name=name, seed=seed, **choices)
         self.encoder, self.hidden = encoder, hidden[-1]

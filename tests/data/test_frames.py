@@ -1,4 +1,5 @@
 import copy
+import inspect
 import warnings
 from collections import UserList, deque, namedtuple
 from decimal import Decimal
@@ -493,7 +494,10 @@ def test_texts_in_arrow_are_read_as_they_are_needed():
     with pytest.raises(IndexError):
         column[2500]
     # Other dtypes of pandas that hold strings, and a column of several.
-    for dtype in (pd.ArrowDtype(pa.string()), pd.StringDtype("pyarrow", na_value=np.nan), object):
+    dtypes = [pd.ArrowDtype(pa.string()), object]
+    if "na_value" in inspect.signature(pd.StringDtype).parameters:  # from pandas 2.3 on
+        dtypes.append(pd.StringDtype("pyarrow", na_value=np.nan))
+    for dtype in dtypes:
         frame = pd.DataFrame({"a": pd.Series(rows, dtype=dtype), "b": pd.Series(rows, dtype=dtype)})
         both = text_columns(frame)
         assert both.columns == (plain, plain) and both.n_missing == 2000

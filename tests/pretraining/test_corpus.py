@@ -91,7 +91,11 @@ def test_types_of_parquet_columns(tmp_path, kind):
         column = pa.array([["é. b", None], None, ["c"]], pa.list_(pa.string()))
         column = column.cast(pa.large_list(pa.large_binary())) if "bytes" in kind else column
     else:
-        column = pa.array(["é. b", None, "c"]).cast(types.get(kind) or getattr(pa, kind)())
+        try:
+            column = pa.array(["é. b", None, "c"]).cast(types.get(kind) or getattr(pa, kind)())
+        except pa.ArrowNotImplementedError:
+            assert kind == "string_view"
+            pytest.skip("this pyarrow cannot make such a column")
     pq.write_table(pa.table({"body": column}), tmp_path / "a.parquet")
     assert list(Corpus(tmp_path / "a.parquet", column="body", split="lines")) == [["é. b"], ["c"]]
 
