@@ -8,7 +8,8 @@ The Python blocks of a page run in their order, in one namespace, in a temporary
 ``<!-- not run: why -->`` is left out. The code in a comment ``<!-- run: ... -->`` is run and not shown: it makes the
 files and models that the page takes for given.
 
-Every other text block has a comment before it: ``<!-- pasted: why -->`` if a program printed it, else ``<!-- drawn -->``.
+Every other text block has a comment before it: ``<!-- pasted: why -->`` if a program printed it, else
+``<!-- drawn -->``.
 """
 
 from __future__ import annotations
