@@ -30,5 +30,5 @@ def test_figures_are_those_of_the_results():
     kbert = RESULTS[RESULTS.method == "BertClassifier"]
     assert sorted(kbert["split"]) == list(range(5)) and set(kbert.threads) == {1} and set(kbert.backend) == {"torch"}
     assert f"fits in {kbert.fit_cpu_s.median():.0f} seconds" in text
-    assert f"messages in {kbert.predict_cpu_s.median():.1f} seconds" in text
+    assert f"messages in {kbert.predict_cpu_s.median():.2f} seconds" in text
     assert set(RESULTS.date) == set(re.findall(r"\d{4}-\d\d-\d\d", text))
