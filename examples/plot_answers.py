@@ -42,7 +42,7 @@ def row(draw):
 
 draw = random.Random(0)
 columns = ["question", "context", "answer", "answer_start"]
-train = pd.DataFrame([row(draw) for _ in range(300)], columns=columns)
+train = pd.DataFrame([row(draw) for _ in range(200)], columns=columns)
 train.head(4)
 
 # %%
@@ -52,7 +52,7 @@ train.head(4)
 from kbert import BertQA
 from kbert.plots import AnswerDisplay
 
-qa = BertQA("minilm-l6", max_length=64, epochs=5, learning_rate=2e-4, random_state=0)
+qa = BertQA("minilm-l6", max_length=64, epochs=4, learning_rate=3e-4, random_state=0)
 qa.fit(train, train)
 
 note = "Frau Köhler wants four blue bowls soon. Please leave them under the stairs."

@@ -18,7 +18,7 @@ import random
 import pandas as pd
 
 people = ["Ada Lovelace", "Grace Hopper", "Alan Turing", "Barbara Liskov", "Tony Hoare"]
-firms = ["Northwind Ltd", "Contoso AG", "Fabrikam Inc.", "Blue Heron GmbH", "Acme Corp."]
+firms = ["Northwind Ltd", "Contoso AG", "Fabrikam Inc.", "Blue Heron GmbH", "Acme Inc."]
 forms = [
     "This agreement is made between {FIRM} and {PERSON}.",
     "{PERSON} shall report to the board of {FIRM} each month.",

@@ -48,7 +48,7 @@ display = ConfusionMatrixDisplay.from_estimator(
     classifier,
     test.message,
     test.label,
-    xticks_rotation=40,
+    xticks_rotation="vertical",
     cmap="Blues",
     colorbar=False,
 )

@@ -35,13 +35,14 @@ from sklearn.model_selection import cross_val_score
 
 from kbert.errors import TruncationWarning
 
-warnings.simplefilter("ignore", TruncationWarning)
 lengths = [8, 12, 16, 24, 32, 64]
 accuracy = pd.DataFrame(index=lengths, columns=["truncate", "window"], dtype=float)
 for max_length in lengths:
     for long_text in accuracy.columns:
         vectorizer.set_params(max_length=max_length, long_text=long_text)
-        vectors = vectorizer.fit_transform(messages.message)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TruncationWarning)
+            vectors = vectorizer.fit_transform(messages.message)
         scores = cross_val_score(LogisticRegression(), vectors, messages.label, cv=5)
         accuracy.loc[max_length, long_text] = scores.mean()
 

@@ -21,7 +21,7 @@ is_return = messages.label == "returns"
 train_X, test_X, train_y, test_y = train_test_split(
     messages.message,
     is_return,
-    test_size=0.4,
+    test_size=0.5,
     stratify=is_return,
     random_state=0,
 )
@@ -34,7 +34,7 @@ print(f"the logits were divided by {classifier.temperature_:.2f}")
 # -----------
 #
 # Points on the diagonal are probabilities that hold. Five bins, each with the same number of
-# messages: with 250 test messages, more bins would show noise. What the model would have said
+# messages: with 300 test messages, more bins would show noise. What the model would have said
 # without the temperature follows from the logits.
 
 import matplotlib.pyplot as plt

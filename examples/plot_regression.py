@@ -22,7 +22,7 @@ by_label = {
 }
 pressing = messages.message.str.contains("urgent|still|again|asap|now", case=False)
 messages["urgency"] = messages.label.map(by_label) + 1.5 * pressing
-train, test = messages[:450], messages[450:]
+train, test = messages[:300], messages[300:]
 
 # %%
 # Fit, and compare with the true numbers
@@ -32,7 +32,7 @@ from sklearn.metrics import PredictionErrorDisplay
 
 from kbert import BertRegressor
 
-regressor = BertRegressor("minilm-l6", epochs=4, learning_rate=2e-4, random_state=0)
+regressor = BertRegressor("minilm-l6", epochs=3, learning_rate=2e-4, random_state=0)
 regressor.fit(train.message, train.urgency)
 
 display = PredictionErrorDisplay.from_estimator(
