@@ -49,7 +49,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
     "filename_pattern": r"/plot_",
-    "ignore_pattern": r"/(?!plot_)\w+\.py$",
+    "ignore_pattern": r"^(?!plot_)",  # of the name of a file
     "within_subsection_order": "ExampleTitleSortKey",
     "backreferences_dir": "gallery/backreferences",
     "ignore_repr_types": r"kbert\.estimators|sklearn|matplotlib",  # what `fit` and `legend` return

@@ -5,6 +5,8 @@ Answers in their context
 Find the answer to a question in a text, or say that the text does not have it.
 """
 
+# sphinx_gallery_thumbnail_path = "pictures/answers-light.png"
+
 # %%
 # Make some data
 # --------------

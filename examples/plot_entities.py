@@ -5,6 +5,8 @@ Named entities, marked in their texts
 Find people and firms in sentences, and show them where they stand.
 """
 
+# sphinx_gallery_thumbnail_path = "pictures/entities-light.png"
+
 # %%
 # Make some data
 # --------------
