@@ -25,7 +25,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
-exclude_patterns = ["_build", "gallery/backreferences", "sg_execution_times.rst"]
+exclude_patterns = ["_build", "gallery/backreferences"]
 nitpicky = False
 
 # --- Markdown
@@ -54,7 +54,7 @@ sphinx_gallery_conf = {
     "backreferences_dir": "gallery/backreferences",
     "ignore_repr_types": r"kbert\.estimators|sklearn|matplotlib",  # what `fit` and `legend` return
     "doc_module": ("kbert",),
-    "min_reported_time": 0,
+    "write_computation_times": False,
     "show_memory": False,
     "show_signature": False,
     "remove_config_comments": True,
