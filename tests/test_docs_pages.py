@@ -26,6 +26,7 @@ PAGES = [
     "tasks/several_labels",
     "howto/small_data",
     "howto/long_texts",
+    "howto/columns",
     "howto/thresholds",
     "howto/grid_search",
     "howto/tracking",
