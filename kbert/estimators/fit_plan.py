@@ -138,6 +138,8 @@ class FitPlan:
         The sum of ``seconds``. Early stopping may end a fit before, and a run that fails starts again.
     seconds_predict : float
         Of predicting 1,000 rows, once compiled.
+    seconds_forward : float
+        Of a forward pass of a batch of the training, as it was measured.
     seconds : dict of str to float
         Of each part of the fit: "read", "models", "probe", "compile", "train" and "evaluate".
     memory_bytes : int
@@ -163,6 +165,7 @@ class FitPlan:
     reads_windows: bool
     n_parameters: int
     seconds_predict: float
+    seconds_forward: float
     seconds: dict[str, float]
     memory_bytes: int
     rests_on: tuple[str, ...]

@@ -103,6 +103,7 @@ def plan(estimator: HasTask[Any, Any, Any, Any], X: Any, y: Any, sample_weight: 
         reads_windows=lengths.in_windows,
         n_parameters=trained_numbers(config),
         seconds_predict=predicting,
+        seconds_forward=forward.seconds,
         seconds=seconds,
         memory_bytes=memory_of_training(config, dealt.layout, policy, parameters.freeze),
         rests_on=_rests_on(forward, some.n_rows, n_rows),
@@ -125,9 +126,8 @@ def _repeated(keys: Iterable[Hashable], numbers: list[tuple[Any, ...]]) -> tuple
     first: dict[int, tuple[Any, ...]] = {}
     contradicting, n_duplicates = set[int](), 0
     for key, of_row in zip(map(hash, keys), numbers, strict=True):
-        known = first.setdefault(key, of_row)
-        n_duplicates += known is not of_row
-        if known != of_row:
+        n_duplicates += key in first
+        if first.setdefault(key, of_row) != of_row:
             contradicting.add(key)
     return n_duplicates, len(contradicting)
 
@@ -171,8 +171,8 @@ def _rests_on(forward: Forward, n_tokenized: int, n_rows: int) -> tuple[str, ...
         f"{tokenized} tokenised",
         f"a forward pass of {forward.measured_layers} of {forward.config.num_hidden_layers} layers on "
         f"{forward.measured_rows} of {layout.rows} rows of {layout.length} tokens, "
-        f"{forward.seconds * 1000:.0f} ms for the whole of a batch",
-        f"steps as measured elsewhere on {device}: {step_seconds(forward, 0, cost) / forward.seconds:.1f} forward passes",
-        "compiling as measured elsewhere, by layers" if cost.compile_step else "no compiling",
+        f"{forward.seconds * 1000:.0f} ms for the whole model and batch",
+        f"a step of {step_seconds(forward, 0, cost) / forward.seconds:.1f} forward passes, as others on {device} were",
+        "compiling by the layers, as other models took" if cost.compile_step else "no compiling",
         "memory by a formula",
     )

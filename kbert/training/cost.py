@@ -33,7 +33,7 @@ class BackendCost:
     ratio : float
         A training step, without the optimiser, in forward passes of the same batch, where attention costs nothing.
     attention : float
-        What is added for attention, which has dropout in training and no fused operation: times heads x length / width².
+        What is added for attention, which has dropout in training and is not fused: times heads x length / width².
     optimizer : float
         Seconds of the optimiser for each number that is trained.
     compile_step, compile_forward : float
@@ -47,7 +47,7 @@ class BackendCost:
     compile_forward: float
 
 
-# Measured with minilm-l6 on two cores of a server: steps and forward passes in benchmarks/results/plan_ratios.csv,
+# Measured with minilm-l6 on two cores of a server: steps and forward passes in benchmarks/results/plan.csv,
 # optimisers in benchmarks/results/optimizer_share.csv.
 _ON_CPU = {
     "torch": BackendCost(1.9, 105.0, 1.6e-9, 0.0, 0.0),
