@@ -50,9 +50,9 @@ class BackendCost:
 # Measured with minilm-l6 on two cores of a server: steps and forward passes in benchmarks/results/plan.csv,
 # optimisers in benchmarks/results/optimizer_share.csv.
 _ON_CPU = {
-    "torch": BackendCost(1.9, 105.0, 1.6e-9, 0.0, 0.0),
-    "jax": BackendCost(1.6, 70.0, 1.1e-9, 1.7, 0.17),
-    "tensorflow": BackendCost(1.6, 85.0, 3.1e-9, 2.75, 0.3),
+    "torch": BackendCost(2.0, 105.0, 1.6e-9, 0.0, 0.0),
+    "jax": BackendCost(1.8, 65.0, 1.1e-9, 1.4, 0.17),
+    "tensorflow": BackendCost(1.5, 88.0, 3.1e-9, 2.75, 0.3),
 }
 # Backpropagation takes twice the forward pass. An accelerator updates some 30 bytes a number at 1 TB/s.
 _ON_ACCELERATOR = {"ratio": 3.0, "attention": 0.0, "optimizer": 3e-11}
