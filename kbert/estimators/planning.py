@@ -58,6 +58,9 @@ def plan(estimator: HasTask[Any, Any, Any, Any], X: Any, y: Any, sample_weight: 
     reading, began = time.perf_counter() - began, time.perf_counter()
     start = find_start(estimator, parameters, task, some)
     config = start.config.with_dropout(parameters.dropout)
+    starting, began = time.perf_counter() - began, time.perf_counter()
+    if parameters.weights is None:  # a vocabulary is learned from the texts
+        starting /= share
     lengths = row_lengths(task, some, start.tokenizer)
     tokenizing = time.perf_counter() - began
     numbers = task.label_numbers(columns, read.labels, start.tokenizer)
@@ -85,7 +88,7 @@ def plan(estimator: HasTask[Any, Any, Any, Any], X: Any, y: Any, sample_weight: 
     seconds = _seconds_of_fit(
         task, parameters, config, forward, run, numbers, passes_of_row, 0 if split is None else len(split[1])
     )
-    seconds = {"read": reading + tokenizing * _SEQUENCES / share, **seconds}
+    seconds = {"read": reading + starting + tokenizing * _SEQUENCES / share, **seconds}
     predicting = 1000 * (tokenizing / some.n_rows + passes_of_row * forward.seconds)
     median, long = median_and_95(lengths.whole)
     return FitPlan(
@@ -117,7 +120,7 @@ def _chosen_rows(columns: Columns) -> NDArray[np.int64] | None:
     if n_characters.sum() <= _CHARACTERS:
         return None
     order = np.random.default_rng(0).permutation(columns.n_rows)
-    return np.sort(order[: max(1, int(np.searchsorted(np.cumsum(n_characters[order]), _CHARACTERS)))])
+    return np.sort(order[: int(np.searchsorted(np.cumsum(n_characters[order]), _CHARACTERS)) + 1])
 
 
 def _repeated(keys: Iterable[Hashable], numbers: list[tuple[Any, ...]]) -> tuple[int, int]:

@@ -155,6 +155,13 @@ def test_of_many_characters_some_rows_are_tokenised(toy, reviews, monkeypatch):
     assert f"{some.n_rows_tokenized} of 200 rows tokenised" in str(some)
 
 
+def test_a_row_with_more_characters_than_are_tokenised(toy_folder, monkeypatch):
+    monkeypatch.setattr(planning, "_CHARACTERS", 50)
+    words, tags = [[], ["great", "table"] * 40, [], []], [[], ["B-SIGN", "O"] * 40, [], []]
+    plan = BertTagger(weights=toy_folder, max_length=16).plan(words, tags)
+    assert plan.n_rows == 4 and plan.tokens_max == 82
+
+
 @pytest.mark.parametrize("kind", [BertClassifier, BertTagger, BertQA, BertMultipleChoice])
 def test_some_rows_of_every_kind(toy_folder, monkeypatch, kind):
     monkeypatch.setattr(planning, "_CHARACTERS", 1500)
