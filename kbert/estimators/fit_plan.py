@@ -130,8 +130,10 @@ class FitPlan:
     n_updates : int
         Of all epochs, by ``n_sequences``.
     settings : dict
-        What "auto" stands for in the parameters, and the others of the same kind: ``max_length``, ``epochs``,
-        ``batch_size``, ``learning_rate``, ... They are attributes too.
+        What "auto" stands for in the parameters, and the others of the same kind, by name.
+    max_length, epochs, batch_size : int
+    learning_rate : float
+        The same settings as attributes.
     n_parameters : int
         Weights of the encoder.
     seconds_fit : float
@@ -149,6 +151,8 @@ class FitPlan:
         What the model computes with.
     rests_on : tuple of str
         What seconds and memory were taken from.
+    run : RunFacts
+        What ``fit`` says of itself with ``verbose=1``.
     """
 
     n_rows: int
@@ -173,17 +177,17 @@ class FitPlan:
 
     @property
     def n_sequences(self) -> int:
-        """Sequences of an epoch."""
+        """Sequences of an epoch: rows, their windows or options; an estimate where not all rows were tokenised."""
         return self.run.n_sequences
 
     @property
     def n_updates(self) -> int:
-        """Of all epochs."""
+        """Updates of all epochs, by ``n_sequences``."""
         return self.run.n_updates
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What "auto" stands for, by parameter."""
+        """What "auto" stands for in the parameters, and the others of the same kind, by name."""
         return self.run.settings
 
     @property
@@ -208,17 +212,17 @@ class FitPlan:
 
     @property
     def dtype(self) -> str:
-        """What the model computes in."""
+        """What the model computes in: "float32", "bfloat16" or "float16"."""
         return self.run.dtype
 
     @property
     def backend(self) -> str:
-        """The backend of Keras."""
+        """The backend: "torch", "jax" or "tensorflow"."""
         return self.run.backend
 
     @property
     def seconds_fit(self) -> float:
-        """Of the whole fit."""
+        """The sum of ``seconds``. Early stopping may end a fit before, and a run that fails starts again."""
         return sum(self.seconds.values())
 
     def as_dict(self) -> dict[str, Any]:
