@@ -160,7 +160,7 @@ def entity_scores(
     wanted: Counter[str] = Counter()
     for row, (true, predicted) in enumerate(zip(y_true, y_pred, strict=True)):
         read = [
-            row_entities(values, f"{name}, row {row}", are_spans, strict)
+            _entities(values, f"{name}, row {row}", are_spans, strict)
             for name, values in (("y_true", true), ("y_pred", predicted))
         ]
         if not are_spans and len(true) != len(predicted):
@@ -209,9 +209,7 @@ def _are_spans(y_true: list[Any], y_pred: list[Any]) -> bool:
     return any(kinds.values())
 
 
-def row_entities(
-    values: Sequence[Any], where: str, are_spans: bool, strict: bool = False
-) -> set[tuple[int, int, str]]:
+def _entities(values: Sequence[Any], where: str, are_spans: bool, strict: bool) -> set[tuple[int, int, str]]:
     """The entities of one row. ``where`` is what messages call it."""
     if isinstance(values, str):
         raise ValueError(f"{where} is a str ({values!r}). Give a list of tags, or of spans, for each row.")

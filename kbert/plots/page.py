@@ -34,12 +34,6 @@ text-underline-offset:3px}
 .kbert-display .labelled::after{content:attr(data-label);font-size:11px;font-weight:700;margin:0 3px;
 unicode-bidi:isolate}
 .kbert-display ol{margin:4px 0;padding-inline-start:2em;font-size:15px;line-height:1.6}
-.kbert-display h2{font-size:17px;margin:0 0 4px}
-.kbert-display .wide{overflow-x:auto}
-.kbert-display table{border-collapse:collapse;font-size:14px;line-height:1.5;font-variant-numeric:tabular-nums}
-.kbert-display th,.kbert-display td{border:1px solid var(--line);padding:2px 8px;text-align:right;font-weight:400}
-.kbert-display thead th{color:var(--quiet)}
-.kbert-display th[scope=row]{text-align:left}
 .kbert-display .value{color:var(--quiet);font-variant-numeric:tabular-nums}
 @media (prefers-color-scheme:dark){.kbert-display{--ground:#1b1b1b;--ink:#ededed;--quiet:#b0b0b0;--line:#444444;
 --for:30,95,160;--against:140,75,10;--hue-0:25,80,135;--hue-1:125,70,15;--hue-2:25,95,45;--hue-3:125,45,95;
@@ -133,6 +127,8 @@ class HtmlPage:
     """Base of all that is shown as HTML. A subclass says what the page is called, and gives its body."""
 
     _title = "kbert"
+    # What a subclass adds to the style.
+    _own_style = ""
 
     def _body(self) -> str:
         """The HTML of all sections."""
@@ -140,7 +136,7 @@ class HtmlPage:
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
-        return f'<div class="kbert-display"><style>{_STYLE}</style>{self._body()}</div>'
+        return f'<div class="kbert-display"><style>{_STYLE}{self._own_style}</style>{self._body()}</div>'
 
     def html(self) -> str:
         """All of it as a page of its own.

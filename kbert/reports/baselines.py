@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -12,59 +16,101 @@ from sklearn.model_selection import cross_val_predict
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 
-from kbert.data.texts import TextColumns
-from kbert.reports.judging import judged
-from kbert.reports.scores import Found, indicator_of
+from kbert.reports.given import Found, Given
+from kbert.reports.main_score import main_score
 
 
-def joined(columns: TextColumns) -> list[str]:
-    """Each row as one text."""
+class TrainingRows(NamedTuple):
+    """Rows that the baselines learn from.
+
+    Attributes
+    ----------
+    texts : list
+        What `texts_of` gives for them.
+    truth : array-like
+        As in `Given`.
+    """
+
+    texts: list[Any]
+    truth: Any
+
+
+def texts_of(kind: str, columns: Any, estimator: Any) -> list[Any]:
+    """Each row as one text, or as its words; of questions and options None, for no baseline reads these."""
+    if kind in ("answers", "choices"):
+        return [None] * columns.n_rows
+    if kind == "tags":
+        return list(columns.split(estimator.tokenizer_.split_words).words)
     return [" \n ".join(row) for row in zip(*columns.columns, strict=True)]
 
 
-def baselines(
-    estimator: Any, texts: list[str], y: Any, train: tuple[list[str], Any] | None, cv: Any = None, classes: Any = None
-) -> dict[str, float]:
-    """The main score of the commonest answer and, given rows to learn from, of a linear model on TF-IDF.
+def baselines(given: Given, texts: list[Any], train: TrainingRows | None, splits: Any = None) -> dict[str, Any]:
+    """The main score of simple answers, each as `MainScore.of` gives it.
 
     Parameters
     ----------
-    estimator : BertClassifier or BertRegressor
-    texts : list of str
-    y : array-like
-    train : tuple of texts and y, optional
+    given : Given
+    texts : list
+        What `texts_of` gives for these rows.
+    train : TrainingRows, optional
         Without them the commonest answer is that of these rows.
-    cv : cross-validation generator, optional
-        To learn from these rows themselves, part by part.
-    classes : ndarray, optional
-        The labels, where a row has several.
+    splits : list of (train, test), optional
+        To learn from these rows themselves, each part from the others.
+
+    Returns
+    -------
+    dict of str to dict
+        "labels", "several labels": ``most_frequent`` and, with rows to learn from, ``tfidf_linear``. "numbers":
+        ``mean`` and ``tfidf_linear``. "tags": with rows to learn from, ``most_frequent_tag`` of each word. "answers":
+        ``no_answer`` for all questions, if a question has none. "choices": the ``most_frequent`` option, by its index.
     """
-    is_number = type(estimator).__name__ == "BertRegressor"
-    several = classes is not None
-    commonest = DummyRegressor() if is_number else DummyClassifier()
+    of_kind = {"tags": _tags, "answers": _no_answer, "choices": _commonest_option}
+    found = of_kind[given.kind](given, texts, train) if given.kind in of_kind else _linear(given, texts, train, splits)
+    return {name: main_score(given._replace(found=Found(answers))).of() for name, answers in found}
+
+
+def _linear(given: Given, texts: list[str], train: TrainingRows | None, splits: Any) -> Iterator[tuple[str, Any]]:
+    is_number = given.kind == "numbers"
+    yield (
+        "mean" if is_number else "most_frequent",
+        _answers(DummyRegressor() if is_number else DummyClassifier(), given, texts, train, splits),
+    )
+    if train is None and splits is None:
+        return
     head = Ridge() if is_number else LogisticRegression(max_iter=1000)
-    tfidf = make_pipeline(TfidfVectorizer(), OneVsRestClassifier(head) if several else head)
-
-    def target(values: Any) -> Any:
-        return indicator_of(values, classes) if several else np.asarray(values)
-
-    def score(model: Any) -> float:
-        if cv is not None:
-            answers = cross_val_predict(model, texts, target(y), cv=cv)
-        else:
-            texts_to_learn, y_to_learn = (texts, y) if train is None else train
-            answers = model.fit(texts_to_learn, target(y_to_learn)).predict(texts)
-        return _score(estimator, answers, target(y), classes)
-
-    found = {"most_frequent" if not is_number else "mean": score(commonest)}
-    if train is not None or cv is not None:
-        found["tfidf_linear"] = score(tfidf)
-    return found
+    head = OneVsRestClassifier(head) if given.kind == "several labels" else head
+    model = make_pipeline(TfidfVectorizer(), head)
+    yield "tfidf_linear", _answers(model, given, texts, train, splits)
 
 
-def _score(estimator: Any, answers: Any, y: Any, classes: Any) -> float:
-    labels = np.unique(y) if classes is None else classes
-    n = len(labels)
-    shares = np.zeros((len(answers), n)) if type(estimator).__name__ != "BertRegressor" else None
-    found = judged(estimator, Found(answers, shares, labels), y, len(answers))
-    return float(found.score_of(found.sums.sum(axis=0)))
+def _answers(model: BaseEstimator, given: Given, texts: list[str], train: Any, splits: Any) -> NDArray[Any]:
+    if splits is not None:
+        found = cross_val_predict(model, texts, given.truth, cv=splits)
+    else:
+        learned = TrainingRows(texts, given.truth) if train is None else train
+        found = model.fit(learned.texts, learned.truth).predict(texts)
+    return np.reshape(found, np.shape(given.truth))
+
+
+def _tags(given: Given, texts: list[list[str]], train: TrainingRows | None) -> Iterator[tuple[str, Any]]:
+    if train is None:
+        return
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    of_all: Counter[str] = Counter()
+    for words, tags in zip(train.texts, train.truth, strict=True):
+        of_all.update(tags)
+        for word, tag in zip(words, tags, strict=True):
+            counts[word][tag] += 1
+    commonest = {word: found.most_common(1)[0][0] for word, found in counts.items()}
+    otherwise = of_all.most_common(1)[0][0]
+    yield "most_frequent_tag", [[commonest.get(word, otherwise) for word in words] for words in texts]
+
+
+def _no_answer(given: Given, texts: list[str], train: TrainingRows | None) -> Iterator[tuple[str, Any]]:
+    if not all(given.truth):
+        yield "no_answer", [""] * len(given.truth)
+
+
+def _commonest_option(given: Given, texts: list[str], train: TrainingRows | None) -> Iterator[tuple[str, Any]]:
+    learned = given.truth if train is None else train.truth
+    yield "most_frequent", np.full_like(given.truth, np.bincount(learned).argmax())

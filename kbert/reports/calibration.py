@@ -1,4 +1,4 @@
-"""Whether probabilities are what they say: of 100 answers with probability 0.8, 80 should be right."""
+"""Whether probabilities are what they say: of 100 labels that are given a probability of 0.8, 80 should be right."""
 
 from __future__ import annotations
 
@@ -9,50 +9,57 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import expit, log_softmax, logit
 
+from kbert.reports.given import Given
+
 _BINS = 10
 # As in `kbert.tasks.calibration`.
 _TEMPERATURES = (0.05, 20.0)
 _LEAST = np.finfo(float).tiny
 
 
-def calibration(probabilities: NDArray[np.float64], truth: NDArray[np.int64], temperature: float) -> dict[str, Any]:
-    """Reliability and error of a classifier's probabilities, as they would be without a temperature and with one.
+def calibration(given: Given, temperature: float | None) -> dict[str, Any]:
+    """Reliability of a classifier's probabilities, before calibration and after it.
 
     Parameters
     ----------
-    probabilities : ndarray of shape (n_rows, n_classes)
-    truth : ndarray of int, shape (n_rows,), or (n_rows, n_classes)
-        The number of each row's class, -1 for one that has no column; or which labels each row has.
-    temperature : float
-        What the classifier's logits are divided by already; 1.0 where it was fitted without ``calibrate``.
+    given : Given
+        Of "labels" or "several labels".
+    temperature : float or None
+        What the classifier's logits are divided by already; 1.0 where it was fitted without ``calibrate``. None: it
+        differs between the rows, so that it cannot be undone.
 
     Returns
     -------
     dict
-        ``before`` and ``after`` (calibration), each with ``error``, the expected calibration error (Guo et al., 2017),
-        and ``bins``: their bounds, number of rows, mean probability and share that is right. Of a classifier without
-        ``calibrate``, ``after`` is what it would give: the temperature of each half of the rows is that of the other.
+        ``before`` and ``after``, each with ``error``, the expected calibration error (Guo et al., 2017), and ``bins``:
+        their bounds ``from`` and ``to``, ``rows``, mean ``probability`` and share that is ``right``. Of a classifier
+        without ``calibrate``, ``after`` is what it would give: each half of the rows has the temperature that is best
+        for the other half. With None as temperature there is no ``before``. Empty for fewer than two rows.
     """
-    several = truth.ndim == 2
-    known = np.ones(len(truth), bool) if several else truth >= 0
-    probabilities, truth = probabilities[known], truth[known]
+    logits, truth = _logits_and_truth(given)
     if len(truth) < 2:
         return {}
-    logits = logit(np.clip(probabilities, _LEAST, 1 - np.finfo(float).epsneg)) if several else np.log(np.maximum(probabilities, _LEAST))
+    if temperature is None:
+        return {"after": _reliability(logits, truth)}
     if temperature != 1.0:
         before, after = logits * temperature, logits
     else:
         before, after = logits, logits.copy()
-        halves = np.random.default_rng(0).permutation(len(truth)) % 2 == 0
-        for half in (halves, ~halves):
-            after[half] = logits[half] / _best_temperature(logits[~half], truth[~half])
-    return {name: _reliability(values, truth) for name, values in (("before", before), ("after", after))}
+        half = np.random.default_rng(0).permutation(len(truth)) % 2 == 0
+        for some, others in ((half, ~half), (~half, half)):
+            after[some] = logits[some] / _best_temperature(logits[others], truth[others])
+    return {"before": _reliability(before, truth), "after": _reliability(after, truth)}
 
 
-def _loss(logits: NDArray[np.float64], truth: NDArray[np.int64]) -> float:
-    if truth.ndim == 2:
-        return float(np.logaddexp(0, np.where(truth, -logits, logits)).mean())
-    return float(-log_softmax(logits, axis=1)[np.arange(len(truth)), truth].mean())
+def _logits_and_truth(given: Given) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Of the rows and labels that the classifier knows; the truth is class numbers, or of several labels 0 and 1."""
+    probabilities = np.asarray(given.found.probabilities, "float64")
+    if given.kind == "several labels":
+        known = probabilities.any(axis=0)
+        return logit(np.clip(probabilities[:, known], _LEAST, 1 - np.finfo(float).epsneg)), given.truth[:, known]
+    number = {label: i for i, label in enumerate(np.asarray(given.found.classes).tolist())}
+    truth = np.array([number.get(label, -1) for label in given.truth.tolist()])
+    return np.log(np.maximum(probabilities[truth >= 0], _LEAST)), truth[truth >= 0]
 
 
 def _best_temperature(logits: NDArray[np.float64], truth: NDArray[np.int64]) -> float:
@@ -64,6 +71,12 @@ def _best_temperature(logits: NDArray[np.float64], truth: NDArray[np.int64]) -> 
     return float(np.exp(found.x))
 
 
+def _loss(logits: NDArray[np.float64], truth: NDArray[np.int64]) -> float:
+    if truth.ndim == 2:
+        return float(np.logaddexp(0, np.where(truth, -logits, logits)).mean())
+    return float(-log_softmax(logits, axis=1)[np.arange(len(truth)), truth].mean())
+
+
 def _reliability(logits: NDArray[np.float64], truth: NDArray[np.int64]) -> dict[str, Any]:
     """Of the most probable class of each row; of several labels, of every label."""
     if truth.ndim == 2:
@@ -72,10 +85,10 @@ def _reliability(logits: NDArray[np.float64], truth: NDArray[np.int64]) -> dict[
         said, right = np.exp(log_softmax(logits, axis=1)).max(axis=1), logits.argmax(axis=1) == truth
     number = np.minimum((said * _BINS).astype(int), _BINS - 1)
     bins, error = [], 0.0
-    for i in np.unique(number):
+    for i in np.unique(number).tolist():
         inside = number == i
         mean, rate = float(said[inside].mean()), float(right[inside].mean())
-        error += inside.mean() * abs(mean - rate)
-        low, high = float(i) / _BINS, float(i + 1) / _BINS
+        error += float(inside.mean()) * abs(mean - rate)
+        low, high = i / _BINS, (i + 1) / _BINS
         bins.append({"from": low, "to": high, "rows": int(inside.sum()), "probability": mean, "right": rate})
-    return {"error": float(error), "bins": bins}
+    return {"error": error, "bins": bins}

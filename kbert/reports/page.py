@@ -1,155 +1,249 @@
-"""Report: scores, baselines and doubtful rows as a page of HTML, as a dict, and as a DataFrame."""
+"""Report: scores, baselines and the rows to look at, as a page of HTML, as a dict, and as a DataFrame."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from kbert.plots.attributions import AttributionDisplay
 from kbert.plots.page import HtmlPage, escaped, marked, section
-from kbert.reports.scores import Scores
+from kbert.reports.parts import STYLE, bar, interval, number, reliability, shaded_table, table
 
 _WORDS = {
-    "most_frequent": "the most frequent label", "mean": "the mean", "tfidf_linear": "TF-IDF and a linear model",
-    "by_label": "By label", "f1_micro": "F1 over all labels",
+    "estimator": "this estimator", "most_frequent": "the most frequent label", "mean": "the mean of y",
+    "tfidf_linear": "TF-IDF and a linear model", "most_frequent_tag": "the most frequent tag of each word",
+    "no_answer": "no answer to any question", "f1": "F1", "f1_micro": "F1 over all labels", "f1_macro": "F1, mean of labels",
+    "r2": "R²", "rmse": "RMSE", "mae": "mean absolute error", "exact": "exact answers", "rows_all_right": "rows all right",
 }  # fmt: skip
+# What is said of the rows at the end of the page.
+_LOOK = {
+    "labels": "Their label is not the predicted one. Where that has a high probability, the given label is often wrong.",
+    "several labels": "A label that was given was not predicted, or the other way round. Beside them stand the probability "
+    "of the most doubtful label's being as given, and as predicted.",
+    "numbers": "The prediction is furthest from the given number.",
+    "tags": "A word's tag is not the predicted one. Where that has a high probability, the given tag is often wrong.",
+    "answers": "The predicted answer is none of the given ones, and has a high probability.",
+    "choices": "The given option is not the predicted one. Where that has a high probability, the given one is often wrong.",
+}
 
 
 class Report(HtmlPage):
     """What an estimator is worth on some rows. An estimator's ``report`` makes one.
 
-    A notebook shows it; `html` and `save` make a page, `as_dict` gives the values.
+    A notebook shows it; `html` and `save` make a page of its own, and `as_dict` gives its values.
 
     Parameters
     ----------
+    kind : str
+        What the estimator predicts: "labels", "several labels", "numbers", "tags", "answers" or "choices".
     values : dict
         What `as_dict` gives.
-    scores : Scores
-        By label, and what was taken for what.
     doubtful : DataFrame
-        A line for each row whose answer is not what is given, the most surely wrong first: ``row`` (position in X, from
-        0), ``given``, ``answer``, ``doubt`` (how surely they contradict each other), where there are probabilities
-        ``probability_given`` and ``probability`` (of the answer), and the texts. The index of a line is that of its row
-        in X.
-    explained : list of str
-        The HTML of the first of them.
+        A line for each row whose prediction is not what is given, the most surely wrong first: ``row`` (position in X,
+        from 0), ``given``, ``predicted``, ``doubt`` (what the lines are sorted by), ``probability_given`` and
+        ``probability`` (of what is predicted; NaN where it is unknown, and no such columns where numbers are
+        predicted), of tags the ``word`` in question and its ``position`` in the row, and the texts of X. The index of a
+        line is that of its row in X.
+    why : AttributionDisplay or None
+        What the words of the first of these rows speak for.
     max_rows : int
         How many of them the page shows.
     """
 
     _title = "Report"
+    _own_style = STYLE
 
     def __init__(
-        self, values: dict[str, Any], scores: Scores, doubtful: pd.DataFrame, explained: list[str], max_rows: int
+        self, kind: str, values: dict[str, Any], doubtful: pd.DataFrame, why: AttributionDisplay | None, max_rows: int
     ):
-        self.values, self.scores, self.doubtful = values, scores, doubtful
-        self.explained, self.max_rows = explained, max_rows
+        self.kind, self.values, self.doubtful, self.why, self.max_rows = kind, values, doubtful, why, max_rows
 
     def as_dict(self) -> dict[str, Any]:
-        """The values, as JSON can hold them.
+        """The values, as JSON can hold them; None stands for what is no number.
 
         Returns
         -------
         dict
-            ``score`` (``name``, ``value``, and the ends ``low`` and ``high`` of its 95% interval), ``baselines``,
-            ``values`` of further scores, ``by_label``, ``confusion``, ``rows`` (how many, how many are ``empty``,
-            ``cut``, or read ``in_windows``), ``by_length``, ``calibration`` and ``doubtful_rows``: positions in X.
+            ``estimator``; ``evaluated_by`` ("predict" or "cross-validation"); ``rows`` (how many ``rows``, how many are
+            ``empty``, ``cut``, or read ``in_windows``, and ``max_length`` in tokens); ``score`` (``name``, ``value``,
+            and the ends ``low`` and ``high`` of its 95% interval); ``baselines`` (by name, each with ``value``, ``low``
+            and ``high``); further ``scores``; ``by_label`` and ``confusion``, where there are labels; ``by_length``
+            (groups of rows ``from`` so many tokens ``to`` so many, with their score); ``calibration`` (``learned``:
+            whether the estimator is calibrated; ``before`` and ``after``, each with its ``error`` and ``bins``);
+            ``n_doubtful``, and ``doubtful``, the first ``max_rows`` lines of the DataFrame without the texts.
         """
-        return {**self.values, "doubtful_rows": self.doubtful.row.tolist()}
+        names = ["row", "given", "predicted", "doubt", "probability_given", "probability", "word", "position"]
+        lines = self.doubtful.head(self.max_rows)
+        doubtful = lines[[name for name in names if name in lines]].to_dict("records")
+        plain: dict[str, Any] = _plain({**self.values, "n_doubtful": len(self.doubtful), "doubtful": doubtful})
+        return plain
+
+    # --- The page
 
     def _body(self) -> str:
-        return "".join(map(section, (*self._summary(), *self._tables(), *self._doubtful_rows())))
+        parts = (self._summary(), self._by_label(), self._by_length(), self._calibration(), self._rows_to_look_at())
+        return "".join(section(body) for part in parts for body in part)
 
     def _summary(self) -> Iterator[str]:
-        score, rows = self.values["score"], self.values["rows"]
-        name = _words(score["name"])
-        lines = [(f"<b>{name}</b>", f"<b>{score['value']:.3f}</b>", f"{score['low']:.3f} to {score['high']:.3f}")]
-        lines += [(f"{_words(key)}", f"{value:.3f}", "") for key, value in self.values.get("baselines", {}).items()]
-        lines += [(_words(key), f"{value:.3f}", "") for key, value in self.scores.values.items() if key != "rows"]
-        notes = f"{rows['rows']} rows"
-        for key, words in (("empty", "with an empty text"), ("cut", "cut"), ("in_windows", "read in windows")):
-            notes += f", {rows[key]} {words}" if rows[key] else ""
-        by = "Each row was answered by a model that was fitted without it." if self._is_crossed() else ""
+        rows, score = self.values["rows"], self.values["score"]
+        notes = [f"{rows['rows']:,} rows"]
+        for key, words in (
+            ("empty", "with an empty text"),
+            ("cut", f"cut at {rows['max_length']} tokens"),
+            ("in_windows", f"longer than {rows['max_length']} tokens, and read in windows"),
+        ):
+            notes += [f"{rows[key]:,} {words}"] if rows[key] else []
+        crossed = self.values["evaluated_by"] == "cross-validation"
+        by = " Each row was predicted by a model that was fitted without it." if crossed else ""
+        lines = [
+            (name, bar(**found), number(found["value"]), interval(found))
+            for name, found in [
+                (f"<b>{_words('estimator')}</b>", {key: score[key] for key in ("value", "low", "high")}),
+                *((self._words_of_baseline(name), found) for name, found in self.values["baselines"].items()),
+            ]
+        ]
+        others = ", ".join(f"{_words(name)} {number(value)}" for name, value in self.values["scores"].items())
         yield (
-            f"<h2>Report</h2><p>{escaped(self.values['estimator'])}</p><p>{notes}. {by}</p>"
-            + _table(("", "score", "95% interval"), lines)
+            f"<h2>Report</h2><p><code>{escaped(self.values['estimator'])}</code></p><p>{', '.join(notes)}.{by}</p>"
+            + table(("", "", _words(score["name"]), "95% interval"), lines)
+            + (f"<p>{others}</p>" if others else "")
         )
 
-    def _is_crossed(self) -> bool:
-        return bool(self.values["judged_by"] == "cross-validation")
+    def _words_of_baseline(self, name: str) -> str:
+        return "the most frequent option" if (self.kind, name) == ("choices", "most_frequent") else _words(name)
 
-    def _tables(self) -> Iterator[str]:
-        if self.scores.by_label is not None:
-            table = self.scores.by_label
-            lines = [(escaped(label), *map(_number, row)) for label, row in zip(table.index, table.to_numpy(), strict=True)]
-            yield f"<h2>By label</h2>{_table(('', *table.columns), lines)}"
-        if self.scores.confusion is not None:
-            table = self.scores.confusion
-            lines = [(escaped(label), *map(_number, row)) for label, row in zip(table.index, table.to_numpy(), strict=True)]
-            yield f"<h2>What was taken for what</h2><p>given (rows), answered (columns)</p>" + _table(
-                ("", *map(escaped, table.columns)), lines
+    def _by_label(self) -> Iterator[str]:
+        if by_label := self.values.get("by_label"):
+            lines = [(escaped(label), *map(number, row.values())) for label, row in by_label.items()]
+            yield "<h2>By label</h2>" + table(("", *next(iter(by_label.values()))), lines)
+        if confusion := self.values.get("confusion"):
+            yield (
+                "<h2>What was taken for what</h2><p>Each line is a given label, each column a predicted one.</p>"
+                + shaded_table(confusion)
             )
+
+    def _by_length(self) -> Iterator[str]:
         groups = self.values["by_length"]
         lines = [
-            (f"{group['from']} to {group['to']}", str(group["rows"]), f"{group['value']:.3f}",
-             f"{group['low']:.3f} to {group['high']:.3f}")
-            for group in groups
-        ]  # fmt: skip
-        yield f"<h2>By length</h2>{_table(('tokens', 'rows', _words(self.values['score']['name']), '95% interval'), lines)}"
-        for when, found in self.values.get("calibration", {}).items():
-            lines = [
-                (f"{part['from']:.1f} to {part['to']:.1f}", str(part["rows"]), f"{part['probability']:.3f}",
-                 f"{part['right']:.3f}")
-                for part in found["bins"]
-            ]  # fmt: skip
-            yield (
-                f"<h2>Probabilities, {when} calibration</h2><p>expected calibration error {found['error']:.3f}</p>"
-                + _table(("probability", "rows", "mean", "right"), lines)
+            (
+                f"{group['from']} to {group['to']}{', cut' if group['cut'] else ''}",
+                bar(group["value"], group["low"], group["high"]),
+                number(group["value"]),
+                interval(group),
+                f"{group['rows']:,}",
             )
+            for group in groups
+        ]
+        name = _words(self.values["score"]["name"])
+        yield "<h2>By length</h2>" + table(("tokens", "", name, "95% interval", "rows"), lines)
 
-    def _doubtful_rows(self) -> Iterator[str]:
-        n, shown = len(self.doubtful), min(len(self.doubtful), self.max_rows)
+    def _calibration(self) -> Iterator[str]:
+        found = self.values["calibration"]
+        figures = [
+            reliability(found[when], f"{when} calibration" if "before" in found else "calibrated")
+            for when in ("before", "after")
+            if when in found
+        ]
+        if not figures:
+            return
+        how = (
+            "The estimator was fitted with calibrate=&quot;temperature&quot;."
+            if found["learned"]
+            else "After: as with calibrate=&quot;temperature&quot;, learned from the other half of these rows."
+        )
+        yield (
+            "<h2>Probabilities</h2><p>Across: the predicted probability; upwards: the share that is right; both from 0 "
+            f"to 1. Below the line, probabilities are too high. {how}</p>"
+            f'<div class="figures">{"".join(figures)}</div>'
+        )
+
+    # --- The rows
+
+    def _rows_to_look_at(self) -> Iterator[str]:
+        n = len(self.doubtful)
         if not n:
             return
-        yield (
-            f"<h2>Rows to look at</h2><p>The answer to {n} rows is not what is given. The first {shown}, the most surely "
-            "wrong first: an answer with a high probability is often right, and the given one an error.</p>"
-        )
-        texts = [name for name in self.doubtful.columns if name not in _NOT_TEXTS]
-        for i, (_, line) in zip(range(shown), self.doubtful.iterrows(), strict=False):
-            shares = ""
-            if "probability" in line:
-                shares = f' <span class="value">{_pair(line.probability_given, line.probability)}</span>'
-            head = (
-                f'<p>row {line.row}: given <b dir="auto">{escaped(line.given)}</b>, answer '
-                f'<b dir="auto">{escaped(line.answer)}</b>{shares}</p>'
-            )
-            body = self.explained[i] if i < len(self.explained) else "".join(marked(str(line[name]), []) for name in texts)
-            yield head + body
+        shades = ""
+        if self.why is not None:
+            shades = " Words on blue speak for what is predicted, those on orange and underlined against it."
+        which = f"All {n:,}" if n <= self.max_rows else f"The first {self.max_rows:,} of {n:,}"
+        which = "The only one" if n == 1 else which
+        yield f"<h2>Rows to look at</h2><p>{_LOOK[self.kind]} {which}.{shades}</p>"
+        shaded = self.why.shaded() if self.why is not None else []
+        for i, (index, line) in enumerate(islice(self.doubtful.iterrows(), self.max_rows)):
+            outputs = shaded[i] if i < len(shaded) else []
+            yield self._head(index, line) + ("".join(_output(outputs)) or self._texts(line))
+
+    def _head(self, index: Any, line: Any) -> str:
+        """Which row it is, what is given and what is predicted."""
+        row = f"row {line['row']}"
+        if not _same(index, line["row"]) and not isinstance(self.doubtful.index, pd.RangeIndex):
+            row += f" ({escaped(index)})"
+        if "position" in line:
+            row += f', word {line["position"]} <b dir="auto">{escaped(line["word"])}</b>'
+        pieces = [row]
+        for name, probability in (("given", "probability_given"), ("predicted", "probability")):
+            share = line.get(probability, math.nan)
+            value = "" if math.isnan(share) else f' <span class="value">{share:.3f}</span>'
+            pieces.append(f'{name} <b dir="auto">{escaped(self._told(line, name))}</b>{value}')
+        return f'<p class="row">{" · ".join(pieces)}</p>'
+
+    def _told(self, line: Any, name: str) -> str:
+        value = line[name]
+        if self.kind == "choices":
+            return f"{value}: {line['options'][value]}"
+        if self.kind == "answers":
+            answers = value if isinstance(value, list) else [value]
+            return " / ".join(dict.fromkeys(answer for answer in answers if answer)) or "no answer"
+        if isinstance(value, list):
+            return ", ".join(map(_short, value)) or "none"
+        return _short(value)
+
+    def _texts(self, line: Any) -> str:
+        names = list(self.doubtful.columns)
+        names = names[names.index("position" if self.kind == "tags" else self._last_own_name()) + 1 :]
+        pieces = []
+        for name in names:
+            text = line[name]
+            text = "\n".join(text) if isinstance(text, list) else str(text)
+            pieces.append((f'<p dir="auto">{escaped(name)}</p>' if len(names) > 1 else "") + marked(text, []))
+        return "".join(pieces)
+
+    def _last_own_name(self) -> str:
+        return "doubt" if self.kind == "numbers" else "probability"
 
 
-_NOT_TEXTS = ("row", "given", "answer", "doubt", "probability_given", "probability")
+def _output(outputs: Sequence[tuple[Any, float, str]]) -> Iterator[str]:
+    """The shaded texts of a row; with the names of the outputs where there are several."""
+    for label, _, html in outputs:
+        yield (f'<p dir="auto">for {escaped(label)}</p>' if len(outputs) > 1 else "") + html
+
+
+def _same(index: Any, row: int) -> bool:
+    return isinstance(index, int | np.integer) and index == row
 
 
 def _words(name: str) -> str:
     return _WORDS.get(name, name.replace("_", " "))
 
 
-def _number(value: Any) -> str:
-    """A count as it is, a share with three digits."""
-    return str(int(value)) if float(value).is_integer() and value > 1 else f"{value:.3f}"
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _pair(given: float, answer: float) -> str:
-    return f"probability {answer:.3f}" if np.isnan(given) else f"probabilities {given:.3f} and {answer:.3f}"
-
-
-def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """A table of cells that are HTML already; the first of each line is its head."""
-    heads = "".join(f'<th scope="col">{cell}</th>' for cell in head)
-    body = "".join(
-        f'<tr><th scope="row">{line[0]}</th>' + "".join(f"<td>{cell}</td>" for cell in line[1:]) + "</tr>" for line in lines
-    )
-    return f'<div class="wide"><table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
+def _plain(value: Any) -> Any:
+    """A value as JSON has it."""
+    if isinstance(value, dict):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, str | bool | int | float | None) else str(value)
