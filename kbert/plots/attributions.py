@@ -116,17 +116,19 @@ class AttributionDisplay(HtmlDisplay):
 
     def _sections(self) -> Iterator[str]:
         for row, outputs in enumerate(self.shaded()):
-            if not outputs:
-                yield f"<p>row {row}: no words</p>" + "".join(
-                    marked(str(text), []) for text in self.texts[row].values()
-                )
-            yield "".join(self._head(row, *output) + html for *output, html in outputs)
+            if outputs:
+                yield "".join(self._head(row, label, total) + html for label, total, html in outputs)
+            else:
+                texts = self.texts[row].values()
+                yield f"<p>row {row}: no words</p>" + "".join(marked(str(text), []) for text in texts)
 
     def _head(self, row: int, label: Any, total: float) -> str:
+        """What is explained."""
         probability = ""
         if self.probabilities is not None:
             probability = f' <span class="value">probability {self.probabilities[row]:.3f}</span>'
-        return f'<p>row {row}: <b dir="auto">{escaped(label)}</b>{probability} <span class="value">sum {total:+.2f}</span></p>'
+        sums = f' <span class="value">sum {total:+.2f}</span>'
+        return f'<p>row {row}: <b dir="auto">{escaped(label)}</b>{probability}{sums}</p>'
 
     def shaded(self) -> list[list[tuple[Any, float, str]]]:
         """The texts of each row as HTML, once for each output: its label, the sum of its scores, and the HTML.

@@ -64,8 +64,14 @@ def baselines(given: Given, texts: list[Any], train: TrainingRows | None, splits
         ``mean`` and ``tfidf_linear``. "tags": with rows to learn from, ``most_frequent_tag`` of each word. "answers":
         ``no_answer`` for all questions, if a question has none. "choices": the ``most_frequent`` option, by its index.
     """
-    of_kind = {"tags": _tags, "answers": _no_answer, "choices": _commonest_option}
-    found = of_kind[given.kind](given, texts, train) if given.kind in of_kind else _linear(given, texts, train, splits)
+    if given.kind == "tags":
+        found = _tags(texts, train)
+    elif given.kind == "answers":
+        found = _no_answer(given)
+    elif given.kind == "choices":
+        found = _commonest_option(given, train)
+    else:
+        found = _linear(given, texts, train, splits)
     return {name: main_score(given._replace(found=Found(answers))).of() for name, answers in found}
 
 
@@ -92,7 +98,7 @@ def _answers(model: BaseEstimator, given: Given, texts: list[str], train: Any, s
     return np.reshape(found, np.shape(given.truth))
 
 
-def _tags(given: Given, texts: list[list[str]], train: TrainingRows | None) -> Iterator[tuple[str, Any]]:
+def _tags(texts: list[list[str]], train: TrainingRows | None) -> Iterator[tuple[str, Any]]:
     if train is None:
         return
     counts: dict[str, Counter[str]] = defaultdict(Counter)
@@ -106,11 +112,11 @@ def _tags(given: Given, texts: list[list[str]], train: TrainingRows | None) -> I
     yield "most_frequent_tag", [[commonest.get(word, otherwise) for word in words] for words in texts]
 
 
-def _no_answer(given: Given, texts: list[str], train: TrainingRows | None) -> Iterator[tuple[str, Any]]:
+def _no_answer(given: Given) -> Iterator[tuple[str, Any]]:
     if not all(given.truth):
         yield "no_answer", [""] * len(given.truth)
 
 
-def _commonest_option(given: Given, texts: list[str], train: TrainingRows | None) -> Iterator[tuple[str, Any]]:
+def _commonest_option(given: Given, train: TrainingRows | None) -> Iterator[tuple[str, Any]]:
     learned = given.truth if train is None else train.truth
     yield "most_frequent", np.full_like(given.truth, np.bincount(learned).argmax())

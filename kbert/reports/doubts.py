@@ -50,9 +50,8 @@ def doubts(given: Given) -> Doubts:
 def _labels(given: Given) -> Doubts:
     classes = np.asarray(given.found.classes).tolist()
     truth, answers = given.truth.tolist(), given.found.answers.tolist()
-    doubt, probabilities = _of_numbers(
-        given.found.probabilities, _numbers_of(truth, classes), _numbers_of(answers, classes)
-    )
+    numbers = [_numbers_of(labels, classes) for labels in (truth, answers)]
+    doubt, probabilities = _of_numbers(given.found.probabilities, *numbers)
     return Doubts(doubt, truth, answers, probabilities, {"labels": answers})
 
 
@@ -77,9 +76,9 @@ def _several_labels(given: Given) -> Doubts:
     of_each = np.where(truth == answers, 0.0, np.where(truth == 1, 1 - shares, shares))
     worst, rows = of_each.argmax(axis=1), np.arange(len(truth))
     classes = given.found.classes
-    sets = [[classes[row.astype(bool)].tolist() for row in values] for values in (truth, answers)]
+    wanted, found = ([classes[row.astype(bool)].tolist() for row in values] for values in (truth, answers))
     doubt = of_each[rows, worst]
-    return Doubts(doubt, *sets, np.stack([1 - doubt, doubt], axis=1), {"labels": classes[worst].tolist()})
+    return Doubts(doubt, wanted, found, np.stack([1 - doubt, doubt], axis=1), {"labels": classes[worst].tolist()})
 
 
 def _numbers(given: Given) -> Doubts:
@@ -87,8 +86,8 @@ def _numbers(given: Given) -> Doubts:
     truth, answers = given.truth, given.found.answers
     errors = np.abs(truth - answers)
     usual = np.maximum(np.sqrt((errors**2).mean(axis=0)), np.finfo(float).tiny)
-    both = [values[:, 0].tolist() if values.shape[1] == 1 else values.tolist() for values in (truth, answers)]
-    return Doubts((errors / usual).max(axis=1), *both, None, {})
+    wanted, found = (values[:, 0].tolist() if values.shape[1] == 1 else values.tolist() for values in (truth, answers))
+    return Doubts((errors / usual).max(axis=1), wanted, found, None, {})
 
 
 def _tags(given: Given) -> Doubts:
@@ -96,14 +95,14 @@ def _tags(given: Given) -> Doubts:
     classes = np.asarray(given.found.classes).tolist()
     n_rows = len(given.truth)
     doubt, words, probabilities = np.zeros(n_rows), np.zeros(n_rows, int), np.zeros((n_rows, 2))
-    both: list[list[Any]] = [[None] * n_rows, [None] * n_rows]
+    wanted, found = [""] * n_rows, [""] * n_rows
     for i, tags in enumerate(zip(given.truth, given.found.answers, strict=True)):
         if len(tags[0]):
             of_words, pairs = _of_numbers(given.found.probabilities[i], *(_numbers_of(row, classes) for row in tags))
             words[i] = word = int(of_words.argmax())
             doubt[i], probabilities[i] = of_words[word], pairs[word]
-            both[0][i], both[1][i] = tags[0][word], tags[1][word]
-    return Doubts(doubt, *both, probabilities, {"word": words.tolist(), "tags": both[1]})
+            wanted[i], found[i] = tags[0][word], tags[1][word]
+    return Doubts(doubt, wanted, found, probabilities, {"word": words.tolist(), "tags": found})
 
 
 def _answers(given: Given) -> Doubts:

@@ -14,21 +14,33 @@ from kbert.plots.attributions import AttributionDisplay
 from kbert.plots.page import HtmlPage, escaped, marked, section
 from kbert.reports.parts import STYLE, bar, interval, number, reliability, shaded_table, table
 
+# What a line about a doubtful row has beside the texts.
+OWN_NAMES = ("row", "given", "predicted", "doubt", "probability_given", "probability", "label", "word", "position")
 _WORDS = {
-    "estimator": "this estimator", "most_frequent": "the most frequent label", "mean": "the mean of y",
-    "tfidf_linear": "TF-IDF and a linear model", "most_frequent_tag": "the most frequent tag of each word",
-    "no_answer": "no answer to any question", "f1": "F1", "f1_micro": "F1 over all labels", "f1_macro": "F1, mean of labels",
-    "r2": "R²", "rmse": "RMSE", "mae": "mean absolute error", "exact": "exact answers", "rows_all_right": "rows all right",
-}  # fmt: skip
+    "estimator": "this estimator",
+    "most_frequent": "the most frequent label",
+    "mean": "the mean of y",
+    "tfidf_linear": "TF-IDF and a linear model",
+    "most_frequent_tag": "the most frequent tag of each word",
+    "no_answer": "no answer to any question",
+    "f1": "F1",
+    "f1_micro": "F1 over all labels",
+    "f1_macro": "F1, mean of labels",
+    "r2": "R²",
+    "rmse": "RMSE",
+    "mae": "mean absolute error",
+    "exact": "exact answers",
+}
+_CHECK = "Where what is predicted has a high probability, what is given is often wrong."
 # What is said of the rows at the end of the page.
 _LOOK = {
-    "labels": "Their label is not the predicted one. Where that has a high probability, the given label is often wrong.",
-    "several labels": "A label that was given was not predicted, or the other way round. Beside them stand the probability "
-    "of the most doubtful label's being as given, and as predicted.",
-    "numbers": "The prediction is furthest from the given number.",
-    "tags": "A word's tag is not the predicted one. Where that has a high probability, the given tag is often wrong.",
-    "answers": "The predicted answer is none of the given ones, and has a high probability.",
-    "choices": "The given option is not the predicted one. Where that has a high probability, the given one is often wrong.",
+    "labels": f"The given label is not the predicted one; beside each stands its probability. {_CHECK}",
+    "several labels": "A label is given that is not predicted, or the other way round. The probabilities are those of the "
+    "named label: that the row has it as given, and as predicted.",
+    "numbers": "The predicted numbers that are furthest from the given ones.",
+    "tags": f"The given tag of a word is not the predicted one; beside each stands its probability. {_CHECK}",
+    "answers": "The predicted answer has a high probability, and little in common with the given ones.",
+    "choices": f"The given option is not the predicted one; beside each stands its probability. {_CHECK}",
 }
 
 
@@ -47,8 +59,8 @@ class Report(HtmlPage):
         A line for each row whose prediction is not what is given, the most surely wrong first: ``row`` (position in X,
         from 0), ``given``, ``predicted``, ``doubt`` (what the lines are sorted by), ``probability_given`` and
         ``probability`` (of what is predicted; NaN where it is unknown, and no such columns where numbers are
-        predicted), of tags the ``word`` in question and its ``position`` in the row, and the texts of X. The index of a
-        line is that of its row in X.
+        predicted), the ``label`` in question where a row has several, of tags the ``word`` in question and its
+        ``position`` in the row, and the texts of X. The index of a line is that of its row in X.
     why : AttributionDisplay or None
         What the words of the first of these rows speak for.
     max_rows : int
@@ -77,9 +89,8 @@ class Report(HtmlPage):
             whether the estimator is calibrated; ``before`` and ``after``, each with its ``error`` and ``bins``);
             ``n_doubtful``, and ``doubtful``, the first ``max_rows`` lines of the DataFrame without the texts.
         """
-        names = ["row", "given", "predicted", "doubt", "probability_given", "probability", "word", "position"]
         lines = self.doubtful.head(self.max_rows)
-        doubtful = lines[[name for name in names if name in lines]].to_dict("records")
+        doubtful = lines[[name for name in OWN_NAMES if name in lines]].to_dict("records")
         plain: dict[str, Any] = _plain({**self.values, "n_doubtful": len(self.doubtful), "doubtful": doubtful})
         return plain
 
@@ -183,8 +194,10 @@ class Report(HtmlPage):
         """Which row it is, what is given and what is predicted."""
         row = f"row {line['row']}"
         if not _same(index, line["row"]) and not isinstance(self.doubtful.index, pd.RangeIndex):
-            row += f" ({escaped(index)})"
-        if "position" in line:
+            row += f", index {escaped(index)}"
+        if "label" in line and self.kind == "several labels":
+            row += f', <b dir="auto">{escaped(line["label"])}</b>'
+        if self.kind == "tags":
             row += f', word {line["position"]} <b dir="auto">{escaped(line["word"])}</b>'
         pieces = [row]
         for name, probability in (("given", "probability_given"), ("predicted", "probability")):
@@ -205,17 +218,13 @@ class Report(HtmlPage):
         return _short(value)
 
     def _texts(self, line: Any) -> str:
-        names = list(self.doubtful.columns)
-        names = names[names.index("position" if self.kind == "tags" else self._last_own_name()) + 1 :]
+        """The texts of a row under the names of their columns."""
+        names = [name for name in self.doubtful.columns if name not in OWN_NAMES]
         pieces = []
         for name in names:
-            text = line[name]
-            text = "\n".join(text) if isinstance(text, list) else str(text)
+            text = "\n".join(line[name]) if isinstance(line[name], list) else str(line[name])
             pieces.append((f'<p dir="auto">{escaped(name)}</p>' if len(names) > 1 else "") + marked(text, []))
         return "".join(pieces)
-
-    def _last_own_name(self) -> str:
-        return "doubt" if self.kind == "numbers" else "probability"
 
 
 def _output(outputs: Sequence[tuple[Any, float, str]]) -> Iterator[str]:

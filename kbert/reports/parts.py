@@ -25,7 +25,8 @@ border-radius:2px}
 .kbert-display .figures{display:flex;flex-wrap:wrap;gap:8px 24px;margin:6px 0}
 .kbert-display figure{margin:0;width:150px}
 .kbert-display figcaption{color:var(--quiet);font-size:14px;line-height:1.4}
-.kbert-display svg{display:block;width:150px;height:150px;overflow:visible}
+.kbert-display .interval{white-space:nowrap}
+.kbert-display svg{display:block;width:150px;height:150px;margin:6px 0 10px;overflow:visible}
 .kbert-display svg .frame{fill:none;stroke:var(--line)}
 .kbert-display svg .curve{fill:none;stroke:var(--quiet)}
 .kbert-display svg circle{fill:rgb(var(--for));stroke:var(--ink);stroke-width:.6}
@@ -67,7 +68,7 @@ def bar(value: float, low: float, high: float) -> str:
 
 def interval(found: Mapping[str, float]) -> str:
     """The ends of an interval."""
-    return f"{number(found['low'])} to {number(found['high'])}"
+    return f'<span class="interval">{number(found["low"])} – {number(found["high"])}</span>'
 
 
 def number(value: float) -> str:
@@ -90,7 +91,8 @@ def reliability(found: Mapping[str, Any], name: str) -> str:
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     return (
         f'<figure><svg viewBox="0 0 100 100" role="img" aria-label="Reliability {escaped(name)}">'
-        '<rect class="frame" width="100" height="100"></rect><line class="frame" x1="0" y1="100" x2="100" y2="0"></line>'
+        '<rect class="frame" width="100" height="100"></rect>'
+        '<line class="frame" x1="0" y1="100" x2="100" y2="0"></line>'
         f'<polyline class="curve" points="{line}"></polyline>{circles}</svg>'
         f"<figcaption>{escaped(name)}: expected calibration error {found['error']:.3f}</figcaption></figure>"
     )

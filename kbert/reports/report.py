@@ -21,7 +21,7 @@ from kbert.reports.calibration import calibration
 from kbert.reports.doubts import Doubts, doubts
 from kbert.reports.given import Found, Given, found_by, kind_of, read_given, read_truth
 from kbert.reports.main_score import MainScore, main_score
-from kbert.reports.page import Report
+from kbert.reports.page import OWN_NAMES, Report
 from kbert.reports.scores import scores
 from kbert.tasks.row_lengths import RowLengths
 
@@ -31,8 +31,6 @@ _GROUPS = 4
 _NAMES = {
     "tags": ["text"], "answers": ["question", "context"], "choices": ["context", "question", "options"],
 }  # fmt: skip
-# What a line about a doubtful row has beside the texts.
-_OWN_NAMES = ("row", "given", "predicted", "doubt", "probability_given", "probability", "word", "position")
 
 
 def report(
@@ -156,13 +154,16 @@ def _doubtful(kind: str, found: Doubts, estimator: Any, columns: Any, X: Any) ->
     if found.probabilities is not None:
         names += ["probability_given", "probability"]
         values += found.probabilities[order].T.tolist()
+    if kind == "several labels":
+        names.append("label")
+        values.append([found.explain["labels"][i] for i in order])
     if kind == "tags":
         names += ["word", "position"]
         words = columns.split(estimator.tokenizer_.split_words).words
         positions = [found.explain["word"][i] for i in order]
         values += [[words[i][position] for i, position in zip(order, positions, strict=True)], positions]
     texts = _texts(columns)
-    names += [f"{name}_of_X" if name in _OWN_NAMES else name for name in _text_names(kind, columns, len(texts))]
+    names += [f"{name}_of_X" if name in OWN_NAMES else name for name in _text_names(kind, columns, len(texts))]
     values += [[column[i] for i in order] for column in texts]
     return indexed_lines(list(zip(*values, strict=True)), names, X)
 
