@@ -78,7 +78,8 @@ def _several_labels(given: Given) -> Doubts:
     classes = given.found.classes
     wanted, found = ([classes[row.astype(bool)].tolist() for row in values] for values in (truth, answers))
     doubt = of_each[rows, worst]
-    return Doubts(doubt, wanted, found, np.stack([1 - doubt, doubt], axis=1), {"labels": classes[worst].tolist()})
+    probabilities = np.stack([1 - doubt, doubt], axis=1)
+    return Doubts(doubt, wanted, found, probabilities, {"labels": classes[worst].tolist()})
 
 
 def _numbers(given: Given) -> Doubts:

@@ -38,5 +38,7 @@ def bootstrap_interval(sums: NDArray[np.float64], score_of: ScoreOf, seed: int =
         for _ in range(_RESAMPLES)
     ]
     scores = score_of(np.array(samples))
+    if not np.isfinite(scores).any():
+        return np.nan, np.nan
     low, high = np.nanpercentile(scores, [50 * (1 - _LEVEL), 50 * (1 + _LEVEL)])
     return float(low), float(high)

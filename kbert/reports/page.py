@@ -31,12 +31,14 @@ _WORDS = {
     "mae": "mean absolute error",
     "exact": "exact answers",
 }
+# Labels, or kinds of mistakes, that a table on the page has at most.
+_MOST_LABELS = 30
 _CHECK = "Where what is predicted has a high probability, what is given is often wrong."
 # What is said of the rows at the end of the page.
 _LOOK = {
     "labels": f"The given label is not the predicted one; beside each stands its probability. {_CHECK}",
-    "several labels": "A label is given that is not predicted, or the other way round. The probabilities are those of the "
-    "named label: that the row has it as given, and as predicted.",
+    "several labels": "A label is given that is not predicted, or the other way round. The probabilities are those of "
+    "the named label: that the row has it as given, and as predicted.",
     "numbers": "The predicted numbers that are furthest from the given ones.",
     "tags": f"The given tag of a word is not the predicted one; beside each stands its probability. {_CHECK}",
     "answers": "The predicted answer has a high probability, and little in common with the given ones.",
@@ -130,13 +132,30 @@ class Report(HtmlPage):
 
     def _by_label(self) -> Iterator[str]:
         if by_label := self.values.get("by_label"):
-            lines = [(escaped(label), *map(number, row.values())) for label, row in by_label.items()]
-            yield "<h2>By label</h2>" + table(("", *next(iter(by_label.values()))), lines)
+            shown, note = list(by_label.items()), ""
+            if len(shown) > _MOST_LABELS:
+                shown = sorted(shown, key=lambda item: item[1]["f1"])[:_MOST_LABELS]
+                note = f"<p>The {_MOST_LABELS} labels of {len(by_label)} with the lowest F1.</p>"
+            lines = [(escaped(label), *map(number, row.values())) for label, row in shown]
+            yield f"<h2>By label</h2>{note}" + table(("", *map(_words, shown[0][1])), lines)
         if confusion := self.values.get("confusion"):
-            yield (
-                "<h2>What was taken for what</h2><p>Each line is a given label, each column a predicted one.</p>"
-                + shaded_table(confusion)
-            )
+            yield "<h2>What was taken for what</h2>" + self._confusion(confusion)
+
+    def _confusion(self, confusion: dict[str, dict[str, float]]) -> str:
+        """The matrix, or of many labels the most frequent mistakes."""
+        if len(confusion) <= _MOST_LABELS:
+            return "<p>Each line is a given label, each column a predicted one.</p>" + shaded_table(confusion)
+        mistakes = [
+            (count, given, predicted)
+            for given, line in confusion.items()
+            for predicted, count in line.items()
+            if count and given != predicted
+        ]
+        most = sorted(mistakes, key=lambda mistake: -mistake[0])[:_MOST_LABELS]
+        lines = [(escaped(given), escaped(predicted), number(count)) for count, given, predicted in most]
+        return f"<p>The most frequent of {len(mistakes)} kinds of mistakes.</p>" + table(
+            ("given", "predicted", ""), lines
+        )
 
     def _by_length(self) -> Iterator[str]:
         groups = self.values["by_length"]
@@ -181,7 +200,10 @@ class Report(HtmlPage):
             return
         shades = ""
         if self.why is not None:
-            shades = " Words on blue speak for what is predicted, those on orange and underlined against it."
+            what = {"several labels": "the named label", "numbers": "a higher number"}.get(
+                self.kind, "what is predicted"
+            )
+            shades = f" Words on blue speak for {what}, those on orange and underlined against it."
         which = f"All {n:,}" if n <= self.max_rows else f"The first {self.max_rows:,} of {n:,}"
         which = "The only one" if n == 1 else which
         yield f"<h2>Rows to look at</h2><p>{_LOOK[self.kind]} {which}.{shades}</p>"

@@ -75,7 +75,7 @@ def number(value: float) -> str:
     """A count as it is, another number with three digits; a dash for what is none."""
     if not math.isfinite(value):
         return "–"
-    return f"{int(value):,}" if float(value).is_integer() and value > 1 else f"{value:.3f}"
+    return f"{int(value):,}" if isinstance(value, int) or value.is_integer() and value > 1 else f"{value:.3f}"
 
 
 def reliability(found: Mapping[str, Any], name: str) -> str:

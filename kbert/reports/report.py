@@ -186,8 +186,12 @@ def _why(estimator: Any, columns: Any, found: Doubts, rows: pd.Series) -> Attrib
     numbers = rows.tolist()
     if not numbers:
         return None
-    some = _selected(columns, numbers)
     how = {name: [values[i] for i in numbers] for name, values in found.explain.items()}
+    if "labels" in how:
+        # For a label that the estimator does not know there is nothing to explain: another one stands in.
+        known = estimator.classes_.tolist()
+        how["labels"] = [label if label in known else known[0] for label in how["labels"]]
+    some = _selected(columns, numbers)
     with warnings.catch_warnings():
         # Shades need no scores that add up to the last digit; what there is to say of the texts was said of all rows.
         warnings.simplefilter("ignore", KbertWarning)

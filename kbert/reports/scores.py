@@ -53,7 +53,7 @@ class Scores(NamedTuple):
 
 
 def _rows_of(table: pd.DataFrame) -> dict[str, dict[str, float]]:
-    return {str(label): {str(name): float(value) for name, value in row.items()} for label, row in table.iterrows()}
+    return table.rename(index=str, columns=str).to_dict("index")
 
 
 def scores_of(estimator: Any, X: Any, y: Any) -> Scores:
