@@ -27,6 +27,7 @@ PAGES = [
     "howto/small_data",
     "howto/long_texts",
     "howto/thresholds",
+    "howto/report",
     "howto/grid_search",
     "howto/tracking",
     "howto/offline",

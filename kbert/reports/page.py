@@ -161,7 +161,7 @@ class Report(HtmlPage):
         groups = self.values["by_length"]
         lines = [
             (
-                f"{group['from']} to {group['to']}{', cut' if group['cut'] else ''}",
+                f"<span class='interval'>{group['from']} – {group['to']}</span>{', cut' if group['cut'] else ''}",
                 bar(group["value"], group["low"], group["high"]),
                 number(group["value"]),
                 interval(group),
@@ -204,8 +204,8 @@ class Report(HtmlPage):
                 self.kind, "what is predicted"
             )
             shades = f" Words on blue speak for {what}, those on orange and underlined against it."
-        which = f"All {n:,}" if n <= self.max_rows else f"The first {self.max_rows:,} of {n:,}"
-        which = "The only one" if n == 1 else which
+        which = f"These are all {n:,}" if n <= self.max_rows else f"These are the first {self.max_rows:,} of {n:,}"
+        which = "There is one such row" if n == 1 else which
         yield f"<h2>Rows to look at</h2><p>{_LOOK[self.kind]} {which}.{shades}</p>"
         shaded = self.why.shaded() if self.why is not None else []
         for i, (index, line) in enumerate(islice(self.doubtful.iterrows(), self.max_rows)):

@@ -13,11 +13,11 @@ STYLE = """
 .kbert-display code{font-size:13px;overflow-wrap:anywhere}
 .kbert-display .wide{overflow-x:auto;margin:6px 0}
 .kbert-display table{border-collapse:collapse;font-size:14px;line-height:1.5;font-variant-numeric:tabular-nums;margin:0}
-.kbert-display th,.kbert-display td{border:0;border-bottom:1px solid var(--line);padding:3px 8px;text-align:right;
+.kbert-display th,.kbert-display td{border:0;border-bottom:1px solid var(--line);padding:3px 6px;text-align:right;
 font-weight:400;overflow-wrap:normal;background:none;color:var(--ink)}
 .kbert-display thead th{color:var(--quiet);vertical-align:bottom}
 .kbert-display tr>:first-child{text-align:left;padding-left:0}
-.kbert-display .bar{display:block;position:relative;width:clamp(56px,20vw,180px);height:12px;background:var(--line);
+.kbert-display .bar{display:block;position:relative;width:clamp(44px,12vw,180px);height:12px;background:var(--line);
 border-radius:2px}
 .kbert-display .bar i{position:absolute;inset:0 auto 0 0;background:rgb(var(--for));border-radius:2px}
 .kbert-display .bar b{position:absolute;top:5px;height:2px;background:var(--ink)}
