@@ -10,7 +10,7 @@ import pandas as pd
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv, cross_val_predict
 
 from kbert.data.frames import data_frame, indexed_lines, readable_again
-from kbert.data.labels import label_column
+from kbert.data.labels import check_n_labels, label_column
 from kbert.data.tags import WordColumn
 from kbert.errors import KbertWarning
 from kbert.estimators.lengths import lengths_of_rows
@@ -43,6 +43,9 @@ def report(
     _check(kind, train, cv)
     lengths, max_length = lengths_of_rows(fitted, X)
     columns = fitted._row_reader().read(X)
+    # Before the rows are predicted, which may take long.
+    if y is not None:
+        check_n_labels((y.shape[0] if hasattr(y, "shape") else len(y),), columns.n_rows, "y")
     found, splits = (found_by(kind, fitted, X), None) if cv is None else _out_of_sample(kind, estimator, X, y, cv)
     given = read_given(kind, fitted, columns, y, found)
     score, found_scores = main_score(given), scores(given)
