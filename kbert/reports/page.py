@@ -161,7 +161,7 @@ class Report(HtmlPage):
         groups = self.values["by_length"]
         lines = [
             (
-                f"<span class='interval'>{group['from']} – {group['to']}</span>{', cut' if group['cut'] else ''}",
+                _tokens(group),
                 bar(group["value"], group["low"], group["high"]),
                 number(group["value"]),
                 interval(group),
@@ -257,6 +257,13 @@ def _output(outputs: Sequence[tuple[Any, float, str]]) -> Iterator[str]:
 
 def _same(index: Any, row: int) -> bool:
     return isinstance(index, int | np.integer) and index == row
+
+
+def _tokens(group: dict[str, Any]) -> str:
+    """From how many tokens to how many the rows of a group have."""
+    low, high = group["from"], group["to"]
+    lengths = str(low) if low == high else f"{low} – {high}"
+    return f'<span class="interval">{lengths}</span>{", cut" if group["cut"] else ""}'
 
 
 def _words(name: str) -> str:

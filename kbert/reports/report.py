@@ -62,7 +62,7 @@ def report(
         "by_length": _by_length(score, lengths, max_length),
         "calibration": _calibration(given, estimator, cv is not None),
     }
-    why = _why(fitted, columns, doubted, doubtful.row[:max_rows]) if explain and is_fitted else None
+    why = _why(kind, fitted, columns, doubted, doubtful.row[:max_rows]) if explain and is_fitted else None
     return Report(kind, values, doubtful, why, max_rows)
 
 
@@ -184,7 +184,7 @@ def _text_names(kind: str, columns: Any, n: int) -> list[str]:
     return _NAMES.get(kind, ["text"] if n == 1 else ["text_1", "text_2"])
 
 
-def _why(estimator: Any, columns: Any, found: Doubts, rows: pd.Series) -> AttributionDisplay | None:
+def _why(kind: str, estimator: Any, columns: Any, found: Doubts, rows: pd.Series) -> AttributionDisplay | None:
     """What the words of some rows speak for, of what is predicted."""
     numbers = rows.tolist()
     if not numbers:
@@ -198,7 +198,12 @@ def _why(estimator: Any, columns: Any, found: Doubts, rows: pd.Series) -> Attrib
     with warnings.catch_warnings():
         # Shades need no scores that add up to the last digit; what there is to say of the texts was said of all rows.
         warnings.simplefilter("ignore", KbertWarning)
-        return AttributionDisplay.from_predictions(estimator.explain(some, **how), some)
+        why = estimator.explain(some, **how)
+    if kind == "answers":
+        # The score of an answer is the sum of both logits.
+        keys = ["row", "column", "word", "start", "end"]
+        why = why.groupby(keys, sort=False, as_index=False).score.sum().assign(label="answer")
+    return AttributionDisplay.from_predictions(why, some)
 
 
 def _selected(columns: Any, rows: list[int]) -> Any:

@@ -104,6 +104,15 @@ def test_the_words_that_are_shaded_speak_for_what_is_predicted(reports, estimato
     assert "<mark" not in plain.html() and plain.html().count('class="text"') == 2
 
 
+def test_the_words_of_a_question_speak_for_the_begin_and_the_end_of_the_answer_together(reports, estimator):
+    X, _ = rows_of("qa")
+    report = reports("qa")
+    rows = report.doubtful.row[:20].tolist()
+    why = estimator("qa").explain(X.iloc[rows])
+    halves = [why[why.label == label].score.to_numpy() for label in ("start", "end")]
+    assert np.allclose(report.why.explanation.score, sum(halves), atol=1e-5)
+
+
 # --- Baselines
 
 
