@@ -28,6 +28,7 @@ PAGES = [
     "howto/long_texts",
     "howto/columns",
     "howto/thresholds",
+    "howto/report",
     "howto/grid_search",
     "howto/tracking",
     "howto/offline",
