@@ -15,7 +15,7 @@ from kbert.tables.files import FORMATS
 if TYPE_CHECKING:
     import pandas as pd
 
-    from kbert.tables.scores import Scores
+    from kbert.reports.scores import Scores
 
 _TABLE = ".csv, .tsv or .jsonl, plain or packed (.gz, .bz2, .xz), or .parquet; a folder; a quoted pattern"
 # What a table is about, and the name of the estimator.
@@ -272,7 +272,7 @@ def _parts(frame: pd.DataFrame, X: list[str], y: list[str], task: str, options: 
 def _tell(estimator: Any, X: Any, y: Any, options: Namespace) -> None:
     """Print the scores, and write them where that was asked for."""
     from kbert.json_files import write_json
-    from kbert.tables.scores import scores_of
+    from kbert.reports.scores import scores_of
 
     scores: Scores = scores_of(estimator, X, y)
     if options.metrics is not None:
