@@ -5,8 +5,6 @@ Answers in their context
 Find the answer to a question in a text, or say that the text does not have it.
 """
 
-# sphinx_gallery_thumbnail_path = "pictures/answers-light.png"
-
 # %%
 # Make some data
 # --------------
@@ -14,6 +12,7 @@ Find the answer to a question in a text, or say that the text does not have it.
 # A row has a question, a context, the answer, and the character where the answer begins. Questions
 # that the context does not answer have ``""`` and ``-1``.
 
+# sphinx_gallery_thumbnail_path = "pictures/answers-light.png"
 import random
 
 import pandas as pd

@@ -5,8 +5,6 @@ Named entities, marked in their texts
 Find people and firms in sentences, and show them where they stand.
 """
 
-# sphinx_gallery_thumbnail_path = "pictures/entities-light.png"
-
 # %%
 # Make some data
 # --------------
@@ -15,6 +13,7 @@ Find people and firms in sentences, and show them where they stand.
 # These sentences are made from five forms. Real data would come from an annotation tool
 # (:doc:`/tasks/named_entity_recognition`).
 
+# sphinx_gallery_thumbnail_path = "pictures/entities-light.png"
 import random
 
 import pandas as pd

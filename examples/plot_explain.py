@@ -5,11 +5,10 @@ Why this label?
 ``explain`` says how much each word speaks for a label, or against it.
 """
 
-# sphinx_gallery_thumbnail_path = "pictures/attributions-light.png"
-
 # %%
 # A classifier of customer messages, fitted to 400 of them:
 
+# sphinx_gallery_thumbnail_path = "pictures/attributions-light.png"
 import pandas as pd
 
 from kbert import BertClassifier
