@@ -28,6 +28,7 @@ PAGES = [
     "tasks/several_labels",
     "howto/small_data",
     "howto/long_texts",
+    "howto/plan",
     "howto/columns",
     "howto/explain",
     "howto/export",
