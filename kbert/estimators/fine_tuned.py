@@ -16,7 +16,9 @@ from kbert.data.columns import Columns
 from kbert.data.frames import readable_again
 from kbert.data.texts import TextColumns
 from kbert.estimators.explaining import explanation
+from kbert.estimators.fit_plan import FitPlan
 from kbert.estimators.parameters import Parameters
+from kbert.estimators.planning import plan
 from kbert.estimators.recipe import remember_settled, settled_values
 from kbert.estimators.servable import ServableEstimator
 from kbert.saved_values import SavedValues
@@ -122,6 +124,36 @@ class FineTunedEstimator(ServableEstimator, Generic[T]):
         """Copy what the task has learned into the fitted attributes."""
         for name, value in learned_attributes(task).items():
             setattr(self, name, value)
+
+    def plan(self, X: Any, y: Any, sample_weight: Any = None) -> FitPlan:
+        """Say what ``fit`` would do with these rows, and what it would take, within seconds.
+
+        Nothing is trained, and the estimator stays as it is. What "auto" stands for is exactly what it stands for in
+        the fit. Seconds and memory are estimates: docs/howto/plan.md says what they rest on, and how far off they are.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for ``fit``. Of many rows some are tokenised; labels and duplicates are those of all.
+
+        Returns
+        -------
+        FitPlan
+            Rows, labels and their shares, tokens, rows that are cut, duplicates, updates, seconds, memory. It is shown
+            as text.
+
+        Raises
+        ------
+        ValueError, TypeError
+            What ``fit`` raises for parameters and rows that cannot be used.
+
+        Examples
+        --------
+        >>> plan = classifier.plan(df.text, df.label)
+        >>> plan.n_updates, plan.seconds_fit, plan.n_contradictions
+        (375, 131.4, 3)
+        """
+        return plan(self, X, y, sample_weight)
 
     # --- Predicting ------------------------------------------------------------------------------------------------
 

@@ -13,9 +13,9 @@ from scipy import stats
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV, CalibrationDisplay
-from sklearn.compose import ColumnTransformer
+from sklearn.compose import ColumnTransformer, make_column_transformer
 from sklearn.dummy import DummyClassifier
-from sklearn.ensemble import BaggingClassifier, StackingClassifier, VotingClassifier
+from sklearn.ensemble import BaggingClassifier, HistGradientBoostingClassifier, StackingClassifier, VotingClassifier
 from sklearn.exceptions import UnsetMetadataPassedError
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401 (makes HalvingGridSearchCV importable)
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -323,6 +323,33 @@ def test_a_stack_of_series_and_of_lists(quick, learned, bag_of_words, old, new):
     np.testing.assert_allclose(stack.transform(new.text)[:, 0], learned.predict_proba(new.text)[:, 1], atol=1e-6)
     of_list = clone(stack).fit(old.text.tolist(), old.label.tolist())
     np.testing.assert_allclose(of_list.predict_proba(new.text.tolist()), stack.predict_proba(new.text), atol=1e-6)
+
+
+def test_a_stack_of_text_and_columns_learns_from_out_of_fold_probabilities(quick, old, new):
+    """What docs/howto/columns.md builds, and what benchmarks/columns.py computes once for several cases."""
+
+    def with_columns(rows):
+        # The number tells the label of half of the rows.
+        number = np.where(np.arange(len(rows)) % 2, rows.label == "good", np.nan)
+        return rows[["text"]].assign(number=number, kind=pd.Categorical(["a", "b"] * (len(rows) // 2)))
+
+    columns = make_pipeline(
+        make_column_transformer(("passthrough", ["number", "kind"])).set_output(transform="pandas"),
+        HistGradientBoostingClassifier(min_samples_leaf=5, max_iter=5),
+    )
+    text = make_pipeline(make_column_transformer(("passthrough", ["text"])), quick(epochs=4))
+    X, X_new = with_columns(old), with_columns(new)
+    stack = StackingClassifier([("text", text), ("columns", columns)], LogisticRegression(), cv=2)
+    stack.fit(X, old.label)
+
+    alone = quick(epochs=4)
+    of_text = cross_val_predict(alone, X[["text"]], old.label, cv=2, method="predict_proba")
+    of_columns = cross_val_predict(columns, X, old.label, cv=2, method="predict_proba")
+    above = LogisticRegression().fit(np.column_stack([of_text[:, 1], of_columns[:, 1]]), old.label)
+    answers = [model.fit(X, old.label).predict_proba(X_new)[:, 1] for model in (clone(text), columns)]
+    expected = above.predict_proba(np.column_stack(answers))
+    np.testing.assert_allclose(stack.predict_proba(X_new), expected, atol=1e-5)
+    np.testing.assert_allclose(stack.final_estimator_.coef_, above.coef_, atol=1e-4)
 
 
 def test_a_stack_takes_a_loaded_classifier_as_it_is(learned, old, new, tmp_path):
