@@ -183,7 +183,7 @@ def pages(classifier: Any) -> dict[str, Any]:
             frame.message[420:],
             frame.label[420:],
             train=(frame.message[:320], frame.label[:320]),
-            max_rows=3,
+            max_rows=2,
         ),
     }
 
