@@ -254,7 +254,7 @@ def test_a_cluster_of_which_a_worker_is_killed(saved, rows, tmp_path, monkeypatc
 # Kills a process once a few parts are there.
 _KILL = """
 import os, pathlib, signal, sys, time
-for _ in range(600):
+for _ in range(6_000):  # a busy machine takes long to start workers
     if len(list(pathlib.Path(sys.argv[1]).glob("part-*"))) >= 3:
         os.kill(int(sys.argv[2]), signal.SIGKILL)
         sys.exit(0)
