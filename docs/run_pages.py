@@ -88,10 +88,10 @@ def unchecked(text: str, is_run: bool) -> list[int]:
     ]
 
 
-def run(page: Path) -> Iterator[tuple[Block, str]]:
-    """Run a page in the current folder; yield each block with what it printed."""
+def run(page: Path, text: str | None = None) -> Iterator[tuple[Block, str]]:
+    """Run a page in the current folder, or a changed text of it; yield each block with what it printed."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
-    for block in blocks(page.read_text(encoding="utf-8")):
+    for block in blocks(page.read_text(encoding="utf-8") if text is None else text):
         printed = io.StringIO()
         # Empty lines before the code, so that a traceback has the page's own line.
         code = compile("\n" * (block.line - 1) + block.code, str(page), "exec")

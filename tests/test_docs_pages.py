@@ -1,6 +1,7 @@
 """The code of the site's pages runs as it stands, with a smaller BERT than minilm-l6; the thorough tests take that."""
 
 import os
+import re
 import runpy
 from pathlib import Path
 
@@ -68,12 +69,14 @@ def needs(text):
         pytest.skip("set KBERT_DATA to a folder with the public data sets (see CONTRIBUTING.md)")
 
 
-def run(name):
-    """A page's blocks, each with what it printed."""
+def run(name, layers=6):
+    """A page's blocks, each with what it printed. At most so many layers are frozen."""
     page = DOCS / f"{name}.md"
-    needs(page.read_text(encoding="utf-8"))
+    text = page.read_text(encoding="utf-8")
+    needs(text)
+    text = re.sub(r"freeze=(\d)", lambda match: f"freeze={min(int(match[1]), layers)}", text)
     with pages["working_folder"]():
-        return list(pages["run"](page))
+        return list(pages["run"](page, text))
 
 
 @pytest.fixture
@@ -88,7 +91,7 @@ def smaller(bert_tiny_folder, monkeypatch):
 @pytest.mark.filterwarnings("ignore::kbert.errors.KbertWarning")  # so small a model learns little
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_runs(name, smaller):
-    for block, printed in run(name):
+    for block, printed in run(name, layers=2):
         if block.output is not None:
             assert block.output.strip(), f"line {block.line} shows an empty output"
             assert printed.rstrip().count("\n") == block.output.rstrip().count("\n"), f"line {block.line}"
