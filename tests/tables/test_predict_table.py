@@ -278,7 +278,7 @@ def test_load_opens_every_kind_of_estimator(estimator, tmp_path, minilm_folder):
         kbert.load(tmp_path / "nothing")
 
 
-def test_what_a_reviewer_found(estimator, saved, rows, tmp_path):
+def test_odd_tables_and_odd_rows(estimator, saved, rows, tmp_path):
     model = estimator("classifier")
 
     # JSON lines: decimals, missing values and keys that come late.
