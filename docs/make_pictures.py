@@ -1,4 +1,4 @@
-"""Make the pictures of docs/howto/displays.md: each display in light, in dark, and on a phone.
+"""Make the pictures of docs/howto: each display, and a report, in light, in dark, and on a phone.
 
     python docs/make_pictures.py           # if the displays have changed since the pictures were made
     python docs/make_pictures.py --again   # in any case
@@ -51,7 +51,8 @@ def digest() -> str:
     found = hashlib.sha256()
     for path in [
         Path(__file__),
-        *sorted((DOCS.parent / "kbert" / "plots").glob("*.py")),
+        *sorted((DOCS.parent / "kbert").glob("plots/*.py")),
+        *sorted((DOCS.parent / "kbert").glob("reports/*.py")),
     ]:
         found.update(path.read_bytes())
     return found.hexdigest()
@@ -161,6 +162,7 @@ def pages(classifier: Any) -> dict[str, Any]:
     """The displays in HTML, of texts that no model was fitted to."""
     from kbert.plots import AnswerDisplay, AttributionDisplay, EntityDisplay
 
+    frame = messages()
     texts = [
         "Before she moved to Lisbon, Mary Shelley was a gardener in Dublin.",
         "Alan Turing works as a teacher, and met Emmy Noether in Rome.",
@@ -173,10 +175,16 @@ def pages(classifier: Any) -> dict[str, Any]:
     ]
     return {
         "attributions": AttributionDisplay.from_estimator(
-            classifier, messages().message[420:423]
+            classifier, frame.message[420:423]
         ),
         "entities": EntityDisplay.from_estimator(name_finder(), texts),
         "answers": AnswerDisplay.from_estimator(answerer(), asked, n_best=3),
+        "report": classifier.report(
+            frame.message[420:],
+            frame.label[420:],
+            train=(frame.message[:320], frame.label[:320]),
+            max_rows=2,
+        ),
     }
 
 

@@ -5,7 +5,11 @@
 
 The Python blocks of a page run in their order, in one namespace, in a temporary folder that has the repository's
 ``examples``. A text block right after a Python block is what that prints. A block after a comment
-``<!-- not run: why -->`` is left out.
+``<!-- not run: why -->`` is left out. The code in a comment ``<!-- run: ... -->`` is run and not shown: it makes the
+files and models that the page takes for given.
+
+Every other text block has a comment before it: ``<!-- pasted: why -->`` if a program printed it, else
+``<!-- drawn -->``.
 """
 
 from __future__ import annotations
@@ -22,8 +26,12 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
 _BLOCK = re.compile(
-    r"^(?P<left_out><!-- not run: [^>]+-->\n)?```python\n(?P<code>.*?)^```\n(?:\n```text\n(?P<output>.*?)^```\n)?",
+    r"^(?P<left_out><!-- not run: [^>]+-->\n)?```python\n(?P<code>.*?)^```\n(?:\n```text\n(?P<output>.*?)^```\n)?"
+    r"|^<!-- run:\n(?P<hidden>.*?)^-->\n",
     re.MULTILINE | re.DOTALL,
+)
+_TEXT = re.compile(
+    r"^(?P<said> *<!-- (?:pasted: [^>]+|drawn) -->\n)? *```text\n", re.MULTILINE
 )
 _NUMBER = re.compile(r"-?\d+\.?\d*(?:e-?\d+)?")
 
@@ -47,19 +55,43 @@ class Block(NamedTuple):
 
 def blocks(text: str) -> list[Block]:
     """Return the blocks of a page that are to be run."""
-    return [
-        Block(
-            match["code"], text[: match.start("code")].count("\n") + 1, match["output"]
+    found = []
+    for match in _BLOCK.finditer(text):
+        name = "code" if match["code"] is not None else "hidden"
+        line = text[: match.start(name)].count("\n") + 1
+        if not match["left_out"]:
+            found.append(Block(match[name], line, match["output"]))
+    return found
+
+
+def unchecked(text: str, is_run: bool) -> list[int]:
+    """Return the lines of text blocks that are neither compared with what a run prints nor marked.
+
+    Parameters
+    ----------
+    text : str
+        A page.
+    is_run : bool
+        Whether the page is run; else all of its text blocks have to be marked.
+    """
+    if is_run:  # those that follow a block that is run are left out
+        text = _BLOCK.sub(
+            lambda match: (
+                match[0] if match["left_out"] else "\n" * match[0].count("\n")
+            ),
+            text,
         )
-        for match in _BLOCK.finditer(text)
-        if not match["left_out"]
+    return [
+        text[: match.start()].count("\n") + 1
+        for match in _TEXT.finditer(text)
+        if not match["said"]
     ]
 
 
-def run(page: Path) -> Iterator[tuple[Block, str]]:
-    """Run a page in the current folder; yield each block with what it printed."""
+def run(page: Path, text: str | None = None) -> Iterator[tuple[Block, str]]:
+    """Run a page in the current folder, or a changed text of it; yield each block with what it printed."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
-    for block in blocks(page.read_text(encoding="utf-8")):
+    for block in blocks(page.read_text(encoding="utf-8") if text is None else text):
         printed = io.StringIO()
         # Empty lines before the code, so that a traceback has the page's own line.
         code = compile("\n" * (block.line - 1) + block.code, str(page), "exec")

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from kbert.plots import AnswerDisplay, AttributionDisplay, EntityDisplay
+from kbert.reports import Report
 
 pytestmark = pytest.mark.slow  # no backend has a part in it
 
@@ -37,12 +38,39 @@ def answers():
     return pd.DataFrame(lines, columns=["row", "rank", "answer", "start", "end", "probability"])
 
 
+def report():
+    """With every part that a page may have."""
+    score = {"value": 0.75, "low": 0.5, "high": 0.875}
+    line = {"precision": 0.5, "recall": 1.0, "f1": 2 / 3, "rows": 1234}
+    labels = ["<i>&pos", "averyveryveryverylonglabel" * 2, "שלום"]
+    bins = [{"from": 0.5, "to": 0.6, "rows": 3, "probability": 0.55, "right": 0.0}]
+    reliability = {"error": 0.55, "bins": bins}
+    values = {
+        "estimator": "BertClassifier(weights='<b>')",
+        "evaluated_by": "cross-validation",
+        "rows": {"rows": 12, "empty": 1, "cut": 2, "in_windows": 0, "max_length": 128},
+        "score": {"name": "accuracy", **score},
+        "baselines": {"most_frequent": score, "tfidf_linear": score},
+        "scores": {"f1_macro": 0.5},
+        "by_label": dict.fromkeys(labels, line),
+        "confusion": {label: {other: 40 if label == other else 3 for other in labels} for label in labels},
+        "by_length": [{"from": 3, "to": 200, "cut": True, "rows": 12, **score}],
+        "calibration": {"learned": False, "before": reliability, "after": reliability},
+    }
+    columns = ["row", "given", "predicted", "doubt", "probability_given", "probability", "text"]
+    lines = [(4, labels[0], "neg", 0.9, 0.1, 0.9, TEXT), (0, labels[1], "neg", 0.6, 0.4, 0.6, "none")]
+    doubtful = pd.DataFrame(lines, columns=columns, index=["<u>", "b"])
+    why = AttributionDisplay.from_predictions(explanation(), [TEXT, "none"])
+    return Report("labels", values, doubtful, why, 20)
+
+
 def displays():
     questions = pd.DataFrame({"question": ["what <i>is</i> it?"], "context": [TEXT]})
     return {
         "attributions": AttributionDisplay.from_predictions(explanation(), [TEXT, "none"], probabilities=[0.9, 0.5]),
         "entities": EntityDisplay.from_predictions(entities(), [TEXT]),
         "answers": AnswerDisplay.from_predictions(answers(), questions),
+        "report": report(),
     }
 
 
@@ -69,14 +97,14 @@ class Texts(HTMLParser):
             self.texts[-1] += data
 
 
-@pytest.mark.parametrize("name", ["attributions", "entities", "answers"])
+@pytest.mark.parametrize("name", ["attributions", "entities", "answers", "report"])
 def test_a_page_has_the_texts_and_asks_for_nothing(name, tmp_path):
     display = displays()[name]
     display.save(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert page == display.html() and display._repr_html_() in page
     assert TEXT in Texts(page).texts
-    assert not re.search(r"<script|<link|<img|@import|url\(|src=|href=|<b>bold", page)
+    assert not re.search(r"<script|<link|<img|@import|url\(|src=|href=|<b>bold|<i>&|<u>", page)
 
 
 def test_pairs_stand_under_their_names():
@@ -165,6 +193,7 @@ def test_a_browser_shows_what_was_given_in_light_and_dark_and_on_a_phone(browser
 
     shown = [(mark["text"], float(mark["score"])) for mark in read["attributions"]["marks"]]
     assert shown == list(zip(explanation().word, explanation().score, strict=True))
+    assert read["report"]["marks"] == read["attributions"]["marks"]
     shown = [(mark["text"], mark["label"]) for mark in read["entities"]["marks"]]
     assert shown == [(TEXT[line.start : line.end], line.label) for line in entities().itertuples()]
     assert read["entities"]["label"] == '"L0"'

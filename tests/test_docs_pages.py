@@ -1,6 +1,7 @@
 """The code of the site's pages runs as it stands, with a smaller BERT than minilm-l6; the thorough tests take that."""
 
 import os
+import re
 import runpy
 from pathlib import Path
 
@@ -15,8 +16,10 @@ MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 pages = runpy.run_path(str(DOCS / "run_pages.py"))
 
 PAGES = [
+    "../README",
     "index",
     "start/getting_started",
+    "tasks/text_classification",
     "tasks/text_pairs",
     "tasks/regression",
     "tasks/named_entity_recognition",
@@ -26,8 +29,12 @@ PAGES = [
     "tasks/several_labels",
     "howto/small_data",
     "howto/long_texts",
+    "howto/plan",
     "howto/columns",
+    "howto/explain",
+    "howto/export",
     "howto/thresholds",
+    "howto/report",
     "howto/grid_search",
     "howto/tracking",
     "howto/offline",
@@ -36,15 +43,15 @@ PAGES = [
     "concepts/tokens",
     "concepts/fit",
     "concepts/reproducibility",
+    "reference/datasets",
 ]
 # What comes out the same under every model and on every machine, so that it is compared to the letter here too.
-EXACT = {"concepts/tokens"}
+EXACT = {"concepts/tokens", "reference/datasets"}
 
 
 # Task pages whose code is run elsewhere or not at all, with the reason.
 ELSEWHERE = {
     "tasks/index": "it has no code",
-    "tasks/text_classification": "it shows examples/quickstart.py, which tests/test_examples.py runs",
     "tasks/pretraining": "its runs take minutes to hours; tests/test_example_pretrain.py has a small one",
 }
 
@@ -62,12 +69,14 @@ def needs(text):
         pytest.skip("set KBERT_DATA to a folder with the public data sets (see CONTRIBUTING.md)")
 
 
-def run(name):
-    """A page's blocks, each with what it printed."""
+def run(name, layers=6):
+    """A page's blocks, each with what it printed. At most so many layers are frozen."""
     page = DOCS / f"{name}.md"
-    needs(page.read_text(encoding="utf-8"))
+    text = page.read_text(encoding="utf-8")
+    needs(text)
+    text = re.sub(r"freeze=(\d)", lambda match: f"freeze={min(int(match[1]), layers)}", text)
     with pages["working_folder"]():
-        return list(pages["run"](page))
+        return list(pages["run"](page, text))
 
 
 @pytest.fixture
@@ -82,7 +91,7 @@ def smaller(bert_tiny_folder, monkeypatch):
 @pytest.mark.filterwarnings("ignore::kbert.errors.KbertWarning")  # so small a model learns little
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_runs(name, smaller):
-    for block, printed in run(name):
+    for block, printed in run(name, layers=2):
         if block.output is not None:
             assert block.output.strip(), f"line {block.line} shows an empty output"
             assert printed.rstrip().count("\n") == block.output.rstrip().count("\n"), f"line {block.line}"
@@ -100,7 +109,22 @@ def test_a_page_shows_what_is_printed(name):
             assert pages["differences"](block.output, printed, 0.1) == [], f"line {block.line}"
 
 
+def test_every_output_is_compared_or_says_why_not():
+    found = {
+        path.relative_to(DOCS).as_posix(): pages["unchecked"](path.read_text(encoding="utf-8"), name in PAGES)
+        for path in DOCS.rglob("*.md")
+        if not {"_build", "gallery"} & set(path.relative_to(DOCS).parts)
+        for name in [path.relative_to(DOCS).with_suffix("").as_posix()]
+    }
+    assert {name: lines for name, lines in found.items() if lines} == {}
+    shown = "```python\nf()\n```\n\n```text\n1\n```\n\n<!-- drawn -->\n```text\na\n```\n\n```text\nb\n```\n"
+    assert pages["unchecked"](shown, True) == [14] and pages["unchecked"](shown, False) == [5, 14]
+
+
 def test_blocks_are_found():
+    hidden = "<!-- run:\nx = 1\n-->\n\n```python\nprint(x)\n```\n\n```text\n1\n```\n"
+    assert pages["blocks"](hidden) == [("x = 1\n", 2, None), ("print(x)\n", 6, "1\n")]
+    assert pages["written"](hidden, ["", "2\n"]) == hidden.replace("```text\n1\n", "```text\n2\n")
     text = "a\n```python\nprint(1)\n```\n\n```text\n1\n```\n\n<!-- not run: no -->\n```python\n1 / 0\n```\n"
     assert pages["blocks"](text) == [("print(1)\n", 3, "1\n")]
     assert pages["written"](text, ["2\n3\n"]) == text.replace("```text\n1\n", "```text\n2\n3\n")

@@ -1,4 +1,7 @@
-"""The examples run as they stand, and print what they promise."""
+"""The examples run as they stand, and print what they promise.
+
+Those of the gallery, plot_*.py, are run by ``make docs``.
+"""
 
 import os
 import re

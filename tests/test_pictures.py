@@ -1,4 +1,4 @@
-"""The pictures of docs/howto/displays.md: which there are, and when they are made."""
+"""The pictures of docs/howto: which there are, and when they are made."""
 
 import re
 import runpy
@@ -19,10 +19,10 @@ def script(tmp_path):
     return globals_of_main
 
 
-def test_the_page_shows_all_pictures_and_no_others():
-    page = (DOCS / "howto" / "displays.md").read_text(encoding="utf-8")
-    shown = re.findall(r"\]\(\.\./pictures/([\w-]+\.png)\)", page)
-    assert sorted(shown) == sorted(path.name for path in (DOCS / "pictures").glob("*.png")) and len(shown) == 18
+def test_the_pages_show_all_pictures_and_no_others():
+    pages = [(DOCS / "howto" / f"{name}.md").read_text(encoding="utf-8") for name in ("displays", "report")]
+    shown = re.findall(r"\]\(\.\./pictures/([\w-]+\.png)\)", "".join(pages))
+    assert sorted(shown) == sorted(path.name for path in (DOCS / "pictures").glob("*.png")) and len(shown) == 21
     assert max(path.stat().st_size for path in (DOCS / "pictures").glob("*.png")) <= 60_000
 
 

@@ -55,60 +55,43 @@ class Batch(NamedTuple):
         return int((self.inputs["text_ids"] > 0).sum())
 
 
-class TrainingBatches:
-    """The batches of every epoch. Each text is in one batch of an epoch, and a batch makes one training step.
+class DealtTexts:
+    """Which texts are in each batch of every epoch, and the shape that fits all batches: their lengths tell.
 
-    Each batch has exactly ``batch_size`` texts, except for the last one of an epoch. Texts are dealt to batches at
-    random, but so that all batches of an epoch have nearly the same number of tokens. So one shape fits all of them
-    with little padding, and every batch has short and long texts.
+    Each text is in one batch of an epoch. Each batch has exactly ``batch_size`` texts, except for the last one of an
+    epoch. Texts are dealt to batches at random, but so that all batches of an epoch have nearly the same number of
+    tokens. So one shape fits all of them with little padding, and every batch has short and long texts.
 
     Parameters
     ----------
-    sequences : TokenSequences or QuestionWindows
-        The texts.
+    lengths : ndarray of int, shape (n_texts,)
+        Tokens of each text.
+    rows : ndarray of int, shape (n_texts,), or None
+        The row of X of each text, ascending, where ``batch_size`` counts rows, and all texts of a row are in one batch.
+        This is needed if the loss compares them, as for the options of a question. None where it counts texts.
     batch_size : int
         Texts in each batch.
     seed : int
         The same seed gives the same batches.
-    pad_id : int
-        Token id of the padding.
-    whole_rows : bool, default=False
-        Whether ``batch_size`` counts rows of X, and all sequences of a row are in one batch. This is needed if the loss
-        compares them, as for the options of a question.
-    row_multiple : int, default=1
-        The number of rows of a batch is a multiple of it, so that so many devices can have the same number each.
+
+    Attributes
+    ----------
+    steps_per_epoch : int
+        Batches of an epoch.
+    layout : Layout
+        The shape.
     """
 
-    def __init__(
-        self,
-        sequences: Sequences,
-        batch_size: int,
-        seed: int,
-        pad_id: int,
-        whole_rows: bool = False,
-        row_multiple: int = 1,
-    ):
-        self.sequences, self.batch_size, self.seed, self.pad_id = sequences, batch_size, seed, pad_id
+    def __init__(self, lengths: NDArray[Any], rows: NDArray[Any] | None, batch_size: int, seed: int):
+        self.batch_size, self.seed = batch_size, seed
         # Four bytes each, here and below: with millions of texts these arrays are most of the memory of a fit.
-        self.lengths = sequences.lengths.astype(np.int32)
+        self.lengths = lengths.astype(np.int32)
         # What is dealt are the sequences from one boundary to the next: one, or those of a row.
-        self.bounds = np.arange(len(sequences) + 1, dtype=np.int32)
-        if whole_rows:
-            self.bounds = np.concatenate([[0], np.cumsum(np.bincount(sequences.rows))]).astype(np.int32)
+        self.bounds = np.arange(len(lengths) + 1, dtype=np.int32)
+        if rows is not None:
+            self.bounds = np.concatenate([[0], np.cumsum(np.bincount(rows))]).astype(np.int32)
         self.steps_per_epoch = -(-(len(self.bounds) - 1) // batch_size)
-        self.row_multiple = row_multiple
         self.layout = choose_layout([self.lengths[texts] for texts in self.deal(0)])
-
-    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """The batches of one epoch, both counted from 0, from ``start`` on."""
-        for texts in self.deal(epoch)[start:]:
-            rows = self._packed(texts)
-            n_rows = -(-max(len(rows), self.layout.rows) // self.row_multiple) * self.row_multiple
-            yield make_batch(self.sequences, rows, self.layout._replace(rows=n_rows), self.pad_id)
-
-    def _packed(self, texts: NDArray[np.int32]) -> list[NDArray[np.int32]]:
-        rows = pack(self.lengths[texts], self.layout.length, self.layout.slots)
-        return [texts[row] for row in rows]
 
     def deal(self, epoch: int) -> list[NDArray[np.int32]]:
         """The numbers of the texts in each batch of an epoch."""
@@ -126,6 +109,47 @@ class TrainingBatches:
             ranges(self.bounds[batch], self.bounds[batch + 1] - self.bounds[batch]).astype(np.int32)
             for batch in batches
         ]
+
+
+class TrainingBatches(DealtTexts):
+    """The batches of every epoch. A batch makes one training step.
+
+    Parameters
+    ----------
+    sequences : TokenSequences or QuestionWindows
+        The texts.
+    batch_size, seed : int
+        As in `DealtTexts`.
+    pad_id : int
+        Token id of the padding.
+    whole_rows : bool, default=False
+        Whether ``batch_size`` counts rows of X.
+    row_multiple : int, default=1
+        The number of rows of a batch is a multiple of it, so that so many devices can have the same number each.
+    """
+
+    def __init__(
+        self,
+        sequences: Sequences,
+        batch_size: int,
+        seed: int,
+        pad_id: int,
+        whole_rows: bool = False,
+        row_multiple: int = 1,
+    ):
+        super().__init__(sequences.lengths, sequences.rows if whole_rows else None, batch_size, seed)
+        self.sequences, self.pad_id, self.row_multiple = sequences, pad_id, row_multiple
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """The batches of one epoch, both counted from 0, from ``start`` on."""
+        for texts in self.deal(epoch)[start:]:
+            rows = self._packed(texts)
+            n_rows = -(-max(len(rows), self.layout.rows) // self.row_multiple) * self.row_multiple
+            yield make_batch(self.sequences, rows, self.layout._replace(rows=n_rows), self.pad_id)
+
+    def _packed(self, texts: NDArray[np.int32]) -> list[NDArray[np.int32]]:
+        rows = pack(self.lengths[texts], self.layout.length, self.layout.slots)
+        return [texts[row] for row in rows]
 
 
 def _balanced(texts: NDArray[np.int32], lengths: NDArray[np.int32], size: int) -> list[NDArray[np.int32]]:

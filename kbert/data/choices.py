@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kbert.data.columns import rows_with_empty
+from kbert.data.columns import rows_with_empty, taken
 from kbert.data.frames import (
     NO_SAMPLES,
     Column,
@@ -95,6 +95,14 @@ class ChoiceColumns:
         """Some neighbouring rows."""
         questions = None if self.questions is None else self.questions[rows]
         return ChoiceColumns(self.contexts[rows], questions, self.options[rows], self.names)
+
+    def take(self, rows: NDArray[Any]) -> ChoiceColumns:
+        """Some rows, by their numbers."""
+        return replace(ChoiceColumns.of([taken(column, rows) for column in self.columns]), names=self.names)
+
+    def keys(self) -> Iterator[Hashable]:
+        """The context, the question and the options of each row."""
+        return zip(*self.columns[:-1], map(tuple, self.options), strict=True)
 
 
 def choice_columns(X: Any, name: str = "X") -> ChoiceColumns:

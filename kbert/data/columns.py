@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Protocol, Self
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+from kbert.data.arrow_texts import ArrowTexts
 
 
 class Columns(Protocol):
@@ -38,14 +40,25 @@ class Columns(Protocol):
     def texts(self) -> Iterator[str]:
         """All texts, in no particular order, to learn a vocabulary from."""
 
+    def keys(self) -> Iterator[Hashable]:
+        """What identifies each row: equal for two rows that are the same, and for no others."""
+
     def rows(self, rows: slice) -> Self:
         """Some neighbouring rows."""
+
+    def take(self, rows: NDArray[Any]) -> Self:
+        """Some rows, by their numbers."""
 
 
 def character_counts(columns: Sequence[Sequence[str]]) -> NDArray[np.int64]:
     """Characters of each row over all columns, shape (n_rows,)."""
     n_rows = len(columns[0])
     return sum((np.fromiter(map(len, column), np.int64, n_rows) for column in columns), np.zeros(n_rows, np.int64))
+
+
+def taken(column: Sequence[Any], rows: NDArray[Any]) -> Sequence[Any]:
+    """Some values of a column, by the numbers of their rows."""
+    return column.take(rows) if isinstance(column, ArrowTexts) else [column[i] for i in rows.tolist()]
 
 
 def rows_with_empty(columns: Sequence[Sequence[str]]) -> NDArray[np.int64]:

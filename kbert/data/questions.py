@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kbert.data.arrow_texts import ArrowTexts
-from kbert.data.columns import character_counts, rows_with_empty
+from kbert.data.columns import character_counts, rows_with_empty, taken
 from kbert.data.frames import (
     NO_SAMPLES,
     Table,
@@ -73,11 +72,11 @@ class QuestionColumns:
 
     def take(self, rows: NDArray[Any]) -> QuestionColumns:
         """Some rows, by their numbers."""
-        questions, contexts = (
-            column.take(rows) if isinstance(column, ArrowTexts) else [column[i] for i in rows.tolist()]
-            for column in self.columns
-        )
-        return QuestionColumns(questions, contexts, self.names)
+        return QuestionColumns(taken(self.questions, rows), taken(self.contexts, rows), self.names)
+
+    def keys(self) -> Iterator[Hashable]:
+        """The question and the context of each row."""
+        return zip(*self.columns, strict=True)
 
 
 def question_columns(X: Any, name: str = "X") -> QuestionColumns:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -45,7 +45,7 @@ class WordColumn:
     names : list of str or None
         The name of a DataFrame's column, if it is a str, in a list.
     n_missing : int
-        How many words, or texts that are not split, were missing or empty; 0 in `rows`.
+        How many words, or texts that are not split, were missing or empty; 0 in `rows` and `take`.
     """
 
     words: list[list[str]]
@@ -86,6 +86,17 @@ class WordColumn:
         """Some neighbouring rows."""
         raw_texts = None if self.raw_texts is None else self.raw_texts[rows]
         return WordColumn(self.words[rows], raw_texts, self.offsets[rows], self.names)
+
+    def take(self, rows: NDArray[Any]) -> WordColumn:
+        """Some rows, by their numbers."""
+        numbers = rows.tolist()
+        words, offsets = ([of_rows[i] for i in numbers] if of_rows else [] for of_rows in (self.words, self.offsets))
+        raw_texts = None if self.raw_texts is None else [self.raw_texts[i] for i in numbers]
+        return WordColumn(words, raw_texts, offsets, self.names)
+
+    def keys(self) -> Iterator[Hashable]:
+        """The text of each row, or its words."""
+        return iter(self.raw_texts) if self.raw_texts is not None else map(tuple, self.words)
 
     def split(self, words_of_texts: WordsOfTexts) -> WordColumn:
         """The same rows with texts split into words; itself if they are split already, or X holds lists of words.

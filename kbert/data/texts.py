@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbert.data.arrow_texts import ArrowTexts
-from kbert.data.columns import character_counts, rows_with_empty
+from kbert.data.columns import character_counts, rows_with_empty, taken
 from kbert.data.frames import (
     NO_SAMPLES,
     Column,
@@ -39,7 +39,7 @@ class TextColumns:
     names : list of str or None
         The column names of a DataFrame, if all of them are strings; what scikit-learn calls ``feature_names_in_``.
     n_missing : int
-        How many texts, over all columns, were missing or empty; 0 in `rows`.
+        How many texts, over all columns, were missing or empty; 0 in `rows` and `take`.
     """
 
     columns: tuple[Sequence[str], ...]
@@ -67,6 +67,14 @@ class TextColumns:
     def rows(self, rows: slice) -> TextColumns:
         """Some neighbouring rows."""
         return TextColumns(tuple(column[rows] for column in self.columns), self.names)
+
+    def take(self, rows: NDArray[Any]) -> TextColumns:
+        """Some rows, by their numbers."""
+        return TextColumns(tuple(taken(column, rows) for column in self.columns), self.names)
+
+    def keys(self) -> Iterator[Hashable]:
+        """The texts of each row."""
+        return zip(*self.columns, strict=True)
 
 
 def text_columns(X: Any, *, columns: tuple[int, ...] = (1, 2), name: str = "X") -> TextColumns:

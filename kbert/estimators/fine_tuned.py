@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import keras
 import numpy as np
@@ -16,7 +16,9 @@ from kbert.data.columns import Columns
 from kbert.data.frames import readable_again
 from kbert.data.texts import TextColumns
 from kbert.estimators.explaining import explanation
+from kbert.estimators.fit_plan import FitPlan
 from kbert.estimators.parameters import Parameters
+from kbert.estimators.planning import plan
 from kbert.estimators.recipe import remember_settled, settled_values
 from kbert.estimators.servable import ServableEstimator
 from kbert.saved_values import SavedValues
@@ -28,6 +30,9 @@ from kbert.tasks.texts import TextTask
 from kbert.text import WordPieceTokenizer
 from kbert.training.fit_checkpoints import History
 from kbert.training.progress import PredictionProgress
+
+if TYPE_CHECKING:
+    from kbert.reports import Report
 
 # Devlin et al. (2018), appendix A.3, and the original code's run_classifier.py.
 _PAPER: dict[str, Any] = {
@@ -120,6 +125,36 @@ class FineTunedEstimator(ServableEstimator, Generic[T]):
         for name, value in learned_attributes(task).items():
             setattr(self, name, value)
 
+    def plan(self, X: Any, y: Any, sample_weight: Any = None) -> FitPlan:
+        """Say what ``fit`` would do with these rows, and what it would take, within seconds.
+
+        Nothing is trained, and the estimator stays as it is. What "auto" stands for is exactly what it stands for in
+        the fit. Seconds and memory are estimates: docs/howto/plan.md says what they rest on, and how far off they are.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for ``fit``. Of many rows some are tokenised; labels and duplicates are those of all.
+
+        Returns
+        -------
+        FitPlan
+            Rows, labels and their shares, tokens, rows that are cut, duplicates, updates, seconds, memory. It is shown
+            as text.
+
+        Raises
+        ------
+        ValueError, TypeError
+            What ``fit`` raises for parameters and rows that cannot be used.
+
+        Examples
+        --------
+        >>> plan = classifier.plan(df.text, df.label)
+        >>> plan.n_updates, plan.seconds_fit, plan.n_contradictions
+        (375, 131.4, 3)
+        """
+        return plan(self, X, y, sample_weight)
+
     # --- Predicting ------------------------------------------------------------------------------------------------
 
     def _read(self, X: Any) -> tuple[T, Any]:
@@ -168,6 +203,62 @@ class FineTunedEstimator(ServableEstimator, Generic[T]):
         )
         self._tell_cut(task, X, columns, cut)
         return frame
+
+    # --- Judging ---------------------------------------------------------------------------------------------------
+
+    def report(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        train: tuple[Any, Any] | None = None,
+        cv: Any = None,
+        max_rows: int = 20,
+        explain: bool = True,
+    ) -> Report:
+        """What the estimator is worth on rows with labels, and which of these rows to look at.
+
+        The result is a page of HTML: the score with its 95% interval beside simple baselines, the scores of each label,
+        what was taken for what, whether probabilities are what they say, scores by length, and the rows that are most
+        surely wrong, with their words shaded by what they speak for. Nothing is sent anywhere.
+
+        Parameters
+        ----------
+        X, y : array-like
+            As for ``score``: rows that the estimator was not fitted to.
+        train : tuple (X, y), optional
+            The rows of the fit. The baselines then learn from them, and a linear model on TF-IDF is among them.
+        cv : int, cross-validation generator or iterable, optional
+            Of a classifier with one label a row, or a regressor: judge each row by a clone that was fitted without it,
+            as scikit-learn's ``cross_val_predict`` has it, so that X and y may be the rows of the fit. 5 stands for
+            five shuffled folds. This fits as often as there are folds, and is how wrong labels of training rows are
+            found. The estimator need not be fitted; if it is, words are shaded by what they say to it.
+        max_rows : int, default=20
+            How many of the rows to look at are shown. All of them are in the report's ``doubtful``.
+        explain : bool, default=True
+            Whether the words of these rows are shaded, which takes as long as predicting each 64 times.
+
+        Returns
+        -------
+        Report
+            A notebook shows it. ``save(path)`` writes the page, ``as_dict()`` gives its numbers, and ``doubtful`` is a
+            DataFrame of the rows whose prediction is not what is given.
+
+        Raises
+        ------
+        ValueError, TypeError
+            For rows and arguments that cannot be used; the message names them.
+        sklearn.exceptions.NotFittedError
+            Before ``fit``, without ``cv``.
+
+        Examples
+        --------
+        >>> report = classifier.report(test.text, test.label, train=(train.text, train.label))
+        >>> report.save("report.html")
+        """
+        from kbert.reports.report import report
+
+        return report(self, X, y, train=train, cv=cv, max_rows=max_rows, explain=explain)
 
     # --- Saving: what `SavableEstimator` asks for ---------------------------------------------------------------------
 

@@ -13,15 +13,13 @@ from typing import Any, NamedTuple, TypeVar
 
 import keras
 import numpy as np
-from sklearn.base import is_classifier
 
 from kbert.config import BertConfig
 from kbert.data.batches import TrainingBatches
 from kbert.data.columns import Columns
-from kbert.data.frames import readable_again
-from kbert.data.labels import sample_weights
 from kbert.errors import DivergedError, FailedRunWarning, UnderfitWarning
 from kbert.estimators.fine_tuned import FineTunedEstimator
+from kbert.estimators.fit_plan import RunFacts
 from kbert.estimators.outcome import Kind, outcome_of, some_rows
 from kbert.estimators.parameters import (
     Parameters,
@@ -33,11 +31,12 @@ from kbert.estimators.parameters import (
     warn_of_high_rate,
 )
 from kbert.estimators.persistence import encode_value
-from kbert.estimators.recipe import SETTLED, automatic_epochs, settle_lengths, settle_training
-from kbert.estimators.validation import read_eval_set, split_rows
+from kbert.estimators.preparing import find_start, held_out, read_rows, settle
+from kbert.estimators.recipe import automatic_epochs
+from kbert.estimators.validation import read_eval_set
 from kbert.model import BertForFeatures
 from kbert.tasks.row_notices import RowShares, RowsRead, tell_cut, tell_missing
-from kbert.tasks.task import FEW_LABELS, Examples, Task, TrainingData
+from kbert.tasks.task import Examples, Task, TrainingData
 from kbert.training.backends import able_to_train
 from kbert.training.distribution import check_layout, description, for_fine_tuning, n_parts, same_everywhere
 from kbert.training.early_stopping import Evaluation
@@ -90,26 +89,10 @@ def fit(
     seed = fit_seed(parameters, saved_seed)
 
     # Read X and y.
-    X, y = readable_again(X), readable_again(y)
-    is_warm_start, few_labels = estimator._is_warm_start(), getattr(parameters, "few_labels", False)
-    if few_labels and parameters.classifier_pooling == "auto":
-        parameters.classifier_pooling = "mean"  # what is tuned is what the head reads
-    task = estimator._task() if is_warm_start else estimator._new_task(parameters, y)
-    task.check(X, y, "clf.fit" if is_classifier(estimator) else "estimator.fit")
-    columns = task.read(X)
-    if is_warm_start:
-        estimator._check_columns(columns)
-    labels = task.read_labels(y, columns)
-    weights = sample_weights(sample_weight, columns.n_rows)
-    weights = np.ones(columns.n_rows, "float32") if weights is None else weights
-    task.learn(labels, weights)
-    if few_labels:
-        _check_few_labels(parameters, task, is_warm_start)
+    X, task, columns, labels, weights = read_rows(estimator, parameters, X, y, sample_weight)
 
     # Find the start: architecture, tokenizer and weights. Then rows become tokens.
-    start = estimator._start(parameters, columns.texts())
-    _check_freeze(parameters, start.config, type(estimator).__name__)
-    settle_lengths(parameters, task, start.config)
+    start = find_start(estimator, parameters, task, columns)
     config, pad_id = start.config.with_dropout(parameters.dropout), start.tokenizer.pad_id
     examples = task.examples(columns, labels, weights, start.tokenizer)
 
@@ -122,12 +105,9 @@ def fit(
     n_truncated = len(examples.cut_rows)
 
     # Split off a validation set, if none is given and a parameter asks for one.
-    asking = ["early_stopping"] * parameters.early_stopping + task.needs_validation(examples)
-    if asking and eval_set is None:
-        rows, validation_rows = split_rows(
-            task.strata(examples), examples.weights, parameters.validation_fraction, seed, asking[0]
-        )
-        examples, validation = examples.take(rows), examples.take(validation_rows)
+    split = held_out(task, parameters, labels, examples.weights, seed) if eval_set is None else None
+    if split is not None:
+        examples, validation = map(examples.take, split)
 
     # Train, again with another seed where a run fails, and learn what the validation set tells.
     folder = checkpoint_folder(parameters)
@@ -138,27 +118,6 @@ def fit(
     task.after_training(model, validation, pad_id)
 
     estimator._remember(task, parameters, columns, model, start.tokenizer, history, n_truncated, shares)
-
-
-def _check_few_labels(parameters: Parameters, task: Task[Any, Any, Any, Any], is_warm_start: bool) -> None:
-    """Refuse what does not go with ``few_labels``."""
-    reasons = {
-        "y has several labels a row: it takes one": task.contrast is None,
-        "set early_stopping=False: it makes few updates, and all of them": parameters.early_stopping,
-        'set head_start="probe": the head is fitted to the tuned vectors': parameters.head_start != "probe",
-        "set warm_start=False: it starts from weights, not from an earlier fit": is_warm_start,
-    }
-    for reason, holds in reasons.items():
-        if holds:
-            raise ValueError(f"BertClassifier: few_labels=True does not go with these parameters or y. {reason}.")
-
-
-def _check_freeze(parameters: Parameters, config: BertConfig, name: str) -> None:
-    if parameters.freeze > config.num_hidden_layers:
-        raise ValueError(
-            f"{name}: freeze must be at most {config.num_hidden_layers}, the layers of this model, got "
-            f"{parameters.freeze}."
-        )
 
 
 def _train_with_restarts(
@@ -176,8 +135,7 @@ def _train_with_restarts(
     data, pad_id = task.training_data(examples), start.tokenizer.pad_id
     n_rows = examples.n_rows if data.whole_rows else len(data.sequences)  # what a batch counts
     few_labels = getattr(parameters, "few_labels", False)
-    recipe = FEW_LABELS if few_labels else task.recipe
-    settle_training(parameters, recipe, config, n_rows)
+    recipe = settle(parameters, task, config, n_rows)
     parameters.distribution = for_fine_tuning(parameters.distribution, data.whole_rows or few_labels)
     policy, enough_epochs = dtype_policy(parameters.dtype), automatic_epochs(parameters, recipe, n_rows)
     first_run = 0 if checkpoints is None else min(checkpoints.first_run(), parameters.n_restarts)
@@ -191,8 +149,7 @@ def _train_with_restarts(
             loss, linear_loss = np.inf, None  # the contrast's loss is another one
         else:
             model, linear_loss = _new_model(task, start, config, examples, policy, run_seed, pad_id)
-            if parameters.verbose:
-                say(_settings(parameters, model.config, examples.n_rows))
+            _say(parameters, model.config, examples, data, policy)
             history = _train(task, model, task.loss, data, validation, parameters, run, pad_id)
             loss = history["loss"][-1]
         n_epochs = len(history["loss"])
@@ -248,8 +205,7 @@ def _tuned_by_contrast(
     """
     assert task.contrast is not None  # `_check_few_labels`
     config = replace(config, classifier_pooling=parameters.classifier_pooling)
-    if parameters.verbose:
-        say(_settings(parameters, config, examples.n_rows))
+    _say(parameters, config, examples, data, policy)
     features = partial(BertForFeatures, config, "last", config.classifier_pooling, dtype=policy, seed=run.seed)
     tuned = start.new_model(features, _load_encoder)
     tuned.encoder.pooler.trainable = False
@@ -262,12 +218,17 @@ def _tuned_by_contrast(
     return model, history
 
 
-def _settings(parameters: Parameters, config: BertConfig, n_rows: int) -> str:
-    """What a run goes by, with what "auto" stood for."""
-    values = {name: getattr(parameters, name) for name in SETTLED if hasattr(parameters, name)}
-    if hasattr(parameters, "classifier_pooling"):
-        values["classifier_pooling"] = config.classifier_pooling
-    return f"fit: {n_rows} rows, " + ", ".join(f"{name}={value!r}" for name, value in values.items())
+def _say(parameters: Parameters, config: BertConfig, examples: Examples, data: TrainingData, policy: str) -> None:
+    """With ``verbose``, say what a run goes by, with what "auto" stood for."""
+    if not parameters.verbose:
+        return
+    if hasattr(parameters, "classifier_pooling"):  # which the probe has chosen
+        parameters = Parameters(**{**vars(parameters), "classifier_pooling": config.classifier_pooling})
+    n_sequences = len(data.sequences)
+    n_counted = examples.n_rows if data.whole_rows else n_sequences
+    facts = RunFacts.of(parameters, examples.n_rows, n_sequences, data.sequences.lengths, n_counted, policy)
+    for line in facts.lines():
+        say(line)
 
 
 def _new_model(

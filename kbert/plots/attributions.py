@@ -115,33 +115,53 @@ class AttributionDisplay(HtmlDisplay):
         return len(self.texts)
 
     def _sections(self) -> Iterator[str]:
-        of_rows = dict(lines_of_rows(self.explanation))
-        largest = float(np.abs(self.explanation.score).max()) if len(self.explanation) else 0.0
-        for row, texts in enumerate(self.texts):
-            if row not in of_rows:
-                yield f"<p>row {row}: no words</p>" + "".join(marked(str(text), []) for text in texts.values())
-                continue
-            yield "".join(
-                self._body(row, texts, label, lines, largest)
-                for label, lines in of_rows[row].groupby("label", sort=False)
-            )
+        for row, outputs in enumerate(self.shaded()):
+            if outputs:
+                yield "".join(self._head(row, label, total) + html for label, total, html in outputs)
+            else:
+                texts = self.texts[row].values()
+                yield f"<p>row {row}: no words</p>" + "".join(marked(str(text), []) for text in texts)
 
-    def _body(self, row: int, texts: dict[Any, Any], label: Any, lines: Any, largest: float) -> str:
-        """One output of one row."""
+    def _head(self, row: int, label: Any, total: float) -> str:
+        """What is explained."""
         probability = ""
         if self.probabilities is not None:
             probability = f' <span class="value">probability {self.probabilities[row]:.3f}</span>'
-        total = f'<span class="value">sum {lines.score.sum():+.2f}</span>'
-        head = f'<p>row {row}: <b dir="auto">{escaped(label)}</b>{probability} {total}</p>'
-        pieces = []
-        for column, text in texts.items():
-            own = lines if column == "" else lines[lines.column == column]
-            if isinstance(text, list):  # the options of a row: the one that is explained
-                text = text[label]
-            if column != "":
-                pieces.append(f'<p dir="auto">{escaped(column)}</p>')
-            pieces.append(marked(text, (_mark(line, largest) for line in own.itertuples())))
-        return head + "".join(pieces)
+        sums = f' <span class="value">sum {total:+.2f}</span>'
+        return f'<p>row {row}: <b dir="auto">{escaped(label)}</b>{probability}{sums}</p>'
+
+    def shaded(self) -> list[list[tuple[Any, float, str]]]:
+        """The texts of each row as HTML, once for each output: its label, the sum of its scores, and the HTML.
+
+        Returns
+        -------
+        list of list of (label, float, str)
+            Empty for a row without words.
+        """
+        of_rows = dict(lines_of_rows(self.explanation))
+        largest = float(np.abs(self.explanation.score).max()) if len(self.explanation) else 0.0
+        return [
+            [
+                (label, float(lines.score.sum()), _texts_shaded(texts, label, lines, largest))
+                for label, lines in of_rows[row].groupby("label", sort=False)
+            ]
+            if row in of_rows
+            else []
+            for row, texts in enumerate(self.texts)
+        ]
+
+
+def _texts_shaded(texts: dict[Any, Any], label: Any, lines: Any, largest: float) -> str:
+    """The texts of a row under the names of their columns, with the lines of one output."""
+    pieces = []
+    for column, text in texts.items():
+        own = lines if column == "" else lines[lines.column == column]
+        if isinstance(text, list):  # the options of a row: the one that is explained
+            text = text[label]
+        if column != "":
+            pieces.append(f'<p dir="auto">{escaped(column)}</p>')
+        pieces.append(marked(text, (_mark(line, largest) for line in own.itertuples())))
+    return "".join(pieces)
 
 
 def _mark(line: Any, largest: float) -> Mark:

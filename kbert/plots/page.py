@@ -123,38 +123,23 @@ def require_columns(lines: Any, names: tuple[str, ...], method: str) -> None:
         raise ValueError(f"Give the DataFrame that {method} returns: there is no column {', '.join(missing)}.")
 
 
-class HtmlDisplay:
-    """Base of the displays. A subclass says what the page is called, and gives the body of each row.
-
-    Parameters
-    ----------
-    max_rows : int, default=50
-        How many rows are shown.
-    """
+class HtmlPage:
+    """Base of all that is shown as HTML. A subclass says what the page is called, and gives its body."""
 
     _title = "kbert"
+    # What a subclass adds to the style.
+    _own_style = ""
 
-    def __init__(self, max_rows: int = 50):
-        if isinstance(max_rows, bool) or not isinstance(max_rows, int | np.integer) or max_rows < 1:
-            raise ValueError(f"max_rows must be a whole number of at least 1, got {max_rows!r}.")
-        self.max_rows = max_rows
-
-    def _n_rows(self) -> int:
-        raise NotImplementedError
-
-    def _sections(self) -> Iterator[str]:
-        """The HTML of each row."""
+    def _body(self) -> str:
+        """The HTML of all sections."""
         raise NotImplementedError
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
-        shown = [f"<section>{body}</section>" for _, body in zip(range(self.max_rows), self._sections(), strict=False)]
-        n_more = self._n_rows() - len(shown)
-        more = f"<p>and {n_more} more rows; max_rows={self._n_rows()} shows all.</p>" if n_more > 0 else ""
-        return f'<div class="kbert-display"><style>{_STYLE}</style>{"".join(shown)}{more}</div>'
+        return f'<div class="kbert-display"><style>{_STYLE}{self._own_style}</style>{self._body()}</div>'
 
     def html(self) -> str:
-        """The display as a page of its own.
+        """All of it as a page of its own.
 
         Returns
         -------
@@ -177,3 +162,41 @@ class HtmlDisplay:
             A file that is there is replaced.
         """
         Path(path).write_text(self.html(), encoding="utf-8", newline="")
+
+
+class HtmlDisplay(HtmlPage):
+    """Base of the displays of rows. A subclass gives the HTML of each row.
+
+    Parameters
+    ----------
+    max_rows : int, default=50
+        How many rows are shown.
+    """
+
+    def __init__(self, max_rows: int = 50):
+        self.max_rows = checked_max_rows(max_rows)
+
+    def _n_rows(self) -> int:
+        raise NotImplementedError
+
+    def _sections(self) -> Iterator[str]:
+        """The HTML of each row."""
+        raise NotImplementedError
+
+    def _body(self) -> str:
+        shown = [section(body) for _, body in zip(range(self.max_rows), self._sections(), strict=False)]
+        n_more = self._n_rows() - len(shown)
+        more = f"<p>and {n_more} more rows; max_rows={self._n_rows()} shows all.</p>" if n_more > 0 else ""
+        return "".join(shown) + more
+
+
+def checked_max_rows(max_rows: Any) -> int:
+    """A number of rows to show."""
+    if isinstance(max_rows, bool) or not isinstance(max_rows, int | np.integer) or max_rows < 1:
+        raise ValueError(f"max_rows must be a whole number of at least 1, got {max_rows!r}.")
+    return int(max_rows)
+
+
+def section(body: str) -> str:
+    """A part of a page."""
+    return f"<section>{body}</section>"

@@ -15,7 +15,7 @@ from kbert.tables.files import FORMATS
 if TYPE_CHECKING:
     import pandas as pd
 
-    from kbert.tables.scores import Scores
+    from kbert.reports.scores import Scores
 
 _TABLE = ".csv, .tsv or .jsonl, plain or packed (.gz, .bz2, .xz), or .parquet; a folder; a quoted pattern"
 # What a table is about, and the name of the estimator.
@@ -57,7 +57,7 @@ class FitCommand:
         add("--task", choices=("auto", *_TASKS), default="auto", help="default: auto, by the columns")
         text = "a table to score after each epoch, or the share of the rows that is kept for that, as 0.1"
         add("--validation", metavar="TABLE|SHARE", help=text)
-        add("--metrics", type=path, metavar="FILE.json", help="write the scores there")
+        add("--metrics", type=path, metavar="FILE.json", help="write the scores of --validation there")
         add("--quiet", action="store_true", help="no bar, no lines but the scores")
         add = parser.add_argument_group("training").add_argument
         add("--size", default="base", metavar="NAME", help="of the model (default: base)")
@@ -75,6 +75,8 @@ class FitCommand:
         from kbert import estimators
         from kbert.tables.reading import columns_of_task, read_table, require_columns, task_of_columns
 
+        if options.metrics is not None and options.validation is None:
+            raise ValueError("--metrics writes the scores of --validation. Give that too, or use kbert evaluate.")
         frame = read_table(options.train)
         text, label = options.text or [], options.label or []
         require_columns(frame, [*text, *label], options.train)
@@ -231,6 +233,8 @@ def _require_writable(options: Namespace) -> None:
     from kbert.estimators.persistence import SAVED_ESTIMATOR
 
     check_replaceable(options.out, SAVED_ESTIMATOR)
+    if options.metrics is not None and options.metrics.is_dir():
+        raise IsADirectoryError(f"--metrics: {options.metrics} is a folder. Give the name of a file.")
     for target in (options.out, options.metrics):
         if target is not None:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -272,7 +276,7 @@ def _parts(frame: pd.DataFrame, X: list[str], y: list[str], task: str, options: 
 def _tell(estimator: Any, X: Any, y: Any, options: Namespace) -> None:
     """Print the scores, and write them where that was asked for."""
     from kbert.json_files import write_json
-    from kbert.tables.scores import scores_of
+    from kbert.reports.scores import scores_of
 
     scores: Scores = scores_of(estimator, X, y)
     if options.metrics is not None:

@@ -103,10 +103,25 @@ def read_in_parts(path: Path, n_rows: int) -> Iterator[Any]:
                 kept.append(rest)
                 n_kept += rest.num_rows
     except (pa.ArrowException, OSError, EOFError, UnicodeError, lzma.LZMAError, ValueError) as error:
-        reason = " ".join(str(error).split())
+        reason = (
+            _not_utf8(path)
+            if isinstance(error, UnicodeDecodeError) and format_of(path) != "parquet"
+            else " ".join(str(error).split())
+        )
         raise ValueError(f"{path} cannot be read as {format_of(path)}: {reason}") from error
     if kept:
         yield pa.concat_tables(kept).combine_chunks()
+
+
+def _not_utf8(path: Path) -> str:
+    """Which line of a file is not UTF-8. A decoder, which reads ahead, does not know."""
+    with OPENERS[endings_of(path)[1]](path, "rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                return f"line {number} is not UTF-8 ({error.reason}). Convert the file to UTF-8"
+    return "it is not UTF-8"
 
 
 def _parquet(path: Path, n_rows: int) -> Iterator[Any]:

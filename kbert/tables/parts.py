@@ -16,6 +16,13 @@ from kbert.tables.files import write_tables
 
 # What the parts were made of, and which there are. Readers of folders pass over names with "_".
 _SETTINGS, _DONE = "_kbert.json", "_parts.jsonl"
+# How the names begin of all that a killed call may leave: settings not renamed yet; parts.
+_UNFINISHED, _OWN = (f"{_SETTINGS}.", "_part-"), ("part-", "_part", "_joined")
+
+
+def part_name(file: int, number: int, written_as: str) -> str:
+    """The name of a part, by the number of its file and its own in it. In the order of names they are one table."""
+    return f"part-{file:05d}-{number:06d}.{written_as}"
 
 
 class PartFolder:
@@ -26,7 +33,8 @@ class PartFolder:
     folder : Path
         It exists: empty, or that of an earlier call with the same settings.
     settings : dict
-        What all parts have in common, as JSON has it.
+        What all parts have in common, as JSON has it. ``files`` may be some of those of the earlier call: one that
+        could not be read may be gone. The numbers of the others stay.
     is_temporary : bool
         Whether parts with other settings are removed, and not refused.
 
@@ -34,6 +42,8 @@ class PartFolder:
     ----------
     done : dict of str
         The parts that are there, by name: the digest of the rows that each was made of.
+    files : list of str
+        Those of the first call, whose parts have their numbers.
 
     Raises
     ------
@@ -46,6 +56,9 @@ class PartFolder:
         path = folder / _SETTINGS
         saved = json_object(path) if path.is_file() else None
         different = [] if saved is None else sorted(name for name in settings if saved.get(name) != settings[name])
+        self.files: list[str] = settings["files"]
+        if saved is not None and different == ["files"] and _is_some_of(self.files, saved["files"]):
+            different, self.files = [], saved["files"]
         if different and not is_temporary:
             raise FileExistsError(
                 f"{folder} holds predictions that were made with other settings ({', '.join(different)}). Give another "
@@ -55,15 +68,37 @@ class PartFolder:
             for old in folder.iterdir():
                 old.unlink()
         if different or saved is None:
-            self._make(path, settings)
+            self._make(path, settings, is_temporary)
         self.done = self._found()
 
-    def _make(self, path: Path, settings: dict[str, Any]) -> None:
+    def _make(self, path: Path, settings: dict[str, Any], is_temporary: bool) -> None:
+        # What is left of a call that was killed here, or while it removed a temporary folder.
+        self._remove(_UNFINISHED + (_OWN if is_temporary else ()))
         if any(self.folder.iterdir()):
             raise FileExistsError(f"{self.folder} exists, and holds no predictions of kbert's. Give another output.")
         unfinished = self.folder / f"{_SETTINGS}.{uuid.uuid4().hex[:8]}"
         write_json(unfinished, settings)
         unfinished.replace(path)
+
+    def _remove(self, beginnings: tuple[str, ...]) -> None:
+        for path in list(self.folder.iterdir()):
+            if path.name.startswith(beginnings):
+                path.unlink(missing_ok=True)
+
+    def finish(self, names: Iterable[str]) -> None:
+        """See that the folder holds these parts and no others, and remove what killed calls left.
+
+        Raises
+        ------
+        FileExistsError
+            If there are parts of rows that the table no longer has.
+        """
+        if more := sorted(self.done.keys() - set(names)):
+            raise FileExistsError(
+                f"{self.folder} holds {len(more)} parts of rows that the table no longer has ({more[0]} is the first). "
+                "Remove these, or give another output. All others are complete."
+            )
+        self._remove(_UNFINISHED)
 
     def _found(self) -> dict[str, str]:
         """The parts that are there. A torn last line is passed over: that part is made again."""
@@ -137,6 +172,10 @@ class PartFolder:
             write_tables(unfinished, map(whole, paths), written_as)
             unfinished.replace(target)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _is_some_of(files: list[str], others: Any) -> bool:
+    return isinstance(others, list) and set(files) < set(others)
 
 
 def write_part(path: Path, table: Any, written_as: str) -> None:

@@ -26,7 +26,7 @@ from kbert.estimators.persistence import encode_value
 from kbert.folder_lock import alone_in
 from kbert.tables.files import FORMATS, find_tables, format_of, n_rows_of, read_in_parts, require_pyarrow
 from kbert.tables.outputs import as_X, columns_of_lists, columns_read, predicted_columns
-from kbert.tables.parts import PartFolder, digest_of, write_part
+from kbert.tables.parts import PartFolder, digest_of, part_name, write_part
 from kbert.warn import warn_user
 
 _FORMAT = 1
@@ -187,10 +187,11 @@ def predict_table(
         joblib may take them in another thread, where nobody would see an error: it is kept for the end.
         """
         lists: frozenset[str] | None = None
-        for number, file in enumerate(files):
+        numbers = {name: number for number, name in enumerate(output.files)}
+        for file, number in zip(files, map(numbers.__getitem__, settings["files"]), strict=True):
             try:
                 for i, table in enumerate(read_in_parts(file, int(rows_per_part))):
-                    name, digest = f"part-{number:05d}-{i:06d}.{plan.written_as}", digest_of(table)
+                    name, digest = part_name(number, i, plan.written_as), digest_of(table)
                     if lists is None:
                         lists = columns_of_lists(estimator, table)
                     if output.has(name, digest):
@@ -217,7 +218,9 @@ def predict_table(
         if not parts:
             shutil.rmtree(folder)
             raise ValueError(f"There are no rows in {shown(str(source))}: there is nothing to predict.")
-        if is_file:
+        if not is_file:
+            output.finish(parts)
+        else:
             output.join(sorted(parts), target, written_as)
     return Written(sum(parts.values()), len(parts), len(output.done.keys() & parts.keys()))
 
@@ -231,7 +234,8 @@ def _tell(told: dict[type[Warning], str], fault: list[Exception], unreadable: li
     if unreadable:
         others = f" {len(unreadable) - 1} more files cannot be read." if len(unreadable) > 1 else ""
         raise ValueError(
-            f"{unreadable[0]}.{others} What else there is was done: mend or remove what cannot be read, and call again."
+            f"{str(unreadable[0]).rstrip('.')}.{others} What else there is was done: mend or remove what cannot be "
+            "read, and call again."
         ) from unreadable[0]
 
 
@@ -325,7 +329,13 @@ def _make_in_process(plan: _Plan, model: Any, part: _Part) -> _Made:
 @lru_cache(maxsize=1)
 def _loaded(model: Any, digest: str) -> BertEstimator:
     """A saved estimator: a process loads it once, and anew where the folder has another one since."""
-    return load(model)
+    found: BertEstimator = load(model)
+    if _digest_of_model(found) != digest:
+        raise ValueError(
+            f"{model} holds another model in this process than where predict_table was called, or the backend is "
+            f"another one ({keras.backend.backend()}). Let all have the same files and the same KERAS_BACKEND."
+        )
+    return found
 
 
 def _make(plan: _Plan, estimator: BertEstimator, part: _Part) -> _Made:

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from kbert.data.frames import shown
 from kbert.tables.files import find_tables, read_in_parts, require_pyarrow
 
 _ANSWER = ["answer", "answer_start"]
 _ROWS_AT_ONCE = 100_000
-# Of a table's ``attrs``: a file for each column that not all files have.
-_LACKED = "lacked"
+# Of a table's ``attrs``: a file for each column that not all files have; each file with the number of its rows.
+_LACKED, _FILES = "lacked", "files"
 
 
 def read_table(source: str | Path) -> pd.DataFrame:
@@ -31,9 +32,11 @@ def read_table(source: str | Path) -> pd.DataFrame:
         If a file is damaged, with its name, or a column has types in them that do not go together.
     """
     pa, tables, names_in = require_pyarrow(), list[Any](), dict[str, set[str]]()
+    n_rows: dict[str, int] = {}
     for file in find_tables(source):
         for table in read_in_parts(file, _ROWS_AT_ONCE):
             tables.append(table)
+            n_rows[str(file)] = n_rows.get(str(file), 0) + table.num_rows
             names_in.setdefault(str(file), set()).update(table.column_names)
     if not tables:
         raise ValueError(f"There are no rows in {source}.")
@@ -46,7 +49,18 @@ def read_table(source: str | Path) -> pd.DataFrame:
     for name in frame:
         frame[name] = lists_of_json(frame[name])
     frame.attrs[_LACKED] = {name: file for file, names in names_in.items() for name in set(frame) - names}
+    frame.attrs[_FILES] = list(n_rows.items())
     return frame
+
+
+def row_in_file(frame: pd.DataFrame, row: int) -> str:
+    """What messages call a row of `read_table`: its number in its file, from 0, and the file."""
+    in_file = row
+    for file, n_rows in frame.attrs.get(_FILES, []):
+        if in_file < n_rows:
+            return f"row {in_file} of {file}"
+        in_file -= n_rows
+    return f"row {row}"
 
 
 def lists_of_json(column: pd.Series) -> pd.Series:
@@ -141,19 +155,18 @@ def y_of(frame: pd.DataFrame, columns: Sequence[str], task: str, classes: Any = 
     """
     y = X_of(frame, columns)
     if task == "regression" or (task == "choice" and not holds_lists(y)):
-        try:
-            return y.astype("float64" if task == "regression" else "int64")
-        except (ValueError, TypeError) as error:
-            raise ValueError(f"The column {columns[0]!r} does not hold numbers only: {error}") from None
+        numbers = _numbers(frame, columns, "float64" if task == "regression" else "int64")
+        return numbers[columns[0]] if len(columns) == 1 else numbers
     if task == "answering":
-        return y.assign(**{name: y[name].astype("int64") for name in columns[1:] if not holds_lists(y[name])})
+        return y.assign(**_numbers(frame, [name for name in columns[1:] if not holds_lists(y[name])], "int64"))
     if isinstance(y, pd.DataFrame):
-        return y.astype("int64")
+        return _numbers(frame, columns, "int64")
     if task == "tagging" or holds_lists(y):
         return y
     values = y.astype(object)
-    if isinstance(y.dtype, pd.ArrowDtype) and (empty := values[values == ""]).size:
-        raise ValueError(f"The label in the column {columns[0]!r} of row {empty.index[0]} is empty. Remove such rows.")
+    if (empty := values[values.isna() | (values == "")]).size:
+        row = row_in_file(frame, empty.index[0])
+        raise ValueError(f"The label in the column {columns[0]!r} of {row} is empty. Remove such rows.")
     if classes is None:
         return values
     known = list(classes)
@@ -165,6 +178,24 @@ def y_of(frame: pd.DataFrame, columns: Sequence[str], task: str, classes: Any = 
             f"model {_some(known)}."
         )
     return values
+
+
+def _numbers(frame: pd.DataFrame, columns: Sequence[str], dtype: str) -> pd.DataFrame:
+    """Columns as numbers. The error names the first value that is none, with its row."""
+    try:
+        return frame[list(columns)].astype(dtype)
+    except (ValueError, TypeError):
+        for name in columns:
+            for row, value in frame[name].items():
+                try:
+                    pd.Series([value]).astype(dtype)
+                except (ValueError, TypeError):
+                    kind = "number" if dtype == "float64" else "whole number"
+                    raise ValueError(
+                        f"The column {name!r} does not hold numbers only: {shown(value)} in {row_in_file(frame, row)} "
+                        f"is no {kind}."
+                    ) from None
+        raise
 
 
 def _some(values: Sequence[Any]) -> str:

@@ -83,6 +83,7 @@ class Choice(TaskDefaults[np.ndarray, ChoiceExamples]):
     loss = staticmethod(choice_cross_entropy)
     baseline: ClassVar[str] = "guessing"
     architecture: ClassVar[str] = "BertForMultipleChoice"
+    whole_rows: ClassVar[bool] = True
 
     # --- X and y to examples
 
@@ -124,8 +125,7 @@ class Choice(TaskDefaults[np.ndarray, ChoiceExamples]):
         """The lengths of the rows."""
         first, second = counts.texts
         kept, kept_second = truncated_lengths(first, second, room_for_texts(self.max_length, pairs=True))
-        cut = counts.by_row(kept + kept_second + counts.n_specials)
-        return RowLengths(counts.whole, cut, None, in_windows=False)
+        return RowLengths.of(counts, kept + kept_second + counts.n_specials, None, in_windows=False)
 
     def warn_cut(self, n_cut: int, n_rows: int, details: str) -> None:
         """Say that rows were cut."""
@@ -148,7 +148,7 @@ class Choice(TaskDefaults[np.ndarray, ChoiceExamples]):
         weights = np.zeros(len(sequences), "float32")
         weights[np.cumsum(n_options) - n_options + examples.right] = examples.weights
         rows = (sequences.rows + 1).astype("int32")
-        return TrainingData(sequences, rows, mean_one(weights), whole_rows=True)
+        return TrainingData(sequences, rows, mean_one(weights), whole_rows=self.whole_rows)
 
     # --- Outputs
 

@@ -12,7 +12,7 @@ from kbert.tasks.linear_head import FitHead, LinearHead
 
 # The most rows, and words in tagging, that a probe looks at: enough to tell the poolings apart, and a fraction of an
 # epoch where there are more.
-_MOST_ROWS, _MOST_WORDS = 2048, 8192
+MOST_ROWS, MOST_WORDS = 2048, 8192
 # Parts of the cross-validation that chooses what the head reads.
 _FOLDS = 5
 
@@ -39,7 +39,7 @@ def rows_to_probe(weights: np.ndarray, seed: int, n_words: np.ndarray | None = N
     ``n_words``, shape (n_rows,), is given where each word is an example of its own.
     """
     rows = np.random.default_rng(seed).permutation(np.flatnonzero(weights > 0))
-    sizes, most = (np.ones(len(rows)), _MOST_ROWS) if n_words is None else (n_words[rows], _MOST_WORDS)
+    sizes, most = (np.ones(len(rows)), MOST_ROWS) if n_words is None else (n_words[rows], MOST_WORDS)
     return np.sort(rows[np.cumsum(sizes) - sizes < most])
 
 

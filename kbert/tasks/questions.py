@@ -193,7 +193,7 @@ class Questions(TaskDefaults[Answers, QuestionExamples]):
         questions, contexts = counts.texts
         kept_questions, kept, _, n_windows = question_window_counts(questions, contexts, self.max_length, self.stride)
         cut = kept_questions + kept + counts.n_specials
-        return RowLengths(counts.whole, cut, n_windows * cut, in_windows=True)
+        return RowLengths.of(counts, cut, n_windows, in_windows=True)
 
     def warn_cut(self, n_cut: int, n_rows: int, details: str) -> None:
         """Say that questions were cut."""
@@ -208,16 +208,26 @@ class Questions(TaskDefaults[Answers, QuestionExamples]):
         """Say that texts are missing."""
         warn_missing(n_missing, n_rows, details)
 
-    def strata(self, examples: QuestionExamples) -> np.ndarray | None:
+    def label_numbers(self, columns: QuestionColumns, labels: Answers, tokenizer: Any) -> list[tuple[Any, ...]]:
+        """Where the row's answers begin, and what they are."""
+        pairs = zip(labels.starts, labels.texts, strict=True)
+        return [tuple(sorted(zip(starts, texts, strict=True))) for starts, texts in pairs]
+
+    def label_shares(self, numbers: list[tuple[Any, ...]]) -> dict[Any, float]:
+        """Of the rows with and without an answer."""
+        share = sum(map(bool, numbers)) / len(numbers)
+        return {"answer": share, "no answer": 1 - share}
+
+    def strata(self, labels: Answers) -> np.ndarray | None:
         """Whether a question has an answer, where the threshold is taken from the validation set."""
-        return examples.answers.answerable if self._tunes(examples) else None
+        return labels.answerable if self._tunes(labels) else None
 
-    def needs_validation(self, examples: QuestionExamples) -> list[str]:
+    def needs_validation(self, labels: Answers) -> list[str]:
         """The threshold is taken from rows that were not trained on, where some questions have no answer."""
-        return ["null_threshold='tune' (a number, such as 0.0, needs none)"] if self._tunes(examples) else []
+        return ["null_threshold='tune' (a number, such as 0.0, needs none)"] if self._tunes(labels) else []
 
-    def _tunes(self, examples: QuestionExamples) -> bool:
-        return self.null_threshold == "tune" and not examples.answers.answerable.all()
+    def _tunes(self, answers: Answers) -> bool:
+        return self.null_threshold == "tune" and not answers.answerable.all()
 
     # --- Training
 
@@ -336,7 +346,7 @@ class Questions(TaskDefaults[Answers, QuestionExamples]):
 
     def score(self, outputs: BestSpans, examples: QuestionExamples) -> float:
         """F1 of the answers' words; where some questions have no answer, at the best threshold or the given one."""
-        if self._tunes(examples):
+        if self._tunes(examples.answers):
             return self._best_threshold(outputs, examples)[1]
         threshold = np.inf if self.null_threshold == "tune" else float(self.null_threshold)
         silent = outputs.null_scores > threshold

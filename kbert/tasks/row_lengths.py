@@ -76,12 +76,34 @@ class RowLengths(NamedTuple):
         What it computes for a row that is read in windows; None for multiple choice, which has none.
     in_windows : bool
         Whether rows are read in windows: by ``long_text``, and always by the tagger and the question answerer.
+    sequences : ndarray of int64, shape (n_sequences,)
+        The tokens of each sequence that the model computes with the present parameters: rows, their windows or options.
+    rows : ndarray of int64, shape (n_sequences,)
+        The row of each sequence, ascending.
     """
 
     whole: NDArray[np.int64]
     cut: NDArray[np.int64]
     windowed: NDArray[np.int64] | None
     in_windows: bool
+    sequences: NDArray[np.int64]
+    rows: NDArray[np.int64]
+
+    @classmethod
+    def of(
+        cls, counts: PieceCounts, cut: NDArray[np.int64], n_windows: NDArray[np.int64] | None, in_windows: bool
+    ) -> RowLengths:
+        """The lengths of rows whose sequences keep ``cut`` tokens each, in every one of their ``n_windows`` windows."""
+        repeats = n_windows if in_windows and n_windows is not None else 1
+        windowed = None if n_windows is None else counts.by_row(n_windows * cut)
+        return cls(
+            counts.whole,
+            counts.by_row(cut),
+            windowed,
+            in_windows,
+            np.repeat(cut, repeats),
+            np.repeat(counts.rows, repeats),
+        )
 
     @property
     def computed(self) -> NDArray[np.int64]:

@@ -21,7 +21,7 @@ from kbert.tasks.class_weight import checked_class_weight
 from kbert.tasks.linear_head import sigmoid_head
 from kbert.tasks.ranking import label_ranking
 from kbert.tasks.saved_labels import decode_labels, encode_labels, labels_of_config
-from kbert.tasks.task import TrainingData, nothing_learned
+from kbert.tasks.task import TrainingData, nothing_learned, shares_of_classes
 from kbert.tasks.texts import TextExamples, TextTask
 from kbert.training.losses import binary_cross_entropy
 
@@ -117,18 +117,26 @@ class SeveralLabels(TextTask):
         """The classes."""
         return self.classes_.tolist()
 
-    def strata(self, examples: TextExamples) -> np.ndarray:
+    def label_numbers(self, columns: Any, labels: np.ndarray, tokenizer: Any) -> list[tuple[Any, ...]]:
+        """The numbers of the labels that a row has."""
+        rows, numbers = np.nonzero(labels)
+        return list(map(tuple, np.split(numbers, np.searchsorted(rows, np.arange(1, len(labels))))))
+
+    def label_shares(self, numbers: list[tuple[Any, ...]]) -> dict[Any, float]:
+        """Of the rows."""
+        return shares_of_classes(self.classes_, numbers, len(numbers))
+
+    def strata(self, labels: np.ndarray) -> np.ndarray:
         """Each row's rarest label; -1 for rows without labels, and for labels that one row only has."""
-        positive = examples.labels
-        counts = positive.sum(axis=0)
-        rarest = np.where(positive, counts, len(positive) + 1).argmin(axis=1)
-        rarest[~positive.any(axis=1)] = -1
+        counts = labels.sum(axis=0)
+        rarest = np.where(labels, counts, len(labels) + 1).argmin(axis=1)
+        rarest[~labels.any(axis=1)] = -1
         _, inverse, sizes = np.unique(rarest, return_inverse=True, return_counts=True)
         strata = np.where(sizes[inverse] > 1, rarest, -1)
         # A stratum of one row cannot be split: then there are no strata.
         return np.zeros_like(strata) if (strata == -1).sum() == 1 else strata
 
-    def needs_validation(self, examples: TextExamples) -> list[str]:
+    def needs_validation(self, labels: np.ndarray) -> list[str]:
         """Temperature and thresholds are taken from rows that were not trained on."""
         return [name for name in ("calibrate", "tune_thresholds") if getattr(self, name)]
 

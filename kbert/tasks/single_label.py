@@ -22,7 +22,7 @@ from kbert.tasks.class_weight import checked_class_weight
 from kbert.tasks.linear_head import softmax_head
 from kbert.tasks.ranking import class_ranking
 from kbert.tasks.saved_labels import decode_labels, encode_labels, labels_of_config
-from kbert.tasks.task import TrainingData, nothing_learned
+from kbert.tasks.task import TrainingData, nothing_learned, shares_of_classes
 from kbert.tasks.texts import TextExamples, TextTask
 from kbert.training.losses import softmax_cross_entropy, supervised_contrast
 from kbert.training.step import Loss
@@ -126,11 +126,15 @@ class SingleLabel(TextTask):
         """The classes."""
         return self.classes_.tolist()
 
-    def strata(self, examples: TextExamples) -> np.ndarray:
+    def strata(self, labels: np.ndarray) -> np.ndarray:
         """The classes."""
-        return examples.labels
+        return labels
 
-    def needs_validation(self, examples: TextExamples) -> list[str]:
+    def label_shares(self, numbers: list[tuple[Any, ...]]) -> dict[Any, float]:
+        """Of the rows."""
+        return shares_of_classes(self.classes_, numbers, len(numbers))
+
+    def needs_validation(self, labels: np.ndarray) -> list[str]:
         """The temperature is taken from rows that were not trained on."""
         return ["calibrate"] if self.calibrate else []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -22,10 +23,10 @@ from kbert.saved_values import SavedValues
 from kbert.tasks.bio import legal_tags
 from kbert.tasks.explaining import Explained, Part, ToExplain
 from kbert.tasks.linear_head import softmax_head
-from kbert.tasks.probe import rows_to_probe
+from kbert.tasks.probe import MOST_WORDS, rows_to_probe
 from kbert.tasks.ranking import class_ranking
 from kbert.tasks.saved_labels import decode_labels, encode_labels, labels_of_config
-from kbert.tasks.task import Encode, Probed, TaskDefaults, TrainingData, mean_one, nothing_learned
+from kbert.tasks.task import Encode, Probed, TaskDefaults, TrainingData, mean_one, nothing_learned, shares_of_classes
 from kbert.tasks.words import WordReader
 from kbert.text import WordPieceTokenizer
 from kbert.text.words import WordSequences, word_windows
@@ -113,6 +114,30 @@ class Tagging(TaskDefaults[UnreadTags, TaggingExamples], WordReader):
         self, columns: WordColumn, labels: UnreadTags, weights: np.ndarray, tokenizer: WordPieceTokenizer
     ) -> TaggingExamples:
         """Rows as tokens and tags as numbers. A new task learns the tags; others are refused later."""
+        split, numbers = self._tag_numbers(columns, labels, tokenizer)
+        # The words are split already.
+        chunks = replace(split, raw_texts=None).chunks(tokenizer.split_words)
+        words = WordSequences.concatenate([self.windows(chunk, tokenizer) for chunk in chunks])
+        _require_words(words.n_rows, words.n_words > 0, labels.name)
+        of_words = np.fromiter(chain.from_iterable(numbers), np.int32, words.n_words)
+        return TaggingExamples(words, of_words, np.where(np.diff(words.splits) > 0, weights, 0).astype("float32"))
+
+    def label_numbers(
+        self, columns: WordColumn, labels: UnreadTags, tokenizer: WordPieceTokenizer
+    ) -> list[tuple[Any, ...]]:
+        """The numbers of the tags of a row's words."""
+        split, numbers = self._tag_numbers(columns, labels, tokenizer)
+        _require_words(split.n_rows, any(numbers), labels.name)
+        return numbers
+
+    def label_shares(self, numbers: list[tuple[Any, ...]]) -> dict[Any, float]:
+        """Of the words."""
+        return shares_of_classes(self.classes_, numbers, sum(map(len, numbers)))
+
+    def _tag_numbers(
+        self, columns: WordColumn, labels: UnreadTags, tokenizer: WordPieceTokenizer
+    ) -> tuple[WordColumn, list[tuple[int, ...]]]:
+        """The rows split into words, and the numbers of each row's tags. A new task learns what tags there are."""
         split = columns.split(tokenizer.split_words)
         widened = WidenedSpans()
         tags = tag_lists(labels.y, split, labels.name, widened)
@@ -129,12 +154,7 @@ class Tagging(TaskDefaults[UnreadTags, TaggingExamples], WordReader):
         unknown = sorted(known - set(number))
         if unknown:
             raise ValueError(f"{labels.name} holds tags that y of fit did not: {unknown[:5]}.")
-        # The words are split already.
-        chunks = replace(split, raw_texts=None).chunks(tokenizer.split_words)
-        words = WordSequences.concatenate([self.windows(chunk, tokenizer) for chunk in chunks])
-        _require_words(words.n_rows, words.n_words > 0, labels.name)
-        numbers = np.fromiter((number[tag] for row in tags for tag in row), np.int32, words.n_words)
-        return TaggingExamples(words, numbers, np.where(np.diff(words.splits) > 0, weights, 0).astype("float32"))
+        return split, [tuple(map(number.__getitem__, row)) for row in tags]
 
     # --- Training
 
@@ -152,6 +172,11 @@ class Tagging(TaskDefaults[UnreadTags, TaggingExamples], WordReader):
         except DivergedError:
             return Probed(config)
         return Probed(config, softmax_head(vectors, some.labels, some.word_weights, len(self.classes_)))
+
+    def n_probed(self, numbers: list[tuple[Any, ...]]) -> int:
+        """Rows with words, up to a number of words."""
+        sizes = np.fromiter(filter(None, map(len, numbers)), np.int64)
+        return 0 if self.head_start == "random" else -(-len(sizes) * min(MOST_WORDS, sizes.sum()) // sizes.sum())
 
     def training_data(self, examples: TaggingExamples) -> TrainingData:
         """The tag of each word at its first piece."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
@@ -138,11 +139,14 @@ class Task(Protocol[C, L, E, O]):
         The class of transformers that opens what `save_model` writes.
     recipe : Recipe
         What "auto" stands for.
+    whole_rows : bool
+        Whether all sequences of a row have to be in one step, and ``batch_size`` counts rows: see `TrainingData`.
     """
 
     baseline: ClassVar[str]
     architecture: ClassVar[str]
     recipe: ClassVar[Recipe]
+    whole_rows: ClassVar[bool]
 
     @property
     def loss(self) -> Loss:
@@ -192,12 +196,26 @@ class Task(Protocol[C, L, E, O]):
         """Say that texts are missing."""
         ...
 
-    def strata(self, examples: E) -> np.ndarray | None:
+    def strata(self, labels: L) -> np.ndarray | None:
         """The stratum of each row, for a stratified split; None for a random one."""
         ...
 
-    def needs_validation(self, examples: E) -> list[str]:
+    def needs_validation(self, labels: L) -> list[str]:
         """The parameters that ask for a validation set, besides ``early_stopping``."""
+        ...
+
+    # --- What a plan tells of the rows
+
+    def label_numbers(self, columns: C, labels: L, tokenizer: WordPieceTokenizer) -> list[tuple[Any, ...]]:
+        """The labels of each row, equal for two rows if these are labelled the same: numbers of classes, if any."""
+        ...
+
+    def label_shares(self, numbers: list[tuple[Any, ...]]) -> dict[Any, float]:
+        """How often each label occurs, from 0 to 1, by `label_numbers`; empty where y has no classes."""
+        ...
+
+    def n_probed(self, numbers: list[tuple[Any, ...]]) -> int:
+        """How many rows `probe` looks at."""
         ...
 
     # --- Training
@@ -298,6 +316,7 @@ class TaskDefaults(Generic[L, E]):
     mean_loss: Callable[..., float]
 
     recipe: ClassVar[Recipe] = Recipe()
+    whole_rows: ClassVar[bool] = False
 
     @property
     def contrast(self) -> Loss | None:
@@ -310,13 +329,26 @@ class TaskDefaults(Generic[L, E]):
     def learn(self, labels: L, weights: np.ndarray) -> None:
         """Nothing."""
 
-    def strata(self, examples: E) -> np.ndarray | None:
+    def strata(self, labels: L) -> np.ndarray | None:
         """None: rows are split at random."""
         return None
 
-    def needs_validation(self, examples: E) -> list[str]:
+    def needs_validation(self, labels: L) -> list[str]:
         """No parameter but ``early_stopping``."""
         return []
+
+    def label_numbers(self, columns: Any, labels: L, tokenizer: WordPieceTokenizer) -> list[tuple[Any, ...]]:
+        """The row's entries of an array."""
+        array = np.asarray(labels)
+        return list(map(tuple, array.reshape(len(array), -1).tolist()))
+
+    def label_shares(self, numbers: list[tuple[Any, ...]]) -> dict[Any, float]:
+        """Nothing: y has no classes."""
+        return {}
+
+    def n_probed(self, numbers: list[tuple[Any, ...]]) -> int:
+        """None."""
+        return 0
 
     def probe(self, config: BertConfig, encode: Encode, examples: E, seed: int, pad_id: int) -> Probed:
         """Nothing: the head starts at random."""
@@ -364,6 +396,12 @@ def task_of(task_type: type[T], values: Mapping[str, Any]) -> T:
 def plain(value: Any) -> Any:
     """A parameter's value, a NumPy scalar as the Python number that it stands for."""
     return value.item() if isinstance(value, np.generic) else value
+
+
+def shares_of_classes(classes: np.ndarray, numbers: list[tuple[int, ...]], n: int) -> dict[Any, float]:
+    """How often each class occurs among n things that may have it, by the numbers of classes of each row."""
+    counts = np.bincount(np.fromiter(chain.from_iterable(numbers), np.int64), minlength=len(classes))
+    return dict(zip(classes.tolist(), (counts / n).tolist(), strict=True))
 
 
 def learned_attributes(task: Task[C, L, E, O]) -> dict[str, Any]:

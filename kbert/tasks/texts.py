@@ -19,7 +19,7 @@ from kbert.errors import DivergedError
 from kbert.model import BertForSequenceClassification, BertForTextVectors
 from kbert.tasks.explaining import Explained, Part, ToExplain, chosen_numbers
 from kbert.tasks.linear_head import FitHead
-from kbert.tasks.probe import best_probe, rows_to_probe
+from kbert.tasks.probe import MOST_ROWS, best_probe, rows_to_probe
 from kbert.tasks.row_lengths import PieceCounts, RowLengths
 from kbert.tasks.row_notices import warn_cut_texts
 from kbert.tasks.task import Encode, Probed, TaskDefaults, TrainingData, mean_one
@@ -109,7 +109,7 @@ class TextReader:
             stride = min(stride, room_for_texts(self.max_length, len(counts.texts) > 1))
         kept, _, n_windows = window_counts(counts.texts, self.max_length, stride)
         cut = np.sum(kept, axis=0) + counts.n_specials
-        return RowLengths(counts.whole, cut, n_windows * cut, in_windows)
+        return RowLengths.of(counts, cut, n_windows, in_windows)
 
     def cut_rows(self, columns: TextColumns, tokenizer: WordPieceTokenizer) -> NDArray[np.int64]:
         """The numbers of the rows that are cut."""
@@ -257,6 +257,10 @@ class TextTask(TaskDefaults[np.ndarray, TextExamples], TextReader):
             lambda outputs, rows: self.mean_loss(outputs, some.take(rows)),
         )
         return Probed(replace(config, classifier_pooling=probe.pooling), probe.head, probe.loss)
+
+    def n_probed(self, numbers: list[tuple[Any, ...]]) -> int:
+        """All rows, up to a number."""
+        return 0 if self.head_start == "random" or self.fit_head is None else min(len(numbers), MOST_ROWS)
 
     def mean_loss(self, outputs: np.ndarray, examples: TextExamples) -> float:
         """The weighted mean of the loss over the examples."""

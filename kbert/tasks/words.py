@@ -59,8 +59,7 @@ class WordReader:
     def lengths(self, counts: PieceCounts) -> RowLengths:
         """The lengths of the rows."""
         (kept,), _, n_windows = window_counts(counts.texts, self.max_length, self.stride)
-        cut = kept + counts.n_specials
-        return RowLengths(counts.whole, counts.by_row(cut), counts.by_row(n_windows * cut), in_windows=True)
+        return RowLengths.of(counts, kept + counts.n_specials, n_windows, in_windows=True)
 
     def warn_cut(self, n_cut: int, n_rows: int, details: str) -> None:
         """Nothing: rows of words are read whole, in windows."""

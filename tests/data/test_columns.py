@@ -1,5 +1,6 @@
 """What X is read into has one interface, whatever the task."""
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -52,6 +53,25 @@ def test_some_rows_are_those_rows(kind):
     assert list(none.texts()) == []
     halves = [columns.rows(rows) for rows in (slice(0, 2), slice(2, 5))]
     assert sorted(text for half in halves for text in half.texts()) == sorted(columns.texts())
+
+
+@pytest.mark.parametrize("kind", READ)
+def test_rows_that_are_taken_and_what_identifies_them(kind):
+    columns = READ[kind]()
+    some = columns.take(np.array([1, 3, 4]))
+    keys, n_characters = list(columns.keys()), columns.n_characters.tolist()
+    assert list(some.keys()) == [keys[1], keys[3], keys[4]] and len(set(keys)) == ROWS
+    assert some.n_characters.tolist() == [n_characters[1], n_characters[3], n_characters[4]]
+    assert some.names == columns.names and some.n_rows == 3 and len({hash(key) for key in keys}) == ROWS
+
+
+def test_questions_and_options_identify_a_row_too():
+    rows = [("c", "q", ["a", "b"]), ("c", "q", ["a", "b"]), ("c", "r", ["a", "b"]), ("c", "q", ["b", "a"])]
+    columns = choice_columns(pd.DataFrame(rows, columns=["context", "question", "options"]))
+    one, same, other_question, other_options = columns.keys()
+    assert one == same and len({one, other_question, other_options}) == 3
+    taken = columns.take(np.array([2]))
+    assert taken.questions == ["r"] and taken.names == columns.names
 
 
 def test_words_are_split_once_and_keep_their_offsets():

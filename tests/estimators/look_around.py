@@ -249,6 +249,7 @@ if __name__ == "__main__":
         max_position_embeddings=16,
         vocab_size=60,
     )
+    look("plan", lambda: BertClassifier(**toy | {"random_state": None}).plan(texts, labels))
     look("fit", lambda: use(BertClassifier(**toy), texts, labels))
     look("early stopping", lambda: use(BertClassifier(**toy, early_stopping=True), texts, labels))
     scratch = dict(toy, weights=None, size=small, dropout=0.3, random_state=None)

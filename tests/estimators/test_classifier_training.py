@@ -12,7 +12,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 from kbert import BertRegressor
 from kbert.errors import DivergedError
-from kbert.estimators import fitting
+from kbert.estimators import preparing
 
 pytestmark = pytest.mark.slow
 
@@ -214,13 +214,13 @@ def test_without_early_stopping_the_last_weights_stay(toy, reviews):
 @pytest.fixture
 def splits(monkeypatch):
     """The training rows and the validation rows of each fit."""
-    seen, split = [], fitting.split_rows
+    seen, split = [], preparing.split_rows
 
     def spy(*args):
         seen.append(split(*args))
         return seen[-1]
 
-    monkeypatch.setattr(fitting, "split_rows", spy)
+    monkeypatch.setattr(preparing, "split_rows", spy)
     return seen
 
 

@@ -42,7 +42,7 @@ def findings(toy_folder, tmp_path_factory):
 @pytest.mark.parametrize(
     "part",
     [
-        *("import kbert", "import BertClassifier", "fit", "early stopping", "a random start"),
+        *("import kbert", "import BertClassifier", "plan", "fit", "early stopping", "a random start"),
         *("BertTagger", "BertRegressor", "load a BertTagger", "load a BertRegressor"),
     ],
 )

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 
+import keras
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -34,20 +35,22 @@ def test_each_epoch_leaves_a_line_with_its_score_and_seconds(toy, reviews, capfd
     fitted = toy(epochs=3, verbose=1).fit(X[:100], y[:100], eval_set=(X[100:], y[100:]))
     shown = capfd.readouterr()
     lines = shown.out.splitlines()
-    for i, line in enumerate(lines[1:]):
+    for i, line in enumerate(lines[2:]):
         values = ", ".join(f"{name} {fitted.history_[name][i]:.3f}" for name in ("loss", "val_loss", "val_score"))
         assert re.fullmatch(rf"epoch {i + 1}/3: {values}, \d+\.\d s", line)
-    assert len(lines) == 4
+    assert len(lines) == 5
     assert f"val_score={fitted.history_['val_score'][1]:.3f}" in shown.err
 
 
-def test_the_first_line_tells_what_auto_stood_for(toy, reviews, capfd):
+def test_the_first_lines_tell_what_is_done_and_what_auto_stood_for(toy, reviews, capfd):
     parameters = dict.fromkeys(("max_length", "long_text", "batch_size", "learning_rate"), "auto")
     fitted = toy(**parameters, epochs=1, verbose=1).fit(reviews.text[:48], reviews.label[:48])
-    assert capfd.readouterr().out.splitlines()[0] == (
-        "fit: 48 rows, max_length=64, long_text='window', epochs=1, batch_size=16, learning_rate=0.0001, "
-        f"classifier_pooling={fitted.config_.classifier_pooling!r}"
-    )
+    assert capfd.readouterr().out.splitlines()[:2] == [
+        "fit: 48 rows, 8 tokens in the median and 8 at 95%, 3 updates",
+        "fit: max_length=64, long_text='window', epochs=1, batch_size=16, learning_rate=0.0001, "
+        f"classifier_pooling={fitted.config_.classifier_pooling!r}, dtype='float32', "
+        f"backend={keras.backend.backend()!r}",
+    ]
 
 
 def test_a_long_prediction_shows_a_bar_and_a_short_one_nothing(toy, reviews, capfd, monkeypatch):

@@ -88,6 +88,32 @@ def test_one_corrupt_parquet_file_of_ten(call, ten, tmp_path):
     assert goes_on(call, tmp_path, 18)
 
 
+@pytest.mark.parametrize("out", ["out", "out.csv"])
+def test_a_corrupt_file_may_be_removed(out, call, ten, tmp_path, estimator):
+    (ten / "6.parquet").write_bytes(b"PAR1 this is none")
+    with pytest.raises(ValueError, match=r"not a parquet file\. What else there is was done: mend or remove"):
+        call(out)
+    (ten / "6.parquet").unlink()
+    assert call(out) == (54, 18, 18)
+    found = pd.read_csv(tmp_path / out) if out == "out.csv" else pd.read_parquet(tmp_path / out)
+    assert list(found.id) == [*range(36), *range(42, 60)]
+
+
+def test_parts_of_rows_that_are_gone_are_told_of(call, ten, tmp_path):
+    call()
+    first, last = ten / "0.parquet", ten / "9.parquet"
+    rows = last.read_bytes()
+    pd.read_parquet(last)[:3].to_parquet(last, index=False)
+    first.unlink()
+    match = r"3 parts of rows that the table no longer has \(part-00000-000000.parquet is the first\)"
+    with pytest.raises(FileExistsError, match=match):
+        call()
+    last.write_bytes(rows)
+    for path in (tmp_path / "out").glob("part-00000-*"):
+        path.unlink()
+    assert call() == (54, 18, 18)
+
+
 def test_a_full_disk(call, ten, tmp_path):
     # The parts of one file are larger, for it has long texts of all kinds of signs.
     path = ten / "6.parquet"

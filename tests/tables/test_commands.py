@@ -163,7 +163,12 @@ def test_what_a_table_is_about():
         ("text,stars\na,1\nb,2\n", [], "has no column 'label'. It has text, stars"),
         ("review,label\na,1\nb,2\n", [], "has no column 'text'. It has review, label"),
         ("text,label\na,1\nb,2\n", ["--text", "words"], "has no column 'words'. It has text, label"),
-        ("text,label\na,1\nb,x\n", ["--task", "regression"], "column 'label' does not hold numbers only"),
+        ("text,label\na,1\nb,x\n", ["--task", "regression"], "'label' .*: 'x' in row 1 of /.*/rows.csv is no number"),
+        ("text,label\na,1\nb,\n", [], r"column 'label' of row 1 of \S+/rows.csv is empty"),
+        ("text,a,b\nx,1,0\ny,0,z\n", ["--label", "a", "b"], "column 'b' .*: 'z' in row 1 of .* is no whole number"),
+        ("question,context,answer,answer_start\nq,c,c,0\nq,c,c,z\n", [], "'answer_start' .*: 'z' in row 1 of "),
+        ("text,label\na,1\nb,2\n", ["--metrics", "s.json"], "--metrics writes the scores of --validation"),
+        ("text,label\na,1\nb,2\n", ["--metrics", ".", "--validation", "0.5"], "--metrics: . is a folder"),
         ("text,label\na,1\nb\n", [], "rows.csv cannot be read as csv: line 3 has 1 values"),
         ("text,label\na,1\nb,2\n", ["--set", "epoch=3"], "unexpected keyword argument 'epoch'.*did you mean"),
         ("text,label\na,1\nb,2\n", ["--epochs", "none"], "epochs must be \"auto\" or a whole number"),
@@ -203,7 +208,10 @@ def test_labels_of_other_types_empty_ones_and_rare_ones(call, rows, weights, tmp
 
     frame.assign(label=["", *frame.label[1:].astype(str)]).to_csv(tmp_path / "empty.csv", index=False)
     status, _, err = call("fit", tmp_path / "empty.csv", *model)
-    assert status == 2 and "The label in the column 'label' of row 0 is empty" in err
+    assert status == 2 and "The label in the column 'label' of row 0 of " in err and "empty.csv is empty" in err
+    frame.assign(label=[None, *frame.label[1:].astype(str)]).to_parquet(tmp_path / "rows.parquet")
+    status, _, err = call("evaluate", tmp_path / "model", tmp_path / "rows.parquet")
+    assert status == 2 and f"of row 0 of {tmp_path}/rows.parquet is empty" in err
 
     rare = frame.assign(label=["rare", *frame.label[1:].astype(str)])
     rare.to_csv(tmp_path / "rare.csv", index=False)

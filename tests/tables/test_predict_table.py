@@ -137,7 +137,21 @@ def test_a_killed_call_goes_on_and_ends_at_the_same_bytes(estimator, tables, tmp
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
     monkeypatch.setattr(module, "_make", dying)  # nothing is left to make
     assert predict_table(model, tables, tmp_path / "out", columns="text", rows_per_part=9) == (60, 8, 8)
-    assert dataset.dataset(tmp_path / "out").count_rows() == 60  # readers pass over what is not a part
+    assert dataset.dataset(tmp_path / "out").count_rows() == 60
+    assert not list((tmp_path / "out").glob("_part-*"))  # what the killed writer left is gone
+
+
+@pytest.mark.parametrize("out", ["out", "out.csv"])
+def test_a_call_killed_while_it_began_or_ended_goes_on(out, estimator, tables, rows, tmp_path):
+    """Settings that were not renamed yet; a hidden folder of which the settings are removed, and parts are not."""
+    folder = tmp_path / ("out" if out == "out" else ".out.csv.parts")
+    folder.mkdir()
+    (folder / "_kbert.json.12345678").write_text("{")
+    if out == "out.csv":
+        (folder / "part-00000-000000.parquet").write_text("old")
+        (folder / "_parts.jsonl").write_text('{"part": "part-00000-000000.parquet", "digest": "old"}')
+    assert predict_table(estimator("classifier"), tables, tmp_path / out, columns="text") == (60, 3, 0)
+    assert not (tmp_path / ".out.csv.parts").exists() and not (folder / "_kbert.json.12345678").exists()
 
 
 def test_what_an_output_is_of_does_not_change(estimator, tables, rows, tmp_path):
@@ -240,13 +254,19 @@ def test_a_cluster_of_which_a_worker_is_killed(saved, rows, tmp_path, monkeypatc
 # Kills a process once a few parts are there.
 _KILL = """
 import os, pathlib, signal, sys, time
-for _ in range(600):
+for _ in range(6_000):  # a busy machine takes long to start workers
     if len(list(pathlib.Path(sys.argv[1]).glob("part-*"))) >= 3:
         os.kill(int(sys.argv[2]), signal.SIGKILL)
         sys.exit(0)
     time.sleep(0.05)
 sys.exit("no part was written in time")
 """
+
+
+def test_a_process_that_finds_another_model_refuses(estimator, saved):
+    assert module._loaded(saved("classifier"), module._digest_of_model(estimator("classifier"))).classes_.size
+    with pytest.raises(ValueError, match="classifier holds another model in this process than where"):
+        module._loaded(saved("classifier"), module._digest_of_model(estimator("multilabel")))
 
 
 def test_load_opens_every_kind_of_estimator(estimator, tmp_path, minilm_folder):

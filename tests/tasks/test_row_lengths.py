@@ -132,3 +132,39 @@ def test_a_context_that_cannot_be_tokenised_is_told_by_its_row(tokenizer):
     columns.contexts[2] = "\ud800"
     with pytest.raises(ValueError, match="contexts: row 2"):
         row_lengths(task, columns, tokenizer)
+
+
+@pytest.mark.parametrize("long_text", ["truncate", "window"])
+def test_the_sequences_are_those_that_are_built(tokenizer, long_text):
+    texts = ["", *random_texts(np.random.default_rng(2), 12)]
+    reader = TextReader(max_length=12, long_text=long_text)
+    found = row_lengths(reader, reader.read(texts), tokenizer)
+    build = build_windows if long_text == "window" else build_sequences
+    built = build(tokenizer, texts, max_length=12)
+    np.testing.assert_array_equal(found.sequences, built.lengths)
+    np.testing.assert_array_equal(found.rows, built.rows)
+    np.testing.assert_array_equal(np.bincount(found.rows, found.sequences), found.computed)
+
+
+def test_the_sequences_of_words_options_and_questions(tokenizer):
+    rng = np.random.default_rng(3)
+    tagging = Tagging(max_length=10, stride=3)
+    words = [text.split() for text in ["", *random_texts(rng, 9)]]
+    found = row_lengths(tagging, tagging.read(words), tokenizer)
+    built = build_word_windows(tokenizer, words, 10, 3).sequences
+    np.testing.assert_array_equal(found.sequences, built.lengths)
+    np.testing.assert_array_equal(found.rows, built.rows)
+    contexts, options = random_texts(rng, 6), [random_texts(rng, 2 + i % 3, 9) for i in range(6)]
+    options = [[text or "a" for text in of_row] for of_row in options]
+    choice = Choice(max_length=15)
+    rows = list(zip(contexts, options, strict=True))
+    found = row_lengths(choice, choice.read(rows), tokenizer)
+    built = build_choices(tokenizer, contexts, None, options, 15)
+    np.testing.assert_array_equal(found.sequences, built.lengths)
+    np.testing.assert_array_equal(found.rows, built.rows)
+    questions = Questions(max_length=20, stride=4)
+    pairs = list(zip(random_texts(rng, 5, 6), random_texts(rng, 5), strict=True))
+    found = row_lengths(questions, questions.read(pairs), tokenizer)
+    built, _ = build_question_windows(tokenizer, [q for q, _ in pairs], [c for _, c in pairs], 20, 4)
+    np.testing.assert_array_equal(found.sequences, built.lengths)
+    np.testing.assert_array_equal(found.rows, built.rows)

@@ -1,0 +1,94 @@
+"""Whether probabilities are what they say: of 100 labels that are given a probability of 0.8, 80 should be right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+from scipy.special import expit, log_softmax, logit
+
+from kbert.reports.given import Given
+
+_BINS = 10
+# As in `kbert.tasks.calibration`.
+_TEMPERATURES = (0.05, 20.0)
+_LEAST = np.finfo(float).tiny
+
+
+def calibration(given: Given, temperature: float | None) -> dict[str, Any]:
+    """Reliability of a classifier's probabilities, before calibration and after it.
+
+    Parameters
+    ----------
+    given : Given
+        Of "labels" or "several labels".
+    temperature : float or None
+        What the classifier's logits are divided by already; 1.0 where it was fitted without ``calibrate``. None: it
+        differs between the rows, so that it cannot be undone.
+
+    Returns
+    -------
+    dict
+        ``before`` and ``after``, each with ``error``, the expected calibration error (Guo et al., 2017), and ``bins``:
+        their bounds ``from`` and ``to``, ``rows``, mean ``probability`` and share that is ``right``. Of a classifier
+        without ``calibrate``, ``after`` is what it would give: each half of the rows has the temperature that is best
+        for the other half. With None as temperature there is no ``before``. Empty for fewer than two rows.
+    """
+    logits, truth = _logits_and_truth(given)
+    if len(truth) < 2:
+        return {}
+    if temperature is None:
+        return {"after": _reliability(logits, truth)}
+    if temperature != 1.0:
+        before, after = logits * temperature, logits
+    else:
+        before, after = logits, logits.copy()
+        half = np.random.default_rng(0).permutation(len(truth)) % 2 == 0
+        for some, others in ((half, ~half), (~half, half)):
+            after[some] = logits[some] / _best_temperature(logits[others], truth[others])
+    return {"before": _reliability(before, truth), "after": _reliability(after, truth)}
+
+
+def _logits_and_truth(given: Given) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Of the rows and labels that the classifier knows; the truth is class numbers, or of several labels 0 and 1."""
+    probabilities = np.asarray(given.found.probabilities, "float64")
+    if given.kind == "several labels":
+        known = probabilities.any(axis=0)
+        return logit(np.clip(probabilities[:, known], _LEAST, 1 - np.finfo(float).epsneg)), given.truth[:, known]
+    number = {label: i for i, label in enumerate(np.asarray(given.found.classes).tolist())}
+    truth = np.array([number.get(label, -1) for label in given.truth.tolist()])
+    return np.log(np.maximum(probabilities[truth >= 0], _LEAST)), truth[truth >= 0]
+
+
+def _best_temperature(logits: NDArray[np.float64], truth: NDArray[np.int64]) -> float:
+    found = minimize_scalar(
+        lambda log_temperature: _loss(logits / np.exp(log_temperature), truth),
+        bounds=np.log(_TEMPERATURES),
+        method="bounded",
+    )
+    return float(np.exp(found.x))
+
+
+def _loss(logits: NDArray[np.float64], truth: NDArray[np.int64]) -> float:
+    if truth.ndim == 2:
+        return float(np.logaddexp(0, np.where(truth, -logits, logits)).mean())
+    return float(-log_softmax(logits, axis=1)[np.arange(len(truth)), truth].mean())
+
+
+def _reliability(logits: NDArray[np.float64], truth: NDArray[np.int64]) -> dict[str, Any]:
+    """Of the most probable class of each row; of several labels, of every label."""
+    if truth.ndim == 2:
+        said, right = expit(logits).ravel(), truth.ravel().astype(bool)
+    else:
+        said, right = np.exp(log_softmax(logits, axis=1)).max(axis=1), logits.argmax(axis=1) == truth
+    number = np.minimum((said * _BINS).astype(int), _BINS - 1)
+    bins, error = [], 0.0
+    for i in np.unique(number).tolist():
+        inside = number == i
+        mean, rate = float(said[inside].mean()), float(right[inside].mean())
+        error += float(inside.mean()) * abs(mean - rate)
+        low, high = i / _BINS, (i + 1) / _BINS
+        bins.append({"from": low, "to": high, "rows": int(inside.sum()), "probability": mean, "right": rate})
+    return {"error": error, "bins": bins}

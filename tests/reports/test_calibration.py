@@ -1,0 +1,61 @@
+"""Reliability: what is overconfident is said to be, and a temperature mends it."""
+
+import numpy as np
+import pytest
+from scipy.special import expit, softmax
+
+from kbert.reports.calibration import calibration
+from kbert.reports.given import Found, Given
+
+
+def drawn(temperature, n_rows=4000):
+    """Labels drawn with the probabilities of some logits, and the probabilities of these logits times a number."""
+    rng = np.random.default_rng(0)
+    logits = rng.normal(0, 2, (n_rows, 3))
+    truth = (softmax(logits, axis=1).cumsum(axis=1) > rng.random((n_rows, 1))).argmax(axis=1)
+    names = np.array(["a", "b", "c"])
+    return Given("labels", names[truth], Found(names[truth], softmax(logits * temperature, axis=1), names))
+
+
+def test_right_probabilities_have_no_error():
+    found = calibration(drawn(1.0), 1.0)
+    assert found["before"]["error"] < 0.02 and found["after"]["error"] < 0.02
+    assert sum(part["rows"] for part in found["before"]["bins"]) == 4000
+    assert all(part["from"] <= part["probability"] <= part["to"] for part in found["before"]["bins"])
+
+
+@pytest.mark.parametrize("temperature", [0.4, 3.0])
+def test_a_temperature_mends_what_is_too_sure_or_not_sure_enough(temperature):
+    found = calibration(drawn(temperature), 1.0)
+    assert found["before"]["error"] > 0.1 and found["after"]["error"] < 0.02
+
+
+def test_a_learned_temperature_is_undone():
+    """Probabilities that were divided by 3 came from those that are too sure by a factor of 3."""
+    found = calibration(drawn(1.0), 3.0)
+    assert found["after"] == calibration(drawn(1.0), 1.0)["before"]
+    assert found["before"]["error"] == pytest.approx(calibration(drawn(3.0), 1.0)["before"]["error"])
+    assert set(calibration(drawn(1.0), None)) == {"after"}
+
+
+def test_of_several_labels_each_is_a_question_of_its_own():
+    rng = np.random.default_rng(0)
+    logits = rng.normal(0, 2, (3000, 2))
+    truth = (rng.random((3000, 2)) < expit(logits)).astype(int)
+    unknown = np.zeros((3000, 1))  # a label that the classifier does not know
+    given = Given(
+        "several labels",
+        np.hstack([truth, unknown.astype(int)]),
+        Found(None, np.hstack([expit(3 * logits), unknown]), np.array(["a", "b", "c"])),
+    )
+    found = calibration(given, 1.0)
+    assert found["before"]["error"] > 0.1 and found["after"]["error"] < 0.02
+    assert sum(part["rows"] for part in found["after"]["bins"]) == 6000
+
+
+def test_labels_that_the_classifier_does_not_know_do_not_count():
+    given = drawn(1.0, 100)
+    truth = np.where(np.arange(100) < 40, "d", given.truth)
+    found = calibration(given._replace(truth=truth), 1.0)
+    assert sum(part["rows"] for part in found["before"]["bins"]) == 60
+    assert calibration(given._replace(truth=np.full(100, "d")), 1.0) == {}

@@ -1,0 +1,241 @@
+"""report: what it says is what the estimator does, for every kind of task."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from report_rows import INDEX, rows_of
+from sklearn.dummy import DummyClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import confusion_matrix, f1_score
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
+from sklearn.pipeline import make_pipeline
+
+from kbert import BertClassifier, BertVectorizer
+from kbert.reports import Report
+
+KINDS = ["classifier", "multilabel", "regressor", "tagger", "qa", "choice"]
+pytestmark = [
+    pytest.mark.slow,  # no backend has a part in it
+    pytest.mark.filterwarnings("ignore::kbert.errors.TruncationWarning", "ignore::kbert.errors.MissingTextWarning"),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_score_is_that_of_the_estimator_and_lies_in_its_interval(kind, reports, estimator):
+    X, y = rows_of(kind)
+    report = reports(kind)
+    found = report.as_dict()
+    score = found["score"]
+    if kind == "multilabel":
+        classes = ["hot", "red", "green"]
+        truth, answers = (
+            [[name in row for name in classes] for row in rows] for rows in (y, estimator(kind).predict(X))
+        )
+        assert score["value"] == pytest.approx(f1_score(truth, answers, average="micro"))
+    else:
+        assert score["value"] == pytest.approx(estimator(kind).score(X, y))
+    assert score["low"] < score["value"] < score["high"]
+    assert found["rows"]["rows"] == 40 and sum(group["rows"] for group in found["by_length"]) == 40
+    if score["name"] == "accuracy":
+        right = sum(group["value"] * group["rows"] for group in found["by_length"])
+        assert right / 40 == pytest.approx(score["value"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_is_json_and_a_page_that_asks_for_nothing(kind, reports, tmp_path):
+    report = reports(kind)
+    assert isinstance(report, Report)
+    read = json.loads(json.dumps(report.as_dict(), allow_nan=False))
+    assert read == report.as_dict() and read["n_doubtful"] == len(report.doubtful) > 0
+    assert len(read["doubtful"]) == min(20, len(report.doubtful))
+    report.save(tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert page == report.html() and report._repr_html_() in page
+    for word in ("<script", "<link", "<img", "@import", "url(", "src=", "href=", "http", "<b>hot"):
+        assert word not in page, word
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_doubtful_rows_are_those_that_differ_with_the_most_doubtful_first(kind, reports, estimator):
+    X, _ = rows_of(kind)
+    lines = reports(kind).doubtful
+    assert lines.doubt.is_monotonic_decreasing and (lines.doubt > 0).all()
+    assert list(lines.index) == [INDEX[row] for row in lines.row]  # the index is that of X
+    if kind not in ("regressor", "qa"):
+        assert (lines.given != lines.predicted).all()
+    if "probability" in lines:
+        assert lines.probability.between(0, 1).all()
+    if kind == "tagger":
+        predicted = estimator(kind).predict(X)
+        assert [predicted[line.row][line.position] for line in lines.itertuples()] == lines.predicted.tolist()
+        assert [X.iloc[line.row][line.position] for line in lines.itertuples()] == lines.word.tolist()
+
+
+def test_label_errors_are_ranked_by_the_probability_of_the_given_label(reports, estimator):
+    X, y = rows_of("classifier")
+    lines, probabilities = reports("classifier").doubtful, estimator("classifier").predict_proba(X)
+    wrong = np.flatnonzero(probabilities.argmax(axis=1) != y)
+    expected = wrong[np.argsort(probabilities[wrong, y[wrong]], kind="stable")]
+    assert lines.row.tolist() == expected.tolist()
+    assert np.allclose(lines.probability_given, probabilities[expected, y[expected]])
+    assert np.allclose(lines.probability, probabilities[expected].max(axis=1))
+
+
+def test_the_tables_are_those_of_scikit_learn(reports, estimator):
+    X, y = rows_of("classifier")
+    found = reports("classifier").as_dict()
+    matrix = confusion_matrix(y, estimator("classifier").predict(X))
+    assert [list(line.values()) for line in found["confusion"].values()] == matrix.tolist()
+    assert found["by_label"]["1"]["f1"] == pytest.approx(f1_score(y, estimator("classifier").predict(X)))
+
+
+def test_the_words_that_are_shaded_speak_for_what_is_predicted(reports, estimator):
+    X, _ = rows_of("classifier")
+    report = reports("classifier")
+    rows = report.doubtful.row[:20].tolist()
+    why = estimator("classifier").explain(X.iloc[rows], labels=report.doubtful.predicted[:20].tolist())
+    assert np.allclose(report.why.explanation.score, why.score, atol=1e-5)
+    assert report.html().count("<mark") == len(why)
+    plain = estimator("classifier").report(*rows_of("classifier"), explain=False, max_rows=2)
+    assert "<mark" not in plain.html() and plain.html().count('class="text"') == 2
+
+
+def test_the_words_of_a_question_speak_for_the_begin_and_the_end_of_the_answer_together(reports, estimator):
+    X, _ = rows_of("qa")
+    report = reports("qa")
+    rows = report.doubtful.row[:20].tolist()
+    why = estimator("qa").explain(X.iloc[rows])
+    halves = [why[why.label == label].score.to_numpy() for label in ("start", "end")]
+    assert np.allclose(report.why.explanation.score, sum(halves), atol=1e-5)
+
+
+# --- Baselines
+
+
+def test_the_baselines_learn_from_the_training_rows(estimator):
+    X, y = rows_of("classifier")
+    train = list(X[:30]), y[:30]
+    found = estimator("classifier").report(X[30:], y[30:], train=train, explain=False).as_dict()["baselines"]
+    expected = {
+        "most_frequent": DummyClassifier(),
+        "tfidf_linear": make_pipeline(TfidfVectorizer(), LogisticRegression(max_iter=1000)),
+    }
+    assert {name: line["value"] for name, line in found.items()} == pytest.approx(
+        {name: model.fit(*train).score(X[30:], y[30:]) for name, model in expected.items()}
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("multilabel", {"most_frequent", "tfidf_linear"}),
+        ("regressor", {"mean", "tfidf_linear"}),
+        ("tagger", {"most_frequent_tag"}),
+        ("qa", {"no_answer"}),
+        ("choice", {"most_frequent"}),
+    ],
+)
+def test_every_kind_has_baselines_of_its_own(kind, names, estimator):
+    X, y = rows_of(kind)
+    found = estimator(kind).report(X, y, train=(X, y), explain=False).as_dict()["baselines"]
+    assert set(found) == names
+    expected = {"tagger": 1.0, "qa": 0.25, "regressor": 0.0}
+    if kind in expected:
+        simple = next(iter(found.values()))["value"]
+        assert simple == pytest.approx(expected[kind], abs=1e-9)
+
+
+# --- Rows that were not read as a whole
+
+
+def test_rows_that_are_cut_or_empty_are_counted_and_scored(estimator):
+    texts, y = ["red hot table", "", "blue cold " * 40], [1, 0, 1]
+    cutting = estimator("classifier")
+    found = cutting.report(texts, y, explain=False).as_dict()
+    longest = found["rows"]["max_length"]
+    assert found["rows"]["empty"] == 1
+    in_windows = cutting.long_text == "window"
+    assert (found["rows"]["cut"], found["rows"]["in_windows"]) == ((0, 1) if in_windows else (1, 0))
+    assert [group["rows"] for group in found["by_length"] if group["to"] > longest] == [1]
+
+
+# --- Cross-validation
+
+
+@pytest.fixture(scope="module")
+def unfitted(tmp_path_factory):
+    from kbert import BertConfig, BertEncoder, WordPieceTokenizer
+
+    folder = tmp_path_factory.mktemp("weights")
+    tokenizer = WordPieceTokenizer.train(["red blue hot cold good bad"] * 9, vocab_size=60)
+    sizes = dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16)
+    config = BertConfig(vocab_size=tokenizer.vocab_size, max_position_embeddings=16, initializer_range=0.3, **sizes)
+    BertEncoder(config, dtype="float32", seed=1).save_pretrained(folder)
+    tokenizer.save(folder)
+    values = dict(max_length=8, epochs=4, batch_size=8, learning_rate=3e-3, random_state=0, dtype="float32")
+    return BertClassifier(weights=folder, **values)
+
+
+@pytest.mark.filterwarnings("ignore::kbert.errors.KbertWarning")
+def test_planted_label_errors_come_first_under_cross_validation(unfitted):
+    rng = np.random.default_rng(0)
+    truth = np.array(["bad", "good"] * 40)
+    texts = [" ".join(rng.permutation([label, *rng.choice(["red", "blue", "hot"], 2)])) for label in truth]
+    wrong = rng.choice(80, 8, replace=False)
+    y = truth.copy()
+    y[wrong] = np.where(truth[wrong] == "bad", "good", "bad")
+    report = unfitted.report(texts, y, cv=3)
+    assert set(report.doubtful.row[:8]) == set(wrong.tolist())
+    found = report.as_dict()
+    assert found["evaluated_by"] == "cross-validation"
+    assert "fitted without it" in report.html() and "<mark" not in report.html()  # nothing is fitted that could say why
+
+    folds = StratifiedKFold(3, shuffle=True, random_state=0)
+    probabilities = cross_val_predict(unfitted, texts, y, cv=folds, method="predict_proba")
+    given = probabilities[np.arange(80), (y == "good").astype(int)]
+    assert found["score"]["value"] == np.mean((probabilities.argmax(axis=1) == 1) == (y == "good"))
+    lines = report.doubtful
+    assert np.allclose(lines.probability_given, given[lines.row], atol=1e-6)
+    assert not hasattr(unfitted, "model_")
+
+
+# --- What is refused
+
+
+def test_what_cannot_be_judged_is_refused(unfitted, estimator, monkeypatch):
+    X, y = rows_of("classifier")
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        unfitted.report(X, y)
+    with pytest.raises(ValueError, match=r"train=\(X, y\) or cv, not both"):
+        unfitted.report(X, y, train=(X, y), cv=3)
+    with pytest.raises(ValueError, match="train must be a pair"):
+        estimator("classifier").report(X, y, train=X)
+    with pytest.raises(ValueError, match="cv is for one label or number a row, and this estimator predicts tags"):
+        estimator("tagger").report(*rows_of("tagger"), cv=3)
+    with pytest.raises(ValueError, match="max_rows must be"):
+        estimator("classifier").report(X, y, max_rows=0)
+    monkeypatch.setattr(type(estimator("classifier")), "_outputs", None)  # y is looked at before anything is computed
+    with pytest.raises(ValueError, match="X has 40 rows and y has 39 labels"):
+        estimator("classifier").report(X, y[:-1])
+    assert not hasattr(BertVectorizer("tiny"), "report")
+
+
+def test_many_labels_have_short_tables():
+    from kbert.reports.page import Report as Page
+
+    labels = [f"l{i}" for i in range(40)]
+    line = {"precision": 0.5, "recall": 0.5, "f1": 0.5, "rows": 3}
+    confusion = {a: {b: int(a != b and i == 0) for b in labels} for i, a in enumerate(labels)}
+    score = {"name": "accuracy", "value": 0.5, "low": 0.4, "high": 0.6}
+    values = {
+        "estimator": "e", "evaluated_by": "predict", "score": score, "baselines": {}, "scores": {}, "calibration": {},
+        "rows": {"rows": 9, "empty": 0, "cut": 0, "in_windows": 0, "max_length": 8}, "by_length": [],
+        "by_label": dict.fromkeys(labels, line), "confusion": confusion,
+    }  # fmt: skip
+    page = Page("labels", values, pd.DataFrame({"row": []}), None, 5).html()
+    assert "The 30 labels of 40 with the lowest F1" in page and "The most frequent of 39 kinds of mistakes" in page
+    assert page.count("<tr>") < 70
