@@ -216,9 +216,10 @@ class BertForFeatures(FunctionalBert):
             x = FirstTokens(name="first_tokens")(x, inputs["first_positions"])
         vectors = ops.cast(x, "float32")
         if normalize:
-            # On JAX, ops.norm of Keras 3.10 to 3.12 cannot be part of a functional model.
-            lengths = ops.sqrt(ops.sum(ops.square(vectors), axis=-1, keepdims=True))
-            vectors = vectors / ops.maximum(lengths, SHORTEST)
+            # On JAX, ops.norm of Keras 3.10 to 3.12 cannot be part of a functional model. The square root of 0, of slots
+            # without a text, would have no derivative.
+            squares = ops.sum(ops.square(vectors), axis=-1, keepdims=True)
+            vectors = vectors / ops.sqrt(ops.maximum(squares, SHORTEST**2))
         choices = {"layers": layers, "pooling": pooling, "normalize": normalize}
         super().__init__(inputs, vectors, config=config, policy=encoder.dtype_policy, name=name, seed=seed, **choices)
         self.encoder, self.hidden = encoder, hidden[-1]

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from kbert import BertEncoder
-from kbert.model import INPUT_NAMES
+from kbert.model import INPUT_NAMES, BertForFeatures
 
 pytestmark = pytest.mark.backend
 
@@ -53,3 +53,15 @@ def test_an_encoder_that_is_not_trainable_stays_as_it_was(toy_config, data):
     assert not np.array_equal(head, keras.ops.convert_to_numpy(model.layers[-1].kernel))
     for weight, array in zip(encoder.weights, before, strict=True):
         np.testing.assert_array_equal(keras.ops.convert_to_numpy(weight), array)
+
+
+def test_normalised_vectors_can_be_trained_where_rows_hold_fewer_texts_than_slots(toy_config, rows_of):
+    # A slot without a text is zeros, of which the square root has no derivative.
+    texts = np.arange(10, 20), np.arange(30, 35)
+    x = {**rows_of([texts, texts[:1]], 16), "first_positions": np.array([[0, 10], [0, 0]], "int32")}
+    model = BertForFeatures(toy_config, normalize=True)
+    model.compile(keras.optimizers.SGD(0.1), "mse")
+    model.train_on_batch(x, np.ones((2, 2, toy_config.hidden_size), "float32"))
+    assert all(np.isfinite(keras.ops.convert_to_numpy(weight)).all() for weight in model.weights)
+    vectors = keras.ops.convert_to_numpy(model(x))
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=-1), [[1, 1], [1, 0]], atol=1e-6)
