@@ -79,7 +79,8 @@ def supervised_contrast(vectors: Tensor, targets: Tensor, weights: Tensor) -> Te
     """
     vectors = ops.reshape(vectors, (-1, vectors.shape[-1]))  # (B * K, D)
     classes, weights = ops.reshape(targets, (-1,)), ops.reshape(weights, (-1,))  # (B * K,)
-    vectors = vectors / ops.maximum(ops.norm(vectors, axis=-1, keepdims=True), 1e-6)
+    # At least 1e-12, since the square root of 0, in slots without a text, has no derivative.
+    vectors = vectors / ops.sqrt(ops.maximum(ops.sum(ops.square(vectors), axis=-1, keepdims=True), 1e-12))
     cosines = ops.matmul(vectors, ops.transpose(vectors)) / _CONTRAST_TEMPERATURE  # (B * K, B * K)
     numbers = ops.arange(ops.shape(classes)[0])
     is_other = ops.logical_and(numbers[:, None] != numbers[None], weights[None] > 0)
