@@ -216,8 +216,8 @@ class BertForFeatures(FunctionalBert):
             x = FirstTokens(name="first_tokens")(x, inputs["first_positions"])
         vectors = ops.cast(x, "float32")
         if normalize:
-            # On JAX, ops.norm of Keras 3.10 to 3.12 cannot be part of a functional model. The square root of 0, in slots
-            # without a text, has no derivative.
+            # On JAX, ops.norm of Keras 3.10 to 3.12 cannot be part of a functional model. The square root of 0, in
+            # slots without a text, has no derivative.
             squares = ops.sum(ops.square(vectors), axis=-1, keepdims=True)
             vectors = vectors / ops.sqrt(ops.maximum(squares, SHORTEST**2))
         choices = {"layers": layers, "pooling": pooling, "normalize": normalize}
