@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import textwrap
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -17,6 +18,8 @@ from kbert.training.precision import DTYPES
 
 # Classes that the text names; all are in ``classes``.
 _CLASSES_SHOWN = 10
+# Columns of the text.
+_WIDTH = 88
 
 
 @dataclass(frozen=True)
@@ -263,7 +266,8 @@ class FitPlan:
         yield "rests on", "; ".join(self.rests_on)
 
     def __str__(self) -> str:
-        return "\n".join(f"{about}: {what}" for about, what in self._lines())
+        lines = (f"{about}: {what}" for about, what in self._lines())
+        return "\n".join(textwrap.fill(line, _WIDTH, subsequent_indent="  ") for line in lines)
 
     def __repr__(self) -> str:
         return str(self)
