@@ -7,6 +7,7 @@ from contextvars import ContextVar
 from pathlib import Path
 
 import keras
+from keras import ops
 
 from kbert.config import BertConfig
 from kbert.model.base import INPUT_NAMES, DType, FunctionalBert, Tensor, token_inputs
@@ -169,6 +170,22 @@ class BertEncoder(FunctionalBert):
         from kbert.weights import save_encoder
 
         save_encoder(self, folder, dtype)
+
+    def vectors_of_texts(self, inputs: dict[str, Tensor], first_positions: Tensor, training: bool = False) -> Tensor:
+        """The pooler's vector of each text that starts at one of ``first_positions`` (B, K): shape (B, K, D).
+
+        It is that of ``sequence_output`` there. Of the last layer only these tokens are computed, which saves five
+        sixths of it: the keys and values of all tokens remain.
+        """
+        x = self.embeddings(inputs["token_ids"], inputs["position_ids"], inputs["segment_ids"], training=training)
+        text_ids = ops.convert_to_tensor(inputs["text_ids"])
+        same_text = SameText()
+        mask = same_text(text_ids)
+        *lower_layers, last_layer = self.transformer_layers
+        for layer in lower_layers:
+            x = layer(x, mask, training=training)
+        readers = ops.take_along_axis(text_ids, first_positions, axis=1)
+        return self.pooler(last_layer(x, same_text(text_ids, readers), first_positions, training=training))
 
 
 def first_token_vectors(encoder: BertEncoder, sequence_output: Tensor, first_positions: Tensor) -> Tensor:

@@ -4,11 +4,13 @@ The output layer computes in float32 under every policy. It costs next to nothin
 two or three digits: too few for a regression whose values are far from 0.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 
 from kbert.config import BertConfig
-from kbert.model.base import INPUT_NAMES, DType, FunctionalBert, token_inputs
+from kbert.model.base import INPUT_NAMES, DType, FunctionalBert, Tensor, token_inputs
 from kbert.model.dropout import Dropout
 from kbert.model.encoder import BertEncoder, first_token_vectors
 from kbert.model.layers import FirstTokens, TextMeans, dense
@@ -65,7 +67,15 @@ class BertForSequenceClassification(FunctionalBert):
         super().__init__(inputs, logits, config=config, policy=policy, name=name, seed=seed, num_labels=num_labels)
         self.num_labels = num_labels
         self.encoder, self.hidden = encoder, hidden
-        self.classifier = classifier
+        self.dropout, self.classifier = dropout, classifier
+
+    def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Tensor:
+        if self.config.classifier_pooling == "mean":
+            return super().call(inputs, training=training, mask=mask)
+        # The same as by the graph, without what nobody reads of the last layer.
+        self.check(inputs)
+        vectors = self.encoder.vectors_of_texts(inputs, inputs["first_positions"], training=bool(training))
+        return self.classifier(self.dropout(vectors, training=bool(training)))
 
 
 @keras.saving.register_keras_serializable("kbert")

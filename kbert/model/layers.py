@@ -75,7 +75,9 @@ class BertEmbeddings(keras.layers.Layer):
 
     def build(self, *_: Any) -> None:
         def table(name: str, rows: int, seed: int) -> keras.Variable:
-            return self.add_weight((rows, self.config.hidden_size), _initializer(self.config, seed), name=name)
+            # Not cast by the policy: that would cast the whole table in each step, of which few rows are looked up.
+            shape = (rows, self.config.hidden_size)
+            return self.add_weight(shape, _initializer(self.config, seed), name=name, autocast=False)
 
         config = self.config
         self.word = table("word", config.vocab_size, self.seed)
@@ -90,11 +92,11 @@ class BertEmbeddings(keras.layers.Layer):
 
     def of_words(self, words: Tensor, position_ids: Tensor, segment_ids: Tensor, training: bool = False) -> Tensor:
         """The same for rows of the word table (B, T, D), or for any other vectors in their place."""
-        x = words + ops.take(self.position, position_ids, axis=0)
+        x = words + ops.take(self.position, position_ids, axis=0)  # float32 under every policy, until after LayerNorm
         # A product with one-hot rows, because the table has two rows or so. Its gradient is a product too; that of a
         # lookup is a slow scatter-add of every token into the same rows.
         one_hot = ops.one_hot(segment_ids, self.config.type_vocab_size, dtype=x.dtype)
-        x = x + ops.matmul(one_hot, ops.cast(self.segment, x.dtype))
+        x = x + ops.matmul(one_hot, self.segment)
         return inner(self.dropout, inner(self.norm, x), training=training)
 
     def compute_output_spec(self, token_ids: Tensor, *_: Any, **__: Any) -> keras.KerasTensor:
@@ -104,19 +106,24 @@ class BertEmbeddings(keras.layers.Layer):
 class SameText(keras.layers.Layer):
     """text_ids (B, T) to the attention mask (B, 1, T, T): true for two tokens of the same packed text.
 
-    Padding has text id 0 and attends to padding, so that no row of the softmax is empty.
+    Padding has text id 0 and attends to padding, so that no row of the softmax is empty. With ``readers`` (B, S), the
+    text ids of the tokens that attend, the mask is (B, 1, S, T).
     """
 
-    def call(self, text_ids: Tensor) -> Tensor:
-        return ops.equal(text_ids[:, None, :, None], text_ids[:, None, None, :])
+    def call(self, text_ids: Tensor, readers: Tensor | None = None) -> Tensor:
+        readers = text_ids if readers is None else readers
+        return ops.equal(readers[:, None, :, None], text_ids[:, None, None, :])
 
-    def compute_output_spec(self, text_ids: Tensor) -> keras.KerasTensor:
+    def compute_output_spec(self, text_ids: Tensor, readers: Tensor | None = None) -> keras.KerasTensor:
         batch, length = text_ids.shape
-        return keras.KerasTensor((batch, 1, length, length), "bool")
+        return keras.KerasTensor((batch, 1, (text_ids if readers is None else readers).shape[1], length), "bool")
 
 
 class SelfAttention(keras.layers.Layer):
-    """Multi-head scaled dot-product attention of x (B, T, D) with itself under a mask (B, 1, T, T)."""
+    """Multi-head scaled dot-product attention of x (B, T, D) with itself under a mask (B, 1, T, T).
+
+    With ``readers`` (B, S, D), the vectors of some of the tokens, only these attend, under a mask (B, 1, S, T).
+    """
 
     def __init__(self, config: BertConfig, seed: int, **kwargs: Any):
         super().__init__(**kwargs)
@@ -134,10 +141,13 @@ class SelfAttention(keras.layers.Layer):
             layer.build(x_shape)
         self.built = True
 
-    def call(self, x: Tensor, mask: Tensor, training: bool = False) -> Tensor:
+    def call(self, x: Tensor, mask: Tensor, readers: Tensor | None = None, training: bool = False) -> Tensor:
+        readers = x if readers is None else readers
         B, T, D = ops.shape(x)
+        S = ops.shape(readers)[1]
         N, H = self.config.num_attention_heads, self.config.head_size
-        query, key, value = (ops.reshape(inner(layer, x), (B, T, N, H)) for layer in (self.query, self.key, self.value))
+        query = ops.reshape(inner(self.query, readers), (B, S, N, H))
+        key, value = (ops.reshape(inner(layer, x), (B, T, N, H)) for layer in (self.key, self.value))
         # ops.dot_product_attention has no dropout, and BERT drops attention probabilities in training. In float16 on
         # JAX it needs a product that CPUs do not have.
         backend = keras.backend.backend()
@@ -147,7 +157,7 @@ class SelfAttention(keras.layers.Layer):
             context = self._explicit_attention(query, key, value, mask, training)
         else:
             context = ops.dot_product_attention(query, key, value, mask=mask)
-        return inner(self.output_dense, ops.reshape(context, (B, T, D)))  # (B, T, N, H) -> (B, T, D)
+        return inner(self.output_dense, ops.reshape(context, (B, S, D)))  # (B, S, N, H) -> (B, S, D)
 
     def _explicit_attention(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, training: bool) -> Tensor:
         scores = ops.einsum("btnh,bsnh->bnts", query * self.config.head_size**-0.5, key)
@@ -155,8 +165,8 @@ class SelfAttention(keras.layers.Layer):
         probabilities = ops.cast(ops.softmax(scores, axis=-1), value.dtype)
         return ops.einsum("bnts,bsnh->btnh", inner(self.dropout, probabilities, training=training), value)
 
-    def compute_output_spec(self, x: Tensor, *_: Any, **__: Any) -> keras.KerasTensor:
-        return keras.KerasTensor(x.shape, self.compute_dtype)
+    def compute_output_spec(self, x: Tensor, mask: Tensor, readers: Tensor | None = None, **_: Any) -> Tensor:
+        return keras.KerasTensor((x if readers is None else readers).shape, self.compute_dtype)
 
 
 def _torch_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, rate: float) -> Tensor:
@@ -168,7 +178,11 @@ def _torch_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, ra
 
 
 class TransformerLayer(keras.layers.Layer):
-    """One layer: attention and feed-forward, each with a residual connection and then LayerNorm (post-LN)."""
+    """One layer: attention and feed-forward, each with a residual connection and then LayerNorm (post-LN).
+
+    x (B, T, D) to (B, T, D); with ``positions`` (B, S), to the vectors of the tokens there, (B, S, D), under a mask
+    (B, 1, S, T). All else that the layer computes is then left out.
+    """
 
     def __init__(self, config: BertConfig, seed: int, **kwargs: Any):
         super().__init__(**kwargs)
@@ -189,14 +203,20 @@ class TransformerLayer(keras.layers.Layer):
         self.output_dense.build((*x_shape[:-1], self.config.intermediate_size))
         self.built = True
 
-    def call(self, x: Tensor, mask: Tensor, training: bool = False) -> Tensor:
-        attended = inner(self.attention, x, mask, training=training)
-        x = inner(self.attention_norm, x + inner(self.attention_dropout, attended, training=training))
+    def call(self, x: Tensor, mask: Tensor, positions: Tensor | None = None, training: bool = False) -> Tensor:
+        readers = x if positions is None else tokens_at(x, positions)
+        if keras.backend.backend() == "torch":
+            from kbert.model.layers_torch import fused_layer
+
+            if (fused := fused_layer(self, x, mask, readers, training)) is not None:
+                return fused
+        attended = inner(self.attention, x, mask, readers, training=training)
+        x = inner(self.attention_norm, readers + inner(self.attention_dropout, attended, training=training))
         expanded = inner(self.output_dense, self.activation(inner(self.intermediate, x)))
         return inner(self.output_norm, x + inner(self.output_dropout, expanded, training=training))
 
-    def compute_output_spec(self, x: Tensor, *_: Any, **__: Any) -> keras.KerasTensor:
-        return keras.KerasTensor(x.shape, self.compute_dtype)
+    def compute_output_spec(self, x: Tensor, mask: Tensor, positions: Tensor | None = None, **_: Any) -> Tensor:
+        return keras.KerasTensor((*(x if positions is None else positions).shape[:2], x.shape[-1]), self.compute_dtype)
 
 
 class Pooler(keras.layers.Layer):
@@ -214,11 +234,16 @@ class Pooler(keras.layers.Layer):
         return ops.tanh(inner(self.dense, x))
 
 
+def tokens_at(x: Tensor, positions: Tensor) -> Tensor:
+    """The vectors of x (B, T, D) at the positions (B, S): shape (B, S, D)."""
+    return ops.take_along_axis(x, ops.expand_dims(positions, -1), axis=1)
+
+
 class FirstTokens(keras.layers.Layer):
     """The vectors at given positions: x (B, T, D) and positions (B, K) to (B, K, D)."""
 
     def call(self, x: Tensor, positions: Tensor) -> Tensor:
-        return ops.take_along_axis(x, ops.expand_dims(positions, -1), axis=1)
+        return tokens_at(x, positions)
 
     def compute_output_spec(self, x: Tensor, positions: Tensor) -> keras.KerasTensor:
         return keras.KerasTensor((*positions.shape, x.shape[-1]), x.dtype)

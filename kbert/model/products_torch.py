@@ -35,13 +35,20 @@ def onednn_product(x: torch.Tensor, kernel: torch.Tensor, bias: torch.Tensor | N
 
     None unless these are matrices of float32 on a CPU that are not empty, and PyTorch has oneDNN.
     """
-    if (
-        _linear is None
-        or not torch.backends.mkldnn.enabled
-        or x.device.type != "cpu"
-        or not x.numel()
-        or not x.dtype == kernel.dtype == torch.float32
-        or torch.compiler.is_compiling()
-    ):
-        return None
-    return _Product.apply(x, kernel, bias)
+    return _Product.apply(x, kernel, bias) if _takes(x, kernel) else None
+
+
+def onednn(x: torch.Tensor, kernel: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor | None:
+    """The same without derivatives."""
+    return _linear(x, kernel.t(), bias, "none", [], "") if _takes(x, kernel) else None
+
+
+def _takes(x: torch.Tensor, kernel: torch.Tensor) -> bool:
+    return (
+        _linear is not None
+        and torch.backends.mkldnn.enabled
+        and x.device.type == "cpu"
+        and x.numel() > 0
+        and x.dtype == kernel.dtype == torch.float32
+        and not torch.compiler.is_compiling()
+    )

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch.optim.adamw import adamw
 
+from kbert.model.layers_torch import FusedLayers
 from kbert.training.compiled import model_variables
 from kbert.training.hyperparameters import BETA_1, BETA_2, CLIP_NORM, EPSILON, Hyperparameters
 from kbert.training.step import Arrays, Differentiator, Gradients, Loss, Predictor, Tensor
@@ -34,6 +35,7 @@ class Trainer:
         self.model, self.loss = model, loss
         self.update_all = {"adamw": adamw_all, "lamb": lamb_all}[optimizer]
         self.parameters = [variable.value for variable in model.trainable_variables]
+        self.layers = FusedLayers(model)
         self.moments_1 = [torch.zeros_like(parameter) for parameter in self.parameters]
         self.moments_2 = [torch.zeros_like(parameter) for parameter in self.parameters]
 
@@ -53,8 +55,8 @@ class Trainer:
         """Add one batch's gradients to ``gradients``; returns them and the batch's loss."""
         new, loss = self._gradients(inputs, targets, weights, hyper)
         if gradients is None:
-            return list(new), loss
-        torch._foreach_add_(gradients, list(new))
+            return new, loss
+        torch._foreach_add_(gradients, new)
         return gradients, loss
 
     @torch.no_grad()
@@ -78,12 +80,14 @@ class Trainer:
 
     def _gradients(
         self, inputs: dict[str, np.ndarray], targets: Arrays, weights: Arrays, hyper: Hyperparameters
-    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+    ) -> tuple[list[torch.Tensor], torch.Tensor]:
         inputs, targets, weights = _on_device((inputs, targets, weights))
         with _seeded(hyper.seed, self.parameters[0].device):
-            losses = self.loss(self.model(inputs, training=True), targets, weights)
+            with self.layers.in_use():
+                outputs = self.model(inputs, training=True)
+            losses = self.loss(outputs, targets, weights)
         scaled = losses.ravel()[0] * float(hyper.loss_scale)
-        return torch.autograd.grad(scaled, self.parameters, materialize_grads=True), losses.detach()
+        return self.layers.gradients(scaled, self.parameters), losses.detach()
 
 
 def adamw_all(
@@ -101,7 +105,8 @@ def adamw_all(
     factor = _clip_factor(gradients, hyper)
     if factor is None:
         return math.nan
-    torch._foreach_mul_(gradients, factor)  # not by the kernel's grad_scale, which Apple's devices pass over
+    if factor != 1:
+        torch._foreach_mul_(gradients, factor)  # not by the kernel's grad_scale, which Apple's devices pass over
     # The kernel corrects the bias by the number of steps before, which the correction tells.
     left = 1 - float(hyper.correction_2)
     before = math.log(left) / math.log(BETA_2) - 1 if left > 0 else math.inf
@@ -176,8 +181,10 @@ def predictor(model: keras.Model, devices: Sequence[Any] = ()) -> Predictor:
     It computes where the model is, which is one device: ``devices`` are none here.
     """
 
+    layers = FusedLayers(model)
+
     def predict(inputs: dict[str, np.ndarray]) -> Any:
-        with torch.no_grad():
+        with torch.no_grad(), layers.in_use():
             return model(_on_device(inputs), training=False)
 
     return predict

@@ -1,0 +1,304 @@
+"""A transformer layer on PyTorch on a CPU, forwards and backwards in few operations.
+
+PyTorch runs one operation at a time, and each costs some microseconds of Python and one or more passes through memory.
+`kbert.model.layers` says what a layer computes, in operations that every backend has; there they take half of a training
+step in bfloat16. Here the same formulas are written in the fewest operations that PyTorch has for them, with the
+derivatives by hand: no copies of arrays, no graph of each operation, products in the form that is fastest
+(docs/project/performance_notes.md). Dropout draws the same numbers in the same order.
+
+Letter key: B batch, T length, S tokens that are read (T, or less in the last layer), N heads, H head size, D hidden, M
+tokens of the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import keras
+import torch
+from torch.autograd.function import once_differentiable
+
+from kbert.model.dropout import kept
+from kbert.model.layers import SelfAttention, TransformerLayer
+from kbert.model.products_torch import onednn
+
+# Within `FusedLayers.in_use`, what takes the place of weights, by their variables' ids; None elsewhere.
+_in_use: ContextVar[dict[int, torch.Tensor] | None] = ContextVar("fused_layers", default=None)
+
+# Of `hidden_act` in config.json, and what PyTorch's GELU calls them.
+_GELU = {"gelu": "none", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
+# The score of masked positions, as in `kbert.model.layers`.
+_MASKED = -1e9
+
+
+class FusedLayers:
+    """Has the transformer layers of a model computed by this module. They then have first derivatives only.
+
+    In half precision, it casts their weights once, for a step or a prediction, and not at each use.
+
+    Parameters
+    ----------
+    model : keras.Model
+    """
+
+    def __init__(self, model: keras.Model):
+        layers = [layer for layer in _layers(model) if isinstance(layer, TransformerLayer)]
+        variables = [v for layer in layers if layer.compute_dtype != layer.variable_dtype for v in layer.variables]
+        dtype = getattr(torch, model.compute_dtype)
+        self._values = [variable.value.detach() for variable in variables]
+        self._cast = [torch.empty_like(value, dtype=dtype) for value in self._values]
+        for cast, variable in zip(self._cast, variables, strict=True):
+            cast.requires_grad_(variable.trainable)
+        self._by_variable = {id(variable): cast for variable, cast in zip(variables, self._cast, strict=True)}
+        self._by_value = {id(variable.value): cast for variable, cast in zip(variables, self._cast, strict=True)}
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Within this context, the layers are computed by this module, with the weights that the model has at its start."""
+        if self._cast:
+            with torch.no_grad():
+                torch._foreach_copy_(self._cast, self._values)
+        token = _in_use.set(self._by_variable)
+        try:
+            yield
+        finally:
+            _in_use.reset(token)
+
+    def gradients(self, loss: torch.Tensor, parameters: list[torch.Tensor]) -> list[torch.Tensor]:
+        """The derivatives of a loss by the model's parameters, in float32."""
+        cast = [self._by_value.get(id(parameter)) for parameter in parameters]
+        used = [*parameters, *(tensor for tensor in cast if tensor is not None)]
+        found = torch.autograd.grad(loss, used, allow_unused=True)
+        rest = iter(found[len(parameters) :])
+        gradients = []
+        for parameter, own, other in zip(parameters, found, cast, strict=False):
+            by_cast = None if other is None else next(rest)
+            gradient = torch.zeros_like(parameter) if own is None and by_cast is None else own
+            if by_cast is not None:
+                gradient = by_cast.to(parameter.dtype) if own is None else own + by_cast  # in the same order in memory
+            gradients.append(gradient)
+        return gradients
+
+
+def _layers(model: keras.Model) -> Iterator[keras.layers.Layer]:
+    """The layers of a functional model, and of the models in it."""
+    for layer in model.layers:
+        if isinstance(layer, keras.Model):
+            yield from _layers(layer)
+        else:
+            yield layer
+
+
+def fused_layer(
+    layer: TransformerLayer, x: torch.Tensor, mask: torch.Tensor, readers: torch.Tensor, training: bool
+) -> torch.Tensor | None:
+    """What the layer gives for the tokens ``readers`` (B, S, D) of x (B, T, D); None where this module cannot compute it.
+
+    The mask has the shape (B, 1, S, T). Where all tokens are readers, they are x itself.
+
+    It computes float32 and bfloat16 on a CPU, within `FusedLayers.in_use`, unless a kernel is quantized or has LoRA.
+    """
+    dense = (*_projections(layer.attention), layer.attention.output_dense, layer.intermediate, layer.output_dense)
+    if (
+        _in_use.get() is None
+        or x.device.type != "cpu"
+        or x.dtype not in (torch.float32, torch.bfloat16)
+        or not x.numel()
+        or layer.config.hidden_act not in _GELU
+        or any(part.quantization_mode is not None or part.lora_enabled for part in dense)
+        or torch.compiler.is_compiling()
+    ):
+        return None
+    config, attention = layer.config, layer.attention
+    attended = _Attention.apply(
+        readers, x, mask, *(array for part in _projections(attention) for array in _weights(part.kernel, part.bias)),
+        config.num_attention_heads, attention.dropout.rate if training else 0.0,
+    )  # fmt: skip
+    y = _OutputAndNorm.apply(
+        attended, readers, *_weights(attention.output_dense.kernel, attention.output_dense.bias),
+        *_weights(layer.attention_norm.gamma, layer.attention_norm.beta),
+        layer.attention_norm.epsilon, layer.attention_dropout.rate if training else 0.0,
+    )  # fmt: skip
+    expanded = _Expansion.apply(y, *_weights(layer.intermediate.kernel, layer.intermediate.bias), _GELU[config.hidden_act])
+    z: torch.Tensor = _OutputAndNorm.apply(
+        expanded, y, *_weights(layer.output_dense.kernel, layer.output_dense.bias),
+        *_weights(layer.output_norm.gamma, layer.output_norm.beta),
+        layer.output_norm.epsilon, layer.output_dropout.rate if training else 0.0,
+    )  # fmt: skip
+    return z
+
+
+def _projections(attention: SelfAttention) -> tuple[Any, Any, Any]:
+    return attention.query, attention.key, attention.value
+
+
+def _weights(*variables: Any) -> Iterator[torch.Tensor]:
+    """Of the type that is computed in."""
+    cast = _in_use.get() or {}
+    return (cast.get(id(variable), variable.value) for variable in variables)
+
+
+class _Attention(torch.autograd.Function):
+    """What readers (B, S, D) attend to in x (B, T, D), (B, S, D): the layer's attention without its output product."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        readers: torch.Tensor,
+        x: torch.Tensor,
+        mask: torch.Tensor,
+        query_kernel: torch.Tensor,
+        query_bias: torch.Tensor,
+        key_kernel: torch.Tensor,
+        key_bias: torch.Tensor,
+        value_kernel: torch.Tensor,
+        value_bias: torch.Tensor,
+        n_heads: int,
+        rate: float,
+    ) -> torch.Tensor:
+        B, T, D = x.shape
+        read, flat = readers.reshape(-1, D), x.reshape(-1, D)
+        query, key, value = (
+            _heads(product(of, kernel, bias), B, n_heads).contiguous()
+            for of, kernel, bias in (
+                (read, query_kernel, query_bias), (flat, key_kernel, key_bias), (flat, value_kernel, value_bias)
+            )
+        )  # (B, N, S, H), and (B, N, T, H) twice  # fmt: skip
+        if not any(ctx.needs_input_grad) and not rate:
+            # PyTorch's own, which stores no matrix of probabilities.
+            context = torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+            return _joined(context).view(readers.shape)
+        scale = (D // n_heads) ** -0.5
+        query.mul_(scale)
+        scores = torch.matmul(query, key.transpose(-1, -2)).add_(torch.where(mask, 0.0, _MASKED).to(x.dtype))
+        probabilities = torch.softmax(scores, -1)  # computed in float32, and rounded then
+        factors = kept(scores, rate) if rate else None
+        dropped = probabilities if factors is None else probabilities * factors
+        kernels = (query_kernel, key_kernel, value_kernel)
+        ctx.save_for_backward(read, flat, query, key, value, probabilities, factors, dropped, *kernels)
+        ctx.scale = scale
+        return _joined(torch.matmul(dropped, value)).view(readers.shape)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_context: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        read, flat, query, key, value, probabilities, factors, dropped, *kernels = ctx.saved_tensors
+        B, N, _, H = value.shape
+        d_context = _heads(d_context.reshape(-1, N * H), B, N).contiguous()
+        d_value = torch.matmul(dropped.transpose(-1, -2), d_context)
+        d_dropped = torch.matmul(d_context, value.transpose(-1, -2))
+        if factors is not None:
+            d_dropped.mul_(factors)
+        d_scores = torch._softmax_backward_data(d_dropped, probabilities, -1, probabilities.dtype)
+        d_query = _joined(torch.matmul(d_scores, key).mul_(ctx.scale))
+        d_key, d_value = _joined(torch.matmul(d_scores.transpose(-1, -2), query)), _joined(d_value)
+        for_readers, for_x, _, for_weights = ctx.needs_input_grad[:4]
+        of_weights: list[torch.Tensor | None] = [None] * 6
+        if for_weights:
+            outputs = zip((read, flat, flat), (d_query, d_key, d_value), kernels, strict=True)
+            of_weights = [gradient for of, dy, kernel in outputs for gradient in (_by_kernel(of, dy, kernel), dy.sum(0))]
+        d_readers = product(d_query, kernels[0].t()).view(B, -1, N * H) if for_readers else None
+        d_x = None
+        if for_x:
+            d_x = product(d_key, kernels[1].t()).add_(product(d_value, kernels[2].t())).view(B, -1, N * H)
+        return d_readers, d_x, None, *of_weights, None, None
+
+
+class _Expansion(torch.autograd.Function):
+    """y (B, S, D) to GELU(y kernel + bias) (B, S, 4 D), the wide layer of the feed-forward part."""
+
+    @staticmethod
+    def forward(ctx: Any, y: torch.Tensor, kernel: torch.Tensor, bias: torch.Tensor, approximate: str) -> torch.Tensor:
+        flat = y.reshape(-1, y.shape[-1])
+        wide = product(flat, kernel, bias)
+        ctx.save_for_backward(flat, wide, kernel)
+        ctx.approximate = approximate
+        return torch.nn.functional.gelu(wide, approximate=approximate).view(*y.shape[:-1], -1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_active: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        flat, wide, kernel = ctx.saved_tensors
+        for_y, for_weights = ctx.needs_input_grad[:2]
+        d_wide = torch.ops.aten.gelu_backward(d_active.reshape(wide.shape), wide, approximate=ctx.approximate)
+        return (
+            product(d_wide, kernel.t()).view(*d_active.shape[:-1], -1) if for_y else None,
+            _by_kernel(flat, d_wide, kernel) if for_weights else None,
+            d_wide.sum(0) if for_weights else None,
+            None,
+        )
+
+
+class _OutputAndNorm(torch.autograd.Function):
+    """LayerNorm(x + dropout(inside kernel + bias)): how both parts of a layer end, x (B, S, D)."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        inside: torch.Tensor,
+        x: torch.Tensor,
+        kernel: torch.Tensor,
+        bias: torch.Tensor,
+        gamma: torch.Tensor,
+        beta: torch.Tensor,
+        epsilon: float,
+        rate: float,
+    ) -> torch.Tensor:
+        flat = inside.reshape(-1, inside.shape[-1])
+        out = product(flat, kernel, bias)
+        factors = kept(out, rate) if rate else None
+        residual = (out if factors is None else out.mul_(factors)).add_(x.reshape(out.shape))
+        y, mean, deviation = torch.native_layer_norm(residual, (out.shape[-1],), gamma, beta, epsilon)
+        ctx.save_for_backward(flat, residual, mean, deviation, factors, kernel, gamma, beta)
+        return y.view(x.shape)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        flat, residual, mean, deviation, factors, kernel, gamma, beta = ctx.saved_tensors
+        for_inside, for_x, for_weights = ctx.needs_input_grad[:3]
+        wanted = [True, for_weights, for_weights]
+        d_residual, d_gamma, d_beta = torch.ops.aten.native_layer_norm_backward(
+            dy.reshape(residual.shape), residual, residual.shape[-1:], mean, deviation, gamma, beta, wanted
+        )
+        d_out = d_residual if factors is None else d_residual * factors
+        return (
+            product(d_out, kernel.t()).view(*dy.shape[:-1], -1) if for_inside else None,
+            d_residual.view(dy.shape) if for_x else None,
+            _by_kernel(flat, d_out, kernel) if for_weights else None,
+            d_out.sum(0) if for_weights else None,
+            d_gamma,
+            d_beta,
+            None,
+            None,
+        )
+
+
+def product(x: torch.Tensor, kernel: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    """x (M, D) times kernel (D, U), plus bias (U,), without derivatives."""
+    y = onednn(x, kernel, bias)
+    if y is None:
+        y = torch.mm(x, kernel) if bias is None else torch.addmm(bias, x, kernel)
+    return y
+
+
+def _by_kernel(x: torch.Tensor, dy: torch.Tensor, kernel: torch.Tensor) -> torch.Tensor:
+    """The derivative by the kernel (D, U) of a product x kernel (M, U), whose own is dy: in the kernel's order in memory.
+
+    Kernels from files are (U, D) there. The optimiser goes through both in one order.
+    """
+    return product(x.t(), dy) if kernel.is_contiguous() else product(dy.t(), x).t()
+
+
+def _heads(flat: torch.Tensor, B: int, n_heads: int) -> torch.Tensor:
+    """(M, D) to (B, N, T, H)."""
+    return flat.view(B, -1, n_heads, flat.shape[-1] // n_heads).transpose(1, 2)
+
+
+def _joined(heads: torch.Tensor) -> torch.Tensor:
+    """(B, N, T, H) to (M, D)."""
+    B, N, T, H = heads.shape
+    return heads.transpose(1, 2).reshape(B * T, N * H)
