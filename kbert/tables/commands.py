@@ -156,7 +156,8 @@ class PredictCommand:
         add = parser.add_argument
         add("model", nargs="?", metavar="MODEL", help="folder of a saved model")
         add("table", nargs="?", metavar="TABLE", help=_TABLE)
-        add("--out", type=path, metavar="OUT", help="a file (.parquet, .csv, .tsv, .jsonl), or a folder of parts")
+        text = "a file (.parquet, .csv, .tsv, .jsonl), or a folder of parts, whose name has no ending"
+        add("--out", type=path, metavar="OUT", help=text)
         text = "the columns that the model reads (default: those of its fit)"
         add("--text", nargs="*", metavar="COLUMN", help=text)
         add("--keep", nargs="*", metavar="COLUMN", help="the columns that are written too (default: all)")

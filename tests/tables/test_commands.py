@@ -2,10 +2,12 @@
 
 import json
 import re
+import shutil
 
 import numpy as np
 import pandas as pd
 import pytest
+from safetensors.numpy import load_file, save_file
 
 import kbert
 from kbert import BertConfig, BertEncoder, WordPieceTokenizer, cli
@@ -13,6 +15,10 @@ from kbert.tables.reading import read_table, task_of_columns
 
 pytestmark = pytest.mark.slow  # the fits are those of the estimators
 
+# Of CSV, with a place for the list of the second row.
+CHOICES = 'context,options,label\nx,"[""a"", ""b""]",0\ny,{},1\nz,"[""a"", ""c""]",1\n'
+TAGS = 'words,tags\n"[""x""]","[""O""]"\n"[""y""]",{}\n"[""z""]","[""O""]"\n'
+WORDS = ["--text", "words", "--label", "tags"]
 SMALL = ["--epochs", "2", "--batch-size", "8", "--max-length", "16", "--learning-rate", "1e-3"]
 
 
@@ -167,6 +173,11 @@ def test_what_a_table_is_about():
         ("text,label\na,1\nb,\n", [], r"column 'label' of row 1 of \S+/rows.csv is empty"),
         ("text,a,b\nx,1,0\ny,0,z\n", ["--label", "a", "b"], "column 'b' .*: 'z' in row 1 of .* is no whole number"),
         ("question,context,answer,answer_start\nq,c,c,0\nq,c,c,z\n", [], "'answer_start' .*: 'z' in row 1 of "),
+        (CHOICES.format('"[""a"", ""b"""'), [], """'options' holds lists, but '\\["a", "b"' in row 1 of .*rows.csv is no"""),
+        (CHOICES.format("a|b"), [], "'options' holds lists, but 'a|b' in row 1 of .*rows.csv is no list as JSON has it"),
+        (CHOICES.format(""), [], "'options' holds lists, but '' in row 1 of .*rows.csv is no list"),
+        (TAGS.format('"[""O"""'), WORDS, """'tags' holds lists, but '\\["O"' in row 1 of .*rows.csv is no list"""),
+        (TAGS.format("\"['O']\"").replace('""', "'"), WORDS, "'words' holds lists, .* in row 0 of .*rows.csv is no list"),
         ("text,label\na,1\nb,2\n", ["--metrics", "s.json"], "--metrics writes the scores of --validation"),
         ("text,label\na,1\nb,2\n", ["--metrics", ".", "--validation", "0.5"], "--metrics: . is a folder"),
         ("text,label\na,1\nb\n", [], "rows.csv cannot be read as csv: line 3 has 1 values"),
@@ -183,6 +194,18 @@ def test_errors_are_one_line_that_names_what_is_wrong(call, content, options, wr
     assert status == 2 and len(err.splitlines()) == 1
     assert re.search(wrong, err, re.IGNORECASE), err
     assert not (tmp_path / "model").exists()
+
+
+def test_a_warning_is_printed_once(call, rows, weights, tmp_path):
+    without = tmp_path / "weights"
+    shutil.copytree(weights, without)
+    arrays = load_file(without / "model.safetensors")
+    save_file({name: a for name, a in arrays.items() if "pooler" not in name}, without / "model.safetensors")
+    frame, options = table("classification", rows)
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    fit = ["fit", tmp_path / "rows.csv", *options, "--weights", without, *SMALL, "--quiet", "--out", tmp_path / "model"]
+    status, _, err = call(*fit)
+    assert status == 0 and err.count("has no pooler") == 1
 
 
 def test_lists_in_csv_are_lists_where_all_are(tmp_path):

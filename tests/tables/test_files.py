@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from kbert.tables.files import find_tables, format_of, n_rows_of, read_in_parts, write_tables
+from kbert.tables.files import find_tables, format_of, head_of, read_in_parts, write_tables
 
 TEXTS = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0\r"), max_size=12)
 # Of CSV, what is not quite a text comes back as the text that stands there.
@@ -47,7 +47,7 @@ def test_types_and_nested_values(tmp_path, written_as):
     write_tables(path, [table], written_as)
     if written_as == "parquet":
         assert parquet.read_table(path).equals(table)
-        assert n_rows_of(path) == 2
+        assert head_of(path) == (2, table.schema)
         return
     first, second = read(path)
     if written_as == "csv":
@@ -56,7 +56,8 @@ def test_types_and_nested_values(tmp_path, written_as):
     else:
         assert first == {"share": 0.1, "vector": [0.1, 2.0], "entities": [{"label": "ä", "score": 0.7}]}
         assert second["share"] is None
-    assert n_rows_of(path) is None
+    names = list(table.schema.names) if written_as == "csv" else None
+    assert head_of(path).n_rows is None and getattr(head_of(path).schema, "names", None) == names
 
 
 def test_packed_files_byte_order_marks_and_line_breaks_in_values(tmp_path):
