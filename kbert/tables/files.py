@@ -178,7 +178,10 @@ def _csv(path: Path, n_rows: int) -> Generator[Any]:
                     yield _of_texts(names, found)
                     found = []
         except csv.Error as error:
-            raise ValueError(f"line {rows.line_num}: {error}") from None
+            raise ValueError(
+                f"line {rows.line_num}: {error}. A value with quotes in it has to be in quotes, and its own are "
+                'doubled: "a ""b"" c"'
+            ) from None
     yield _of_texts(names, found) if found else pa.table({name: pa.array([], pa.string()) for name in names})
 
 

@@ -65,11 +65,9 @@ def row_in_file(frame: pd.DataFrame, row: int) -> str:
 
 def lists_of_json(column: pd.Series) -> pd.Series:
     """A column of texts that are all JSON lists as lists; any other as it is."""
-    if (
-        not isinstance(column.dtype, pd.ArrowDtype)
-        or not len(column)
-        or not str(column.iloc[0]).lstrip().startswith("[")
-    ):
+    if not isinstance(column.dtype, pd.ArrowDtype) or not len(column):
+        return column
+    if not str(column.iloc[0]).lstrip().startswith("["):
         return column
     try:
         found = [json.loads(value) for value in column]
@@ -92,7 +90,10 @@ def require_columns(frame: pd.DataFrame, names: Sequence[str], source: str | Pat
             raise ValueError(f"{lacked[name]} has no column {name!r}, which other files of {source} have.")
     missing = [name for name in names if name not in frame.columns]
     if missing:
-        raise ValueError(f"{source} has no column {missing[0]!r}. It has {', '.join(map(str, frame.columns))}.")
+        raise ValueError(
+            f"{source} has no column {missing[0]!r}. It has {', '.join(map(str, frame.columns))}. "
+            "Name those to use: --text for texts, --label for labels."
+        )
     for name in names:
         _require_lists(frame, name)
 

@@ -92,6 +92,7 @@ def test_files_of_a_folder_and_of_a_pattern(tmp_path):
         ("t.csv", b"a,a\n1,2\n", "its header has a name twice"),
         ("t.csv", b"", "it has no header"),
         ("t.csv", b'a,b\n1,"2\n', "unexpected end of data"),
+        ("t.tsv", b'a\tb\n1\t"2" or 3\n', "line 2: .*A value with quotes in it has to be in quotes"),
         ("t.csv", b"a,b\n1,\xff\n", r"line 2 is not UTF-8 \(invalid start byte\)"),
         ("t.csv.gz", gzip.compress(b"a,b\n" + 9_000 * b"1,2\n" + b"caf\xe9,2\n", mtime=0), "line 9002 is not UTF-8"),
         ("t.jsonl", b'{"a": "x"}\n{"a": "caf\xe9"}\n', "line 2 is not UTF-8"),
