@@ -99,8 +99,8 @@ def predict_table(
         A file, a folder or a pattern: CSV, TSV or JSON lines, plain or packed (.gz, .bz2, .xz), or Parquet. The values
         of CSV and TSV are texts.
     out : str or Path
-        A file (.parquet, .csv, .tsv or .jsonl), or a folder, into which each part is written as a file. The name of a new
-        folder has no ending.
+        A file (.parquet, .csv, .tsv or .jsonl), or a folder, into which each part is written as a file. The name of a
+        new folder has no ending.
     columns : str or list of str, optional
         The columns that the model reads. By default those of its fit (of a DataFrame); ``question`` and ``context``;
         ``context``, ``question`` and ``options``; or "text"; or the only one.
