@@ -78,6 +78,8 @@ def test_every_task_from_a_table_to_predictions(call, task, written_as, rows, we
     main = {"regression": "r2", "tagging": "f1", "answering": "f1"}.get(task, "accuracy")
     assert main in json.loads((tmp_path / "fit.json").read_text())
 
+    status, out, err = call("evaluate", tmp_path / "model", path, *options, "--metrics", tmp_path)
+    assert status == 2 and "is a folder. Give the name of a file" in err and out == ""
     status, out, err = call("evaluate", tmp_path / "model", path, *options, "--metrics", tmp_path / "all.json")
     assert status == 0, err
     scores = json.loads((tmp_path / "all.json").read_text())
