@@ -101,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         command = _command(argv)
         options = read_options(command, argv[1:])
         with warnings.catch_warnings():
-            warnings.showwarning = partial(_show_warning, warnings.showwarning)
+            warnings.showwarning = partial(_show_warning, warnings.showwarning, set())
             command.run(options)
         sys.stdout.flush()
         return 0
@@ -288,9 +288,17 @@ def _one_line(text: str) -> str:
     return printable(" ".join(text.split()))
 
 
-def _show_warning(otherwise: Callable[..., None], message: Warning | str, category: type[Warning], *line: Any) -> None:
-    """Print a warning that is meant for users in one line, without the line of code that issued it."""
+def _show_warning(
+    otherwise: Callable[..., None], told: set[str], message: Warning | str, category: type[Warning], *line: Any
+) -> None:
+    """Print a warning that is meant for users in one line, once, without the line of code that issued it.
+
+    Python would repeat one if ``warnings.catch_warnings`` was used in between.
+    """
     if issubclass(category, UserWarning):
-        print(f"kbert: warning: {_one_line(str(message))}", file=sys.stderr)
+        text = _one_line(str(message))
+        if text not in told:
+            told.add(text)
+            print(f"kbert: warning: {text}", file=sys.stderr)
     else:
         otherwise(printable_lines(str(message)), category, *line)

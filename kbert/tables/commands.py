@@ -6,6 +6,7 @@ import ast
 import json
 import os
 from argparse import ArgumentParser, Namespace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbert.option_values import path, whole
@@ -87,7 +88,7 @@ class FitCommand:
         kind = getattr(estimators, _TASKS[task])
         parameters = _parameters(options)
         estimator = kind(parameters.pop("size"), **parameters)
-        _require_writable(options)
+        _require_writable(options, options.out)
         parts = _parts(frame, X, y, task, options)
         if not options.quiet:
             print(f"{task}: {len(parts[0][0])} rows of {', '.join(X)} -> {', '.join(y)}", flush=True)
@@ -122,6 +123,7 @@ class EvaluateCommand:
         from kbert.estimators import load
         from kbert.tables.reading import X_of_fit, columns_of_task, read_table, require_columns, y_of
 
+        _require_writable(options)
         estimator, frame = load(options.model), read_table(options.table)
         estimator.set_params(verbose=int(not options.quiet))
         tasks = {name: task for task, name in _TASKS.items()}
@@ -156,7 +158,8 @@ class PredictCommand:
         add = parser.add_argument
         add("model", nargs="?", metavar="MODEL", help="folder of a saved model")
         add("table", nargs="?", metavar="TABLE", help=_TABLE)
-        add("--out", type=path, metavar="OUT", help="a file (.parquet, .csv, .tsv, .jsonl), or a folder of parts")
+        text = "a file (.parquet, .csv, .tsv, .jsonl), or a folder of parts, whose name has no ending"
+        add("--out", type=path, metavar="OUT", help=text)
         text = "the columns that the model reads (default: those of its fit)"
         add("--text", nargs="*", metavar="COLUMN", help=text)
         add("--keep", nargs="*", metavar="COLUMN", help="the columns that are written too (default: all)")
@@ -219,8 +222,8 @@ def _parameters(options: Namespace) -> dict[str, Any]:
     return values | dict(map(_parameter, options.set))
 
 
-def _require_writable(options: Namespace) -> None:
-    """Find out now, and not after the training, that nothing can be written.
+def _require_writable(options: Namespace, model: Path | None = None) -> None:
+    """Find out now, and not after the training, that the metrics, or the folder of the model, cannot be written.
 
     Raises
     ------
@@ -232,10 +235,11 @@ def _require_writable(options: Namespace) -> None:
     from kbert.atomic_folder import check_replaceable
     from kbert.estimators.persistence import SAVED_ESTIMATOR
 
-    check_replaceable(options.out, SAVED_ESTIMATOR)
+    if model is not None:
+        check_replaceable(model, SAVED_ESTIMATOR)
     if options.metrics is not None and options.metrics.is_dir():
         raise IsADirectoryError(f"--metrics: {options.metrics} is a folder. Give the name of a file.")
-    for target in (options.out, options.metrics):
+    for target in (model, options.metrics):
         if target is not None:
             target.parent.mkdir(parents=True, exist_ok=True)
             if not os.access(target if target.exists() else target.parent, os.W_OK):

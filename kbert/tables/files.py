@@ -8,9 +8,9 @@ import io
 import json
 import lzma
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -64,15 +64,34 @@ def find_tables(source: str | os.PathLike[str]) -> list[Path]:
     return list({file.resolve(): file for file in reversed(found)}.values())[::-1]
 
 
-def n_rows_of(path: Path) -> int | None:
-    """How many rows a file has; None where that takes reading it."""
-    if format_of(path) != "parquet":
-        return None
-    from pyarrow.parquet import ParquetFile
+class Head(NamedTuple):
+    """What a file tells without being read.
 
-    with contextlib.suppress(Exception), ParquetFile(path) as file:  # what is wrong is told when it is read
-        return int(file.metadata.num_rows)
-    return None
+    Attributes
+    ----------
+    n_rows : int or None
+        Parquet alone has it.
+    schema : pyarrow.Schema or None
+        The columns and their types. None of JSON lines, in which a column may come late, and of CSV without rows.
+    """
+
+    n_rows: int | None = None
+    schema: Any = None
+
+
+def head_of(path: Path) -> Head:
+    """The footer of a Parquet file, or the header of a CSV file. What is wrong with a file is told when it is read."""
+    with contextlib.suppress(Exception):
+        if format_of(path) == "parquet":
+            from pyarrow.parquet import ParquetFile
+
+            with ParquetFile(path) as file:
+                return Head(int(file.metadata.num_rows), file.schema_arrow)
+        if format_of(path) in ("csv", "tsv"):
+            with contextlib.closing(_csv(path, 1)) as rows:
+                first = next(rows)
+                return Head(schema=first.schema if first.num_rows else None)
+    return Head()
 
 
 def read_in_parts(path: Path, n_rows: int) -> Iterator[Any]:
@@ -133,7 +152,7 @@ def _parquet(path: Path, n_rows: int) -> Iterator[Any]:
             yield pa.Table.from_batches([batch])
 
 
-def _csv(path: Path, n_rows: int) -> Iterator[Any]:
+def _csv(path: Path, n_rows: int) -> Generator[Any]:
     """Python's reader, and not Arrow's: it has no limit on a row, and its errors name the line."""
     import pyarrow as pa
 
@@ -159,7 +178,10 @@ def _csv(path: Path, n_rows: int) -> Iterator[Any]:
                     yield _of_texts(names, found)
                     found = []
         except csv.Error as error:
-            raise ValueError(f"line {rows.line_num}: {error}") from None
+            raise ValueError(
+                f"line {rows.line_num}: {error}. A value with quotes in it has to be in quotes, and its own are "
+                'doubled: "a ""b"" c"'
+            ) from None
     yield _of_texts(names, found) if found else pa.table({name: pa.array([], pa.string()) for name in names})
 
 

@@ -69,6 +69,14 @@ def _known_columns(estimator: Any, names: Sequence[str]) -> list[str]:
     return []
 
 
+def kind_of_values(kind: Any) -> str:
+    """What a column of one of Arrow's types holds, as far as it makes a difference to an estimator."""
+    name = str(kind)
+    if name.startswith(("list<", "large_list<", "fixed_size_list<")):
+        return "lists"
+    return "texts" if "string" in name else name
+
+
 def columns_of_lists(estimator: Any, table: Any) -> frozenset[str]:
     """The columns of texts that are JSON lists, as CSV has them: by a table's first rows, of what takes lists."""
     if not isinstance(estimator, BertTagger | BertMultipleChoice | BertVectorizer):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator
@@ -18,11 +19,20 @@ from kbert.tables.files import write_tables
 _SETTINGS, _DONE = "_kbert.json", "_parts.jsonl"
 # How the names begin of all that a killed call may leave: settings not renamed yet; parts.
 _UNFINISHED, _OWN = (f"{_SETTINGS}.", "_part-"), ("part-", "_part", "_joined")
+# A part's name: the numbers of its file and of itself, which older versions wrote without a letter at any length.
+_OLDER = re.compile(r"part-(\d+)-(\d+)\.(\w+)")
 
 
 def part_name(file: int, number: int, written_as: str) -> str:
     """The name of a part, by the number of its file and its own in it. In the order of names they are one table."""
-    return f"part-{file:05d}-{number:06d}.{written_as}"
+    return f"part-{_in_order(file, 5)}-{_in_order(number, 6)}.{written_as}"
+
+
+def _in_order(number: int, n_digits: int) -> str:
+    """A number in so many digits. A longer one has a letter before it, which sorts after them: 99999, a100000."""
+    digits = str(number).zfill(n_digits)
+    more = len(digits) - n_digits
+    return (chr(ord("a") + more - 1) if more else "") + digits
 
 
 class PartFolder:
@@ -48,7 +58,7 @@ class PartFolder:
     Raises
     ------
     FileExistsError
-        If the folder holds parts with other settings, or something else.
+        If the folder holds parts with other settings, or something else. Settings without parts are replaced.
     """
 
     def __init__(self, folder: Path, settings: dict[str, Any], is_temporary: bool):
@@ -59,14 +69,13 @@ class PartFolder:
         self.files: list[str] = settings["files"]
         if saved is not None and different == ["files"] and _is_some_of(self.files, saved["files"]):
             different, self.files = [], saved["files"]
-        if different and not is_temporary:
+        if different and not is_temporary and any(folder.glob("part-*")):
             raise FileExistsError(
                 f"{folder} holds predictions that were made with other settings ({', '.join(different)}). Give another "
                 "output, or remove it."
             )
         if different:
-            for old in folder.iterdir():
-                old.unlink()
+            self._remove((_SETTINGS, _DONE, *_OWN))
         if different or saved is None:
             self._make(path, settings, is_temporary)
         self.done = self._found()
@@ -101,18 +110,31 @@ class PartFolder:
         self._remove(_UNFINISHED)
 
     def _found(self) -> dict[str, str]:
-        """The parts that are there. A torn last line is passed over: that part is made again."""
-        found: dict[str, str] = {}
+        """The parts that are there. One of another size than was noted, or on a torn last line, is made again."""
+        noted: dict[str, tuple[str, int | None]] = {}
         path = self.folder / _DONE
         for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
             try:
                 values = json.loads(line)
-                name, digest = str(values["part"]), str(values["digest"])
+                name, digest, n_bytes = str(values["part"]), str(values["digest"]), values.get("bytes")
             except (ValueError, TypeError, KeyError):
                 continue
-            if (self.folder / name).is_file():
-                found[name] = digest
-        return found
+            noted[self._renamed(name)] = digest, n_bytes
+        return {name: digest for name, (digest, n_bytes) in noted.items() if self._is_whole(name, n_bytes)}
+
+    def _renamed(self, name: str) -> str:
+        """The name of a part, if an older version has written it with a number that does not sort."""
+        numbers = _OLDER.fullmatch(name)
+        if numbers is None:
+            return name
+        new = part_name(int(numbers[1]), int(numbers[2]), numbers[3])
+        if new != name and (self.folder / name).is_file():
+            (self.folder / name).replace(self.folder / new)
+        return new
+
+    def _is_whole(self, name: str, n_bytes: int | None) -> bool:
+        path = self.folder / name
+        return path.is_file() and n_bytes in (None, path.stat().st_size)  # older versions noted no size
 
     def has(self, name: str, digest: str) -> bool:
         """Whether a part is there.
@@ -129,11 +151,12 @@ class PartFolder:
             )
         return name in self.done
 
-    def note(self, name: str, digest: str) -> None:
-        """Note that a part is written."""
+    def note(self, name: str, digest: str, n_bytes: int) -> None:
+        """Note that a part is written, with its size."""
         path = self.folder / _DONE
         with _naming(path, "what is finished cannot be noted"), open(path, "a", encoding="utf-8") as file:
-            file.write("\n" + json.dumps({"part": name, "digest": digest}))  # after a line that may be torn
+            # After a line that may be torn.
+            file.write("\n" + json.dumps({"part": name, "digest": digest, "bytes": n_bytes}))
 
     def join(self, names: Iterable[str], target: Path, written_as: str) -> None:
         """Write parts, which are Parquet, into one file, and remove the folder.
@@ -149,14 +172,7 @@ class PartFolder:
         from pyarrow import parquet
 
         paths = [self.folder / name for name in names]
-        schemas = [parquet.read_schema(path).remove_metadata() for path in paths]
-        try:
-            schema = pa.unify_schemas(schemas, promote_options="permissive")
-        except pa.ArrowException as error:
-            raise ValueError(
-                f"The files have columns of different types ({error}), which do not go into the one file {target}. "
-                "Name the other columns: keep (--keep on the command line)."
-            ) from None
+        schema = one_schema([parquet.read_schema(path) for path in paths], target)
 
         def whole(path: Path) -> Any:
             """A part with the columns of all; what it lacks is missing."""
@@ -174,12 +190,31 @@ class PartFolder:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+def one_schema(schemas: Iterable[Any], target: Path) -> Any:
+    """The columns of all tables that go into one file, with types that hold the values of all.
+
+    Raises
+    ------
+    ValueError
+        If a column has types in them that do not go together.
+    """
+    import pyarrow as pa
+
+    try:
+        return pa.unify_schemas([schema.remove_metadata() for schema in schemas], promote_options="permissive")
+    except pa.ArrowException as error:
+        raise ValueError(
+            f"The files have columns of different types ({error}), which do not go into the one file {target}. "
+            "Name the other columns: keep (--keep on the command line)."
+        ) from None
+
+
 def _is_some_of(files: list[str], others: Any) -> bool:
     return isinstance(others, list) and set(files) < set(others)
 
 
-def write_part(path: Path, table: Any, written_as: str) -> None:
-    """Write a part, which is there as a whole or not at all.
+def write_part(path: Path, table: Any, written_as: str) -> int:
+    """Write a part, which is there as a whole or not at all. Gives its size in bytes.
 
     Raises
     ------
@@ -189,7 +224,9 @@ def write_part(path: Path, table: Any, written_as: str) -> None:
     unfinished = path.with_name(f"_{path.name}.{uuid.uuid4().hex[:8]}")
     with _naming(path, "a part cannot be written", unfinished):
         write_tables(unfinished, [table], written_as)
+        n_bytes = unfinished.stat().st_size
         unfinished.replace(path)
+    return n_bytes
 
 
 @contextmanager

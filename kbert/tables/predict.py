@@ -24,9 +24,9 @@ from kbert.estimators.base import BertEstimator
 from kbert.estimators.loading import load
 from kbert.estimators.persistence import encode_value
 from kbert.folder_lock import alone_in
-from kbert.tables.files import FORMATS, find_tables, format_of, n_rows_of, read_in_parts, require_pyarrow
-from kbert.tables.outputs import as_X, columns_of_lists, columns_read, predicted_columns
-from kbert.tables.parts import PartFolder, digest_of, part_name, write_part
+from kbert.tables.files import FORMATS, Head, find_tables, format_of, head_of, read_in_parts, require_pyarrow
+from kbert.tables.outputs import as_X, columns_of_lists, columns_read, kind_of_values, predicted_columns
+from kbert.tables.parts import PartFolder, digest_of, one_schema, part_name, write_part
 from kbert.warn import warn_user
 
 _FORMAT = 1
@@ -99,7 +99,8 @@ def predict_table(
         A file, a folder or a pattern: CSV, TSV or JSON lines, plain or packed (.gz, .bz2, .xz), or Parquet. The values
         of CSV and TSV are texts.
     out : str or Path
-        A file (.parquet, .csv, .tsv or .jsonl), or the name of a folder, into which each part is written as a file.
+        A file (.parquet, .csv, .tsv or .jsonl), or a folder, into which each part is written as a file. The name of a
+        new folder has no ending.
     columns : str or list of str, optional
         The columns that the model reads. By default those of its fit (of a DataFrame); ``question`` and ``context``;
         ``context``, ``question`` and ``options``; or "text"; or the only one.
@@ -149,16 +150,20 @@ def predict_table(
     Written(rows=2000000, parts=200, made_before=0)
     """
     require_pyarrow()
-    estimator = model if isinstance(model, BertEstimator) else load(model)
-    target = Path(out).expanduser().absolute()
-    files = _input_files(source, target)
-    if isinstance(rows_per_part, bool) or not isinstance(rows_per_part, (int, np.integer)) or rows_per_part < 1:
+    if not _is_whole(rows_per_part) or rows_per_part < 1:
         raise ValueError(f"rows_per_part must be a whole number of at least 1, got {rows_per_part!r}.")
+    if n_jobs is not None and (not _is_whole(n_jobs) or n_jobs == 0):
+        raise ValueError(
+            f"n_jobs (--jobs on the command line) must be a number of processes, or -1 for one a core, got {n_jobs!r}."
+        )
+    target = Path(out).expanduser().absolute()
     written_as = _format_of_output(target, format)
     is_file = format_of(target) is not None
     folder = target.with_name(f".{target.name}.parts") if is_file else target
     if is_file and target.is_dir():
         raise FileExistsError(f"{target} is a folder. Give another name.")
+    files = _input_files(source, target)
+    estimator = model if isinstance(model, BertEstimator) else _load_silent(model)
     plan = _Plan(
         folder,
         _digest_of_model(estimator),
@@ -167,7 +172,10 @@ def predict_table(
         _names(keep),
         bool(probabilities),
     )
-    settings, counts = _settings(plan, estimator, files, int(rows_per_part)), [n_rows_of(file) for file in files]
+    settings = _settings(plan, estimator, files, int(rows_per_part))
+    heads = {file: head_of(file) for file in files}
+    _check_columns(plan, estimator, heads, target if is_file else None)
+    counts = [head.n_rows for head in heads.values()]
     if folder.exists() and not folder.is_dir():
         raise FileExistsError(f"{folder} is a file of no known format. Known endings are .{', .'.join(FORMATS)}.")
     folder.mkdir(parents=True, exist_ok=True)
@@ -210,7 +218,7 @@ def predict_table(
         stack.enter_context(alone_in(folder, f"Another call is writing {target}. Wait for it, or give another output."))
         output = PartFolder(folder, settings, is_temporary=is_file)
         for made in _made(plan, model, estimator, to_do(), n_jobs, stack):
-            output.note(made.name, made.digest)
+            output.note(made.name, made.digest, made.n_bytes)
             parts[made.name] = made.n_rows
             bar.update(made.n_rows)
             told = dict(made.messages) | told
@@ -246,6 +254,16 @@ def _names(given: str | Sequence[str] | None) -> tuple[str, ...] | None:
     return (given,) if isinstance(given, str) else None if given is None else tuple(given)
 
 
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def _load_silent(model: str | os.PathLike[str]) -> BertEstimator:
+    """A saved estimator, which shows no bars of its own, whatever it was saved with."""
+    found: BertEstimator = load(model)
+    return found.set_params(verbose=0)
+
+
 def _input_files(source: str | os.PathLike[str], target: Path) -> list[Path]:
     """The files of the input. Of a folder, what an earlier call wrote into it is none of them."""
     found = find_tables(source)
@@ -266,7 +284,50 @@ def _format_of_output(target: Path, asked: str | None) -> str:
         raise ValueError(f"{target}: packed files are read, not written. Give a name without {target.suffix}.")
     if by_name is not None and asked not in (None, by_name):
         raise ValueError(f"format is {asked!r}, and the name of {target} says {by_name!r}.")
+    ending = target.suffix.removeprefix(".")
+    # A number after a dot is no ending: predictions-2026.11.
+    if by_name is None and ending and not ending.isdigit() and not target.is_dir():
+        raise ValueError(
+            f"{target}: no file of this ending can be written. A file ends in .{', .'.join(FORMATS)}. The name of a "
+            "folder of parts has no ending, or the folder is there already."
+        )
     return by_name or asked or "parquet"
+
+
+def _check_columns(plan: _Plan, estimator: BertEstimator, heads: dict[Path, Head], one_file: Path | None) -> None:
+    """Find out now, and not hours later, that a file lacks a column or has one of another type.
+
+    Parameters
+    ----------
+    plan : _Plan
+    estimator : BertEstimator
+    heads : dict
+        Of each file of the input. One without a schema is passed over.
+    one_file : Path or None
+        The output, if it is one file, in which each column has one type.
+    """
+    import pyarrow as pa
+
+    kept = []
+    first: dict[str, tuple[Path, Any]] = {}
+    for file, head in heads.items():
+        names = [] if head.schema is None else head.schema.names
+        if not names or head.n_rows == 0 or len(set(names)) < len(names):
+            continue
+        try:
+            read = columns_read(estimator, names, plan.columns)
+            kept.append(pa.schema([head.schema.field(name) for name in _kept(plan.keep, names)]))
+        except ValueError as error:
+            raise ValueError(f"{file}: {error}") from None
+        for name in read if head.n_rows is not None else ():  # in CSV all are texts, and may be lists
+            kind = head.schema.field(name).type
+            if pa.types.is_null(kind):
+                continue
+            other, known = first.setdefault(name, (file, kind))
+            if kind_of_values(kind) != kind_of_values(known):
+                raise TypeError(f"{file}: the column {name!r} is of type {kind}, and in {other} of type {known}.")
+    if one_file is not None and kept:
+        one_schema(kept, one_file)
 
 
 def _settings(plan: _Plan, estimator: BertEstimator, files: list[Path], rows_per_part: int) -> dict[str, Any]:
@@ -301,6 +362,7 @@ class _Made(NamedTuple):
 
     name: str
     n_rows: int
+    n_bytes: int
     digest: str
     messages: list[tuple[type[Warning], str]]
 
@@ -329,7 +391,7 @@ def _make_in_process(plan: _Plan, model: Any, part: _Part) -> _Made:
 @lru_cache(maxsize=1)
 def _loaded(model: Any, digest: str) -> BertEstimator:
     """A saved estimator: a process loads it once, and anew where the folder has another one since."""
-    found: BertEstimator = load(model)
+    found = _load_silent(model)
     if _digest_of_model(found) != digest:
         raise ValueError(
             f"{model} holds another model in this process than where predict_table was called, or the backend is "
@@ -356,11 +418,11 @@ def _make(plan: _Plan, estimator: BertEstimator, part: _Part) -> _Made:
         raise ValueError(f"{part.source} has a column {both[0]!r}, as the predictions have. Leave it out of keep.")
     for name, values in found.items():
         kept = kept.append_column(name, values)
-    write_part(plan.folder / part.name, kept, plan.written_as)
+    n_bytes = write_part(plan.folder / part.name, kept, plan.written_as)
     messages: list[tuple[type[Warning], str]] = [
         (warning.category, str(warning.message)) for warning in told if issubclass(warning.category, UserWarning)
     ]
-    return _Made(part.name, part.table.num_rows, part.digest, messages)
+    return _Made(part.name, part.table.num_rows, n_bytes, part.digest, messages)
 
 
 def _kept(keep: tuple[str, ...] | None, names: list[str]) -> list[str]:

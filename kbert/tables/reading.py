@@ -65,7 +65,9 @@ def row_in_file(frame: pd.DataFrame, row: int) -> str:
 
 def lists_of_json(column: pd.Series) -> pd.Series:
     """A column of texts that are all JSON lists as lists; any other as it is."""
-    if not isinstance(column.dtype, pd.ArrowDtype) or not len(column) or not str(column.iloc[0]).startswith("["):
+    if not isinstance(column.dtype, pd.ArrowDtype) or not len(column):
+        return column
+    if not str(column.iloc[0]).lstrip().startswith("["):
         return column
     try:
         found = [json.loads(value) for value in column]
@@ -75,12 +77,12 @@ def lists_of_json(column: pd.Series) -> pd.Series:
 
 
 def require_columns(frame: pd.DataFrame, names: Sequence[str], source: str | Path) -> None:
-    """Raise unless a table has these columns.
+    """Raise unless a table has these columns, and a column of lists has a list in each row.
 
     Raises
     ------
     ValueError
-        With the columns that there are, or the file that lacks one.
+        With the columns that there are, or the file that lacks one; with the first row that holds no JSON list.
     """
     lacked = frame.attrs.get(_LACKED, {})
     for name in names:
@@ -88,7 +90,38 @@ def require_columns(frame: pd.DataFrame, names: Sequence[str], source: str | Pat
             raise ValueError(f"{lacked[name]} has no column {name!r}, which other files of {source} have.")
     missing = [name for name in names if name not in frame.columns]
     if missing:
-        raise ValueError(f"{source} has no column {missing[0]!r}. It has {', '.join(map(str, frame.columns))}.")
+        raise ValueError(
+            f"{source} has no column {missing[0]!r}. It has {', '.join(map(str, frame.columns))}. "
+            "Name those to use: --text for texts, --label for labels."
+        )
+    for name in names:
+        _require_lists(frame, name)
+
+
+def _require_lists(frame: pd.DataFrame, name: str) -> None:
+    """Raise if a column of texts is meant as one of lists, and a row has none.
+
+    It is meant so if half of its values or more begin like a list, and one of these is a list, or begins like one of
+    Python's, which pandas writes into CSV.
+    """
+    column = frame[name]
+    if not isinstance(column.dtype, pd.ArrowDtype) or not len(column):
+        return
+    alike = column.str.startswith("[").fillna(False).astype(bool)
+    if alike.mean() < 0.5 or not any(_is_list(text) or text.startswith("['") for text in column[alike][:1000]):
+        return
+    row, value = next((row, value) for row, value in column.items() if not _is_list(value))
+    raise ValueError(
+        f"The column {name!r} holds lists, but {shown(value)} in {row_in_file(frame, row)} is no list as JSON has it: "
+        '["one", "two"].'
+    )
+
+
+def _is_list(text: Any) -> bool:
+    try:
+        return isinstance(json.loads(text), list)
+    except (ValueError, TypeError, RecursionError):
+        return False
 
 
 def task_of_columns(frame: pd.DataFrame, text: Sequence[str], label: Sequence[str]) -> str:

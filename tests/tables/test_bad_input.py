@@ -52,6 +52,43 @@ def no_file_over(n_bytes):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+@pytest.mark.parametrize("out", ["labels.xlsx", "labels.json", "labels.txt", "labels.parquet.gz"])
+def test_an_output_of_another_ending_is_refused(out, call, tmp_path):
+    with pytest.raises(
+        ValueError, match=f"{out}: .*\\.parquet, \\.csv, \\.tsv, \\.jsonl.* folder of parts has no ending"
+    ):
+        call(out)
+    assert not (tmp_path / out).exists()
+
+
+def test_folders_of_parts_may_have_a_dot_in_their_names(call, tmp_path):
+    assert call("out-2026.11").rows == 60
+    (tmp_path / "out.v2").mkdir()
+    assert call("out.v2").rows == 60
+    assert contents(tmp_path / "out.v2") == contents(tmp_path / "out-2026.11")
+
+
+@pytest.mark.parametrize("damage", [lambda part: part[: len(part) // 2], lambda part: part + b"more", lambda part: b""])
+def test_a_part_that_was_damaged_after_it_was_done_is_written_again(damage, call, tmp_path):
+    call()
+    good = contents(tmp_path / "out")
+    part = tmp_path / "out" / "part-00003-000001.parquet"
+    part.write_bytes(damage(part.read_bytes()))
+    assert call() == (60, 20, 19)
+    assert contents(tmp_path / "out") == good
+    assert call() == (60, 20, 20)
+
+
+def test_settings_of_a_call_that_wrote_no_part_are_not_kept(estimator, ten, call, tmp_path):
+    for path in ten.iterdir():
+        rows = pd.read_parquet(path)
+        rows.assign(prediction=0).to_parquet(path, index=False)
+    with pytest.raises(ValueError, match="has a column 'prediction', as the predictions have"):
+        call()
+    written = predict_table(estimator("classifier"), ten, tmp_path / "out", columns="text", keep="id")
+    assert written.rows == 60
+
+
 def goes_on(call, tmp_path, n_before):
     """Whether the call goes on from so many parts, to the bytes of one that met no fault."""
     assert len(contents(tmp_path / "out")) == n_before
@@ -61,21 +98,55 @@ def goes_on(call, tmp_path, n_before):
 
 
 @pytest.mark.parametrize(
-    ("bad", "error", "match"),
+    ("bad", "out", "error", "match"),
     [
-        (lambda rows: rows.rename(columns={"text": "review"}), ValueError, "has no column 'text'. It has id, review"),
-        (lambda rows: rows.assign(text=1.5), TypeError, "text"),
+        (
+            lambda rows: rows.rename(columns={"text": "review"}),
+            "out",
+            ValueError,
+            "no column 'text'. It has id, review",
+        ),
+        (lambda rows: rows.assign(text=1.5), "out", TypeError, "'text' is of type double, and in .*0.parquet of type "),
+        (
+            lambda rows: rows.assign(text=[["red"]] * 6),
+            "out",
+            TypeError,
+            "'text' is of type list<.*>, and in .*0.parquet of type ",
+        ),
+        (
+            lambda rows: rows.assign(id="x"),
+            "out.csv",
+            ValueError,
+            "different types .*which do not go into the one file",
+        ),
     ],
-    ids=["a missing column", "a column of the wrong type"],
+    ids=["a missing column", "numbers for texts", "lists for texts", "a kept column of another type"],
 )
-def test_one_file_of_ten_with(bad, error, match, call, ten, tmp_path):
+def test_one_file_of_ten_is_told_of_before_the_first_is_predicted(bad, out, error, match, call, ten, tmp_path):
     path = ten / "6.parquet"
     good = path.read_bytes()
     bad(pd.read_parquet(path)).to_parquet(path, index=False)
-    with pytest.raises(error, match=f"6.parquet, rows 0 to 2 .index.: .*{match}"):
-        call()
+    with pytest.raises(error, match=match) as raised:
+        call(out)
+    assert "6.parquet" in str(raised.value) or out == "out.csv"
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
     path.write_bytes(good)
-    assert goes_on(call, tmp_path, 12)
+    assert call(out) == (60, 20, 0)
+
+
+def test_columns_of_csv_files_are_compared_before_the_first_is_predicted(estimator, rows, tmp_path):
+    (tmp_path / "in").mkdir()
+    for number in range(3):
+        rows[["id", "text"]].to_csv(tmp_path / "in" / f"{number}.csv.gz", index=False)
+    rows[["id"]].to_csv(tmp_path / "in" / "3.csv", index=False)
+    with pytest.raises(ValueError, match="3.csv: the table has no column 'text'. It has id"):
+        predict_table(estimator("classifier"), tmp_path / "in", tmp_path / "out", columns="text")
+    rows[["text"]].to_csv(tmp_path / "in" / "3.csv", index=False)
+    with pytest.raises(ValueError, match="3.csv: keep names 'id', and the table has text"):
+        predict_table(estimator("classifier"), tmp_path / "in", tmp_path / "out", columns="text", keep="id")
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "in" / "3.csv").write_text("number\n")  # of no rows, as an empty partition
+    assert predict_table(estimator("classifier"), tmp_path / "in", tmp_path / "out", columns="text").rows == 180
 
 
 def test_one_corrupt_parquet_file_of_ten(call, ten, tmp_path):

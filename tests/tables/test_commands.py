@@ -2,10 +2,12 @@
 
 import json
 import re
+import shutil
 
 import numpy as np
 import pandas as pd
 import pytest
+from safetensors.numpy import load_file, save_file
 
 import kbert
 from kbert import BertConfig, BertEncoder, WordPieceTokenizer, cli
@@ -13,6 +15,10 @@ from kbert.tables.reading import read_table, task_of_columns
 
 pytestmark = pytest.mark.slow  # the fits are those of the estimators
 
+# Of CSV, with a place for the list of the second row.
+CHOICES = 'context,options,label\nx,"[""a"", ""b""]",0\ny,{},1\nz,"[""a"", ""c""]",1\n'
+TAGS = 'words,tags\n"[""x""]","[""O""]"\n"[""y""]",{}\n"[""z""]","[""O""]"\n'
+WORDS = ["--text", "words", "--label", "tags"]
 SMALL = ["--epochs", "2", "--batch-size", "8", "--max-length", "16", "--learning-rate", "1e-3"]
 
 
@@ -72,6 +78,8 @@ def test_every_task_from_a_table_to_predictions(call, task, written_as, rows, we
     main = {"regression": "r2", "tagging": "f1", "answering": "f1"}.get(task, "accuracy")
     assert main in json.loads((tmp_path / "fit.json").read_text())
 
+    status, out, err = call("evaluate", tmp_path / "model", path, *options, "--metrics", tmp_path)
+    assert status == 2 and "is a folder. Give the name of a file" in err and out == ""
     status, out, err = call("evaluate", tmp_path / "model", path, *options, "--metrics", tmp_path / "all.json")
     assert status == 0, err
     scores = json.loads((tmp_path / "all.json").read_text())
@@ -160,13 +168,18 @@ def test_what_a_table_is_about():
 @pytest.mark.parametrize(
     ("content", "options", "wrong"),
     [
-        ("text,stars\na,1\nb,2\n", [], "has no column 'label'. It has text, stars"),
+        ("text,stars\na,1\nb,2\n", [], "has no column 'label'. It has text, stars. .*--label"),
         ("review,label\na,1\nb,2\n", [], "has no column 'text'. It has review, label"),
         ("text,label\na,1\nb,2\n", ["--text", "words"], "has no column 'words'. It has text, label"),
         ("text,label\na,1\nb,x\n", ["--task", "regression"], "'label' .*: 'x' in row 1 of /.*/rows.csv is no number"),
         ("text,label\na,1\nb,\n", [], r"column 'label' of row 1 of \S+/rows.csv is empty"),
         ("text,a,b\nx,1,0\ny,0,z\n", ["--label", "a", "b"], "column 'b' .*: 'z' in row 1 of .* is no whole number"),
         ("question,context,answer,answer_start\nq,c,c,0\nq,c,c,z\n", [], "'answer_start' .*: 'z' in row 1 of "),
+        (CHOICES.format('"[""a"", ""b"""'), [], """'options' holds lists, but '\\["a", "b"' in row 1 of .*rows.csv"""),
+        (CHOICES.format("a|b"), [], "'options' holds lists, but 'a.b' in row 1 of .*rows.csv is no list as JSON"),
+        (CHOICES.format(""), [], "'options' holds lists, but '' in row 1 of .*rows.csv is no list"),
+        (TAGS.format('"[""O"""'), WORDS, """'tags' holds lists, but '\\["O"' in row 1 of .*rows.csv is no list"""),
+        (TAGS.format("\"['O']\"").replace('""', "'"), WORDS, "'words' holds lists, .* in row 0 of .*rows.csv is"),
         ("text,label\na,1\nb,2\n", ["--metrics", "s.json"], "--metrics writes the scores of --validation"),
         ("text,label\na,1\nb,2\n", ["--metrics", ".", "--validation", "0.5"], "--metrics: . is a folder"),
         ("text,label\na,1\nb\n", [], "rows.csv cannot be read as csv: line 3 has 1 values"),
@@ -183,6 +196,18 @@ def test_errors_are_one_line_that_names_what_is_wrong(call, content, options, wr
     assert status == 2 and len(err.splitlines()) == 1
     assert re.search(wrong, err, re.IGNORECASE), err
     assert not (tmp_path / "model").exists()
+
+
+def test_a_warning_is_printed_once(call, rows, weights, tmp_path):
+    without = tmp_path / "weights"
+    shutil.copytree(weights, without)
+    arrays = load_file(without / "model.safetensors")
+    save_file({name: a for name, a in arrays.items() if "pooler" not in name}, without / "model.safetensors")
+    frame, options = table("classification", rows)
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    fit = ["fit", tmp_path / "rows.csv", *options, "--weights", without, *SMALL, "--quiet", "--out", tmp_path / "model"]
+    status, _, err = call(*fit)
+    assert status == 0 and err.count("has no pooler") == 1
 
 
 def test_lists_in_csv_are_lists_where_all_are(tmp_path):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from kbert.tables.files import find_tables, format_of, n_rows_of, read_in_parts, write_tables
+from kbert.tables.files import find_tables, format_of, head_of, read_in_parts, write_tables
 
 TEXTS = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0\r"), max_size=12)
 # Of CSV, what is not quite a text comes back as the text that stands there.
@@ -47,7 +47,7 @@ def test_types_and_nested_values(tmp_path, written_as):
     write_tables(path, [table], written_as)
     if written_as == "parquet":
         assert parquet.read_table(path).equals(table)
-        assert n_rows_of(path) == 2
+        assert head_of(path) == (2, table.schema)
         return
     first, second = read(path)
     if written_as == "csv":
@@ -56,7 +56,8 @@ def test_types_and_nested_values(tmp_path, written_as):
     else:
         assert first == {"share": 0.1, "vector": [0.1, 2.0], "entities": [{"label": "ä", "score": 0.7}]}
         assert second["share"] is None
-    assert n_rows_of(path) is None
+    names = list(table.schema.names) if written_as == "csv" else None
+    assert head_of(path).n_rows is None and getattr(head_of(path).schema, "names", None) == names
 
 
 def test_packed_files_byte_order_marks_and_line_breaks_in_values(tmp_path):
@@ -91,6 +92,7 @@ def test_files_of_a_folder_and_of_a_pattern(tmp_path):
         ("t.csv", b"a,a\n1,2\n", "its header has a name twice"),
         ("t.csv", b"", "it has no header"),
         ("t.csv", b'a,b\n1,"2\n', "unexpected end of data"),
+        ("t.tsv", b'a\tb\n1\t"2" or 3\n', "line 2: .*A value with quotes in it has to be in quotes"),
         ("t.csv", b"a,b\n1,\xff\n", r"line 2 is not UTF-8 \(invalid start byte\)"),
         ("t.csv.gz", gzip.compress(b"a,b\n" + 9_000 * b"1,2\n" + b"caf\xe9,2\n", mtime=0), "line 9002 is not UTF-8"),
         ("t.jsonl", b'{"a": "x"}\n{"a": "caf\xe9"}\n', "line 2 is not UTF-8"),

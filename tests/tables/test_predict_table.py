@@ -1,5 +1,6 @@
 """Predictions for tables of any size are those of predict, in the order of the rows, whatever happens on the way."""
 
+import copy
 import json
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ import kbert
 from kbert import predict_table
 from kbert.folder_lock import alone_in
 from kbert.tables import predict as module
+from kbert.tables.parts import PartFolder, part_name
 
 pytestmark = pytest.mark.slow  # what a backend computes is that of predict
 
@@ -195,11 +197,11 @@ def test_bad_input_is_named(estimator, rows, tmp_path, monkeypatch):
         with pytest.raises(error, match=match):
             predict_table(model, tmp_path / source, tmp_path / out, **changes)
 
-    refused(
-        ValueError, "in.csv, rows 0 to 59 .index.: the table has no column 'review'. It has id, text", columns="review"
-    )
+    refused(ValueError, "in.csv: the table has no column 'review'. It has id, text", columns="review")
     refused(ValueError, "keep names 'name', and the table has id, text", keep=["name"])
     refused(ValueError, "rows_per_part must be a whole number of at least 1, got 0", rows_per_part=0)
+    for n_jobs in (0, 1.5, True):
+        refused(ValueError, rf"n_jobs \(--jobs .*\) must be a number of processes, or -1 .*got {n_jobs}", n_jobs=n_jobs)
     refused(ValueError, "format must be one of parquet", format="xlsx")
     refused(ValueError, "format is 'csv', and the name of .*out.parquet says 'parquet'", format="csv")
     refused(ValueError, "packed files are read, not written", out="out.csv.gz")
@@ -221,6 +223,42 @@ def test_bad_input_is_named(estimator, rows, tmp_path, monkeypatch):
 
     monkeypatch.setattr("kbert.tables.parts.write_tables", full)
     refused(OSError, r"a part cannot be written \(No space left on device\). Make room and call again")
+
+
+def test_names_of_parts_sort_as_the_rows_at_any_number():
+    numbers = [0, 9, 10, 99_999, 100_000, 999_999, 1_000_000, 9_999_999, 10_000_000, 10**9]
+    names = [part_name(file, number, "csv") for file in numbers for number in numbers]
+    assert names == sorted(names) and len(set(names)) == len(names)
+    assert part_name(0, 0, "parquet") == "part-00000-000000.parquet"  # as in older folders
+
+
+def test_an_output_of_an_older_version_goes_on(tmp_path):
+    """It noted no sizes, and its longest names did not sort."""
+    many = [f"{i:06d}.csv" for i in range(100_002)]
+
+    def settled(folder):
+        return PartFolder(folder, {"files": many}, is_temporary=False)
+
+    (tmp_path / "out").mkdir()
+    settled(tmp_path / "out")
+    older = [f"part-{number:05d}-000000.csv" for number in (7, 99_999, 100_000, 100_001)]
+    for number, name in enumerate(older):
+        (tmp_path / "out" / name).write_text(str(number))
+    notes = [json.dumps({"part": name, "digest": name[:-4]}) for name in older]
+    (tmp_path / "out" / "_parts.jsonl").write_text("\n".join(notes))
+    for _ in range(2):  # the notes keep the older names
+        output = settled(tmp_path / "out")
+        for file in (7, 99_999, 100_000, 100_001):
+            assert output.has(part_name(file, 0, "csv"), f"part-{file:05d}-000000")
+    assert [path.read_text() for path in sorted((tmp_path / "out").glob("part-*"))] == ["0", "1", "2", "3"]
+
+
+def test_a_saved_model_shows_no_bar_of_its_own(estimator, tables, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("kbert.training.progress._LONG", 0.0)
+    talkative = copy.copy(estimator("classifier"))
+    talkative.set_params(verbose=1).save(tmp_path / "model")
+    predict_table(tmp_path / "model", tables, tmp_path / "out", columns="text")
+    assert capsys.readouterr().err == ""
 
 
 def test_processes_write_the_same_bytes(saved, tables, tmp_path):

@@ -27,7 +27,7 @@ def work(estimator, rows, tmp_path, monkeypatch):
     for part in range(3):
         reviews[part * 20 : part * 20 + 20].to_parquet(tmp_path / "reviews" / f"{part}.parquet", index=False)
     estimator("classifier").save(tmp_path / "reviews-model")
-    (tmp_path / "labelling.py").write_text(block("Load the model once"), encoding="utf-8")
+    (tmp_path / "labelling.py").write_text(block("Load the model from its folder"), encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     # For the processes that the engines start.
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]))
