@@ -9,9 +9,13 @@ from pathlib import Path
 
 from kbert.errors import BackendNotInstalledError
 
-# In the order of preference where the user has not chosen. TensorFlow is Keras's own default.
-BACKENDS = ("tensorflow", "jax", "torch")
+# In the order of preference where the user has not chosen: by the time of a first fit and its predictions on a CPU
+# (docs/benchmarks/performance.md).
+BACKENDS = ("torch", "jax", "tensorflow")
 
+
+# Keras's own choice where nobody makes one.
+KERAS_DEFAULT = "tensorflow"
 
 # Set beside KERAS_BACKEND where kbert has set that, so that a process that is started says why, too.
 _SELECTED = "KBERT_SELECTED_BACKEND"
@@ -86,7 +90,7 @@ def require_backend() -> None:
 
 def chosen_backend() -> str:
     """The backend that Keras is going to use, installed or not."""
-    return os.environ.get("KERAS_BACKEND") or _backend_of_keras_json() or BACKENDS[0]
+    return os.environ.get("KERAS_BACKEND") or _backend_of_keras_json() or KERAS_DEFAULT
 
 
 def reason_of_backend(backend: str) -> str:

@@ -24,7 +24,7 @@ def versions() -> dict[str, str]:
     require_backend()
     import keras
 
-    from kbert.training.precision import dtype_policy, has_accelerator
+    from kbert.training.precision import dtype_policy, why_auto
 
     backend = keras.backend.backend()
     installed = [*PACKAGES, *installed_backends(), *OTHERS]
@@ -32,8 +32,7 @@ def versions() -> dict[str, str]:
     facts |= {name: found for name in installed if (found := _version(name)) is not None}
     facts["backend"] = f"{backend} ({reason_of_backend(backend)})"
     facts["devices"] = _devices(backend)
-    place = "a GPU or TPU" if has_accelerator() else "a CPU"
-    facts['dtype="auto"'] = f"{dtype_policy('auto').removeprefix('mixed_')}, on {place}"
+    facts['dtype="auto"'] = f"{dtype_policy('auto').removeprefix('mixed_')}, {why_auto()}"
     return facts
 
 
@@ -48,7 +47,7 @@ def show_versions() -> None:
     ...
     backend       torch (the only one that is installed)
     devices       cpu
-    dtype="auto"  float32, on a CPU
+    dtype="auto"  bfloat16, on a CPU, whose bfloat16 is 1.9 times as fast
     """
     facts = versions()
     width = max(map(len, facts))

@@ -9,6 +9,8 @@ import pytest
 # Toys take longer to compile than to run, and XLA is quicker without optimising. Set before a backend is loaded; the
 # processes that tests start have it too.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+# dtype="auto" is float32, whatever the CPU can do: what is compared to many digits is the same on every machine.
+os.environ.setdefault("KBERT_CPU_BFLOAT16", "0")
 
 
 def _package_folder(package: str, subfolder: str, requirement: str) -> Path:

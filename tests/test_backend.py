@@ -43,12 +43,12 @@ def _json(name):
 @pytest.mark.parametrize(
     "installed, keras_json, selected",
     [
-        ("tensorflow jax torch", None, "tensorflow"),
-        ("jax torch", None, "jax"),
+        ("tensorflow jax torch", None, "torch"),
+        ("tensorflow jax", None, "jax"),
         ("torch", None, "torch"),
         ("jax", _json("tensorflow"), "jax"),  # Keras writes such a file by itself
-        ("tensorflow jax", _json("torch"), "tensorflow"),
-        ("tensorflow jax", "{ not json", "tensorflow"),
+        ("tensorflow jax", _json("torch"), "jax"),
+        ("tensorflow jax", "{ not json", "jax"),
         ("jax", "[]", "jax"),
     ],
 )
@@ -63,7 +63,7 @@ def test_an_installed_backend_is_selected_where_nobody_chose_one(machine, instal
     ("installed", "variable", "keras_json", "used", "reason"),
     [
         ("jax", None, None, "jax", "the only one that is installed"),
-        ("tensorflow jax torch", None, None, "tensorflow", "the first of tensorflow, jax, torch"),
+        ("tensorflow jax torch", None, None, "torch", "the first of torch, jax, tensorflow"),
         ("tensorflow torch", "torch", None, "torch", "by KERAS_BACKEND"),
         ("tensorflow jax", None, _json("jax"), "jax", "by keras.json"),
         ("tensorflow jax", _json("jax"), None, "torch", "Keras's own choice"),
@@ -123,7 +123,7 @@ def test_a_chosen_backend_that_is_not_installed_is_named_with_one_that_is(machin
 
 def test_a_backend_that_kbert_does_not_know_is_named(machine):
     machine("tensorflow", variable="mxnet")
-    with pytest.raises(BackendNotInstalledError, match="KERAS_BACKEND is 'mxnet'.*tensorflow, jax, torch"):
+    with pytest.raises(BackendNotInstalledError, match="KERAS_BACKEND is 'mxnet'.*torch, jax, tensorflow"):
         backend.require_backend()
 
 

@@ -94,7 +94,7 @@ def add_pretrain_options(parser: ArgumentParser) -> None:
     dropout = number(lambda value: 0 <= value < 1, "a rate of at least 0 and under 1")
     text = "in hidden states and attention (default: that of the architecture)"
     add("--dropout", type=dropout, metavar="RATE", help=text)
-    text = "of the computation (default: auto, float32 on a CPU, bfloat16 on a GPU or TPU)"
+    text = "of the computation (default: auto, bfloat16 where the device is faster in it, else float32)"
     add("--dtype", choices=("auto", "float32", "bfloat16", "float16"), default="auto", help=text)
     text = "of the random start, pairs, masks and dropout (default: 0)"
     add("--seed", type=whole(0, LARGEST_SEED), default=0, metavar="N", help=text)

@@ -1,7 +1,25 @@
 """The numbers that a model computes with: which ``dtype`` means which policy of Keras, imported when it is needed."""
 
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import time
+from pathlib import Path
+
 # Weights are float32 under all of them.
 DTYPES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
+
+# The environment variable that says whether "auto" may be bfloat16 on a CPU: "0" or "1". Without it, this is measured.
+CPU_BFLOAT16 = "KBERT_CPU_BFLOAT16"
+# Names of instructions that multiply bfloat16, in Linux's /proc/cpuinfo: of Intel and AMD, and of ARM.
+_INSTRUCTIONS = {"avx512_bf16", "amx_bf16", "bf16"}
+# A product in bfloat16 takes half the time of one in float32 where there are such instructions. Less than this is not
+# worth the digits.
+_LEAST_GAIN = 1.25
+# Rows and columns of the product that is timed: that of 256 tokens with the wide layer of a small model.
+_ROWS, _INNER, _COLUMNS, _TIMES = 256, 384, 1536, 5
 
 
 def dtype_policy(dtype: str) -> str:
@@ -10,11 +28,76 @@ def dtype_policy(dtype: str) -> str:
     Parameters
     ----------
     dtype : {"auto", "float32", "bfloat16", "float16"}
-        "auto" is float32 on a CPU, and bfloat16 on a GPU or TPU.
+        "auto" is bfloat16 on a GPU or TPU, and on a CPU where that is faster (`cpu_gains_by_bfloat16`), else float32.
     """
     if dtype == "auto":
-        dtype = "bfloat16" if has_accelerator() else "float32"
+        dtype = "bfloat16" if has_accelerator() or cpu_gains_by_bfloat16() else "float32"
     return DTYPES[dtype]
+
+
+def why_auto() -> str:
+    """Why "auto" is what it is, for people."""
+    if has_accelerator():
+        return "on a GPU or TPU"
+    if os.environ.get(CPU_BFLOAT16):
+        return f"on a CPU, by {CPU_BFLOAT16}"
+    if not _has_instructions():
+        return "on a CPU that has no instructions for bfloat16"
+    import keras
+
+    if keras.backend.backend() != "torch":
+        return f"on a CPU, where {keras.backend.backend()} does not use its instructions for bfloat16"
+    return f"on a CPU, whose bfloat16 is {bfloat16_gain():.1f} times as fast"
+
+
+def cpu_gains_by_bfloat16() -> bool:
+    """Whether the backend computes faster in bfloat16 than in float32 on this CPU.
+
+    On PyTorch that is found out once in a process: from the CPU's instructions, and where it has those for bfloat16, by
+    timing a product. XLA, which compiles for JAX and TensorFlow, has no fast bfloat16 on CPUs
+    (docs/project/performance_notes.md). The environment variable KBERT_CPU_BFLOAT16 (0 or 1) goes before.
+    """
+    import keras
+
+    if keras.backend.backend() != "torch":
+        return False
+    chosen = os.environ.get(CPU_BFLOAT16)
+    if chosen:
+        return chosen != "0"
+    return _has_instructions() and bfloat16_gain() > _LEAST_GAIN
+
+
+@functools.cache
+def _has_instructions(path: str = "/proc/cpuinfo") -> bool:
+    """Whether Linux says that the CPU multiplies bfloat16; other systems are not asked."""
+    if platform.system() != "Linux":
+        return False
+    try:
+        lines = Path(path).read_text().splitlines()
+    except OSError:
+        return False
+    names = {name for line in lines if line.lower().startswith(("flags", "features")) for name in line.split()}
+    return bool(names & _INSTRUCTIONS)
+
+
+@functools.cache
+def bfloat16_gain() -> float:
+    """How many times as fast as in float32 PyTorch multiplies in bfloat16 here: the best of a few tries of each."""
+    import torch
+
+    from kbert.model.layers_torch import product
+
+    def seconds(dtype: torch.dtype) -> float:
+        x, kernel = torch.ones((_ROWS, _INNER), dtype=dtype), torch.ones((_INNER, _COLUMNS), dtype=dtype)
+        found = []
+        for _ in range(1 + _TIMES):  # the first one prepares
+            start = time.perf_counter()
+            product(x, kernel)
+            found.append(time.perf_counter() - start)
+        return min(found[1:])
+
+    with torch.no_grad():
+        return seconds(torch.float32) / seconds(torch.bfloat16)
 
 
 def has_accelerator() -> bool:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from kbert import BertEncoder
+from kbert import BertConfig, BertEncoder
 from kbert.model import BertForQuestionAnswering, BertForSequenceClassification, BertForTokenClassification
 
 pytestmark = pytest.mark.backend
@@ -255,3 +255,28 @@ def test_a_model_survives_a_keras_file(request, kind, inputs, tmp_path):
     assert type(again) is type(model) and again.config == model.config
     for before, after in zip(keras.tree.flatten(model(inputs)), keras.tree.flatten(again(inputs)), strict=True):
         np.testing.assert_array_equal(_array(before), _array(after))
+
+
+@pytest.mark.parametrize("dtype, tolerance", [("float32", 1e-5), ("mixed_bfloat16", 0.05)])
+def test_of_the_last_layer_what_is_read_is_enough(dtype, tolerance):
+    """The pooler's vectors by `vectors_of_texts` are those of the whole sequence output."""
+    sizes = {"vocab_size": 50, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4}
+    config = BertConfig(**sizes, intermediate_size=48, initializer_range=0.2)
+    encoder = BertEncoder(config, dtype=dtype)
+    text_ids = np.array([[1] * 5 + [2] * 4 + [0] * 3, [1] * 12], "int32")
+    inputs = {
+        "token_ids": np.random.default_rng(0).integers(1, 50, (2, 12)).astype("int32"),
+        "segment_ids": text_ids % 2,
+        "position_ids": np.array([[*range(5), *range(4), 0, 0, 0], [*range(12)]], "int32"),
+        "text_ids": text_ids,
+    }
+    first_positions = np.array([[0, 5], [0, 0]], "int32")
+    found = keras.ops.convert_to_numpy(keras.ops.cast(encoder.vectors_of_texts(inputs, first_positions), "float32"))
+    hidden = encoder(inputs)["sequence_output"]
+    expected = [[encoder.pooler(hidden[row : row + 1, at]) for at in line] for row, line in enumerate(first_positions)]
+    expected = [[keras.ops.convert_to_numpy(keras.ops.cast(v[0], "float32")) for v in line] for line in expected]
+    np.testing.assert_allclose(found, expected, atol=tolerance)
+    # A token of the second text changes that text's vector alone.
+    inputs["token_ids"][0, 6] += 1
+    changed = keras.ops.convert_to_numpy(keras.ops.cast(encoder.vectors_of_texts(inputs, first_positions), "float32"))
+    assert np.array_equal(changed[0, 0], found[0, 0]) and not np.array_equal(changed[0, 1], found[0, 1])

@@ -1,0 +1,151 @@
+"""A layer in few operations of PyTorch is the layer in the operations of every backend, and so are its gradients."""
+
+import keras
+import numpy as np
+import pytest
+
+from kbert import BertConfig
+from kbert.model.heads import BertForSequenceClassification
+
+pytestmark = [
+    pytest.mark.backend,
+    pytest.mark.skipif(keras.backend.backend() != "torch", reason="of PyTorch: run with KERAS_BACKEND=torch"),
+]
+
+DROPOUT = {"hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.3}
+
+
+def config(**options):
+    sizes = {"vocab_size": 50, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    return BertConfig(**sizes, intermediate_size=48, max_position_embeddings=16, initializer_range=0.2, **options)
+
+
+@pytest.fixture
+def inputs():
+    """Two rows of 12 tokens: two texts and some padding, and one text that fills its row."""
+    token_ids = np.random.default_rng(0).integers(1, 50, (2, 12)).astype("int32")
+    text_ids = np.array([[1] * 5 + [2] * 4 + [0] * 3, [1] * 12], "int32")
+    position_ids = np.array([[*range(5), *range(4), 0, 0, 0], [*range(12)]], "int32")
+    first_positions = np.array([[0, 5], [0, 0]], "int32")
+    return {
+        "token_ids": token_ids, "segment_ids": text_ids % 2, "position_ids": position_ids, "text_ids": text_ids,
+        "first_positions": first_positions,
+    }  # fmt: skip
+
+
+def outputs_and_gradients(model, inputs, training, fused, monkeypatch):
+    """Of a loss that depends on every logit, in training with the random numbers of one seed."""
+    import torch
+
+    from kbert.model import layers_torch
+
+    layers = layers_torch.FusedLayers(model)
+    calls = []
+    original = layers_torch.fused_layer
+
+    def counted(*arguments):
+        calls.append(original(*arguments))
+        return calls[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(layers_torch, "fused_layer", counted if fused else lambda *_: None)
+        torch.manual_seed(5)
+        with layers.in_use():
+            outputs = model(inputs, training=training)
+    assert not fused or (calls and all(call is not None for call in calls))
+    factors = torch.linspace(-1, 1, outputs.numel()).view(outputs.shape)
+    parameters = [variable.value for variable in model.trainable_variables]
+    gradients = layers.gradients((outputs * factors).sin().sum(), parameters)
+    return outputs.detach(), gradients
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.parametrize("hidden_act", ["gelu", "gelu_new"])
+@pytest.mark.parametrize("training", [False, True])
+def test_outputs_and_gradients(inputs, training, hidden_act, pooling, monkeypatch):
+    model = BertForSequenceClassification(config(hidden_act=hidden_act, classifier_pooling=pooling, **DROPOUT), 3)
+    found, gradients = outputs_and_gradients(model, inputs, training, True, monkeypatch)
+    expected, plain = outputs_and_gradients(model, inputs, training, False, monkeypatch)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    for variable, one, other in zip(model.trainable_variables, gradients, plain, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5, err_msg=variable.path)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_in_bfloat16_they_are_close_to_float32(inputs, training, monkeypatch):
+    model = BertForSequenceClassification(config(**DROPOUT), 3, dtype="mixed_bfloat16", seed=1)
+    exact = BertForSequenceClassification(config(**DROPOUT), 3, seed=1)
+    found, gradients = outputs_and_gradients(model, inputs, training, True, monkeypatch)
+    expected, plain = outputs_and_gradients(exact, inputs, training, False, monkeypatch)
+    np.testing.assert_allclose(found, expected, atol=0.05)
+    for variable, one, other in zip(model.trainable_variables, gradients, plain, strict=True):
+        assert one.dtype == other.dtype
+        assert (one - other).norm() < 0.05 * other.norm() + 5e-3, variable.path
+
+
+def test_gradients_lie_in_memory_as_their_parameters_do(inputs, monkeypatch):
+    """So that the optimiser copies none: kernels that come from a file are transposed."""
+    import torch
+
+    model = BertForSequenceClassification(config(), 3)
+    for variable in model.trainable_variables:
+        if len(variable.shape) == 2 and "layer_" in variable.path:
+            variable.value.data = variable.value.data.t().contiguous().t()
+    _, gradients = outputs_and_gradients(model, inputs, False, True, monkeypatch)
+    for variable, gradient in zip(model.trainable_variables, gradients, strict=True):
+        if "layer_" in variable.path:
+            assert gradient.stride() == variable.value.stride(), variable.path
+    assert any(not g.is_contiguous() for g in gradients) and torch.get_num_threads() > 0
+
+
+def test_weights_that_are_frozen_have_no_gradient(inputs, monkeypatch):
+    model = BertForSequenceClassification(config(), 3, dtype="mixed_bfloat16")
+    model.encoder.transformer_layers[0].trainable = False
+    _, gradients = outputs_and_gradients(model, inputs, True, True, monkeypatch)
+    _, plain = outputs_and_gradients(model, inputs, True, False, monkeypatch)
+    assert len(gradients) == len(plain) == len(model.trainable_variables)
+    for one, other in zip(gradients, plain, strict=True):
+        assert (one - other).norm() < 0.05 * other.norm() + 5e-3
+
+
+def test_weights_that_change_between_steps_are_those_of_the_step(inputs):
+    from kbert.model.layers_torch import FusedLayers
+
+    model = BertForSequenceClassification(config(), 3, dtype="mixed_bfloat16")
+    layers = FusedLayers(model)
+    with layers.in_use():
+        before = model(inputs)
+    model.encoder.transformer_layers[1].intermediate.kernel.assign(
+        model.encoder.transformer_layers[1].intermediate.kernel.value * 2
+    )
+    with layers.in_use():
+        after = model(inputs)
+    assert abs((after - before).detach()).max() > 1e-3
+
+
+def test_elsewhere_there_are_derivatives_of_any_order(inputs):
+    import torch
+
+    model = BertForSequenceClassification(config(**DROPOUT), 3)
+    kernel = model.encoder.transformer_layers[0].intermediate.kernel.value
+    (first,) = torch.autograd.grad(model(inputs, training=True).sin().sum(), kernel, create_graph=True)
+    (second,) = torch.autograd.grad((first**2).sum(), kernel)
+    assert second.abs().max() > 0
+
+
+@pytest.mark.parametrize("reason", ["activation", "float16", "LoRA"])
+def test_what_it_cannot_compute_is_left_to_the_layers(inputs, reason):
+    from kbert.model import layers_torch
+
+    model = BertForSequenceClassification(
+        config(hidden_act="relu" if reason == "activation" else "gelu"), 3,
+        dtype="mixed_float16" if reason == "float16" else None,
+    )  # fmt: skip
+    layer = model.encoder.transformer_layers[0]
+    if reason == "LoRA":
+        layer.attention.value.enable_lora(2)
+    x = keras.ops.cast(keras.random.normal((1, 4, 32)), layer.compute_dtype)
+    mask = keras.ops.ones((1, 1, 4, 4), "bool")
+    with layers_torch.FusedLayers(model).in_use():
+        assert layers_torch.fused_layer(layer, x, mask, x, False) is None
+        assert layer(x, mask).shape == x.shape
