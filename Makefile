@@ -20,7 +20,12 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 # Whole files to as many processes as there are cores, since most of the time goes to compiling; the longest files first.
 PYTEST := $(RUN) -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
-LONGEST := tests/test_examples.py tests/estimators/test_scikit_learn_checks.py tests/estimators/test_memory.py
+LONGEST := $(addprefix tests/,test_examples.py estimators/test_scikit_learn_checks.py estimators/test_memory.py \
+	test_docs_pages.py pretraining/test_trainer.py)
+
+# What depends on the backend most; `make test-thorough` and the continuous integration on GitHub run all on JAX.
+ON_JAX := $(addprefix tests/,model training pretraining weights) $(addprefix tests/estimators/test_,\
+	classifier_learning.py fits_on_devices.py forks.py servable.py tagger.py qa.py)
 
 .PHONY: quickstart test test-backends test-thorough coverage docs docs-check docs-links bench lint
 
@@ -55,7 +60,7 @@ test: $(VENV)/.test
 
 test-backends: $(VENV)/.backends
 	KERAS_BACKEND=tensorflow $(PYTEST) -m "parity and backend" tests
-	KERAS_BACKEND=jax $(PYTEST) -m "backend and not thorough" tests
+	KERAS_BACKEND=jax $(PYTEST) -m "backend and not thorough" $(ON_JAX)
 	OMP_NUM_THREADS=1 KERAS_BACKEND=torch $(PYTEST) -m "(backend or slow or parity) and not thorough" $(LONGEST) tests
 
 # The tests of `make test`, with the share of kbert's lines and branches that they run.
@@ -66,13 +71,13 @@ coverage: $(VENV)/.test
 
 test-thorough: $(VENV)/.backends
 	OMP_NUM_THREADS=1 KERAS_BACKEND=torch $(PYTEST) -m thorough tests
-	KERAS_BACKEND=jax $(PYTEST) -m "thorough and backend" tests
+	KERAS_BACKEND=jax $(PYTEST) -m backend tests
 
 # PyTorch runs the gallery (examples/plot_*.py): it compiles nothing, so its fits of a few hundred rows are the quickest.
 docs: $(VENV)/.docs
 	KERAS_BACKEND=torch $(RUN) docs/make_pictures.py
 	rm -rf docs/_build/html docs/reference/generated docs/gallery
-	KERAS_BACKEND=torch $(RUN) -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	OMP_NUM_THREADS=1 KERAS_BACKEND=torch $(RUN) -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
 docs-check: docs
 	$(RUN) docs/check_site.py docs/_build/html

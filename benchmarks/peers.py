@@ -1,18 +1,20 @@
-"""kbert and its peers on the same rows of SST-2, the same weights and the same machine, in one run.
+"""kbert and its peers on the same rows, the same weights and the same machine, in one run.
 
-    KBERT_DATA=... python benchmarks/peers.py [--rounds 3] [--only kbert Trainer]
+    KBERT_DATA=... python benchmarks/peers.py [--data imdb] [--rounds 3] [--only kbert Trainer] [--most 2000 5000]
 
-minilm-l6, one epoch at batch 32. Each contestant (benchmarks/contestants.py) that is installed runs in a process of its
-own, one after the other, several rounds of all of them:
+minilm-l6, one epoch at batch 32, on SST-2 or on long texts of IMDB. Each contestant (benchmarks/contestants.py) that is
+installed runs in a process of its own, one after the other, several rounds of all of them:
 
     process, s      from its start to the last prediction: imports, reading rows, compiling, one fit, 872 predictions
-    fit, rows/s     of a second fit in the same process, when all is compiled that stays compiled
+    first fit, s    of the first fit, with all that is prepared or compiled for it
+    fit, rows/s     of a second fit in the same process
+    first predict, s   of the first prediction of all rows, in which runtimes convert the model
     predict, rows/s of a second prediction, likewise; features, rows/s
     peak, MB        most memory of the process
-    accuracy        on the 872 dev rows, after the first fit
+    accuracy        on the dev rows, after the first fit
 
-Each run is appended to benchmarks/results/peers.csv; the table of medians, and how many times as fast as each peer
-kbert is in them, is printed and written to benchmarks/results/peers_table.csv.
+Each run is appended to benchmarks/results/peers_sst2.csv or peers_imdb.csv; the table of medians, and how many times as
+fast as each peer kbert is in them, is printed and written to peers_sst2_table.csv or peers_imdb_table.csv.
 """
 
 import argparse
@@ -31,23 +33,32 @@ from pathlib import Path
 import pandas as pd
 from contestants import CONTESTANTS
 
-RESULTS = Path(__file__).parent / "results" / "peers.csv"
-TABLE = RESULTS.with_name("peers_table.csv")
-MEASURED = ["process_s", "fit_rows_s", "predict_rows_s", "features_rows_s", "peak_mb", "accuracy"]
+RESULTS = Path(__file__).parent / "results"
+VERSIONS = ["keras", "transformers", "torch", "jax", "tensorflow", "openvino", "onnxruntime"]
+MEASURED = ["process_s", "first_fit_s", "fit_rows_s", "first_predict_s", "predict_rows_s", "features_rows_s", "peak_mb"]
+MEASURED += ["accuracy"]
 
 
-def run(name: str, folder: Path, start: float) -> dict:
-    """The figures of one contestant, in this process."""
-    contestant = CONTESTANTS[name]
-    # Plain pandas: the peers are not to import kbert.
-    sst2 = Path(os.environ["KBERT_DATA"]) / "sst2"
-    train, dev = (pd.read_csv(next(sst2.glob(f"{part}.tsv*")), sep="\t", quoting=3) for part in ("train", "dev"))
-    train, dev = (part.set_axis(["text", "label"], axis=1) for part in (train, dev))
+def rows_of(data: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Training and dev rows, read by plain pandas: the peers are not to import kbert."""
+    folder = Path(os.environ["KBERT_DATA"]) / data
+    if data == "sst2":
+        parts = [pd.read_csv(next(folder.glob(f"{part}.tsv*")), sep="\t", quoting=3) for part in ("train", "dev")]
+        return tuple(part.set_axis(["text", "label"], axis=1) for part in parts)
+    reviews = pd.read_csv(folder / "train.csv.gz").sample(frac=1, random_state=0)[["text", "label"]]
+    return reviews[500:], reviews[:500]
+
+
+def run(data: str, name: str, folder: Path, start: float, most: tuple[int, int]) -> dict:
+    """The figures of one contestant, in this process; on at most so many rows to fit and to predict."""
+    contestant = CONTESTANTS[data][name]
+    n_fit = min(contestant.fit_rows, most[0])
+    train, dev = rows_of(data)
     model = contestant.make(folder)
     found = {}
-    if contestant.fit_rows:
-        rows = train[: contestant.fit_rows]
-        model.fit(rows.text.tolist(), rows.label.tolist())
+    if n_fit:
+        rows = train[:n_fit]
+        found["first_fit_s"] = _seconds(model.fit, rows.text.tolist(), rows.label.tolist())
         n_dev = min(len(dev), contestant.predict_rows)
         predicted = model.predict(dev.text[:n_dev].tolist())
         found["process_s"] = time.time() - start
@@ -55,10 +66,10 @@ def run(name: str, folder: Path, start: float) -> dict:
         seconds = _seconds(model.fit, rows.text.tolist(), rows.label.tolist())
         found["fit_rows_s"] = len(rows) / seconds
     for kind, function in (("predict", "predict"), ("transform", "transform")):
-        n = getattr(contestant, f"{kind}_rows")
+        n = min(getattr(contestant, f"{kind}_rows"), most[1])
         if n:
             texts = train.text[-n:].tolist()
-            getattr(model, function)(texts)
+            found[f"first_{kind}_s"] = _seconds(getattr(model, function), texts)
             column = "features_rows_s" if kind == "transform" else "predict_rows_s"
             found[column] = n / _seconds(getattr(model, function), texts)
     found["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -71,10 +82,11 @@ def _seconds(function, *arguments) -> float:
     return time.perf_counter() - start
 
 
-def in_a_process(name: str, folder: Path) -> dict | None:
+def in_a_process(data: str, name: str, folder: Path, most: tuple[int, int]) -> dict | None:
     """The figures of one contestant, in a process of its own; None if it fails."""
-    environment = {**os.environ, "KERAS_BACKEND": CONTESTANTS[name].backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    call = [sys.executable, __file__, "--child", name, "--weights", str(folder), "--start", repr(time.time())]
+    environment = {**os.environ, "KERAS_BACKEND": CONTESTANTS[data][name].backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    call = [sys.executable, __file__, "--data", data, "--child", name, "--weights", str(folder), "--start", repr(time.time())]
+    call += ["--most", *map(str, most)]
     done = subprocess.run(call, env=environment, capture_output=True, text=True)
     lines = done.stdout.strip().splitlines()
     if done.returncode or not lines:
@@ -104,7 +116,8 @@ def table(runs: pd.DataFrame) -> pd.DataFrame:
                     kbert = medians.loc[f"{ours}, {backend}"]
                     ratios = [kbert.fit_rows_s / line.fit_rows_s, kbert.predict_rows_s / line.predict_rows_s]
                     ratios += [kbert.features_rows_s / line.features_rows_s, line.process_s / kbert.process_s]
-                    names = ("fit", "predict", "features", "process")
+                    ratios += [line.first_fit_s / kbert.first_fit_s]
+                    names = ("fit", "predict", "features", "process", "first fit")
                     row |= {f"{n}, kbert {backend}": round(r, 2) for n, r in zip(names, ratios, strict=True)}
         lines.append(row)
     return pd.DataFrame(lines).dropna(axis=1, how="all")
@@ -112,7 +125,9 @@ def table(runs: pd.DataFrame) -> pd.DataFrame:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", choices=CONTESTANTS, default="sst2")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--most", type=int, nargs=2, default=(4000, 10_000), help="rows to fit and to predict, at most")
     parser.add_argument("--only", nargs="+", default=[""], help="contestants whose name begins so")
     parser.add_argument("--table", action="store_true", help="run nothing")
     parser.add_argument("--child", help=argparse.SUPPRESS)
@@ -120,28 +135,30 @@ def main() -> None:
     parser.add_argument("--start", type=float, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        print(json.dumps(run(options.child, options.weights, options.start)))
+        print(json.dumps(run(options.data, options.child, options.weights, options.start, options.most)))
         return
     from kbert.hub import resolve_folder
 
     folder = options.weights or resolve_folder("minilm-l6")
-    chosen = [name for name in CONTESTANTS if name.startswith(tuple(options.only))]
-    for name in [name for name in chosen if find_spec(CONTESTANTS[name].needs) is None]:
-        print(f"{name}: left out; pip install {CONTESTANTS[name].needs.replace('_', '-')}")
+    contestants, results = CONTESTANTS[options.data], RESULTS / f"peers_{options.data}.csv"
+    chosen = [name for name in contestants if name.startswith(tuple(options.only))]
+    for name in [name for name in chosen if find_spec(contestants[name].needs) is None]:
+        print(f"{name}: left out; pip install {contestants[name].needs.replace('_', '-')}")
         chosen.remove(name)
-    preset = preset_of(folder) if any(CONTESTANTS[name].needs == "keras_hub" for name in chosen) else None
+    preset = preset_of(folder) if any(contestants[name].needs == "keras_hub" for name in chosen) else None
     for n_round in range(0 if options.table else options.rounds):
         for name in chosen:
-            if found := in_a_process(name, preset if CONTESTANTS[name].needs == "keras_hub" else folder):
-                versions = {p: version(p) for p in ("keras", "transformers", "torch", "jax", "tensorflow")}
+            weights = preset if contestants[name].needs == "keras_hub" else folder
+            if found := in_a_process(options.data, name, weights, options.most):
+                versions = {p: version(p) for p in VERSIONS if find_spec(p)}
                 versions = {"kbert": version("kbert-learn"), **versions}
                 row = {"contestant": name, **{column: found.get(column) for column in MEASURED}}
-                row |= {"date": datetime.date.today().isoformat(), **versions}
+                row |= {"rows": " ".join(map(str, options.most)), "date": datetime.date.today().isoformat(), **versions}
                 frame = pd.DataFrame([row]).round(4)
-                frame.to_csv(RESULTS, mode="a", header=not RESULTS.exists(), index=False)
+                frame.to_csv(results, mode="a", header=not results.exists(), index=False)
                 print(f"round {n_round + 1}, {name}: {found}", flush=True)
-    frame = table(pd.read_csv(RESULTS))
-    frame.to_csv(TABLE, index=False)
+    frame = table(pd.read_csv(results))
+    frame.to_csv(results.with_name(f"{results.stem}_table.csv"), index=False)
     print(frame.set_index("contestant").T.to_string())
 
 

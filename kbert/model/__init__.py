@@ -7,6 +7,7 @@ require_backend()
 import_tensorflow()
 
 from kbert.model.base import INPUT_NAMES  # noqa: E402
+from kbert.model.compile_cache import use_compile_cache  # noqa: E402
 from kbert.model.dispatch import disable_jax_async_dispatch  # noqa: E402
 from kbert.model.encoder import BertEncoder  # noqa: E402
 from kbert.model.heads import (  # noqa: E402
@@ -21,6 +22,7 @@ from kbert.model.heads import (  # noqa: E402
 from kbert.model.pretraining import BertForPreTraining  # noqa: E402
 
 disable_jax_async_dispatch()
+use_compile_cache()
 
 __all__ = [
     "INPUT_NAMES",

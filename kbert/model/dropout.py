@@ -10,6 +10,10 @@ from keras import ops
 from kbert.model.base import Tensor
 
 
+# At rates near 1, values are multiplied by so much that 16 bits do not give the rate exactly enough.
+LARGEST_RATE = 0.95
+
+
 class Dropout(keras.layers.Layer):
     """In training, sets a share ``rate`` of the values to zero and multiplies the others by 1 / (1 - rate).
 
@@ -50,8 +54,7 @@ class Dropout(keras.layers.Layer):
 def _dropped_by_torch(x: Tensor, rate: float) -> Tensor:
     import torch
 
-    # At rates near 1, values are multiplied by so much that 16 bits do not give the rate exactly enough.
-    if x.device.type != "cpu" or rate > 0.95:
+    if x.device.type != "cpu" or rate > LARGEST_RATE:
         return torch.nn.functional.dropout(x, rate)
     return x * kept(x, rate)
 

@@ -11,7 +11,7 @@ from keras import ops
 
 from kbert.config import BertConfig
 from kbert.model.base import INPUT_NAMES, DType, FunctionalBert, Tensor, token_inputs
-from kbert.model.layers import BertEmbeddings, FirstTokens, Pooler, SameText, TransformerLayer
+from kbert.model.layers import BertEmbeddings, FirstTokens, Pooler, SameText, TransformerLayer, attention_mask
 
 # Each layer has as many seeds of its own, for its weights and dropouts.
 _SEEDS_PER_LAYER = 16
@@ -179,13 +179,12 @@ class BertEncoder(FunctionalBert):
         """
         x = self.embeddings(inputs["token_ids"], inputs["position_ids"], inputs["segment_ids"], training=training)
         text_ids = ops.convert_to_tensor(inputs["text_ids"])
-        same_text = SameText()
-        mask = same_text(text_ids)
+        mask = attention_mask(text_ids, text_ids)
         *lower_layers, last_layer = self.transformer_layers
         for layer in lower_layers:
             x = layer(x, mask, training=training)
-        readers = ops.take_along_axis(text_ids, first_positions, axis=1)
-        return self.pooler(last_layer(x, same_text(text_ids, readers), first_positions, training=training))
+        mask = attention_mask(ops.take_along_axis(text_ids, first_positions, axis=1), text_ids)
+        return self.pooler(last_layer(x, mask, first_positions, training=training))
 
 
 def first_token_vectors(encoder: BertEncoder, sequence_output: Tensor, first_positions: Tensor) -> Tensor:

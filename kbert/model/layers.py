@@ -103,20 +103,24 @@ class BertEmbeddings(keras.layers.Layer):
         return keras.KerasTensor((*token_ids.shape, self.config.hidden_size), self.compute_dtype)
 
 
-class SameText(keras.layers.Layer):
-    """text_ids (B, T) to the attention mask (B, 1, T, T): true for two tokens of the same packed text.
+def attention_mask(readers: Tensor, text_ids: Tensor) -> Tensor:
+    """Which tokens attend to which: text ids (B, S) of those that do, and (B, T) of all, to the mask (B, 1, S, T).
 
-    Padding has text id 0 and attends to padding, so that no row of the softmax is empty. With ``readers`` (B, S), the
-    text ids of the tokens that attend, the mask is (B, 1, S, T).
+    True for two tokens of the same packed text. Padding has text id 0 and attends to padding, so that no row of the
+    softmax is empty.
     """
+    return ops.equal(readers[:, None, :, None], text_ids[:, None, None, :])
 
-    def call(self, text_ids: Tensor, readers: Tensor | None = None) -> Tensor:
-        readers = text_ids if readers is None else readers
-        return ops.equal(readers[:, None, :, None], text_ids[:, None, None, :])
 
-    def compute_output_spec(self, text_ids: Tensor, readers: Tensor | None = None) -> keras.KerasTensor:
+class SameText(keras.layers.Layer):
+    """text_ids (B, T) to the attention mask (B, 1, T, T) of all tokens."""
+
+    def call(self, text_ids: Tensor) -> Tensor:
+        return attention_mask(text_ids, text_ids)
+
+    def compute_output_spec(self, text_ids: Tensor) -> keras.KerasTensor:
         batch, length = text_ids.shape
-        return keras.KerasTensor((batch, 1, (text_ids if readers is None else readers).shape[1], length), "bool")
+        return keras.KerasTensor((batch, 1, length, length), "bool")
 
 
 class SelfAttention(keras.layers.Layer):

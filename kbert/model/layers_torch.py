@@ -21,7 +21,7 @@ import keras
 import torch
 from torch.autograd.function import once_differentiable
 
-from kbert.model.dropout import kept
+from kbert.model.dropout import LARGEST_RATE, kept
 from kbert.model.layers import SelfAttention, TransformerLayer
 from kbert.model.products_torch import onednn
 
@@ -37,7 +37,7 @@ _MASKED = -1e9
 class FusedLayers:
     """Has the transformer layers of a model computed by this module. They then have first derivatives only.
 
-    In half precision, it casts their weights once, for a step or a prediction, and not at each use.
+    Where they compute in bfloat16, it casts their weights once, for a step or a prediction, and not at each use.
 
     Parameters
     ----------
@@ -46,21 +46,25 @@ class FusedLayers:
 
     def __init__(self, model: keras.Model):
         layers = [layer for layer in _layers(model) if isinstance(layer, TransformerLayer)]
-        variables = [v for layer in layers if layer.compute_dtype != layer.variable_dtype for v in layer.variables]
-        dtype = getattr(torch, model.compute_dtype)
+        variables = [v for layer in layers if layer.compute_dtype == "bfloat16" for v in layer.variables]
+        if any(variable.value.device.type != "cpu" for variable in variables):
+            variables = []
         self._values = [variable.value.detach() for variable in variables]
-        self._cast = [torch.empty_like(value, dtype=dtype) for value in self._values]
+        self._cast = [value.to(torch.bfloat16) for value in self._values]
         for cast, variable in zip(self._cast, variables, strict=True):
             cast.requires_grad_(variable.trainable)
         self._by_variable = {id(variable): cast for variable, cast in zip(variables, self._cast, strict=True)}
         self._by_value = {id(variable.value): cast for variable, cast in zip(variables, self._cast, strict=True)}
 
+    @torch.no_grad()
+    def cast(self) -> None:
+        """Take the weights that the model has now."""
+        if self._cast:
+            torch._foreach_copy_(self._cast, self._values)
+
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Within this context, the layers are computed by this module, with the weights that the model has at its start."""
-        if self._cast:
-            with torch.no_grad():
-                torch._foreach_copy_(self._cast, self._values)
+        """Within this context, the layers are computed by this module, with the weights of the last `cast`."""
         token = _in_use.set(self._by_variable)
         try:
             yield
@@ -95,13 +99,16 @@ def _layers(model: keras.Model) -> Iterator[keras.layers.Layer]:
 def fused_layer(
     layer: TransformerLayer, x: torch.Tensor, mask: torch.Tensor, readers: torch.Tensor, training: bool
 ) -> torch.Tensor | None:
-    """What the layer gives for the tokens ``readers`` (B, S, D) of x (B, T, D); None where this module cannot compute it.
+    """What a layer gives for the tokens ``readers`` (B, S, D) of x (B, T, D); None where this module cannot compute it.
 
     The mask has the shape (B, 1, S, T). Where all tokens are readers, they are x itself.
 
-    It computes float32 and bfloat16 on a CPU, within `FusedLayers.in_use`, unless a kernel is quantized or has LoRA.
+    It computes float32 and bfloat16 on a CPU, within `FusedLayers.in_use`, unless a kernel is quantized or has LoRA, or
+    nearly all is dropped.
     """
     dense = (*_projections(layer.attention), layer.attention.output_dense, layer.intermediate, layer.output_dense)
+    dropouts = (layer.attention.dropout, layer.attention_dropout, layer.output_dropout)
+    rates = [dropout.rate if training else 0.0 for dropout in dropouts]
     if (
         _in_use.get() is None
         or x.device.type != "cpu"
@@ -109,24 +116,25 @@ def fused_layer(
         or not x.numel()
         or layer.config.hidden_act not in _GELU
         or any(part.quantization_mode is not None or part.lora_enabled for part in dense)
+        or max(rates) > LARGEST_RATE
         or torch.compiler.is_compiling()
     ):
         return None
     config, attention = layer.config, layer.attention
     attended = _Attention.apply(
         readers, x, mask, *(array for part in _projections(attention) for array in _weights(part.kernel, part.bias)),
-        config.num_attention_heads, attention.dropout.rate if training else 0.0,
+        config.num_attention_heads, rates[0],
     )  # fmt: skip
     y = _OutputAndNorm.apply(
         attended, readers, *_weights(attention.output_dense.kernel, attention.output_dense.bias),
         *_weights(layer.attention_norm.gamma, layer.attention_norm.beta),
-        layer.attention_norm.epsilon, layer.attention_dropout.rate if training else 0.0,
+        layer.attention_norm.epsilon, rates[1],
     )  # fmt: skip
     expanded = _Expansion.apply(y, *_weights(layer.intermediate.kernel, layer.intermediate.bias), _GELU[config.hidden_act])
     z: torch.Tensor = _OutputAndNorm.apply(
         expanded, y, *_weights(layer.output_dense.kernel, layer.output_dense.bias),
         *_weights(layer.output_norm.gamma, layer.output_norm.beta),
-        layer.output_norm.epsilon, layer.output_dropout.rate if training else 0.0,
+        layer.output_norm.epsilon, rates[2],
     )  # fmt: skip
     return z
 

@@ -83,6 +83,7 @@ class Trainer:
     ) -> tuple[list[torch.Tensor], torch.Tensor]:
         inputs, targets, weights = _on_device((inputs, targets, weights))
         with _seeded(hyper.seed, self.parameters[0].device):
+            self.layers.cast()
             with self.layers.in_use():
                 outputs = self.model(inputs, training=True)
             losses = self.loss(outputs, targets, weights)
@@ -180,7 +181,6 @@ def predictor(model: keras.Model, devices: Sequence[Any] = ()) -> Predictor:
 
     It computes where the model is, which is one device: ``devices`` are none here.
     """
-
     layers = FusedLayers(model)
 
     def predict(inputs: dict[str, np.ndarray]) -> Any:

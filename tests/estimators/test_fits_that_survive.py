@@ -109,6 +109,7 @@ def test_a_killed_fit_ends_as_if_it_had_not_been(kind, toy_folder, tmp_path, dyi
     assert_same(clone(again).fit(*rows), estimator)  # a finished fit makes no update
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no SIGKILL")
 def test_a_process_that_is_killed_at_random(toy_folder, tmp_path):

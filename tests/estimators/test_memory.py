@@ -137,6 +137,7 @@ def predict_few_and_many(folder, texts, few, many):
 
 
 @needs_proc
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_predicting_takes_no_more_memory_for_more_rows(toy_folder, reviews):
     # A row costs 0.1 kB, in lists of the texts and arrays of the results. All its tokens would be four times that.

@@ -263,6 +263,7 @@ np.savez({result!r}, *weights_of(run))
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.backend
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="four processes, which start quickest on PyTorch")
 def test_three_kills_leave_no_trace(tmp_path):

@@ -7,6 +7,8 @@ import sys
 import keras
 import pytest
 
+from kbert.model.compile_cache import COMPILE_CACHE, compile_cache_folder, use_compile_cache
+
 pytestmark = [
     pytest.mark.backend,
     pytest.mark.skipif(keras.backend.backend() != "jax", reason="a cache of JAX's: run with KERAS_BACKEND=jax"),
@@ -25,21 +27,48 @@ print(hashlib.sha256(weights).hexdigest())
 """
 
 
+def run(folder, **settings):
+    """The sum of the weights, and what the cache then holds."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env={**os.environ, **settings}, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout, {path.name for path in folder.glob("*-cache")}
+
+
 def test_the_next_process_compiles_nothing_and_gives_the_same_weights(tmp_path):
-    settings = {
-        "JAX_COMPILATION_CACHE_DIR": str(tmp_path),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",  # toys compile within the second below which nothing is kept
-    }
-
-    def run():
-        """The sum of the weights, and what the cache then holds."""
-        done = subprocess.run(
-            [sys.executable, "-c", PROGRAM], env={**os.environ, **settings}, capture_output=True, text=True, timeout=300
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout, {path.name for path in tmp_path.glob("*-cache")}
-
-    first, kept = run()
+    first, kept = run(tmp_path, KBERT_COMPILE_CACHE=str(tmp_path))
     assert any(name.startswith("jit__train-") for name in kept)
-    second, then = run()
+    second, then = run(tmp_path, KBERT_COMPILE_CACHE=str(tmp_path))
     assert (first, kept) == (second, then)
+    # What cannot be read is compiled again.
+    for path in tmp_path.glob("*-cache"):
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    third, _ = run(tmp_path, KBERT_COMPILE_CACHE=str(tmp_path))
+    assert third == first
+
+
+def test_a_folder_that_was_set_for_jax_stays(tmp_path, monkeypatch):
+    import jax
+
+    monkeypatch.setenv(COMPILE_CACHE, str(tmp_path / "kbert"))
+    before = jax.config.jax_compilation_cache_dir
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path / "own"))
+    try:
+        use_compile_cache()
+        assert jax.config.jax_compilation_cache_dir == str(tmp_path / "own")
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(None, None), ("", None), ("0", None), ("1", "home/kbert/jax"), ("there", "there")]
+)
+def test_the_folder(value, expected, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LOCALAPPDATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv(COMPILE_CACHE, raising=False)
+    if value is not None:
+        monkeypatch.setenv(COMPILE_CACHE, value)
+    assert compile_cache_folder() == (None if expected is None else tmp_path / expected)
