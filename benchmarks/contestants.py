@@ -181,7 +181,9 @@ class Runtime:
         if self.run is None:
             self.run = {"onnxruntime": self._onnxruntime, "openvino": self._openvino}[self.runtime](list(texts))
         order = np.argsort([len(text) for text in texts], kind="stable")
-        batches = [self._inputs([texts[i] for i in order[at : at + self.BATCH]]) for at in range(0, len(order), self.BATCH)]
+        batches = [
+            self._inputs([texts[i] for i in order[at : at + self.BATCH]]) for at in range(0, len(order), self.BATCH)
+        ]
         labels = np.empty(len(texts), int)
         labels[order] = np.concatenate(self.run(batches)).argmax(axis=1)
         return labels
@@ -209,7 +211,9 @@ class Runtime:
         from onnxruntime.transformers.optimizer import optimize_model
 
         model, path = self._model(), Path(tempfile.mkdtemp(), "model.onnx")
-        example = {name: torch.tensor(array) for name, array in self._inputs(["two", "texts, of which one is longer"]).items()}
+        example = {
+            name: torch.tensor(array) for name, array in self._inputs(["two", "texts, of which one is longer"]).items()
+        }
         axes = {name: {0: "rows", 1: "tokens"} for name in example} | {"logits": {0: "rows"}}
         torch.onnx.export(
             model, (dict(example),), str(path), input_names=list(example), output_names=["logits"], dynamic_axes=axes,

@@ -85,7 +85,18 @@ def _seconds(function, *arguments) -> float:
 def in_a_process(data: str, name: str, folder: Path, most: tuple[int, int]) -> dict | None:
     """The figures of one contestant, in a process of its own; None if it fails."""
     environment = {**os.environ, "KERAS_BACKEND": CONTESTANTS[data][name].backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    call = [sys.executable, __file__, "--data", data, "--child", name, "--weights", str(folder), "--start", repr(time.time())]
+    call = [
+        sys.executable,
+        __file__,
+        "--data",
+        data,
+        "--child",
+        name,
+        "--weights",
+        str(folder),
+        "--start",
+        repr(time.time()),
+    ]
     call += ["--most", *map(str, most)]
     done = subprocess.run(call, env=environment, capture_output=True, text=True)
     lines = done.stdout.strip().splitlines()

@@ -1,6 +1,7 @@
 """Milliseconds of a training step and of fits, of this kbert and of another checkout, in turns.
 
-    KERAS_BACKEND=jax python benchmarks/training_step.py [--against FOLDER] [--rows 2000] [--rounds 3] [--long] [--dtype bfloat16]
+    KERAS_BACKEND=jax python benchmarks/training_step.py [--against FOLDER] [--rows 2000] [--rounds 3] [--long]
+        [--dtype bfloat16]
 
 One epoch of minilm-l6 on so many rows of SST-2, or with --long of IMDB cut at 384 tokens, batch 32: each run in a
 process of its own, the two checkouts in turns. "first fit" has the compilation in it, "second fit" of the same rows has

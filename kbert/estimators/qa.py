@@ -107,8 +107,8 @@ class BertQA(FineTunedEstimator[Questions]):
     max_answer_length : int, default=30
         Longest answer in pieces, when predicting.
     dtype : {"auto", "float32", "bfloat16", "float16"}, default="auto"
-        What the model computes in; weights are always float32. "auto" is bfloat16 on a GPU or TPU, and with PyTorch on a
-        CPU that has fast instructions for it, else float32.
+        What the model computes in; weights are always float32. "auto" is bfloat16 on a GPU or TPU, and with PyTorch on
+        a CPU that has fast instructions for it, else float32.
     distribution : "auto", None or a distribution, default="auto"
         The devices that share each batch. "auto": all that JAX or TensorFlow sees, and on PyTorch those of the
         processes that torchrun has started; None: one. Of your own: a ``keras.distribution.DataParallel`` or

@@ -72,8 +72,8 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Servable
         Whether each vector is scaled to length 1, so that the dot product of two is the cosine of the angle between
         them: for search and clustering.
     dtype : {"auto", "float32", "bfloat16", "float16"}, default="auto"
-        What the model computes in; weights are always float32. "auto" is bfloat16 on a GPU or TPU, and with PyTorch on a
-        CPU that has fast instructions for it, else float32.
+        What the model computes in; weights are always float32. "auto" is bfloat16 on a GPU or TPU, and with PyTorch on
+        a CPU that has fast instructions for it, else float32.
     random_state : int, RandomState or None, default=None
         Seed of a random start.
     verbose : int, default=0

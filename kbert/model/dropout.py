@@ -9,7 +9,6 @@ from keras import ops
 
 from kbert.model.base import Tensor
 
-
 # At rates near 1, values are multiplied by so much that 16 bits do not give the rate exactly enough.
 LARGEST_RATE = 0.95
 

@@ -1,8 +1,8 @@
 """A transformer layer on PyTorch on a CPU, forwards and backwards in few operations.
 
 PyTorch runs one operation at a time, and each costs some microseconds of Python and one or more passes through memory.
-`kbert.model.layers` says what a layer computes, in operations that every backend has; there they take half of a training
-step in bfloat16. Here the same formulas are written in the fewest operations that PyTorch has for them, with the
+`kbert.model.layers` says what a layer computes, in operations that every backend has; there they take half of a
+training step in bfloat16. Here the same formulas are written in the fewest operations that PyTorch has for them, with the
 derivatives by hand: no copies of arrays, no graph of each operation, products in the form that is fastest
 (docs/project/performance_notes.md). Dropout draws the same numbers in the same order.
 
@@ -130,7 +130,9 @@ def fused_layer(
         *_weights(layer.attention_norm.gamma, layer.attention_norm.beta),
         layer.attention_norm.epsilon, rates[1],
     )  # fmt: skip
-    expanded = _Expansion.apply(y, *_weights(layer.intermediate.kernel, layer.intermediate.bias), _GELU[config.hidden_act])
+    expanded = _Expansion.apply(
+        y, *_weights(layer.intermediate.kernel, layer.intermediate.bias), _GELU[config.hidden_act]
+    )
     z: torch.Tensor = _OutputAndNorm.apply(
         expanded, y, *_weights(layer.output_dense.kernel, layer.output_dense.bias),
         *_weights(layer.output_norm.gamma, layer.output_norm.beta),
@@ -207,7 +209,9 @@ class _Attention(torch.autograd.Function):
         of_weights: list[torch.Tensor | None] = [None] * 6
         if for_weights:
             outputs = zip((read, flat, flat), (d_query, d_key, d_value), kernels, strict=True)
-            of_weights = [gradient for of, dy, kernel in outputs for gradient in (_by_kernel(of, dy, kernel), dy.sum(0))]
+            of_weights = [
+                gradient for of, dy, kernel in outputs for gradient in (_by_kernel(of, dy, kernel), dy.sum(0))
+            ]
         d_readers = product(d_query, kernels[0].t()).view(B, -1, N * H) if for_readers else None
         d_x = None
         if for_x:
@@ -294,7 +298,7 @@ def product(x: torch.Tensor, kernel: torch.Tensor, bias: torch.Tensor | None = N
 
 
 def _by_kernel(x: torch.Tensor, dy: torch.Tensor, kernel: torch.Tensor) -> torch.Tensor:
-    """The derivative by the kernel (D, U) of a product x kernel (M, U), whose own is dy: in the kernel's order in memory.
+    """The derivative by the kernel (D, U) of a product (M, U), whose own is dy, in the kernel's order in memory.
 
     Kernels from files are (U, D) there. The optimiser goes through both in one order.
     """
