@@ -1,10 +1,10 @@
 """A transformer layer on PyTorch on a CPU, forwards and backwards in few operations.
 
 PyTorch runs one operation at a time, and each costs some microseconds of Python and one or more passes through memory.
-`kbert.model.layers` says what a layer computes, in operations that every backend has; there they take half of a
-training step in bfloat16. Here the same formulas are written in the fewest operations that PyTorch has for them, with the
-derivatives by hand: no copies of arrays, no graph of each operation, products in the form that is fastest
-(docs/project/performance_notes.md). Dropout draws the same numbers in the same order.
+`kbert.model.layers` says what a layer computes, in operations that every backend has. Here the same formulas are
+written in the fewest operations that PyTorch has for them, with the derivatives by hand: no copies of arrays, no graph
+of each operation, and products in the form that is fastest (docs/project/performance_notes.md). Dropout draws the same
+numbers in the same order.
 
 Letter key: B batch, T length, S tokens that are read (T, or less in the last layer), N heads, H head size, D hidden, M
 tokens of the batch.
