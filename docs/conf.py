@@ -49,7 +49,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
     "filename_pattern": r"/plot_",
-    "parallel": min(2, os.cpu_count() or 1),  # processes, of a thread each (make docs)
+    "parallel": 2,  # processes, of a thread each (make docs)
     "ignore_pattern": r"^(?!plot_)",  # of the name of a file
     "within_subsection_order": "ExampleTitleSortKey",
     "backreferences_dir": "gallery/backreferences",

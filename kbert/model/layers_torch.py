@@ -13,20 +13,18 @@ tokens of the batch.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-import keras
 import torch
 from torch.autograd.function import once_differentiable
 
 from kbert.model.dropout import LARGEST_RATE, kept
-from kbert.model.layers import SelfAttention, TransformerLayer
 from kbert.model.products_torch import onednn
 
-# Within `FusedLayers.in_use`, what takes the place of weights, by their variables' ids; None elsewhere.
-_in_use: ContextVar[dict[int, torch.Tensor] | None] = ContextVar("fused_layers", default=None)
+# What takes the place of weights, by their variables' ids, where layers may be computed by this module; None elsewhere.
+# `kbert.training.fused_layers` sets it. Layers then have first derivatives only.
+weights_in_use: ContextVar[dict[int, torch.Tensor] | None] = ContextVar("fused_layers", default=None)
 
 # Of `hidden_act` in config.json, and what PyTorch's GELU calls them.
 _GELU = {"gelu": "none", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
@@ -34,83 +32,19 @@ _GELU = {"gelu": "none", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
 _MASKED = -1e9
 
 
-class FusedLayers:
-    """Has the transformer layers of a model computed by this module. They then have first derivatives only.
-
-    Where they compute in bfloat16, it casts their weights once, for a step or a prediction, and not at each use.
-
-    Parameters
-    ----------
-    model : keras.Model
-    """
-
-    def __init__(self, model: keras.Model):
-        layers = [layer for layer in _layers(model) if isinstance(layer, TransformerLayer)]
-        variables = [v for layer in layers if layer.compute_dtype == "bfloat16" for v in layer.variables]
-        if any(variable.value.device.type != "cpu" for variable in variables):
-            variables = []
-        self._values = [variable.value.detach() for variable in variables]
-        self._cast = [value.to(torch.bfloat16) for value in self._values]
-        for cast, variable in zip(self._cast, variables, strict=True):
-            cast.requires_grad_(variable.trainable)
-        self._by_variable = {id(variable): cast for variable, cast in zip(variables, self._cast, strict=True)}
-        self._by_value = {id(variable.value): cast for variable, cast in zip(variables, self._cast, strict=True)}
-
-    @torch.no_grad()
-    def cast(self) -> None:
-        """Take the weights that the model has now."""
-        if self._cast:
-            torch._foreach_copy_(self._cast, self._values)
-
-    @contextmanager
-    def in_use(self) -> Iterator[None]:
-        """Within this context, the layers are computed by this module, with the weights of the last `cast`."""
-        token = _in_use.set(self._by_variable)
-        try:
-            yield
-        finally:
-            _in_use.reset(token)
-
-    def gradients(self, loss: torch.Tensor, parameters: list[torch.Tensor]) -> list[torch.Tensor]:
-        """The derivatives of a loss by the model's parameters, in float32."""
-        cast = [self._by_value.get(id(parameter)) for parameter in parameters]
-        used = [*parameters, *(tensor for tensor in cast if tensor is not None)]
-        found = torch.autograd.grad(loss, used, allow_unused=True)
-        rest = iter(found[len(parameters) :])
-        gradients = []
-        for parameter, own, other in zip(parameters, found, cast, strict=False):
-            by_cast = None if other is None else next(rest)
-            gradient = torch.zeros_like(parameter) if own is None and by_cast is None else own
-            if by_cast is not None:
-                gradient = by_cast.to(parameter.dtype) if own is None else own + by_cast  # in the same order in memory
-            gradients.append(gradient)
-        return gradients
-
-
-def _layers(model: keras.Model) -> Iterator[keras.layers.Layer]:
-    """The layers of a functional model, and of the models in it."""
-    for layer in model.layers:
-        if isinstance(layer, keras.Model):
-            yield from _layers(layer)
-        else:
-            yield layer
-
-
 def fused_layer(
-    layer: TransformerLayer, x: torch.Tensor, mask: torch.Tensor, readers: torch.Tensor, training: bool
+    layer: Any, x: torch.Tensor, mask: torch.Tensor, readers: torch.Tensor, training: bool
 ) -> torch.Tensor | None:
-    """What a layer gives for the tokens ``readers`` (B, S, D) of x (B, T, D); None where this module cannot compute it.
+    """What a `TransformerLayer` gives for ``readers`` (B, S, D) of x (B, T, D), under a mask (B, 1, S, T).
 
-    The mask has the shape (B, 1, S, T). Where all tokens are readers, they are x itself.
-
-    It computes float32 and bfloat16 on a CPU, within `FusedLayers.in_use`, unless a kernel is quantized or has LoRA, or
-    nearly all is dropped.
+    Where all tokens are readers, they are x itself. None where this module cannot compute it: it takes float32 and
+    bfloat16 on a CPU, where `weights_in_use` is set, unless a kernel is quantized or has LoRA, or nearly all is dropped.
     """
     dense = (*_projections(layer.attention), layer.attention.output_dense, layer.intermediate, layer.output_dense)
     dropouts = (layer.attention.dropout, layer.attention_dropout, layer.output_dropout)
     rates = [dropout.rate if training else 0.0 for dropout in dropouts]
     if (
-        _in_use.get() is None
+        weights_in_use.get() is None
         or x.device.type != "cpu"
         or x.dtype not in (torch.float32, torch.bfloat16)
         or not x.numel()
@@ -141,13 +75,13 @@ def fused_layer(
     return z
 
 
-def _projections(attention: SelfAttention) -> tuple[Any, Any, Any]:
+def _projections(attention: Any) -> tuple[Any, Any, Any]:
     return attention.query, attention.key, attention.value
 
 
 def _weights(*variables: Any) -> Iterator[torch.Tensor]:
     """Of the type that is computed in."""
-    cast = _in_use.get() or {}
+    cast = weights_in_use.get() or {}
     return (cast.get(id(variable), variable.value) for variable in variables)
 
 

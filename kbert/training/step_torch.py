@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch.optim.adamw import adamw
 
-from kbert.model.layers_torch import FusedLayers
 from kbert.training.compiled import model_variables
+from kbert.training.fused_layers import FusedLayers
 from kbert.training.hyperparameters import BETA_1, BETA_2, CLIP_NORM, EPSILON, Hyperparameters
 from kbert.training.step import Arrays, Differentiator, Gradients, Loss, Predictor, Tensor
 

@@ -38,8 +38,9 @@ def outputs_and_gradients(model, inputs, training, fused, monkeypatch):
     import torch
 
     from kbert.model import layers_torch
+    from kbert.training.fused_layers import FusedLayers
 
-    layers = layers_torch.FusedLayers(model)
+    layers = FusedLayers(model)
     calls = []
     original = layers_torch.fused_layer
 
@@ -109,7 +110,7 @@ def test_weights_that_are_frozen_have_no_gradient(inputs, monkeypatch):
 
 
 def test_weights_that_change_between_steps_are_those_of_the_step(inputs):
-    from kbert.model.layers_torch import FusedLayers
+    from kbert.training.fused_layers import FusedLayers
 
     model = BertForSequenceClassification(config(), 3, dtype="mixed_bfloat16")
     layers = FusedLayers(model)
@@ -137,6 +138,7 @@ def test_elsewhere_there_are_derivatives_of_any_order(inputs):
 @pytest.mark.parametrize("reason", ["activation", "float16", "LoRA", "rate"])
 def test_what_it_cannot_compute_is_left_to_the_layers(inputs, reason):
     from kbert.model import layers_torch
+    from kbert.training.fused_layers import FusedLayers
 
     model = BertForSequenceClassification(
         config(hidden_act="relu" if reason == "activation" else "gelu", hidden_dropout_prob=0.96), 3,
@@ -147,6 +149,6 @@ def test_what_it_cannot_compute_is_left_to_the_layers(inputs, reason):
         layer.attention.value.enable_lora(2)
     x = keras.ops.cast(keras.random.normal((1, 4, 32)), layer.compute_dtype)
     mask = keras.ops.ones((1, 1, 4, 4), "bool")
-    with layers_torch.FusedLayers(model).in_use():
+    with FusedLayers(model).in_use():
         assert layers_torch.fused_layer(layer, x, mask, x, reason == "rate") is None
         assert layer(x, mask).shape == x.shape
