@@ -38,8 +38,8 @@ def fused_layer(
     """What a `TransformerLayer` gives for ``readers`` (B, S, D) of x (B, T, D), under a mask (B, 1, S, T).
 
     Where all tokens are readers, they are x itself. None where this module cannot compute it. It can where
-    `weights_in_use` is set, in float32 and bfloat16 on a CPU, unless a kernel is quantized or has LoRA, or nearly all is
-    dropped.
+    `weights_in_use` is set, in float32 and bfloat16 on a CPU, unless a kernel is quantized or has LoRA, or nearly
+    all is dropped.
     """
     dense = (*_projections(layer.attention), layer.attention.output_dense, layer.intermediate, layer.output_dense)
     dropouts = (layer.attention.dropout, layer.attention_dropout, layer.output_dropout)
