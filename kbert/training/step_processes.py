@@ -39,7 +39,7 @@ class ProcessesTrainer(Trainer):
 
     def _gradients(
         self, inputs: dict[str, np.ndarray], targets: Arrays, weights: Arrays, hyper: Hyperparameters
-    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+    ) -> tuple[list[torch.Tensor], torch.Tensor]:
         number, n = self.group.rank(), self.group.size()
 
         def part(array: np.ndarray) -> np.ndarray:
@@ -55,4 +55,4 @@ class ProcessesTrainer(Trainer):
         distributed.all_reduce(flat, group=self.group)
         parts = flat.split([tensor.numel() for tensor in tensors])
         *summed, losses = (some.view_as(tensor) for some, tensor in zip(parts, tensors, strict=True))
-        return tuple(summed), losses
+        return summed, losses
