@@ -43,10 +43,8 @@ def score(task: str, dtype: str, n_rows: int, seed: int) -> dict:
 
 def table(runs: pd.DataFrame) -> pd.DataFrame:
     """Mean and spread over the seeds, float32 beside bfloat16."""
-    lines = runs.groupby(["task", "rows", "dtype"], sort=False).agg(
-        mean=("score", "mean"), spread=("score", "std"), seconds=("fit_s", "median")
-    )
-    return lines.round({"mean": 3, "spread": 3, "seconds": 1}).reset_index()
+    lines = runs.groupby(["task", "rows", "dtype"], sort=False).agg(mean=("score", "mean"), spread=("score", "std"))
+    return lines.round(3).reset_index()
 
 
 def main() -> None:
