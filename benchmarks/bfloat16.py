@@ -1,6 +1,6 @@
 """What bfloat16 costs in score: fits in float32 and in bfloat16 on the same rows, over seeds.
 
-    KBERT_DATA=... KERAS_BACKEND=torch python benchmarks/bfloat16.py [--rows 1000] [--seeds 0 1 2]
+    KBERT_DATA=... KERAS_BACKEND=torch python benchmarks/bfloat16.py [--rows 1000] [--tasks sst2]
 
 minilm-l6, the paper's recipe with three epochs, on the first rows of SST-2, CoLA, MRPC and CoNLL-2003. The scores are
 those of the dev sets: accuracy, Matthews' correlation, F1 and entity F1. Each fit is appended to

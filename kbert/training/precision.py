@@ -54,7 +54,7 @@ def cpu_gains_by_bfloat16() -> bool:
     """Whether the backend computes faster in bfloat16 than in float32 on this CPU.
 
     On PyTorch that is found out once in a process: from the CPU's instructions, and where it has those for bfloat16, by
-    timing a product. XLA, which compiles for JAX and TensorFlow, has no fast bfloat16 on CPUs
+    timing a product. Products of JAX and TensorFlow are no faster in bfloat16 on CPUs
     (docs/project/performance_notes.md). The environment variable KBERT_CPU_BFLOAT16 (0 or 1) goes before.
     """
     import keras
