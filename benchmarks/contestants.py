@@ -59,6 +59,34 @@ class Kbert:
         return self.model.predict(texts)
 
 
+class KbertExported:
+    """A folder that kbert exported, which predicts; the head is not trained. int8 is calibrated on 300 rows."""
+
+    def __init__(self, folder: Path, quantize: str | None = None, length: int = LENGTH):
+        self.folder, self.quantize, self.length = folder, quantize, length
+        self.model = None
+
+    def predict(self, texts):
+        if self.model is None:
+            self.model = self._exported(list(texts[:300]))
+        return self.model.predict(texts)
+
+    def _exported(self, texts):
+        import torch
+        import transformers
+
+        from kbert import BertClassifier
+
+        saved, out = tempfile.mkdtemp(), Path(tempfile.mkdtemp(), "exported")
+        torch.manual_seed(0)
+        model = transformers.AutoModelForSequenceClassification.from_pretrained(self.folder, num_labels=LABELS)
+        model.save_pretrained(saved)
+        transformers.AutoTokenizer.from_pretrained(self.folder).save_pretrained(saved)
+        classifier = BertClassifier.load(saved).set_params(max_length=self.length)
+        classifier.export(out, X=texts, quantize=self.quantize)
+        return BertClassifier.load(out)
+
+
 class Trainer:
     """transformers' Trainer.
 
@@ -375,6 +403,10 @@ SST2 = {
     "kbert, tensorflow": Contestant(Kbert, "tensorflow", **FIT),
     "Trainer in bfloat16": Contestant(partial(Trainer, **BF16), "torch", **FIT, needs="accelerate"),
     "Trainer": Contestant(Trainer, "torch", **FIT, needs="accelerate"),
+    "kbert, exported": Contestant(KbertExported, "torch", **PREDICT, needs="openvino"),
+    "kbert, exported in int8": Contestant(
+        partial(KbertExported, quantize="int8"), "torch", **PREDICT, needs="openvino"
+    ),
     "OpenVINO in bfloat16": Contestant(
         partial(Runtime, runtime="openvino", precision="bfloat16"), "torch", **PREDICT, needs="openvino"
     ),
@@ -424,8 +456,14 @@ IMDB = {
     "kbert, torch": Contestant(partial(Kbert, **LONG), "torch", **LONG_ROWS),
     "kbert, jax": Contestant(partial(Kbert, **LONG), "jax", **LONG_ROWS),
     "Trainer in bfloat16": Contestant(partial(Trainer, **LONG, **BF16), "torch", **LONG_ROWS, needs="accelerate"),
+    "kbert, exported in int8": Contestant(
+        partial(KbertExported, quantize="int8", **LONG), "torch", **LONG_PREDICT, needs="openvino"
+    ),
     "OpenVINO in bfloat16": Contestant(
         partial(Runtime, runtime="openvino", precision="bfloat16", **LONG), "torch", **LONG_PREDICT, needs="openvino"
+    ),
+    "OpenVINO in int8": Contestant(
+        partial(Runtime, runtime="openvino", precision="int8", **LONG), "torch", **LONG_PREDICT, needs="nncf"
     ),
     "ONNX Runtime in int8": Contestant(
         partial(Runtime, runtime="onnxruntime", precision="int8", **LONG), "torch", **LONG_PREDICT, needs="onnx"

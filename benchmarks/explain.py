@@ -1,6 +1,7 @@
 """Whether `explain` finds the words that a prediction rests on: a deletion test on SST-2's dev rows and on AG News.
 
-    KBERT_DATA=... python benchmarks/explain.py [--data sst2 agnews] [--rows 300] [--lime-rows 20]
+    KBERT_DATA=... python benchmarks/explain.py [--data sst2 agnews] [--rows 300] [--lime-rows 20] [--shapley-rows 100]
+    KBERT_DATA=... python benchmarks/explain.py --data sst2 --one-by-one
 
 minilm-l6 is fine-tuned by the default recipe on --train rows. Of each row that is explained, the fifth of its words
 with the highest scores for the predicted label (rounded up) is removed from the text, and the predicted probability of
@@ -8,12 +9,13 @@ that label is taken again. The larger the drop, the better the words were chosen
 visualization of what a deep neural network has learned"; "comprehensiveness" in DeYoung et al., 2020). AG News has no
 dev part: rows that were not trained on are explained.
 
-Methods: ``explain`` with integrated gradients and with gradient x input, and from [MASK] in the place of [PAD]; the
-attention that a word receives (the mean over layers, heads and tokens, by transformers); words at random; and LIME
-(pip install lime) with its default 5,000 samples a row, on --lime-rows rows alone, since it takes long. All methods are
-compared on the same rows: those of LIME beside all. The first 20 rows are also explained one by one: the time of the
-first call, the median of the others and the longest. Each run replaces its data set's lines in
-benchmarks/results/explain.csv.
+Methods: ``explain`` with integrated gradients and with gradient x input, and from [MASK] in the place of [PAD]; with
+Shapley values, on --shapley-rows rows, since they take longer; the attention that a word receives (the mean over
+layers, heads and tokens, by transformers); words at random; and LIME (pip install lime) with its default 5,000 samples
+a row, on --lime-rows rows alone, since it takes long. All methods are compared on the same rows: those of LIME and of
+Shapley values beside all. --methods takes some of them. The first 20 rows are also explained one by one: the
+time of the first call, the median of the others and the longest. With --one-by-one nothing else is done, and the
+seconds are printed. Other runs replace the lines of their methods and data sets in benchmarks/results/explain.csv.
 """
 
 import argparse
@@ -103,8 +105,27 @@ def drops(classifier, texts, spans, numbers, scores) -> np.ndarray:
     return (classifier.predict_proba(texts) - classifier.predict_proba(cut))[rows, numbers]
 
 
-def run(data: str, n_train: int, n_rows: int, lime_rows: int) -> Iterator[dict]:
+def one_by_one(classifier, data: str, texts: list[str], labels: np.ndarray) -> tuple[float, list[float]]:
+    """Seconds of the first call, and of calls with one of the first rows each."""
+    start = time.perf_counter()
+    classifier.explain(texts[:1], labels[:1])
+    first = time.perf_counter() - start
+    times, cpu = [], time.process_time()
+    for text, label in zip(texts[:ONE_BY_ONE], labels, strict=False):
+        start = time.perf_counter()
+        classifier.explain([text], [label])
+        times.append(time.perf_counter() - start)
+    cpu = (time.process_time() - cpu) / len(times)
+    print(
+        f"{data}: rows one by one: first {first:.2f} s, then median {np.median(times):.2f} s, shortest "
+        f"{min(times):.2f} s, longest {max(times):.2f} s, {cpu:.2f} s of CPU time in the mean"
+    )
+    return first, times
+
+
+def run(data: str, options: argparse.Namespace) -> Iterator[dict]:
     """The lines of one data set."""
+    n_train, n_rows = options.train, options.rows
     import keras
 
     from kbert import BertClassifier
@@ -117,24 +138,18 @@ def run(data: str, n_train: int, n_rows: int, lime_rows: int) -> Iterator[dict]:
     numbers = probabilities.argmax(axis=1)
     labels = classifier.classes_[numbers]
 
-    start = time.perf_counter()
-    classifier.explain(texts[:1], labels[:1])
-    first = time.perf_counter() - start
-    times = []
-    for text, label in zip(texts[:ONE_BY_ONE], labels, strict=False):
-        start = time.perf_counter()
-        classifier.explain([text], [label])
-        times.append(time.perf_counter() - start)
-    print(f"{data}: rows one by one: first {first:.2f} s, median {np.median(times):.2f} s, longest {max(times):.2f} s")
+    first, times = one_by_one(classifier, data, texts, labels)
+    if options.one_by_one:
+        return
 
     frame = classifier.explain(texts, labels, method="gradient_x_input")
     of_rows = [frame[frame.row == row] for row in range(len(texts))]
     words = [lines.word.tolist() for lines in of_rows]
     spans = [lines[["start", "end"]].to_numpy() for lines in of_rows]
 
-    def explained(**arguments):
-        found = classifier.explain(texts, labels, **arguments)
-        return [found.score[found.row == row].to_numpy() for row in range(len(texts))]
+    def explained(n=n_rows, **arguments):
+        found = classifier.explain(texts[:n], labels[:n], **arguments)
+        return [found.score[found.row == row].to_numpy() for row in range(n)]
 
     def from_masks():
         tokens = Explainer.tokens
@@ -151,10 +166,14 @@ def run(data: str, n_train: int, n_rows: int, lime_rows: int) -> Iterator[dict]:
         "attention": lambda: attention(classifier, texts, spans),
         "random words": lambda: [rng.random(len(of_words)) for of_words in spans],
     }
-    n_lime = min(lime_rows, n_rows)
+    n_lime, n_shapley = min(options.lime_rows, n_rows), min(options.shapley_rows, n_rows)
+    if n_shapley:
+        methods["explain, Shapley values"] = lambda: explained(n_shapley, method="shapley")
     if n_lime:
         methods["LIME"] = lambda: lime(classifier, texts[:n_lime], words[:n_lime], numbers[:n_lime])
     methods["explain, from [MASK]"] = from_masks
+    if options.methods:
+        methods = {name: methods[name] for name in options.methods}
     backend = keras.backend.backend()
     facts = {
         "accuracy": round(float((labels == rows.label).mean()), 4), "train": n_train, "backend": backend,
@@ -166,7 +185,7 @@ def run(data: str, n_train: int, n_rows: int, lime_rows: int) -> Iterator[dict]:
         scores = scores_of()
         seconds = (time.perf_counter() - start) / len(scores)
         cpu = (time.process_time() - cpu) / len(scores)
-        for n in sorted({len(scores), n_lime} - {0}):
+        for n in sorted(n for n in {len(scores), n_lime, n_shapley} if 0 < n <= len(scores)):
             found = drops(classifier, texts[:n], spans[:n], numbers[:n], scores[:n])
             yield {
                 "data": data, "method": name, "rows": n, "drop": round(float(found.mean()), 4),
@@ -184,17 +203,21 @@ def main() -> None:
     parser.add_argument("--train", type=int, default=4000, help="rows to train on")
     parser.add_argument("--rows", type=int, default=300, help="rows to explain")
     parser.add_argument("--lime-rows", type=int, default=20, help="of these, those that LIME explains; 0 for none")
+    parser.add_argument("--shapley-rows", type=int, default=100, help="those that Shapley values explain; 0 for none")
+    parser.add_argument("--methods", nargs="+", help="as they are called in the results; default: all")
+    parser.add_argument("--one-by-one", action="store_true", help="only the seconds of the first rows, one by one")
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args()
     for data in options.data:
         before = pd.read_csv(options.results) if options.results.exists() else None
         lines = []
-        for line in run(data, options.train, options.rows, options.lime_rows):
+        for line in run(data, options):
             print(line, flush=True)
             lines.append(line)
             table = pd.DataFrame(lines)
             if before is not None:
-                table = pd.concat([before[before.data != data], table])
+                measured = (before.data == data) & before.method.isin(table.method)
+                table = pd.concat([before[~measured], table])
             table.to_csv(options.results, index=False)
 
 

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.special import softmax
 from scipy.stats import pearsonr
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -127,8 +128,7 @@ def _squad() -> Data:
     def f1(true: Any, predicted: Any) -> float:
         return float(np.mean(answer_scores(true, predicted)[1]))
 
-    y = [column for column in train.columns if column not in X]
-    return Data(train[X], train[y], dev[X], dev[y], "questions", f1, False)
+    return Data(train[X], train[["answer", "answer_start"]], dev[X], dev.answer, "questions", f1, False)
 
 
 DATA = {
@@ -211,8 +211,9 @@ class _PyTorch:
         import pytorch_scores
 
         frame = pd.DataFrame(X)
-        self.predict = lambda X: self.found(pd.DataFrame(X))
-        self.found = pytorch_scores.fit(self.run, frame, y)
+        found = pytorch_scores.fit(self.run, frame, y)
+        self.predict = lambda X: found(pd.DataFrame(X))
+        self.predict_proba = lambda X: softmax(found(pd.DataFrame(X), logits=True), axis=1)
 
 
 def _pytorch(data: Data, draw: int) -> Any:
@@ -258,7 +259,10 @@ def model_of(method: str, data: Data, draw: int) -> Any:
     name, _, text = method.partition(":")
     if name != "kbert":
         raise SystemExit(f"{method!r} is no method: {', '.join(METHODS)}, or kbert and parameters.")
-    return _kbert(data, draw, **dict(_parameter(part) for part in text.split(",") if part))
+    parameters = dict(_parameter(part) for part in text.split(",") if part)
+    if "few_labels" in parameters and data.task != "labels":
+        return None
+    return _kbert(data, draw, **parameters)
 
 
 def _parameter(text: str) -> tuple[str, Any]:
@@ -369,9 +373,11 @@ def draw(results: pd.DataFrame, path: Path) -> None:
     import matplotlib.pyplot as plt
 
     names = [name for name in DATA if results.loc[results.data == name, "rows"].nunique() > 1]
-    n_columns = min(4, len(names))
+    n_columns = min(2, len(names))  # as wide as the page, so that its letters are as large as the page's
     n_rows = -(-len(names) // n_columns)
-    figure, axes = plt.subplots(n_rows, n_columns, figsize=(3.2 * n_columns, 2.7 * n_rows), squeeze=False)
+    figure, axes = plt.subplots(
+        n_rows, n_columns, figsize=(3.6 * n_columns, 2.1 * n_rows + 1.1), squeeze=False, layout="constrained"
+    )
     for ax, name in zip(axes.flat, names, strict=False):
         for number, method in enumerate(NAMES.values()):
             scores = results[(results.data == name) & (results.method == method)].groupby("rows").score
@@ -384,10 +390,9 @@ def draw(results: pd.DataFrame, path: Path) -> None:
     for ax in axes.flat[len(names) :]:
         ax.set_axis_off()
     labels = {label: h for ax in axes.flat for h, label in zip(*ax.get_legend_handles_labels(), strict=True)}
-    figure.legend(labels.values(), labels.keys(), loc="lower center", ncols=3, frameon=False)
-    figure.supxlabel("rows a class (stsb, conll, squad: in all)", y=0.09 if n_rows < 3 else 0.07)
-    figure.tight_layout(rect=(0, 0.12 if n_rows < 3 else 0.08, 1, 1))
-    figure.savefig(path, dpi=110)
+    figure.legend(labels.values(), labels.keys(), loc="outside upper center", ncols=2, frameon=False)
+    figure.supxlabel("rows a class (stsb, conll, squad: in all)")
+    figure.savefig(path, dpi=140)
 
 
 if __name__ == "__main__":

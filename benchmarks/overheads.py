@@ -6,7 +6,7 @@ minilm-l6, on the backend in use. Each pair is timed in turns, and the medians a
 
     one text        BertClassifier.predict on one short text, and the model's compiled forward pass alone on its tokens
     tokenising      a column of 20,000 sentences of SST-2, and the `tokenizers` library's own encode_batch_fast
-    predicting      1,024 rows of 128 tokens: operations a second over those of a large matrix product (matrix_peak)
+    predicting      1,024 rows of 128 tokens: operations a second over those of a large matrix product in the same dtype
     training        batches of 32 such rows, one epoch of 320 rows after another one, likewise
 
 A line for each is appended to benchmarks/results/overheads.csv.
@@ -33,6 +33,7 @@ from kbert.model import BertForSequenceClassification
 from kbert.pretraining.rates import flops_per_token, matrix_peak
 from kbert.text import build_sequences
 from kbert.training.backends import backend_step
+from kbert.training.precision import dtype_policy
 from kbert.weights import save_sequence_classifier
 
 RESULTS = Path(__file__).parent / "results" / "overheads.csv"
@@ -115,19 +116,20 @@ def main() -> None:
     if "tokenising" in only:
         texts = datasets.load("sst2", "train").text[:20_000].tolist()
         lines.append(("tokenising", "s", *tokenising(fitted, texts)))
-    peak = matrix_peak("float32")
+    dtype = dtype_policy("auto").removeprefix("mixed_")
+    peak = matrix_peak(dtype)
     training = flops_per_token(fitted.config_, 128, 0.0, False)
     if "predicting" in only:
         texts = long_rows(1024)
         fitted.predict(texts[:512])
         taken = min(seconds(lambda: fitted.predict(texts)) for _ in range(2))
-        lines.append(("predicting", "GFLOP/s", 1e-9 * training / 3 * 128 * len(texts) / taken, 1e-9 * peak))
+        lines.append((f"predicting, {dtype}", "GFLOP/s", 1e-9 * training / 3 * 128 * len(texts) / taken, 1e-9 * peak))
     if "training" in only:
         texts = long_rows(320)
         fresh = BertClassifier.paper("minilm-l6", epochs=1, random_state=0)
         fresh.fit(texts, np.arange(len(texts)) % 2)
         taken = seconds(lambda: fresh.fit(texts, np.arange(len(texts)) % 2))
-        lines.append(("training", "GFLOP/s", 1e-9 * training * 128 * len(texts) / taken, 1e-9 * peak))
+        lines.append((f"training, {dtype}", "GFLOP/s", 1e-9 * training * 128 * len(texts) / taken, 1e-9 * peak))
     frame = pd.DataFrame(lines, columns=["what", "unit", "with kbert", "bare"])
     store(frame.assign(ratio=frame["with kbert"] / frame.bare), RESULTS)
 

@@ -120,7 +120,8 @@ def table(runs: pd.DataFrame) -> pd.DataFrame:
     lines = []
     for name, line in medians.iterrows():
         ours = "".join(name.rpartition(": ")[:2]) + "kbert"  # of the same kind, such as "features: kbert"
-        row = {"contestant": name, "rounds": int((runs.contestant == name).sum()), **line.round(3)}
+        row = {"contestant": name, "rounds": int((runs.contestant == name).sum())}
+        row |= {column: float(f"{value:.4g}") for column, value in line.items()}
         if not name.startswith(ours):
             for backend in ("jax", "tensorflow", "torch"):
                 if f"{ours}, {backend}" in medians.index:
@@ -131,7 +132,9 @@ def table(runs: pd.DataFrame) -> pd.DataFrame:
                     names = ("fit", "predict", "features", "process", "first fit")
                     row |= {f"{n}, kbert {backend}": round(r, 2) for n, r in zip(names, ratios, strict=True)}
         lines.append(row)
-    return pd.DataFrame(lines).dropna(axis=1, how="all")
+    found = pd.DataFrame(lines).dropna(axis=1, how="all")
+    digits = {column: found[column].map("{:g}".format, na_action="ignore") for column in MEASURED if column in found}
+    return found.assign(**digits)
 
 
 def main() -> None:
@@ -164,7 +167,9 @@ def main() -> None:
                 versions = {p: version(p) for p in VERSIONS if find_spec(p)}
                 versions = {"kbert": version("kbert-learn"), **versions}
                 row = {"contestant": name, **{column: found.get(column) for column in MEASURED}}
-                row |= {"rows": " ".join(map(str, options.most)), "date": datetime.date.today().isoformat(), **versions}
+                wanted = contestants[name].fit_rows, contestants[name].predict_rows
+                rows = " ".join(str(min(pair)) for pair in zip(wanted, options.most, strict=True))
+                row |= {"rows": rows, "date": datetime.date.today().isoformat(), **versions}
                 frame = pd.DataFrame([row]).round(4)
                 frame.to_csv(results, mode="a", header=not results.exists(), index=False)
                 print(f"round {n_round + 1}, {name}: {found}", flush=True)

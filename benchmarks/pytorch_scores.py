@@ -38,7 +38,7 @@ def batches(lengths: np.ndarray, size: int, rng: np.random.Generator) -> list[np
 
 
 def fit(run: dict[str, Any], texts: pd.DataFrame, labels: pd.Series) -> Any:
-    """Fine-tune; a function from texts to labels or, for STS-B, to numbers."""
+    """Fine-tune; a function from texts to labels or, for STS-B, to numbers; with ``logits=True`` to logits."""
     folder = resolve_folder(run["size"])
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     classes, targets = np.unique(labels, return_inverse=True)
@@ -74,11 +74,13 @@ def fit(run: dict[str, Any], texts: pd.DataFrame, labels: pd.Series) -> Any:
             optimizer.zero_grad()
     model.eval()
 
-    def predict(frame):
+    def predict(frame, logits=False):
         parts = [np.arange(i, min(i + 64, len(frame))) for i in range(0, len(frame), 64)]
         with torch.no_grad():
-            logits = np.concatenate([model(**encode(frame, rows)).logits.cpu().numpy() for rows in parts])
-        return logits[:, 0] if regression else classes[logits.argmax(-1)]
+            found = np.concatenate([model(**encode(frame, rows)).logits.cpu().numpy() for rows in parts])
+        if logits:
+            return found
+        return found[:, 0] if regression else classes[found.argmax(-1)]
 
     return predict
 

@@ -91,15 +91,15 @@ def draw(results: pd.DataFrame, path: Path) -> None:
     import matplotlib.pyplot as plt
 
     scores = results.groupby("method").accuracy
-    figure, ax = plt.subplots(figsize=(7.2, 2.4), layout="constrained")
+    figure, ax = plt.subplots(figsize=(5.8, 2.4), layout="constrained")
     for place, method in enumerate(reversed(METHODS)):
         accuracy = scores.get_group(method)
         mean, spread = accuracy.mean(), accuracy.std(ddof=0)
         ax.barh(place, mean, height=0.62, color="#c2410c" if method == "BertClassifier" else "#cbd5e1")
         ax.plot(accuracy, [place] * len(accuracy), "o", color="#0f172a", markersize=3.5, alpha=0.75)
-        ax.text(accuracy.max() + 0.015, place, f"{mean:.2f} ± {spread:.2f}", va="center", fontsize=9)
+        ax.text(accuracy.max() + 0.03, place, f"{mean:.2f} ± {spread:.2f}", va="center", fontsize=9)
     ax.set_yticks(range(len(METHODS)), list(reversed(METHODS)))
-    ax.set(xlim=(0, 1.1), xticks=[0, 0.25, 0.5, 0.75, 1], xlabel="accuracy on 125 test messages")
+    ax.set(xlim=(0, 1.2), xticks=[0, 0.25, 0.5, 0.75, 1], xlabel="accuracy on 125 test messages")
     ax.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=150)
 

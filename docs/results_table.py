@@ -58,7 +58,10 @@ def selected(text: str, columns: str, name: str = "the file") -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(title or column for column, title in chosen)
-    writer.writerows([row[place] for place in places] for row in rows)
+    # A mean and its deviation stay on one line.
+    writer.writerows(
+        [row[place].replace(" ± ", "\u00a0±\u00a0") for place in places] for row in rows
+    )
     return out.getvalue()
 
 

@@ -6,6 +6,7 @@ replaces a folder that exists; `fill_folder` writes a new one, or fills an empty
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -22,6 +23,8 @@ from kbert.permissions import copy_permissions, set_permissions
 _NEW, _OLD = "new", "old"
 # A staging folder that is older than this belongs to a process that was killed, and is removed.
 _LEFTOVER_SECONDS = 3600
+# A full disk, a quota, the largest file that is allowed.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class FolderKind(NamedTuple):
@@ -70,7 +73,7 @@ def replace_folder(folder: Path, write: Callable[[Path], object], kind: FolderKi
     FileExistsError
         Where ``folder`` is a file, or holds something other than that kind of folder. It is left as it is.
     OSError
-        Where the other files in it cannot be taken over. The folder is left as it is.
+        Where the disk is full, or the other files in it cannot be taken over. The folder is left as it is.
     """
     folder = Path(folder).resolve()
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -84,8 +87,9 @@ def replace_folder(folder: Path, write: Callable[[Path], object], kind: FolderKi
         staging.mkdir()
         # What is private stays so meanwhile.
         copy_permissions(folder, staging)
-        new.mkdir()
-        write(new)
+        with _full_disk_named(folder):
+            new.mkdir()
+            write(new)
         with _lock(folder.parent):
             _complete(folder)
             set_permissions(new, replaced=folder)
@@ -162,8 +166,9 @@ def fill_folder(folder: Path, write: Callable[[Path], object], last: str) -> Non
     missing_parents = [parent for parent in folder.parents if not parent.exists()]
     moved: list[Path] = []
     try:
-        staging.mkdir(parents=True)
-        write(staging)
+        with _full_disk_named(folder):
+            staging.mkdir(parents=True)
+            write(staging)
         set_permissions(staging)
         if exists:
             for path in sorted(staging.iterdir(), key=lambda path: path.name == last):
@@ -185,6 +190,18 @@ def check_new_or_empty(folder: Path) -> None:
     """Raise the FileExistsError of `fill_folder`, for callers that have work to do before they write."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(f"{folder} exists already, and is left as it is. Give a new folder.")
+
+
+@contextmanager
+def _full_disk_named(folder: Path) -> Iterator[None]:
+    """Name the target, and no file of a temporary folder or none at all, in the error of a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        reason = f"it cannot be written ({error.strerror}). Make room; what was there is as it was"
+        raise OSError(error.errno, reason, str(folder)) from error
 
 
 def _complete(folder: Path) -> None:

@@ -13,9 +13,12 @@ from kbert.errors import BackendNotInstalledError
 # (docs/benchmarks/performance.md).
 BACKENDS = ("torch", "jax", "tensorflow")
 
-
 # Keras's own choice where nobody makes one.
 KERAS_DEFAULT = "tensorflow"
+
+# The environment variable that says whether dtype="auto" may be bfloat16 on a CPU: "0" or "1". Without it, this is
+# measured, or left to the runtime of an exported model.
+CPU_BFLOAT16 = "KBERT_CPU_BFLOAT16"
 
 # Set beside KERAS_BACKEND where kbert has set that, so that a process that is started says why, too.
 _SELECTED = "KBERT_SELECTED_BACKEND"
@@ -70,8 +73,8 @@ def require_backend() -> None:
     Raises
     ------
     BackendNotInstalledError
-        If it is not, or if kbert does not run on it. The message has the pip command, or the name of a backend that is
-        installed.
+        If it or Keras is not, or if kbert does not run on it. The message has the pip command, or the name of a backend
+        that is installed.
     """
     if "keras" in sys.modules:
         return
@@ -80,8 +83,18 @@ def require_backend() -> None:
         raise BackendNotInstalledError(
             f"KERAS_BACKEND is {wanted!r}, and kbert runs on {', '.join(BACKENDS)}. Set KERAS_BACKEND to one of these."
         )
+    if find_spec("keras") is None:
+        raise BackendNotInstalledError(
+            "Keras is not installed, with which kbert makes and trains models. Run: pip install 'kbert-learn[torch]' "
+            "(or [jax], or [tensorflow]). Without it, kbert predicts with the folders that `export` wrote."
+        )
     if find_spec(wanted) is None:
         others = installed_backends()
+        if not others and not os.environ.get("KERAS_BACKEND"):
+            raise BackendNotInstalledError(
+                f"None of Keras's backends is installed ({', '.join(BACKENDS)}). Run: pip install 'kbert-learn[torch]' "
+                "(or [jax], or [tensorflow])."
+            )
         remedy = f", or set KERAS_BACKEND={others[0]}, which is installed" if others else ""
         raise BackendNotInstalledError(
             f"The Keras backend {wanted!r} is not installed. Run: pip install {wanted}{remedy}."

@@ -19,7 +19,17 @@ class UnknownSizeError(KbertError, ValueError):
 
 
 class WeightsNotFoundError(KbertError, FileNotFoundError):
-    """No usable weights were found for a folder or a name."""
+    """No usable weights were found for a folder or a name.
+
+    Attributes
+    ----------
+    looked_for : tuple of str
+        Where they were looked for, if there is nothing of that name.
+    """
+
+    def __init__(self, message: str = "", looked_for: tuple[str, ...] = ()):
+        super().__init__(message)
+        self.looked_for = looked_for
 
 
 class WeightsMismatchError(KbertError, ValueError):

@@ -94,6 +94,15 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def write_json(path: Path, values: dict[str, Any]) -> None:
-    """Write an object in UTF-8. Lone surrogates, for which UTF-8 has no bytes, become JSON's escapes."""
+    """Write an object in UTF-8. Lone surrogates, for which UTF-8 has no bytes, become JSON's escapes.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written, with its name, which Python's own error of a full disk lacks.
+    """
     text = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
-    path.write_text(text, encoding="utf-8", errors="backslashreplace")
+    try:
+        path.write_text(text, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error

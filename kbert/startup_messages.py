@@ -10,6 +10,7 @@ import os
 import re
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
@@ -17,6 +18,8 @@ from importlib.util import find_spec
 from kbert.backend import chosen_backend, keeps_process_settings
 
 _VARIABLE, _SILENT = "TF_CPP_MIN_LOG_LEVEL", "3"
+_compiler_lock = threading.Lock()
+_compiler_has_started = False
 # A line of absl's log ("I0000 00:00:1795368135.947253    8425 port.cc:153] ..."), one of TensorFlow's older log
 # ("2024-05-01 10:00:00.123456: I tensorflow/core/..."), and what absl says of the lines before them.
 _LINE_OF_LOG = re.compile(
@@ -41,6 +44,21 @@ def import_tensorflow() -> None:
         return
     with _without_lines_of_log():
         import_module("tensorflow")
+
+
+def start_compiler() -> None:
+    """Have TensorFlow's compiler start now, without the lines that TensorFlow 2.18 writes then at every level.
+
+    They come at the first computation that XLA compiles. Nothing is done but once in a process.
+    """
+    global _compiler_has_started
+    with _compiler_lock:
+        if _compiler_has_started or keeps_process_settings() or os.environ.get(_VARIABLE) != _SILENT:
+            return
+        tensorflow = import_module("tensorflow")
+        with _without_lines_of_log():
+            tensorflow.function(tensorflow.negative, jit_compile=True, autograph=False)(tensorflow.zeros(()))
+        _compiler_has_started = True
 
 
 @contextlib.contextmanager

@@ -8,28 +8,32 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 
 from kbert.backend import installed_backends, reason_of_backend, require_backend
+from kbert.errors import BackendNotInstalledError
 
 # Names of distributions: what kbert needs, and what is often used beside it.
 PACKAGES = ("kbert-learn", "keras", "numpy", "pandas", "scikit-learn", "tokenizers", "safetensors", "huggingface-hub")
-OTHERS = ("transformers", "onnxruntime", "keras-hub")
+OTHERS = ("transformers", "onnxruntime", "openvino", "keras-hub")
 
 
 def versions() -> dict[str, str]:
-    """The facts that `show_versions` prints, by name.
+    """The facts that `show_versions` prints, by name. Without Keras or its backend, "backend" tells what is missing.
 
     Returns
     -------
     dict of str to str
     """
-    require_backend()
+    installed = [*PACKAGES, *installed_backends(), *OTHERS]
+    facts = {"Python": sys.version.split()[0], "platform": platform.platform(), "cores": str(os.cpu_count())}
+    facts |= {name: found for name in installed if (found := _version(name)) is not None}
+    try:
+        require_backend()
+    except BackendNotInstalledError as error:
+        return facts | {"backend": f"none. {error}"}
     import keras
 
     from kbert.training.precision import dtype_policy, why_auto
 
     backend = keras.backend.backend()
-    installed = [*PACKAGES, *installed_backends(), *OTHERS]
-    facts = {"Python": sys.version.split()[0], "platform": platform.platform(), "cores": str(os.cpu_count())}
-    facts |= {name: found for name in installed if (found := _version(name)) is not None}
     facts["backend"] = f"{backend} ({reason_of_backend(backend)})"
     facts["devices"] = _devices(backend)
     facts['dtype="auto"'] = f"{dtype_policy('auto').removeprefix('mixed_')}, {why_auto()}"

@@ -1,5 +1,6 @@
 """Killed replacements of a folder, and several at once. What has to fork is in kill_while_replacing.py."""
 
+import errno
 import json
 import os
 import stat
@@ -329,6 +330,17 @@ def test_filling_that_fails_leaves_nothing(tmp_path, exists):
         fill_folder(folder, fail, last="kbert.json")
     assert folder.exists() == exists and (tmp_path / "outer").exists() == exists
     assert not exists or os.listdir(folder) == []
+
+
+@pytest.mark.parametrize("write", [replace_folder, lambda *args: fill_folder(*args, "config.json")])
+def test_a_full_disk_is_told_of_the_target(tmp_path, write):
+    def fail(path):
+        raise OSError(errno.ENOSPC, "No space left on device")  # Python's own names no file
+
+    with pytest.raises(OSError, match="No space left on device.*Make room") as raised:
+        write(tmp_path / "model", fail)
+    assert raised.value.errno == errno.ENOSPC and raised.value.filename == str(tmp_path / "model")
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_failure_while_files_are_moved_into_an_empty_folder_takes_them_back(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
@@ -23,7 +24,9 @@ def machine(monkeypatch, tmp_path):
 
     def arrange(installed: str, variable: str | None = None, keras_json: str | None = None):
         monkeypatch.delitem(sys.modules, "keras", raising=False)
-        monkeypatch.setattr(backend, "find_spec", lambda name: object() if name in installed.split() else None)
+        monkeypatch.setattr(
+            backend, "find_spec", lambda name: object() if name in [*installed.split(), "keras"] else None
+        )
         monkeypatch.setenv("KERAS_HOME", str(tmp_path))
         # Set first, so that the variable is put back as it was even where it was not there.
         monkeypatch.setenv("KERAS_BACKEND", variable or "")
@@ -110,7 +113,10 @@ def test_nothing_is_selected_once_keras_is_loaded(machine, monkeypatch):
 def test_no_backend_at_all_is_an_error_with_the_pip_command(machine):
     machine("")
     backend.select_backend()
-    with pytest.raises(BackendNotInstalledError, match=r"pip install tensorflow\.$"):
+    with pytest.raises(BackendNotInstalledError, match=r"None of .*\(torch, .*pip install 'kbert-learn\[torch\]'"):
+        backend.require_backend()
+    machine("", variable="tensorflow")
+    with pytest.raises(BackendNotInstalledError, match=r"'tensorflow'.*pip install tensorflow\.$"):
         backend.require_backend()
 
 
@@ -125,6 +131,21 @@ def test_a_backend_that_kbert_does_not_know_is_named(machine):
     machine("tensorflow", variable="mxnet")
     with pytest.raises(BackendNotInstalledError, match="KERAS_BACKEND is 'mxnet'.*torch, jax, tensorflow"):
         backend.require_backend()
+
+
+def test_without_keras_the_remedy_is_told(machine, monkeypatch, capsys):
+    machine("torch tensorflow")
+    found = backend.find_spec
+    monkeypatch.setattr(backend, "find_spec", lambda name: None if name == "keras" else found(name))
+    remedy = r"pip install 'kbert-learn\[torch\]'.*folders that `export` wrote"
+    with pytest.raises(BackendNotInstalledError, match=remedy):
+        backend.require_backend()
+    # Before the weights, which are not there.
+    with pytest.raises(BackendNotInstalledError, match=remedy):
+        kbert.BertVectorizer(weights="no-one/no-weights").fit(["a text"])
+    kbert.show_versions()
+    shown = capsys.readouterr().out
+    assert re.search(r"(?m)^backend +none\. Keras is not installed.*" + remedy, shown) and "numpy" in shown
 
 
 def test_a_model_is_refused_with_that_error_before_keras_is_imported(tmp_path):
@@ -166,7 +187,7 @@ def test_workers_share_the_memory_of_an_accelerator_and_the_main_process_is_left
 
 
 COMPUTES_AT_ONCE = """
-import kbert.model, jax
+import kbert.model.encoder, jax
 from jax import numpy as jnp
 value = jax.jit(lambda x: [x := x @ x / 1000 for _ in range(30)][-1])(jnp.ones((1000, 1000)))
 print(value.is_ready())

@@ -71,6 +71,28 @@ def test_loading_weights_names_and_tokenizers_needs_no_backend():
     assert "tokenizers" in loaded and not BACKENDS & set(loaded)
 
 
+def test_estimators_that_predict_are_imported_without_keras_and_its_backend():
+    names = "BertClassifier, BertRegressor, BertTagger, BertQA, BertMultipleChoice, BertVectorizer, load, predict_table"
+    loaded = _run(f"import sys; from kbert import {names}; print(*{{name.partition('.')[0] for name in sys.modules}})")
+    assert "sklearn" in loaded.split() and not BACKENDS & set(loaded.split())
+
+
+def test_keras_is_imported_by_one_module():
+    """Which first makes sure that a backend is there, and starts quietly. Types and versions need not."""
+
+    def imports_keras(path: Path) -> bool:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for_types = [node for node in tree.body if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)]
+        skipped = {inner for node in for_types for inner in ast.walk(node)}
+        nodes = [node for node in ast.walk(tree) if node not in skipped]
+        names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+        names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+        return any(name.partition(".")[0] == "keras" for name in names)
+
+    users = {path.relative_to(PACKAGE).as_posix() for path in FILES if imports_keras(path)}
+    assert users == {"model/setup.py", "model/compile_cache.py", "model/dispatch.py", "versions.py"}
+
+
 def test_reading_data_sets_and_scoring_need_no_backend():
     code = "import sys, kbert; kbert.datasets.load, kbert.metrics.entity_f1; "
     loaded = _run(code + "print(' '.join({name.partition('.')[0] for name in sys.modules}))").split()

@@ -4,10 +4,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import kbert
+from kbert import startup_messages
 from kbert.startup_messages import _without_lines_of_log
 
 # Each as much as has the runtime start, which writes most of its lines at the first computation that XLA compiles.
@@ -44,7 +46,7 @@ def test_the_users_level_stands():
     pytest.importorskip("tensorflow")
     assert run("import kbert, os; print(os.environ['TF_CPP_MIN_LOG_LEVEL'])", TF_CPP_MIN_LOG_LEVEL="0").stdout == "0\n"
     # Every line is shown, those of the import too.
-    importing = "import kbert.model"
+    importing = "import kbert.model.encoder"
     assert "] " in run(importing, TF_CPP_MIN_LOG_LEVEL="0").stderr
     assert "] " in run(importing, KBERT_KEEP_PROCESS_SETTINGS="1").stderr
     kept = run("import kbert, os; print('TF_CPP_MIN_LOG_LEVEL' in os.environ)", KBERT_KEEP_PROCESS_SETTINGS="1")
@@ -67,3 +69,23 @@ def test_what_was_written_before_a_failure_is_shown(capfd):
         os.write(2, b"no such library\n")
         raise ImportError
     assert capfd.readouterr().err == "no such library\n"
+
+
+@pytest.mark.parametrize(("level", "expected"), [("3", 1), ("0", 0)])
+def test_the_compiler_starts_once_without_its_lines(level, expected, capfd, monkeypatch):
+    """TensorFlow 2.18 writes some at its first compiled computation, whatever the level is."""
+    calls = []
+
+    def compute(value):
+        calls.append(value)
+        os.write(2, b"I0000 00:00:1795483979.418660   27366 device_compiler.h:188] Compiled cluster using XLA!\n")
+
+    tensorflow = SimpleNamespace(function=lambda f, **options: f, negative=compute, zeros=lambda shape: 0.0)
+    monkeypatch.setattr(startup_messages, "import_module", {"tensorflow": tensorflow}.get)
+    monkeypatch.setattr(startup_messages, "_compiler_has_started", False)
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", level)
+    monkeypatch.delenv("KBERT_KEEP_PROCESS_SETTINGS", raising=False)
+    for _ in range(2):
+        startup_messages.start_compiler()
+    assert len(calls) == expected
+    assert capfd.readouterr().err == ""

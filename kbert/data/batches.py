@@ -18,6 +18,8 @@ _POOL = 64
 
 # Tokens of a batch in prediction: enough to keep the matrix products busy, and few enough to stay in the cache.
 _PREDICT_TOKENS = 4096
+# The same where rows hold one text each.
+_PADDED_TOKENS = 1024
 
 
 class Batch(NamedTuple):
@@ -183,6 +185,22 @@ def prediction_batches(sequences: Sequences, pad_id: int, n_tokens: int | None =
     for start in range(0, len(rows), size):
         members = [np.asarray(row) for row in rows[start : start + size]]
         yield make_batch(sequences, members, Layout(size, length, slots), pad_id)
+
+
+def padded_batches(sequences: Sequences, pad_id: int, n_tokens: int = _PADDED_TOKENS) -> Iterator[Batch]:
+    """All texts, once, each in a row of its own, for programs that do not know packed rows.
+
+    Texts of about the same length are together, the longest first, and a batch is as long as its longest one. It has
+    about ``n_tokens`` tokens.
+    """
+    lengths = sequences.lengths
+    longest_first = np.argsort(-lengths, kind="stable")
+    start = 0
+    while start < len(longest_first):
+        length = int(lengths[longest_first[start]])
+        texts = longest_first[start : start + max(1, n_tokens // length)]
+        yield make_batch(sequences, np.split(texts, len(texts)), Layout(len(texts), length, 1), pad_id)
+        start += len(texts)
 
 
 def _prediction_size(n_rows: int, length: int, n_tokens: int | None = None) -> int:

@@ -1,17 +1,20 @@
-"""scikit-learn estimators. Thin: parameters, validation, labels, save and load."""
+"""scikit-learn estimators. Thin: parameters, validation, labels, save and load.
 
-from kbert.startup_messages import import_tensorflow
+To import those that predict loads neither Keras nor its backend, which an exported model does not need.
+"""
 
-import_tensorflow()
+from typing import TYPE_CHECKING, Any
 
-from kbert.estimators.classifier import BertClassifier  # noqa: E402
-from kbert.estimators.loading import load  # noqa: E402
-from kbert.estimators.multiple_choice import BertMultipleChoice  # noqa: E402
-from kbert.estimators.pretrainer import BertPretrainer  # noqa: E402
-from kbert.estimators.qa import BertQA  # noqa: E402
-from kbert.estimators.regressor import BertRegressor  # noqa: E402
-from kbert.estimators.tagger import BertTagger  # noqa: E402
-from kbert.estimators.vectorizer import BertVectorizer  # noqa: E402
+from kbert.estimators.classifier import BertClassifier
+from kbert.estimators.loading import load
+from kbert.estimators.multiple_choice import BertMultipleChoice
+from kbert.estimators.qa import BertQA
+from kbert.estimators.regressor import BertRegressor
+from kbert.estimators.tagger import BertTagger
+from kbert.estimators.vectorizer import BertVectorizer
+
+if TYPE_CHECKING:
+    from kbert.estimators.pretrainer import BertPretrainer
 
 __all__ = [
     "BertClassifier",
@@ -23,3 +26,11 @@ __all__ = [
     "BertVectorizer",
     "load",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "BertPretrainer":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from kbert.estimators.pretrainer import BertPretrainer
+
+    return BertPretrainer

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-import keras
 import numpy as np
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags
@@ -17,9 +16,9 @@ from kbert.estimators.export import ExportableEstimator
 from kbert.estimators.parameter_names import did_you_mean, refuse_unknown_parameters
 from kbert.estimators.parameters import Parameters, check_parameters_read_after_fit
 from kbert.forks import is_usable_process, require_usable_process
-from kbert.model.encoder import skip_initialisation
 from kbert.tasks.row_notices import RowReader, RowShares, RowsRead, tell_cut, tell_missing
 from kbert.training.distribution import predicting_on
+from kbert.weights.runtimes import ExportedModel
 from kbert.weights.start import Start, pretrained_start, random_start
 
 C = TypeVar("C", bound=Columns)
@@ -62,6 +61,7 @@ class BertEstimator(ExportableEstimator):
         """The earlier fit, or ``size`` and ``weights``; a random start learns its vocabulary from the texts."""
         require_usable_process()
         if self._is_warm_start():
+            self._require_keras_model("fit with warm_start")
             start = Start(self.config_, self.tokenizer_, model=self.model_)
         elif parameters.weights is None:
             start = random_start(parameters.size, texts, getattr(parameters, "vocab_size", None))
@@ -186,16 +186,20 @@ class BertEstimator(ExportableEstimator):
     def __getstate__(self) -> dict[str, Any]:
         """The model travels as plain arrays, so that a pickle opens under another backend too."""
         state = super().__getstate__()
-        if "model_" in state:
+        if "model_" in state and not isinstance(state["model_"], ExportedModel):
+            from kbert.model.setup import ops
+
             model = state["model_"]
-            weights = [np.asarray(keras.ops.convert_to_numpy(variable.value)) for variable in model.weights]
+            weights = [np.asarray(ops.convert_to_numpy(variable.value)) for variable in model.weights]
             state = {**state, "model_": (type(model), model.get_config(), weights)}
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # In a process where a backend would wait without end, the arrays are kept: an error here would end a worker of
         # multiprocessing, and its pool would start another one, and wait. Each use of the model raises it instead.
-        if "model_" in state and is_usable_process():
+        if isinstance(state.get("model_"), tuple) and is_usable_process():
+            from kbert.model.encoder import skip_initialisation
+
             model_class, config, weights = state["model_"]
             with skip_initialisation():
                 model = model_class.from_config(config)

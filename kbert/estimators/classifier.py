@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -19,11 +19,12 @@ from kbert.data.labels import sample_weights
 from kbert.estimators.base import of_one_fit
 from kbert.estimators.explaining import new_explainer
 from kbert.estimators.fine_tuned import FineTunedEstimator
-from kbert.estimators.fitting import fit
 from kbert.estimators.parameters import Parameters
-from kbert.model import BertForSequenceClassification
 from kbert.saved_values import SavedValues, one_of
 from kbert.tasks import SeveralLabels, SingleLabel, task_of
+
+if TYPE_CHECKING:
+    from kbert.model import BertForSequenceClassification
 
 
 class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLabels]):
@@ -321,7 +322,7 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         DivergedError
             When several updates in a row are not finite, or the trained model's outputs are not.
         """
-        fit(self, X, y, sample_weight, eval_set, callbacks)
+        self._fit(X, y, sample_weight, eval_set, callbacks)
         return self
 
     # --- Predicting ------------------------------------------------------------------------------------------------
@@ -401,7 +402,7 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         *,
         unit: str = "word",
         method: str = "integrated_gradients",
-        n_steps: int = 32,
+        n_steps: int | None = None,
     ) -> pd.DataFrame:
         """How much each word of a row speaks for a label, or against it.
 
@@ -413,11 +414,14 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
             label, which takes as many times as long.
         unit : {"word", "sentence"}, default="word"
             Whether a line is a word or a sentence, whose score is the sum of its words'.
-        method : {"integrated_gradients", "gradient_x_input"}, default="integrated_gradients"
-            The second takes one point in the place of ``n_steps``; its scores do not add up, and choose words badly.
-        n_steps : int, default=32
-            Points at which the derivative is taken, at least 2. Time grows with it, and so does how nearly the scores
-            add up.
+        method : {"integrated_gradients", "shapley", "gradient_x_input"}, default="integrated_gradients"
+            "shapley" takes words away in random orders; its time grows with the square of a
+            row's length. "gradient_x_input" takes one point in the place of ``n_steps``; its scores do not add up, and
+            choose words badly.
+        n_steps : int, optional
+            Points at which the derivative is taken, 32 by default, or orders of "shapley", 10 by default; at least 2.
+            Time grows with it. With more points scores add up more nearly; with more orders they are nearer to the mean
+            over all orders.
 
         Returns
         -------
@@ -444,7 +448,8 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         Notes
         -----
         Integrated gradients (Sundararajan, Taly and Yan, 2017) over the word embeddings, from a text whose words are
-        all [PAD]; [CLS] and [SEP] stay, and have no score. docs/howto/explain.md says why, and how well it does.
+        all [PAD]; [CLS] and [SEP] stay, and have no score. Shapley values have the same baseline.
+        docs/howto/explain.md says why, and how well each does.
 
         Examples
         --------

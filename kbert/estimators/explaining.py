@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import index
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import keras
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -18,14 +17,23 @@ from kbert.tasks.explaining import Explainer, Spans, ToExplain, one_for_each_row
 from kbert.text import WordPieceTokenizer
 from kbert.training.attributions import Path
 from kbert.training.progress import PredictionProgress
+from kbert.training.shapley import Orders
+from kbert.weights.runtimes import ExportedModel
+
+if TYPE_CHECKING:
+    import keras
 
 _UNITS = ("word", "sentence")
-_METHODS = ("integrated_gradients", "gradient_x_input")
+_METHODS = ("integrated_gradients", "shapley", "gradient_x_input")
+# What n_steps is unless it is given.
+_POINTS, _ORDERS = 32, 10
 
 C = TypeVar("C", bound=Columns)
 
 
-def new_explainer(model: keras.Model, tokenizer: WordPieceTokenizer, unit: str, method: str, n_steps: int) -> Explainer:
+def new_explainer(
+    model: keras.Model, tokenizer: WordPieceTokenizer, unit: str, method: str, n_steps: int | None
+) -> Explainer:
     """What explains, by the parameters of ``explain``.
 
     Raises
@@ -33,16 +41,27 @@ def new_explainer(model: keras.Model, tokenizer: WordPieceTokenizer, unit: str, 
     ValueError
         If a parameter has a value that is not allowed.
     """
+    if isinstance(model, ExportedModel):
+        raise ValueError(
+            f"To explain takes the derivatives of the model, and {model.folder} holds an exported model, which only "
+            "predicts. Load the folder that `save` wrote."
+        )
     for name, value, allowed in (("unit", unit, _UNITS), ("method", method, _METHODS)):
         if value not in allowed:
             raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}.")
+    if n_steps is None:
+        n_steps = _ORDERS if method == "shapley" else _POINTS
     try:
         steps = -1 if isinstance(n_steps, bool) else index(n_steps)
     except TypeError:
         steps = -1
     if steps < 2:
         raise ValueError(f"n_steps must be a whole number of at least 2, got {n_steps!r}.")
-    path = Path.integral(steps) if method == "integrated_gradients" else Path.end()
+    path: Path | Orders = Path.end()
+    if method == "shapley":
+        path = Orders(steps)
+    elif method == "integrated_gradients":
+        path = Path.integral(steps)
     return Explainer(model, tokenizer, path, _sentences if unit == "sentence" else None)
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-import keras
 import numpy as np
 
 import kbert
@@ -23,19 +22,24 @@ from kbert.estimators.recipe import settled_values
 from kbert.estimators.saving import GOLDEN_TEXTS, SavableEstimator
 from kbert.hub.weight_files import SAFETENSORS
 from kbert.json_files import write_json
-from kbert.model import BertForFeatures
-from kbert.model.encoder import skip_initialisation
 from kbert.training.precision import has_accelerator
-from kbert.weights.exported import DATA, MODEL, ExportedModel, onnx_runner, quantize_onnx, write_onnx
+from kbert.weights.exported import DATA, quantize_dynamically, write_onnx
 from kbert.weights.folder import EXPORT_FILE
-from kbert.weights.onnx_graph import INPUTS
-from kbert.weights.saved_model import FILES as SAVED_MODEL_FILES
-from kbert.weights.saved_model import saved_model_runner, write_saved_model
+from kbert.weights.int8 import Int8Graph, ObservedGraph, ObservedModel
+from kbert.weights.onnx_graph import Graph
+from kbert.weights.runtimes import DYNAMIC, INPUTS, MODEL, SAVED_MODEL, ExportedModel
+from kbert.weights.saved_model import write_saved_model
+
+if TYPE_CHECKING:
+    import keras
 
 _FILES = frozenset({EXPORT_FILE, MODEL, DATA, "config.json", *persistence.TOKENIZER_FILES})
 FORMATS = ("onnx", "savedmodel")
+QUANTIZED = ("int8", DYNAMIC)
 # The parameters with which another program reads texts and decodes outputs as the estimator does.
 _READING = "max_length long_text stride level layers pooling normalize decoding n_best max_answer_length".split()
+# How a text's vector is made, in the choices of `BertForFeatures`.
+_OF_VECTORS = ("layers", "pooling", "normalize")
 # How far an exported model's numbers may be from the estimator's: as a share of the largest expected number, or of 1
 # (of y's standard deviation for a regression) where that is larger. Many accelerators multiply float32 matrices with
 # about three digits.
@@ -62,6 +66,10 @@ class ExportReport:
         the scores of answers, and without X of logits.
     agreement : float or None
         Share of equal labels, tags or answers; None where there are none.
+    score : float or None
+        The exported model's ``score(X, y)``; None without y.
+    estimator_score : float or None
+        The estimator's on the same rows.
     """
 
     folder: Path
@@ -70,24 +78,34 @@ class ExportReport:
     n_rows: int
     max_difference: float
     agreement: float | None
+    score: float | None = None
+    estimator_score: float | None = None
 
     def __str__(self) -> str:
         form = self.format if self.quantize is None else f"{self.format}, {self.quantize}"
         equal = "" if self.agreement is None else f", {self.agreement:.2%} of the answers are equal"
-        return f"{self.folder} ({form}): on {self.n_rows} rows at most {self.max_difference:.1e} off{equal}"
+        scores = "" if self.score is None else f", score {self.score:.4f} instead of {self.estimator_score:.4f}"
+        return f"{self.folder} ({form}): on {self.n_rows} rows at most {self.max_difference:.1e} off{equal}{scores}"
 
 
 class ExportableEstimator(SavableEstimator):
     """An estimator with ``export``."""
 
     def export(
-        self, path: str | os.PathLike[str], format: str = "onnx", X: Any = None, quantize: str | None = None
+        self,
+        path: str | os.PathLike[str],
+        format: str = "onnx",
+        X: Any = None,
+        quantize: str | None = None,
+        y: Any = None,
     ) -> ExportReport:
         """Write the fitted estimator into a folder that other programs run, without kbert.
 
         The folder has the model, its tokenizer, its config.json with the names of the labels, and an export.json with
-        what else was learned. Its inputs are ``input_ids``, ``attention_mask`` and ``token_type_ids``, int64, of any
-        number of rows and any length; its outputs depend on the task (see the page on exporting).
+        what else was learned. `load` opens it too: the estimator then predicts through ONNX Runtime or OpenVINO, and
+        needs neither Keras nor a backend. For other programs, the model's inputs are ``input_ids``, ``attention_mask``
+        and ``token_type_ids``, int64, of any number of rows and any length; its outputs depend on the task (see the
+        page on exporting).
 
         Parameters
         ----------
@@ -97,10 +115,13 @@ class ExportableEstimator(SavableEstimator):
             "onnx" writes ``model.onnx`` under any backend; "savedmodel" TensorFlow's format, under TensorFlow.
         X : array-like, optional
             Rows as in ``predict``, on which the exported model is compared with the estimator; a few stored texts by
-            default.
-        quantize : {None, "int8"}, default=None
-            "int8" makes ``model.onnx`` about a quarter of its size, and often faster. The report says how much the
-            predictions change.
+            default. With ``quantize="int8"`` they also calibrate it, a few hundred being enough.
+        quantize : {None, "int8", "int8_dynamic"}, default=None
+            Makes ``model.onnx`` about a quarter of its size, and often faster. The report says how much the predictions
+            change. "int8" observes the numbers that each layer reads on the rows of X. "int8_dynamic" does without X:
+            the scales of these numbers are computed when the model runs, which is slower and changes more.
+        y : array-like, optional
+            The truth of X. The report then has the scores of both on these rows.
 
         Returns
         -------
@@ -116,13 +137,24 @@ class ExportableEstimator(SavableEstimator):
         ImportError
             If a package that writes or runs the format is not installed.
         ValueError
-            If ``format`` or ``quantize`` is not one of these, or the backend in use cannot write the format.
+            If ``format`` or ``quantize`` is not one of these, if "int8" or ``y`` is given without X, or the backend in
+            use cannot write the format.
         """
         estimator, X = self._of_one_fit(), readable_again(X)
+        estimator._require_keras_model("export")
         if format not in FORMATS:
             raise ValueError(f"format must be one of {', '.join(map(repr, FORMATS))}, got {format!r}.")
-        if quantize not in (None, "int8") or (quantize and format != "onnx"):
-            raise ValueError(f'quantize must be None, or "int8" with format="onnx", got {quantize!r} with {format!r}.')
+        if quantize not in (None, *QUANTIZED) or (quantize and format != "onnx"):
+            raise ValueError(
+                f'quantize must be None, or "int8" or "{DYNAMIC}" with format="onnx", got {quantize!r} with {format!r}.'
+            )
+        if quantize == "int8" and X is None:
+            raise ValueError(
+                'quantize="int8" is calibrated on rows: give some hundred as X, as for predict; or quantize='
+                f'"{DYNAMIC}", which does without.'
+            )
+        if y is not None and (X is None or not hasattr(estimator, "score")):
+            raise ValueError("y is the truth of the rows of X, for estimators with a score.")
         folder = Path(os.path.expanduser(path))
         if folder.suffix == ".onnx":
             raise ValueError(
@@ -130,50 +162,61 @@ class ExportableEstimator(SavableEstimator):
             )
         reports: list[ExportReport] = []
         # Folders called variables or assets are somebody else's where there is no SavedModel.
-        others = SAVED_MODEL_FILES if (folder / SAVED_MODEL_FILES[0]).is_file() else ()
+        others = SAVED_MODEL if (folder / SAVED_MODEL[0]).is_file() else ()
         kind = FolderKind(EXPORT_FILE, _FILES.union(others), "exported model")
-        replace_folder(folder, partial(estimator._export, reports, folder, format, X, quantize), kind)
+        replace_folder(folder, partial(estimator._export, reports, folder, format, X, y, quantize), kind)
         if self.verbose:
             print(reports[-1])
         return reports[-1]
 
     def _export(
-        self, reports: list[ExportReport], final: Path, format: str, X: Any, quantize: str | None, folder: Path
+        self, reports: list[ExportReport], final: Path, format: str, X: Any, y: Any, quantize: str | None, folder: Path
     ) -> None:
         """Write the exported model, check it, and append the report to ``reports``."""
         estimator = self._in_float32()
         estimator._save_model(folder)
         estimator.tokenizer_.save(folder)
-        choices = estimator.model_.choices if isinstance(estimator.model_, BertForFeatures) else {}
+        choices = estimator.model_.choices
         expected = estimator._export_results(X)
 
-        def check(quantize: str | None, runner: Callable[[Path], Callable[..., Any]]) -> ExportReport:
-            exported = estimator._with_model(ExportedModel(estimator.model_, runner(folder)))
-            found = exported._export_results(X)
-            if quantize is None:
-                _require_close(expected[0], found[0], getattr(self, "y_scale_", 1.0), format)
-            return _compared(expected, found, final, format, quantize)
+        def opened(kind: type[ExportedModel] = ExportedModel) -> ExportableEstimator:
+            runtime = "onnxruntime" if format == "onnx" else "tensorflow"
+            return estimator._with_model(kind(folder, runtime, choices=choices))
 
+        def write(graph_of: Callable[..., Graph] | None = None) -> None:
+            of_vectors = {name: choices[name] for name in _OF_VECTORS if name in choices}
+            write_onnx(folder, folder, graph_of, **of_vectors)
+
+        calibrated = quantize == "int8"
         if format == "onnx":
-            write_onnx(folder, folder, **choices)
+            _require_onnxruntime()
+            write(ObservedGraph if calibrated else None)
         else:
             write_saved_model(folder, estimator.model_, read_config_json(folder))
-        (folder / SAFETENSORS).unlink()
-        reports.append(check(None, onnx_runner if format == "onnx" else saved_model_runner))
+        exported = opened(ObservedModel if calibrated else ExportedModel)
+        found = exported._export_results(X)
+        _require_close(expected[0], found[0], getattr(self, "y_scale_", 1.0), format)
         if quantize:
-            quantize_onnx(folder)
-            reports.append(check(quantize, onnx_runner))
+            if calibrated:
+                write(partial(Int8Graph, ranges=exported.model_.ranges))
+            else:
+                quantize_dynamically(folder)
+            exported = opened()
+            found = exported._export_results(X)
+        (folder / SAFETENSORS).unlink()
+        report = _compared(expected, found, final, format, quantize)
+        if y is not None:
+            report = replace(report, score=exported._score(X, y), estimator_score=estimator._score(X, y))
+        reports.append(report)
         settled = settled_values(vars(self))
         values = {
-            "kbert": kbert.__version__,
-            "estimator": type(self).__name__,
+            **exported._to_json({}),
             "inputs": INPUTS,
-            "parameters": {
+            "reading": {
                 name: persistence.encode_value(settled[name])
                 for name in self.get_params(deep=False)
                 if name in _READING
             },
-            "learned": self._learned_to_json(),
             "check": {name: v for name, v in asdict(reports[-1]).items() if name != "folder"},
         }
         write_json(folder / EXPORT_FILE, values)
@@ -189,6 +232,8 @@ class ExportableEstimator(SavableEstimator):
         model = self.model_
         if model.dtype_policy.name == "float32":
             return self._with_model(model)
+        from kbert.model.encoder import skip_initialisation
+
         with skip_initialisation():
             copy = type(model).from_config({**model.get_config(), "dtype": "float32"})
         for variable, original in zip(copy.weights, model.weights, strict=True):
@@ -204,6 +249,11 @@ class ExportableEstimator(SavableEstimator):
                 return np.asarray(self._logits_of_texts(list(GOLDEN_TEXTS)), "float64"), None, len(GOLDEN_TEXTS)
             return self._results(X)
 
+    def _score(self, X: Any, y: Any) -> float:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", KbertWarning)
+            return float(self.score(X, y))
+
     def _results(self, X: Any) -> Results:
         """What is compared for rows of X: probabilities. An estimator that gives none has its own."""
         rows = self.predict_proba(X)
@@ -212,6 +262,17 @@ class ExportableEstimator(SavableEstimator):
         thresholds = getattr(self, "thresholds_", None)
         answers = numbers.argmax(axis=1) if thresholds is None else numbers >= thresholds
         return numbers, answers, len(rows)
+
+
+def _require_onnxruntime() -> None:
+    """By which what was exported is checked."""
+    try:
+        import onnxruntime  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            f"Checking what was exported needs the package onnxruntime ({error}). Install it with: pip install onnx "
+            "onnxruntime"
+        ) from None
 
 
 def _compared(expected: Results, found: Results, folder: Path, format: str, quantize: str | None) -> ExportReport:
@@ -228,6 +289,8 @@ def _require_close(expected: np.ndarray, found: np.ndarray, unit: float | np.nda
     tolerance = _TOLERANCE_OF_ACCELERATORS if has_accelerator() else _TOLERANCE
     off = np.abs(expected - found) / np.maximum(np.abs(expected).max(axis=0, initial=0.0), unit)
     if not off.max(initial=0.0) <= tolerance:  # NaN is off too
+        from kbert.model.setup import keras
+
         raise WeightsMismatchError(
             f"The exported model does not predict what the estimator does: it is off by up to "
             f"{off.max():.2g} (allowed {tolerance:.2g}), so nothing was written. Another version of "

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-import keras
 import numpy as np
 import pandas as pd
 
@@ -16,9 +15,7 @@ from kbert.data.columns import Columns
 from kbert.data.frames import readable_again
 from kbert.data.texts import TextColumns
 from kbert.estimators.explaining import explanation
-from kbert.estimators.fit_plan import FitPlan
 from kbert.estimators.parameters import Parameters
-from kbert.estimators.planning import plan
 from kbert.estimators.recipe import remember_settled, settled_values
 from kbert.estimators.servable import ServableEstimator
 from kbert.saved_values import SavedValues
@@ -28,11 +25,14 @@ from kbert.tasks.row_notices import RowShares
 from kbert.tasks.task import RowTask, learned_attributes
 from kbert.tasks.texts import TextTask
 from kbert.text import WordPieceTokenizer
-from kbert.training.fit_checkpoints import History
 from kbert.training.progress import PredictionProgress
 
 if TYPE_CHECKING:
+    import keras
+
+    from kbert.estimators.fit_plan import FitPlan
     from kbert.reports import Report
+    from kbert.training.fit_checkpoints import History
 
 # Devlin et al. (2018), appendix A.3, and the original code's run_classifier.py.
 _PAPER: dict[str, Any] = {
@@ -125,6 +125,12 @@ class FineTunedEstimator(ServableEstimator, Generic[T]):
         for name, value in learned_attributes(task).items():
             setattr(self, name, value)
 
+    def _fit(self, X: Any, y: Any, sample_weight: Any, eval_set: Any, callbacks: Any) -> None:
+        """Fit to X and y: `kbert.estimators.fitting.fit`."""
+        from kbert.estimators.fitting import fit  # what trains needs Keras
+
+        fit(self, X, y, sample_weight, eval_set, callbacks)
+
     def plan(self, X: Any, y: Any, sample_weight: Any = None) -> FitPlan:
         """Say what ``fit`` would do with these rows, and what it would take, within seconds.
 
@@ -153,6 +159,8 @@ class FineTunedEstimator(ServableEstimator, Generic[T]):
         >>> plan.n_updates, plan.seconds_fit, plan.n_contradictions
         (375, 131.4, 3)
         """
+        from kbert.estimators.planning import plan
+
         return plan(self, X, y, sample_weight)
 
     # --- Predicting ------------------------------------------------------------------------------------------------

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import keras
 import numpy as np
 from numpy.typing import NDArray
 
 from kbert.estimators.parameters import Parameters
 from kbert.estimators.recipe import SETTLED
+from kbert.model.setup import keras
 from kbert.training.precision import DTYPES
 
 # Classes that the text names; all are in ``classes``.

@@ -9,16 +9,14 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-import keras
 import numpy as np
 
 from kbert.config import BertConfig
 from kbert.data.batches import TrainingBatches
 from kbert.data.columns import Columns
 from kbert.errors import DivergedError, FailedRunWarning, UnderfitWarning
-from kbert.estimators.fine_tuned import FineTunedEstimator
 from kbert.estimators.fit_plan import RunFacts
 from kbert.estimators.outcome import Kind, outcome_of, some_rows
 from kbert.estimators.parameters import (
@@ -31,12 +29,14 @@ from kbert.estimators.parameters import (
     warn_of_high_rate,
 )
 from kbert.estimators.persistence import encode_value
-from kbert.estimators.preparing import find_start, held_out, read_rows, settle
+from kbert.estimators.preparing import HasTask, find_start, held_out, read_rows, settle
 from kbert.estimators.recipe import automatic_epochs
 from kbert.estimators.validation import read_eval_set
 from kbert.model import BertForFeatures
+from kbert.model.setup import keras
 from kbert.tasks.row_notices import RowShares, RowsRead, tell_cut, tell_missing
 from kbert.tasks.task import Examples, Task, TrainingData
+from kbert.text import WordPieceTokenizer
 from kbert.training.backends import able_to_train
 from kbert.training.distribution import check_layout, description, for_fine_tuning, n_parts, same_everywhere
 from kbert.training.early_stopping import Evaluation
@@ -77,10 +77,24 @@ class Run(NamedTuple):
     checkpoints: FitCheckpoints | None
 
 
+class Fittable(HasTask[C, L, E, O], Protocol[C, L, E, O]):
+    """What `fit` asks of an estimator besides: to become the fitted one."""
+
+    def _remember(
+        self,
+        task: Task[C, L, E, O],
+        parameters: Parameters,
+        columns: C,
+        model: keras.Model,
+        tokenizer: WordPieceTokenizer,
+        history: History,
+        n_truncated: int,
+        shares: RowShares,
+    ) -> None: ...
+
+
 @able_to_train()
-def fit(
-    estimator: FineTunedEstimator[Task[C, L, E, O]], X: Any, y: Any, sample_weight: Any, eval_set: Any, callbacks: Any
-) -> None:
+def fit(estimator: Fittable[C, L, E, O], X: Any, y: Any, sample_weight: Any, eval_set: Any, callbacks: Any) -> None:
     """Fine-tune an estimator; its own ``fit`` documents the arguments. A fit that fails leaves it as it was."""
     # Check the parameters.
     parameters = checked_parameters(estimator)
@@ -148,7 +162,7 @@ def _train_with_restarts(
             )
             loss, linear_loss = np.inf, None  # the contrast's loss is another one
         else:
-            model, linear_loss = _new_model(task, start, config, examples, policy, run_seed, pad_id)
+            model, linear_loss = _new_model(task, start, config, examples, policy, run, pad_id)
             _say(parameters, model.config, examples, data, policy)
             history = _train(task, model, task.loss, data, validation, parameters, run, pad_id)
             loss = history["loss"][-1]
@@ -207,10 +221,11 @@ def _tuned_by_contrast(
     config = replace(config, classifier_pooling=parameters.classifier_pooling)
     _say(parameters, config, examples, data, policy)
     features = partial(BertForFeatures, config, "last", config.classifier_pooling, dtype=policy, seed=run.seed)
-    tuned = start.new_model(features, _load_encoder)
+    reads_pooler = config.classifier_pooling == "cls"
+    tuned = start.new_model(features, _load_encoder if reads_pooler and run.number == 0 else _load_silent)
     tuned.encoder.pooler.trainable = False
     history = _train(task, tuned, task.contrast, data, None, parameters, run, pad_id)
-    model, _ = _new_model(task, replace(start, encoder=tuned.encoder), config, examples, policy, run.seed, pad_id)
+    model, _ = _new_model(task, replace(start, encoder=tuned.encoder), config, examples, policy, run, pad_id)
     if validation is not None:
         not_known = [np.nan] * (len(history["loss"]) - 1)
         at_the_end = _evaluate(task, model, validation, pad_id)
@@ -232,29 +247,38 @@ def _say(parameters: Parameters, config: BertConfig, examples: Examples, data: T
 
 
 def _new_model(
-    task: Task[C, L, E, O], start: Start, config: BertConfig, examples: E, dtype: str, seed: int, pad_id: int
+    task: Task[C, L, E, O], start: Start, config: BertConfig, examples: E, dtype: str, run: Run, pad_id: int
 ) -> tuple[keras.Model, float | None]:
     """The model to train: that of the fit before, or one with the start's weights and a head fitted by a probe.
 
     And the probe's loss in a cross-validation, if it is known.
     """
 
-    def make(model_class: Callable[..., keras.Model], config: BertConfig) -> keras.Model:
-        return start.new_model(partial(model_class, config, dtype=dtype, seed=seed), _load_encoder)
+    def to_probe(model_class: Callable[..., keras.Model], config: BertConfig) -> keras.Model:
+        return start.new_model(partial(model_class, config, dtype=dtype, seed=run.seed), _load_silent)
+
+    def to_train(config: BertConfig) -> keras.Model:
+        make = partial(task.new_model, config, dtype=dtype, seed=run.seed)
+        return start.new_model(make, _load_silent if run.number else _load_encoder)
 
     if start.model is not None:
-        model = make(task.new_model, config)
+        model = to_train(config)
         task.before_training(model)
         return model, None
-    config, head, loss = task.probe(config, make, examples, seed, pad_id)
-    model = make(task.new_model, config)
+    config, head, loss = task.probe(config, to_probe, examples, run.seed, pad_id)
+    model = to_train(config)
     if head is not None:
         head.assign_to(model.classifier)
     return model, loss
 
 
 def _load_encoder(model: keras.Model, folder: Path, arrays: dict[str, np.ndarray] | None) -> None:
-    load_encoder_weights(model.encoder, folder, arrays)
+    # A head that does not read the pooler has taken it out of the training.
+    load_encoder_weights(model.encoder, folder, arrays, tell=model.encoder.pooler.trainable)
+
+
+def _load_silent(model: keras.Model, folder: Path, arrays: dict[str, np.ndarray] | None) -> None:
+    load_encoder_weights(model.encoder, folder, arrays, tell=False)
 
 
 def _train(

@@ -13,19 +13,23 @@ from kbert.estimators.persistence import FILE, saved_estimator
 from kbert.hub import resolve_saved
 
 
-def load(folder: str | os.PathLike[str], verify: bool = False, revision: str | None = None) -> Any:
-    """Open a saved estimator of any kind.
+def load(
+    folder: str | os.PathLike[str], verify: bool = False, revision: str | None = None, runtime: str = "auto"
+) -> Any:
+    """Open a saved or exported estimator of any kind.
 
     Parameters
     ----------
     folder : str or Path
-        A folder that an estimator's ``save`` wrote; or a name on the Hugging Face hub, "owner/name", to which
-        ``push_to_hub`` uploaded one. What was downloaded stays in the hub's cache, and is taken from there without
-        asking the hub again.
+        A folder that an estimator's ``save`` or ``export`` wrote; or a name on the Hugging Face hub, "owner/name", to
+        which ``push_to_hub`` uploaded one. What was downloaded stays in the hub's cache, and is taken from there
+        without asking the hub again.
     verify : bool, default=False
         Predict a few stored texts and compare with the logits that were stored with them.
     revision : str, optional
         Branch, tag or commit of a hub name. Give the commit to have the same model always.
+    runtime : {"auto", "onnxruntime", "openvino"}, default="auto"
+        What runs the model of a folder that ``export`` wrote; see ``load`` of the estimators.
 
     Returns
     -------
@@ -56,4 +60,4 @@ def load(folder: str | os.PathLike[str], verify: bool = False, revision: str | N
         )
     if not name.startswith("Bert") or name not in kbert.__all__:
         raise WeightsMismatchError(f"{path} holds a {name}, which this version of kbert does not have. Update kbert.")
-    return getattr(kbert, name).load(path, verify)
+    return getattr(kbert, name).load(path, verify, runtime=runtime)

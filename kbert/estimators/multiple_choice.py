@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -16,10 +16,11 @@ from kbert.data.labels import sample_weights
 from kbert.estimators.base import of_one_fit
 from kbert.estimators.explaining import new_explainer, whole_numbers
 from kbert.estimators.fine_tuned import FineTunedEstimator
-from kbert.estimators.fitting import fit
-from kbert.model import BertForSequenceClassification
 from kbert.tasks import Choice
 from kbert.tasks.explaining import ToExplain
+
+if TYPE_CHECKING:
+    from kbert.model import BertForSequenceClassification
 
 
 # No ClassifierMixin: the labels of a classifier mean the same in every row, and an index means whatever stands there in
@@ -252,7 +253,7 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
         DivergedError
             When several updates in a row are not finite, or the trained model's outputs are not.
         """
-        fit(self, X, y, sample_weight, eval_set, callbacks)
+        self._fit(X, y, sample_weight, eval_set, callbacks)
         return self
 
     # --- Predicting ------------------------------------------------------------------------------------------------
@@ -305,7 +306,7 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
         *,
         unit: str = "word",
         method: str = "integrated_gradients",
-        n_steps: int = 32,
+        n_steps: int | None = None,
     ) -> pd.DataFrame:
         """How much each word of context, question and option speaks for an option, or against it.
 
@@ -318,11 +319,14 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
             None: every option, which takes as many times as long.
         unit : {"word", "sentence"}, default="word"
             Whether a line is a word or a sentence, whose score is the sum of its words'.
-        method : {"integrated_gradients", "gradient_x_input"}, default="integrated_gradients"
-            The second takes one point in the place of ``n_steps``; its scores do not add up, and choose words badly.
-        n_steps : int, default=32
-            Points at which the derivative is taken, at least 2. Time grows with it, and so does how nearly the scores
-            add up.
+        method : {"integrated_gradients", "shapley", "gradient_x_input"}, default="integrated_gradients"
+            "shapley" takes words away in random orders; its time grows with the square of a
+            row's length. "gradient_x_input" takes one point in the place of ``n_steps``; its scores do not add up, and
+            choose words badly.
+        n_steps : int, optional
+            Points at which the derivative is taken, 32 by default, or orders of "shapley", 10 by default; at least 2.
+            Time grows with it. With more points scores add up more nearly; with more orders they are nearer to the mean
+            over all orders.
 
         Returns
         -------
@@ -350,7 +354,8 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
         Notes
         -----
         Integrated gradients (Sundararajan, Taly and Yan, 2017) over the word embeddings, from a text whose words are
-        all [PAD]; [CLS] and [SEP] stay, and have no score. docs/howto/explain.md says why, and how well it does.
+        all [PAD]; [CLS] and [SEP] stay, and have no score. Shapley values have the same baseline.
+        docs/howto/explain.md says why, and how well each does.
         """
         explainer = new_explainer(self.model_, self.tokenizer_, unit, method, n_steps)
         task, columns = self._read(X)

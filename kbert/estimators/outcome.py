@@ -6,13 +6,15 @@ Only runs whose training loss is high are looked at, so that a good fit pays not
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-import keras
 import numpy as np
 
 from kbert.data.columns import Columns
 from kbert.tasks.task import Examples, Task, TrainingData
+
+if TYPE_CHECKING:
+    import keras
 
 # Training rows that are looked at.
 _ROWS_CHECKED = 256

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numbers
 import os
 from collections.abc import Callable
+from functools import cache
 from inspect import signature
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import keras
 import numpy as np
 from sklearn.utils import check_random_state
 
@@ -24,6 +24,9 @@ from kbert.training.distribution import is_distribution, of_all_processes
 from kbert.training.precision import DTYPES
 from kbert.training.seeds import LARGEST_SEED
 from kbert.warn import warn_user
+
+if TYPE_CHECKING:
+    import keras
 
 # A test, and what the message says is wanted.
 Rule = tuple[Callable[[Any], bool], str]
@@ -192,9 +195,15 @@ def check_parameters_read_after_fit(estimator: Any) -> None:
             _check(estimator, parameter, values[parameter])
 
 
+@cache
+def _has_auto(constructor: Callable[..., None], parameter: str) -> bool:
+    """Whether the default of a parameter is "auto". Kept, since looking takes longer than a short text's tokens do."""
+    declared = signature(constructor).parameters.get(parameter)
+    return declared is not None and isinstance(declared.default, str) and declared.default == "auto"
+
+
 def _check(estimator: Any, parameter: str, value: Any) -> None:
-    declared = signature(type(estimator).__init__).parameters.get(parameter)
-    has_auto = declared is not None and isinstance(declared.default, str) and declared.default == "auto"
+    has_auto = _has_auto(type(estimator).__init__, parameter)
     if has_auto and isinstance(value, str) and value == "auto":
         return
     test, wanted = getattr(estimator, "_own_rules", {}).get(parameter) or RULES[parameter]
@@ -223,6 +232,8 @@ def checked_callbacks(callbacks: Any) -> list[keras.callbacks.Callback]:
     ValueError
         For one that does not work with kbert's training.
     """
+    from kbert.model.setup import keras
+
     listed = list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks] * (callbacks is not None)
     for callback in listed:
         if not isinstance(callback, keras.callbacks.Callback):

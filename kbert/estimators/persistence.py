@@ -16,7 +16,7 @@ from kbert.hub.weight_files import files_of_weights, hugging_face_weights
 from kbert.json_files import MOST_BYTES, json_object, write_json
 from kbert.saved_values import TEXT, SavedValues, list_of, none_or, one_of, whole
 from kbert.training.distribution import is_distribution
-from kbert.weights.folder import refuse_exported
+from kbert.weights.folder import EXPORT_FILE, is_exported
 
 FILE = "kbert.json"
 FORMAT = 1
@@ -130,8 +130,6 @@ def read_kbert_json(folder: str | Path, estimator: str) -> SavedValues | None:
 
     Raises
     ------
-    WeightsNotFoundError
-        If the folder holds an exported model.
     WeightsMismatchError
         If the file is damaged, was written by a newer kbert, or was saved by another estimator than ``estimator``. The
         parameters and what was learned have yet to be checked.
@@ -144,7 +142,7 @@ def read_kbert_json(folder: str | Path, estimator: str) -> SavedValues | None:
         raise WeightsMismatchError(f"{folder} holds a {saved_by}; load it with kbert.{saved_by}.load.")
     missing = [key for key in _KEYS if key not in values]
     if missing:
-        raise WeightsMismatchError(f"{Path(folder) / FILE} is damaged (it lacks {', '.join(missing)}). {_REMEDY}")
+        raise WeightsMismatchError(f"{_file(folder)} is damaged (it lacks {', '.join(missing)}). {_REMEDY}")
     _check_values(values)
     return values
 
@@ -155,10 +153,14 @@ def saved_estimator(folder: str | Path) -> str | None:
     return None if values is None else str(values["estimator"])
 
 
+def _file(folder: str | Path) -> Path:
+    """That of a saved estimator, or of an exported one, which holds the same values and more."""
+    return Path(folder) / (EXPORT_FILE if is_exported(folder) else FILE)
+
+
 def _read(folder: str | Path) -> SavedValues | None:
-    """kbert.json, of which the format and the name of the estimator are checked."""
-    path = Path(folder) / FILE
-    refuse_exported(folder)
+    """kbert.json, or export.json, of which the format and the name of the estimator are checked."""
+    path = _file(folder)
     if not path.is_file():
         # A folder, or a link to nothing: without its kbert.json it would be another estimator.
         if os.path.lexists(path):

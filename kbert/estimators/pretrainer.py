@@ -13,13 +13,12 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import pandas as pd
-from keras import ops
 from sklearn.utils import Tags
 
 from kbert.config import BertConfig
 from kbert.data.frames import NO_SAMPLES, listed_labels, refuse_what_has_no_rows, shown
 from kbert.data.texts import text_columns
-from kbert.errors import DivergedError, WeightsMismatchError
+from kbert.errors import DivergedError, WeightsMismatchError, WeightsNotFoundError
 from kbert.estimators.base import BertEstimator
 from kbert.estimators.parameters import (
     LENGTHS_OF_PHASES,
@@ -57,8 +56,9 @@ from kbert.saved_values import TEXT, SavedValues, list_of
 from kbert.text import WordPieceTokenizer, build_sequences
 from kbert.training.backends import able_to_train
 from kbert.training.precision import dtype_policy
-from kbert.training.predict import predictor
+from kbert.training.predict import input_names, predictor, to_numpy
 from kbert.weights import load_pretraining, load_pretraining_weights, save_pretraining
+from kbert.weights.runtimes import ExportedModel
 from kbert.weights.start import pretrained_start
 
 # Rows on which an exported model is compared, each token with a number for every word of the vocabulary.
@@ -475,14 +475,20 @@ class BertPretrainer(BertEstimator):
             "masked_positions": np.tile(positions, (len(texts), 1)),
             "first_positions": np.zeros((len(texts), 1), np.int32),
         }
-        inputs = {tensor.name: inputs[tensor.name] for tensor in self.model_.inputs}
+        if not isinstance(self.model_, ExportedModel):
+            inputs = {name: inputs[name] for name in input_names(self.model_)}
         outputs = predictor(self.model_)(inputs)
         # What a model says of padding is of no use, and another runtime does not compute it.
         is_real = np.take_along_axis(inputs["text_ids"] > 0, inputs["masked_positions"], axis=1)
-        return np.where(is_real[..., None], ops.convert_to_numpy(outputs["mlm_logits"]), 0)
+        return np.where(is_real[..., None], to_numpy(outputs["mlm_logits"]), 0)
 
     def _save_model(self, folder: Path) -> None:
         save_pretraining(self.model_, folder)
+
+    def _exported_model(self, folder: Path, runtime: str, quantize: str | None) -> ExportedModel:
+        raise WeightsNotFoundError(
+            f"{folder} holds an exported BertPretrainer, which other programs run. Load the folder that `save` wrote."
+        )
 
     def _load_model(self, folder: Path, policy: str) -> BertForPreTraining:
         return load_pretraining(folder, nsp=self.nsp is True, dtype=policy)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -19,13 +19,14 @@ from kbert.data.spans import Spans
 from kbert.estimators.base import of_one_fit
 from kbert.estimators.explaining import new_explainer
 from kbert.estimators.fine_tuned import FineTunedEstimator
-from kbert.estimators.fitting import fit
 from kbert.metrics import answer_scores
-from kbert.model import BertForQuestionAnswering
 from kbert.tasks import Questions
 from kbert.tasks.explaining import ToExplain
 from kbert.tasks.questions import FoundSpans
 from kbert.training.progress import PredictionProgress
+
+if TYPE_CHECKING:
+    from kbert.model import BertForQuestionAnswering
 
 _ANSWER_COLUMNS = ["row", "rank", "answer", "start", "end", "score", "probability"]
 # A score so high or low that its softmax is 1 or 0.
@@ -272,7 +273,7 @@ class BertQA(FineTunedEstimator[Questions]):
         DivergedError
             When several updates in a row are not finite, or the trained model's outputs are not.
         """
-        fit(self, X, y, sample_weight, eval_set, callbacks)
+        self._fit(X, y, sample_weight, eval_set, callbacks)
         return self
 
     # --- Predicting ------------------------------------------------------------------------------------------------
@@ -341,7 +342,7 @@ class BertQA(FineTunedEstimator[Questions]):
 
     @of_one_fit
     def explain(
-        self, X: Any, *, unit: str = "word", method: str = "integrated_gradients", n_steps: int = 32
+        self, X: Any, *, unit: str = "word", method: str = "integrated_gradients", n_steps: int | None = None
     ) -> pd.DataFrame:
         """How much each word of question and context speaks for the answer's begin and end, or against it.
 
@@ -354,11 +355,14 @@ class BertQA(FineTunedEstimator[Questions]):
             As in `fit`.
         unit : {"word", "sentence"}, default="word"
             Whether a line is a word or a sentence, whose score is the sum of its words'.
-        method : {"integrated_gradients", "gradient_x_input"}, default="integrated_gradients"
-            The second takes one point in the place of ``n_steps``; its scores do not add up, and choose words badly.
-        n_steps : int, default=32
-            Points at which the derivative is taken, at least 2. Time grows with it, and so does how nearly the scores
-            add up.
+        method : {"integrated_gradients", "shapley", "gradient_x_input"}, default="integrated_gradients"
+            "shapley" takes words away in random orders; its time grows with the square of a
+            row's length. "gradient_x_input" takes one point in the place of ``n_steps``; its scores do not add up, and
+            choose words badly.
+        n_steps : int, optional
+            Points at which the derivative is taken, 32 by default, or orders of "shapley", 10 by default; at least 2.
+            Time grows with it. With more points scores add up more nearly; with more orders they are nearer to the mean
+            over all orders.
 
         Returns
         -------
@@ -385,7 +389,8 @@ class BertQA(FineTunedEstimator[Questions]):
         Notes
         -----
         Integrated gradients (Sundararajan, Taly and Yan, 2017) over the word embeddings, from a text whose words are
-        all [PAD]; [CLS] and [SEP] stay, and have no score. docs/howto/explain.md says why, and how well it does.
+        all [PAD]; [CLS] and [SEP] stay, and have no score. Shapley values have the same baseline.
+        docs/howto/explain.md says why, and how well each does.
         """
         explainer = new_explainer(self.model_, self.tokenizer_, unit, method, n_steps)
         task, columns = self._read(X)

@@ -6,9 +6,8 @@ import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-import keras
 import numpy as np
 from sklearn.base import BaseEstimator
 
@@ -25,9 +24,15 @@ from kbert.saved_values import SHARE, SavedValues, whole
 from kbert.tasks.row_notices import RowShares
 from kbert.text import WordPieceTokenizer
 from kbert.text.files import check_vocabulary
-from kbert.training.fit_checkpoints import History
-from kbert.training.precision import dtype_policy
+from kbert.training.precision import dtype_policy, runtime_dtype
 from kbert.warn import warn_user
+from kbert.weights.folder import is_exported
+from kbert.weights.runtimes import ExportedModel
+
+if TYPE_CHECKING:
+    import keras
+
+    from kbert.training.fit_checkpoints import History
 
 # Texts whose logits are stored with a saved estimator, for `load(..., verify=True)`, and how far off they may be.
 GOLDEN_TEXTS = ("The quick brown fox jumps over the lazy dog.", "Is this the same model?", "No.", "")
@@ -37,7 +42,7 @@ _GOLDEN_TOLERANCE = {"float32": 1e-3, "mixed_bfloat16": 0.25, "mixed_float16": 0
 class SavableEstimator(BaseEstimator):
     """An estimator with ``save`` and ``load``. A subclass says how by the private methods below."""
 
-    model_: keras.Model
+    model_: Any  # a Keras model, or an `ExportedModel`
     tokenizer_: WordPieceTokenizer
     config_: BertConfig
     history_: History
@@ -46,6 +51,7 @@ class SavableEstimator(BaseEstimator):
     n_truncated_: int
     card_: dict[str, Any]
     max_length: Any
+    dtype: str
     max_length_: int
     long_text_: str
 
@@ -74,6 +80,10 @@ class SavableEstimator(BaseEstimator):
 
     def _learned_from_config(self, folder: Path) -> None:
         """Learn it from the config.json of a folder that transformers saved."""
+
+    def _exported_model(self, folder: Path, runtime: str, quantize: str | None) -> ExportedModel:
+        """The model of a folder that `export` wrote."""
+        return ExportedModel(folder, runtime, runtime_dtype(self.dtype), quantize=quantize)
 
     def _logits_of_texts(self, texts: list[str]) -> np.ndarray:
         """The model's outputs for a few texts, to be stored and compared when the estimator is loaded."""
@@ -198,6 +208,7 @@ class SavableEstimator(BaseEstimator):
     def _to_save(self, card: Mapping[str, Any] | None) -> tuple[Self, dict[str, Any]]:
         """The estimator as it is now, checked, and what the user says of it: now, or when it was saved before."""
         estimator = self._of_one_fit()
+        estimator._require_keras_model("save")
         checked_parameters(estimator)
         return estimator, getattr(estimator, "card_", {}) | model_card.checked_facts(card)
 
@@ -205,13 +216,20 @@ class SavableEstimator(BaseEstimator):
         """Write all files into an empty folder. ``name`` is what loads it; ``facts`` are for its model card."""
         self._save_model(folder)
         self.tokenizer_.save(folder)
+        values = self._to_json(facts)
+        (folder / model_cards.FILE).write_bytes(model_card.model_card(self, folder, name, facts))
+        # Last, because it is what makes a folder that of a saved estimator.
+        persistence.write_kbert_json(folder, values)
+
+    def _to_json(self, facts: dict[str, Any]) -> dict[str, Any]:
+        """All of the estimator but its model and tokenizer."""
         logits = self._logits_of_texts(list(GOLDEN_TEXTS))
         if not np.isfinite(logits).all():
             raise DivergedError(
                 f"The outputs of this {type(self).__name__} are not finite numbers, so it is not saved. Fit it again "
                 "with a lower learning_rate, or in float32."
             )
-        values = {
+        return {
             "format": persistence.FORMAT,
             "kbert": kbert.__version__,
             "estimator": type(self).__name__,
@@ -228,13 +246,24 @@ class SavableEstimator(BaseEstimator):
             "golden": {"texts": GOLDEN_TEXTS, "logits": logits.tolist(), "dtype": self.model_.dtype_policy.name},
             "card": facts,
         }
-        (folder / model_cards.FILE).write_bytes(model_card.model_card(self, folder, name, facts))
-        # Last, because it is what makes a folder that of a saved estimator.
-        persistence.write_kbert_json(folder, values)
+
+    def _require_keras_model(self, method: str) -> None:
+        """Refuse what an exported model cannot do: it has no weights that kbert reads, and no derivatives."""
+        if isinstance(self.model_, ExportedModel):
+            raise ValueError(
+                f"{type(self).__name__}.{method} needs the Keras model, and this estimator was loaded from "
+                f"{self.model_.folder}, an exported model, which predicts. Load the folder that `save` wrote."
+            )
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str], verify: bool = False, revision: str | None = None) -> Self:
-        """Open a saved estimator, or a model for the same task that transformers saved.
+    def load(
+        cls,
+        folder: str | os.PathLike[str],
+        verify: bool = False,
+        revision: str | None = None,
+        runtime: str = "auto",
+    ) -> Self:
+        """Open a saved or exported estimator, or a model for the same task that transformers saved.
 
         Parameters
         ----------
@@ -245,6 +274,10 @@ class SavableEstimator(BaseEstimator):
             Predict a few stored texts and compare with the logits that were stored with them.
         revision : str, optional
             Branch, tag or commit of a hub name. Give the commit to have the same model always.
+        runtime : {"auto", "onnxruntime", "openvino"}, default="auto"
+            What runs the model of a folder that `export` wrote. "auto": the one that is installed; of both, ONNX
+            Runtime for int8, and else OpenVINO. Keras and its backend are not imported, and the estimator predicts: it
+            cannot be saved or explained.
 
         Returns
         -------
@@ -257,7 +290,9 @@ class SavableEstimator(BaseEstimator):
         WeightsNotFoundError, WeightsMismatchError
             When the folder is not there, not complete, damaged, or (with ``verify``) predicts something else.
         ValueError
-            When a ``revision`` is given for a folder.
+            When a ``revision`` is given for a folder, or a ``runtime`` for a folder that was not exported.
+        ImportError
+            When no runtime is installed for an exported model.
         """
         require_usable_process()
         complete_interrupted_replacement(folder)
@@ -287,7 +322,13 @@ class SavableEstimator(BaseEstimator):
                 raise WeightsMismatchError(
                     f"{folder / persistence.FILE} is damaged (parameters: {error}). Save the estimator again."
                 ) from None
-        estimator.model_ = estimator._load_model(folder, dtype_policy(estimator.dtype))
+        if is_exported(folder):
+            quantize = None if saved is None else saved.inner("check").get("quantize")
+            estimator.model_ = estimator._exported_model(folder, runtime, quantize)
+        elif runtime != "auto":
+            raise ValueError(f"runtime={runtime!r} is for folders that `export` wrote, and {folder} is none.")
+        else:
+            estimator.model_ = estimator._load_model(folder, dtype_policy(estimator.dtype))
         estimator.config_ = estimator.model_.config
         estimator.tokenizer_ = WordPieceTokenizer.from_pretrained(folder)
         check_vocabulary(estimator.tokenizer_.vocab_size, estimator.config_.vocab_size, folder)

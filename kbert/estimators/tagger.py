@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -17,13 +17,14 @@ from kbert.data.tags import WordColumn, tag_lists, words_in_texts
 from kbert.estimators.base import of_one_fit
 from kbert.estimators.explaining import explanation, new_explainer, whole_numbers
 from kbert.estimators.fine_tuned import FineTunedEstimator
-from kbert.estimators.fitting import fit
 from kbert.metrics import bio_spans, entity_f1, is_bio
-from kbert.model import BertForTokenClassification
 from kbert.tasks import Tagging
 from kbert.tasks.explaining import ToExplain, chosen_numbers
 from kbert.training.predict import predict_words
 from kbert.training.progress import PredictionProgress
+
+if TYPE_CHECKING:
+    from kbert.model import BertForTokenClassification
 
 
 class BertTagger(FineTunedEstimator[Tagging]):
@@ -261,7 +262,7 @@ class BertTagger(FineTunedEstimator[Tagging]):
         DivergedError
             When several updates in a row are not finite, or the trained model's outputs are not.
         """
-        fit(self, X, y, sample_weight, eval_set, callbacks)
+        self._fit(X, y, sample_weight, eval_set, callbacks)
         return self
 
     # --- Predicting ------------------------------------------------------------------------------------------------
@@ -375,7 +376,7 @@ class BertTagger(FineTunedEstimator[Tagging]):
         tags: Any = None,
         *,
         method: str = "integrated_gradients",
-        n_steps: int = 32,
+        n_steps: int | None = None,
     ) -> pd.DataFrame:
         """How much each word of a row speaks for the tag of one of its words, or against it.
 
@@ -388,11 +389,14 @@ class BertTagger(FineTunedEstimator[Tagging]):
             is counted as `entities` counts ``word_start``.
         tags : str, or array-like of str, shape (n_rows,), optional
             The tag, or one for each row. None: the one that `predict` gives the word.
-        method : {"integrated_gradients", "gradient_x_input"}, default="integrated_gradients"
-            The second takes one point in the place of ``n_steps``; its scores do not add up, and choose words badly.
-        n_steps : int, default=32
-            Points at which the derivative is taken, at least 2. Time grows with it, and so does how nearly the scores
-            add up.
+        method : {"integrated_gradients", "shapley", "gradient_x_input"}, default="integrated_gradients"
+            "shapley" takes words away in random orders; its time grows with the square of a
+            row's length. "gradient_x_input" takes one point in the place of ``n_steps``; its scores do not add up, and
+            choose words badly.
+        n_steps : int, optional
+            Points at which the derivative is taken, 32 by default, or orders of "shapley", 10 by default; at least 2.
+            Time grows with it. With more points scores add up more nearly; with more orders they are nearer to the mean
+            over all orders.
 
         Returns
         -------
@@ -419,7 +423,8 @@ class BertTagger(FineTunedEstimator[Tagging]):
         Notes
         -----
         Integrated gradients (Sundararajan, Taly and Yan, 2017) over the word embeddings, from a text whose words are
-        all [PAD]; [CLS] and [SEP] stay, and have no score. docs/howto/explain.md says why, and how well it does.
+        all [PAD]; [CLS] and [SEP] stay, and have no score. Shapley values have the same baseline.
+        docs/howto/explain.md says why, and how well each does.
         """
         explainer = new_explainer(self.model_, self.tokenizer_, "word", method, n_steps)
         task, columns = self._read(X)

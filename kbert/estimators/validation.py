@@ -9,7 +9,6 @@ from sklearn.model_selection import train_test_split
 
 from kbert.data.columns import Columns
 from kbert.data.frames import readable_again
-from kbert.estimators.base import BertEstimator
 from kbert.tasks.row_notices import RowsRead
 from kbert.tasks.task import Examples, Task
 from kbert.text import WordPieceTokenizer
@@ -22,7 +21,7 @@ O = TypeVar("O")  # noqa: E741
 
 def read_eval_set(
     eval_set: Any,
-    estimator: BertEstimator,
+    estimator: Any,
     task: Task[C, L, E, O],
     training: C,
     tokenizer: WordPieceTokenizer,

@@ -12,6 +12,9 @@ from sklearn import get_config
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 
+from kbert import model as models
+from kbert import weights
+from kbert.backend import require_backend
 from kbert.config import BertConfig
 from kbert.data.frames import readable_again, row_index
 from kbert.data.mistakes import refuse_y_in_X
@@ -21,16 +24,15 @@ from kbert.estimators.base import of_one_fit
 from kbert.estimators.parameters import checked_parameters, draw_seed
 from kbert.estimators.recipe import settle_lengths, settled_values
 from kbert.estimators.servable import ServableEstimator
-from kbert.model import BertForFeatures
-from kbert.model.heads import SHORTEST
+from kbert.model.names import SHORTEST
 from kbert.tasks.row_notices import RowShares, RowsRead, tell_cut, tell_missing
 from kbert.tasks.task import task_of
 from kbert.tasks.texts import TextReader
 from kbert.tasks.words import WordReader
 from kbert.text import WordPieceTokenizer
-from kbert.training.precision import dtype_policy
+from kbert.training.precision import dtype_policy, runtime_dtype
 from kbert.training.progress import PredictionProgress
-from kbert.weights import load_encoder_weights, save_encoder
+from kbert.weights.runtimes import ExportedModel
 from kbert.weights.start import Start
 
 
@@ -39,6 +41,8 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Servable
 
     A row's vector stands for its text. With ``level="word"`` there is one for each of its words, as the paper's
     feature-based tagger takes them; for that a text may have any length.
+
+    ``level``, ``layers``, ``pooling`` and ``normalize`` make the model: set anew, they apply from the next ``fit``.
 
     Parameters
     ----------
@@ -79,8 +83,6 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Servable
     verbose : int, default=0
         1 shows a progress bar where `transform` takes more than a few seconds, and prints the report of `export`.
 
-    ``level``, ``layers``, ``pooling`` and ``normalize`` make the model: set anew, they apply from the next ``fit``.
-
     Attributes
     ----------
     model_ : BertForFeatures
@@ -113,7 +115,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Servable
     [(4, 1536), (2, 1536)]
     """
 
-    model_: BertForFeatures
+    model_: models.BertForFeatures
 
     def __init__(
         self,
@@ -162,6 +164,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Servable
         """
         X, y = readable_again(X), readable_again(y)
         parameters = checked_parameters(self)
+        require_backend()  # before weights are looked for, which may download them
         reader = self._row_reader()
         if self.level == "text" and y is not None:
             refuse_y_in_X(X, y, "estimator.fit")
@@ -180,12 +183,17 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Servable
         self._become(fitted)
         return self
 
-    def _new_model(self, start: Start, **options: Any) -> BertForFeatures:
-        pooling = None if self.level == "word" else self.pooling
+    def _new_model(self, start: Start, **options: Any) -> models.BertForFeatures:
         return start.new_model(
-            lambda: BertForFeatures(start.config, self.layers, pooling, bool(self.normalize), **options),
-            lambda model, folder, arrays: load_encoder_weights(model.encoder, folder, arrays),
+            lambda: models.BertForFeatures(start.config, **self._choices(), **options),
+            # No choice of layers reads the pooler.
+            lambda model, folder, arrays: weights.load_encoder_weights(model.encoder, folder, arrays, tell=False),
         )
+
+    def _choices(self) -> dict[str, Any]:
+        """How the parameters have a text's vector made."""
+        pooling = None if self.level == "word" else self.pooling
+        return {"layers": self.layers, "pooling": pooling, "normalize": bool(self.normalize)}
 
     def _with_layers(self, layers: str) -> Self:
         """This fitted vectorizer with another choice of layers of the same encoder."""
@@ -300,9 +308,12 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Servable
         return self._text_vectors(columns)
 
     def _save_model(self, folder: Path) -> None:
-        save_encoder(self.model_.encoder, folder)
+        weights.save_encoder(self.model_.encoder, folder)
 
-    def _load_model(self, folder: Path, policy: str) -> BertForFeatures:
+    def _exported_model(self, folder: Path, runtime: str, quantize: str | None) -> ExportedModel:
+        return ExportedModel(folder, runtime, runtime_dtype(self.dtype), self._choices(), quantize)
+
+    def _load_model(self, folder: Path, policy: str) -> models.BertForFeatures:
         tokenizer = WordPieceTokenizer.from_pretrained(folder)
         return self._new_model(Start(BertConfig.from_folder(folder), tokenizer, folder), dtype=policy)
 

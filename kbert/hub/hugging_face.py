@@ -87,9 +87,11 @@ def download(name: str, revision: str | None) -> Path:
             "hub, then log in here with `hf auth login`, or set HF_TOKEN."
         ) from error
     except RepositoryNotFoundError as error:
+        login = "if the model is private, log in with `hf auth login` or set HF_TOKEN"
         raise WeightsNotFoundError(
             f"The hub has no model {name!r}, and there is no folder of that name in {Path.cwd()}.{_near(name)} Check "
-            "the spelling; if the model is private, log in with `hf auth login` or set HF_TOKEN."
+            f"the spelling; {login}.",
+            (f"a folder of that name in {Path.cwd()}", f"the hub, which has no such model ({login})"),
         ) from error
     except RevisionNotFoundError as error:
         raise WeightsNotFoundError(
@@ -104,7 +106,7 @@ def download(name: str, revision: str | None) -> Path:
                 f"The hub refuses {name!r} ({_first_line(error)}). A token that is set may be invalid, or may not read "
                 "this model: log in again with `hf auth login`, or set or unset HF_TOKEN."
             ) from error
-        raise WeightsNotFoundError(_unreachable(name, revision, error)) from error
+        raise _unreachable(name, revision, error) from error
 
 
 def fetch_if_there(name: str, snapshot: Path, file: str) -> None:
@@ -199,8 +201,8 @@ def _check_sums(folder: Path, names: list[str], files: dict[str, Any], name: str
             )
 
 
-def _unreachable(name: str, revision: str | None, error: Exception) -> str:
-    """Write the message for a hub that cannot be reached: where the weights were looked for, and what to do."""
+def _unreachable(name: str, revision: str | None, error: Exception) -> WeightsNotFoundError:
+    """The error of a hub that cannot be reached: where the weights were looked for, and what to do."""
     from huggingface_hub import constants
 
     in_packages, remedies_of_packages = packages.lookup_report(name, revision)
@@ -222,15 +224,14 @@ def _unreachable(name: str, revision: str | None, error: Exception) -> str:
         "start from random weights with weights=None",
     ]
     sizes = " or ".join(repr(size) for size, known in SIZES.items() if known.hub_name == name)
-    return "\n".join(
-        [
-            f"The weights {name!r}{f' of size {sizes}' if sizes else ''} were not found.{_near(name)}",
-            "Looked for:",
-            *(f"  - {where}" for where in looked_for),
-            "Do one of these:",
-            *(f"  - {remedy}" for remedy in remedies),
-        ]
-    )
+    lines = [
+        f"The weights {name!r}{f' of size {sizes}' if sizes else ''} were not found.{_near(name)}",
+        "Looked for:",
+        *(f"  - {where}" for where in looked_for),
+        "Do one of these:",
+        *(f"  - {remedy}" for remedy in remedies),
+    ]
+    return WeightsNotFoundError("\n".join(lines), tuple(looked_for))
 
 
 def _sizes_on_this_machine(name: str) -> list[str]:

@@ -90,8 +90,23 @@ def resolve_saved(name: str | Path, revision: str | None, marker: str) -> Path:
 
     Of a folder in the hub's cache, which another program may have filled, it makes sure that it holds the file
     ``marker`` if the repository does: without it the estimator would be read as plain weights.
+
+    Raises
+    ------
+    WeightsNotFoundError, WeightsMismatchError, ValueError, TypeError
+        As `resolve_folder`. If there is nothing of that name, the advice is that for saved estimators.
     """
-    folder = resolve_folder(name, revision)
+    try:
+        folder = resolve_folder(name, revision)
+    except WeightsNotFoundError as error:
+        if not error.looked_for:
+            raise
+        listed = "\n".join(f"  - {where}" for where in error.looked_for)
+        raise WeightsNotFoundError(
+            f"There is no saved model {str(name)!r}. Looked for:\n{listed}\nGive the folder that an estimator's save, "
+            "or `kbert fit --out`, wrote; or the name of one on the hub, owner/name.",
+            error.looked_for,
+        ) from error
     if isinstance(name, str) and not (folder / marker).is_file():
         hub_name = name.removeprefix("hf://")
         if folder.parts[-3:-1] == (f"models--{hub_name.replace('/', '--')}", "snapshots"):
@@ -117,8 +132,10 @@ def _existing_folder(name: str | Path) -> Path | None:
         raise WeightsNotFoundError(
             f"{path} is a file of Keras's. Make a weights folder of it: kbert convert {path} FOLDER --to hf."
         )
-    if path.is_file():
+    if path.is_file() and _has_config(path.parent):
         raise WeightsNotFoundError(f"{path} is a file. Give the folder that holds it: {str(path.parent)!r}.")
+    if path.is_file():
+        raise WeightsNotFoundError(f"{path} is a file, and no model. Give a folder.", (f"a folder: {path} is a file.",))
     looks_like_path = (
         isinstance(name, Path)
         or text.startswith((os.sep, ".", "~"))
@@ -132,7 +149,8 @@ def _existing_folder(name: str | Path) -> Path | None:
         hint = " For a name on the hub give a str." if isinstance(name, Path) and len(path.parts) <= 2 else ""
         raise WeightsNotFoundError(
             f"There is no such folder: {text!r}. The path exists as far as {known}. Check its spelling, and that it is "
-            f"meant from here ({Path.cwd()}).{hint}"
+            f"meant from here ({Path.cwd()}).{hint}",
+            (f"the folder {path.absolute()}: the path exists as far as {known}.{hint}",),
         )
     return None
 
@@ -168,7 +186,8 @@ def _resolve_hub_name(name: str, revision: str | None) -> Path:
     except HFValidationError as error:
         raise WeightsNotFoundError(
             f"{name!r} is neither a folder nor a size ({', '.join(SIZES)}), and cannot be a name on the hub: those are "
-            f"written owner/name, such as 'google-bert/bert-base-uncased'. ({error})"
+            f"written owner/name, such as 'google-bert/bert-base-uncased'. ({error})",
+            (f"a folder of that name in {Path.cwd()}",),
         ) from None
     cached = find_in_cache(name, revision)
     # Another program may have downloaded the weights without the vocabulary: the hub still has it.

@@ -1,28 +1,23 @@
-"""Batches to vectors and logits: the encoder and its heads, as functional Keras models."""
+"""Batches to vectors and logits: the encoder and its heads, as functional Keras models.
 
-from kbert.backend import require_backend
-from kbert.startup_messages import import_tensorflow
+The models are imported on first use, since they need Keras. Names and numbers that others need too do not.
+"""
 
-require_backend()
-import_tensorflow()
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from kbert.model.base import INPUT_NAMES  # noqa: E402
-from kbert.model.compile_cache import use_compile_cache  # noqa: E402
-from kbert.model.dispatch import disable_jax_async_dispatch  # noqa: E402
-from kbert.model.encoder import BertEncoder  # noqa: E402
-from kbert.model.heads import (  # noqa: E402
-    LAYER_CHOICES,
-    POOLINGS,
-    BertForFeatures,
-    BertForQuestionAnswering,
-    BertForSequenceClassification,
-    BertForTextVectors,
-    BertForTokenClassification,
-)
-from kbert.model.pretraining import BertForPreTraining  # noqa: E402
+from kbert.model.names import INPUT_NAMES, LAYER_CHOICES, POOLINGS
 
-disable_jax_async_dispatch()
-use_compile_cache()
+if TYPE_CHECKING:
+    from kbert.model.encoder import BertEncoder
+    from kbert.model.heads import (
+        BertForFeatures,
+        BertForQuestionAnswering,
+        BertForSequenceClassification,
+        BertForTextVectors,
+        BertForTokenClassification,
+    )
+    from kbert.model.pretraining import BertForPreTraining
 
 __all__ = [
     "INPUT_NAMES",
@@ -36,3 +31,12 @@ __all__ = [
     "BertForTextVectors",
     "BertForTokenClassification",
 ]
+_HOMES = {"BertEncoder": "kbert.model.encoder", "BertForPreTraining": "kbert.model.pretraining"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOMES.get(name, "kbert.model.heads")), name)
+    globals()[name] = value
+    return value

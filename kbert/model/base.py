@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import Any, Self, TypeAlias
 
-import keras
 import numpy as np
 
 from kbert.config import BertConfig
 from kbert.forks import note_use
+from kbert.model.setup import keras
 
 # A KerasTensor, or an array of the backend.
 Tensor: TypeAlias = Any
 DType: TypeAlias = str | keras.DTypePolicy | None
 
-INPUT_NAMES = ("token_ids", "segment_ids", "position_ids", "text_ids")
+# The attention score of masked positions, in float32, in which the softmax is computed. Finite, so that nothing becomes
+# NaN.
+MASKED = -1e9
 
 
 class FunctionalBert(keras.Model):

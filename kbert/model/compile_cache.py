@@ -3,8 +3,6 @@
 import os
 from pathlib import Path
 
-import keras
-
 # The environment variable: a folder, or "1" for one in the user's cache folder.
 COMPILE_CACHE = "KBERT_COMPILE_CACHE"
 # Bytes; what was not used for the longest time goes first. The programs of a fit of a small BERT take 2 MB each.
@@ -30,6 +28,8 @@ def use_compile_cache() -> None:
     compiled again. The keys hold JAX's version and the kind of device. A folder that is set for JAX
     (``JAX_COMPILATION_CACHE_DIR``) stays, with the settings that it has there.
     """
+    import keras
+
     folder = compile_cache_folder()
     if folder is None or keras.backend.backend() != "jax":
         return

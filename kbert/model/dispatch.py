@@ -1,7 +1,5 @@
 """In which thread JAX computes on a CPU."""
 
-import keras
-
 from kbert.backend import keeps_process_settings
 
 
@@ -15,9 +13,11 @@ def disable_jax_async_dispatch() -> None:
     computed on one CPU device, by the user's own JAX code too: results are the same, but a call returns only when they
     are computed. JAX 0.10 reads the setting once, when it first uses the CPU: it cannot be changed for a fit and put
     back afterwards, and it has no effect if JAX has used the CPU before. To keep JAX's default, set the environment
-    variable ``KBERT_KEEP_PROCESS_SETTINGS=1``; or set ``jax_cpu_enable_async_dispatch`` after importing an estimator or
-    a model and before JAX is used.
+    variable ``KBERT_KEEP_PROCESS_SETTINGS=1``; or set ``jax_cpu_enable_async_dispatch`` after importing ``BertEncoder``
+    and before JAX is used.
     """
+    import keras
+
     if keras.backend.backend() == "jax" and not keeps_process_settings():
         import jax
 

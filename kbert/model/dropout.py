@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
-from keras import ops
-
 from kbert.model.base import Tensor
+from kbert.model.setup import keras, ops
 
 # At rates near 1, values are multiplied by so much that 16 bits do not give the rate exactly enough.
 LARGEST_RATE = 0.95
@@ -68,8 +66,8 @@ def kept(x: Tensor, rate: float) -> Tensor:
 
     words = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
     bits = words.view(torch.int16)[: x.numel()].view(x.shape)
-    ones = torch.empty(x.shape, dtype=x.dtype)
-    return torch.ge(bits, round(rate * 2**16) - 2**15, out=ones).mul_(1 / (1 - rate))
+    factors = torch.empty(x.shape, dtype=x.dtype)
+    return torch.ge(bits, round(rate * 2**16) - 2**15, out=factors).mul_(1 / (1 - rate))
 
 
 def random_bits(shape: tuple[Any, ...], seed: Tensor) -> Tensor:

@@ -6,12 +6,19 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
-import keras
-from keras import ops
-
 from kbert.config import BertConfig
-from kbert.model.base import INPUT_NAMES, DType, FunctionalBert, Tensor, token_inputs
-from kbert.model.layers import BertEmbeddings, FirstTokens, Pooler, SameText, TransformerLayer, attention_mask
+from kbert.model.base import DType, FunctionalBert, Tensor, token_inputs
+from kbert.model.layers import (
+    BertEmbeddings,
+    FirstTokens,
+    Pooler,
+    SameText,
+    TransformerLayer,
+    attention_mask,
+    through,
+)
+from kbert.model.names import INPUT_NAMES
+from kbert.model.setup import keras, ops
 
 # Each layer has as many seeds of its own, for its weights and dropouts.
 _SEEDS_PER_LAYER = 16
@@ -182,9 +189,9 @@ class BertEncoder(FunctionalBert):
         mask = attention_mask(text_ids, text_ids)
         *lower_layers, last_layer = self.transformer_layers
         for layer in lower_layers:
-            x = layer(x, mask, training=training)
+            x = through(layer, x, mask, training=training)
         mask = attention_mask(ops.take_along_axis(text_ids, first_positions, axis=1), text_ids)
-        return self.pooler(last_layer(x, mask, first_positions, training=training))
+        return self.pooler(through(last_layer, x, mask, first_positions, training))
 
 
 def first_token_vectors(encoder: BertEncoder, sequence_output: Tensor, first_positions: Tensor) -> Tensor:

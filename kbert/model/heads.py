@@ -6,14 +6,13 @@ two or three digits: too few for a regression whose values are far from 0.
 
 from typing import Any
 
-import keras
-from keras import ops
-
 from kbert.config import BertConfig
-from kbert.model.base import INPUT_NAMES, DType, FunctionalBert, Tensor, token_inputs
+from kbert.model.base import DType, FunctionalBert, Tensor, token_inputs
 from kbert.model.dropout import Dropout
 from kbert.model.encoder import BertEncoder, first_token_vectors
 from kbert.model.layers import FirstTokens, TextMeans, dense
+from kbert.model.names import INPUT_NAMES, SHORTEST
+from kbert.model.setup import keras, ops
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -157,13 +156,6 @@ class BertForQuestionAnswering(FunctionalBert):
         super().__init__(inputs, logits, config=config, policy=encoder.dtype_policy, name=name, seed=seed)
         self.encoder, self.hidden = encoder, hidden
         self.qa_outputs = qa_outputs
-
-
-# The choices of Table 7 in the paper (Devlin et al., 2018). Its sums over layers are weighted, these are not.
-LAYER_CHOICES = ("embeddings", "second_to_last", "last", "sum_last_4", "concat_last_4", "sum_all")
-POOLINGS = ("mean", "cls")
-# A vector that is scaled to length 1 is divided by its length, or by this if it is shorter: one of zeros stays zero.
-SHORTEST = 1e-12
 
 
 @keras.saving.register_keras_serializable("kbert")

@@ -8,16 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import keras
-from keras import ops
-
 from kbert.config import BertConfig
-from kbert.model.base import DType, Tensor
+from kbert.model.base import MASKED, DType, Tensor
 from kbert.model.dropout import Dropout
 from kbert.model.products import product
-
-# The score of masked positions, in float32, in which the softmax is computed. Finite, so that nothing becomes NaN.
-_MASKED = -1e9
+from kbert.model.setup import keras, ops
 
 
 def activation(name: str) -> Callable[[Tensor], Tensor]:
@@ -165,7 +160,7 @@ class SelfAttention(keras.layers.Layer):
 
     def _explicit_attention(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, training: bool) -> Tensor:
         scores = ops.einsum("btnh,bsnh->bnts", query * self.config.head_size**-0.5, key)
-        scores = ops.where(mask, ops.cast(scores, "float32"), _MASKED)
+        scores = ops.where(mask, ops.cast(scores, "float32"), MASKED)
         probabilities = ops.cast(ops.softmax(scores, axis=-1), value.dtype)
         return ops.einsum("bnts,bsnh->btnh", inner(self.dropout, probabilities, training=training), value)
 
@@ -208,19 +203,36 @@ class TransformerLayer(keras.layers.Layer):
         self.built = True
 
     def call(self, x: Tensor, mask: Tensor, positions: Tensor | None = None, training: bool = False) -> Tensor:
+        if (fused := self.fused(x, mask, positions, training)) is not None:
+            return fused
         readers = x if positions is None else tokens_at(x, positions)
-        if keras.backend.backend() == "torch":
-            from kbert.model.layers_torch import fused_layer
-
-            if (fused := fused_layer(self, x, mask, readers, training)) is not None:
-                return fused
         attended = inner(self.attention, x, mask, readers, training=training)
         x = inner(self.attention_norm, readers + inner(self.attention_dropout, attended, training=training))
         expanded = inner(self.output_dense, self.activation(inner(self.intermediate, x)))
         return inner(self.output_norm, x + inner(self.output_dropout, expanded, training=training))
 
+    def fused(self, x: Tensor, mask: Tensor, positions: Tensor | None, training: bool) -> Tensor | None:
+        """The same by `kbert.model.layers_torch`; None where that cannot compute it."""
+        if keras.backend.backend() != "torch":
+            return None
+        from kbert.model.layers_torch import fused_layer
+
+        return fused_layer(self, x, mask, x if positions is None else tokens_at(x, positions), training)
+
     def compute_output_spec(self, x: Tensor, mask: Tensor, positions: Tensor | None = None, **_: Any) -> Tensor:
         return keras.KerasTensor((*(x if positions is None else positions).shape[:2], x.shape[-1]), self.compute_dtype)
+
+
+def through(
+    layer: TransformerLayer, x: Tensor, mask: Tensor, positions: Tensor | None = None, training: bool = False
+) -> Tensor:
+    """``layer(x, mask, positions)``, without Keras's own ``__call__`` where PyTorch computes it in few operations.
+
+    For one short text that call takes about as long as the layer (docs/project/performance_notes.md).
+    """
+    if (fused := layer.fused(x, mask, positions, training)) is not None:
+        return fused
+    return layer(x, mask, positions, training=training)
 
 
 class Pooler(keras.layers.Layer):

@@ -19,8 +19,9 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
+from kbert.model.base import MASKED
 from kbert.model.dropout import LARGEST_RATE, kept
-from kbert.model.products_torch import onednn
+from kbert.model.products_torch import product
 
 # What takes the place of weights, by their variables' ids, where layers may be computed by this module; None elsewhere.
 # `kbert.training.fused_layers` sets it. Layers then have first derivatives only.
@@ -28,8 +29,6 @@ weights_in_use: ContextVar[dict[int, torch.Tensor] | None] = ContextVar("fused_l
 
 # Of `hidden_act` in config.json, and what PyTorch's GELU calls them.
 _GELU = {"gelu": "none", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
-# The score of masked positions, as in `kbert.model.layers`.
-_MASKED = -1e9
 
 
 def fused_layer(
@@ -83,7 +82,9 @@ def _projections(attention: Any) -> tuple[Any, Any, Any]:
 def _weights(*variables: Any) -> Iterator[torch.Tensor]:
     """Of the type that is computed in."""
     cast = weights_in_use.get() or {}
-    return (cast.get(id(variable), variable.value) for variable in variables)
+    for variable in variables:
+        weight = cast.get(id(variable))  # to ask for the value casts it, within the call of a Keras model
+        yield variable.value if weight is None else weight
 
 
 class _Attention(torch.autograd.Function):
@@ -113,12 +114,12 @@ class _Attention(torch.autograd.Function):
             )
         )  # (B, N, S, H), and (B, N, T, H) twice  # fmt: skip
         if not any(ctx.needs_input_grad) and not rate:
-            # PyTorch's own, which stores no matrix of probabilities.
+            # PyTorch's own stores no matrix of probabilities.
             context = torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
             return _joined(context).view(readers.shape)
         scale = (D // n_heads) ** -0.5
         query.mul_(scale)
-        scores = torch.matmul(query, key.transpose(-1, -2)).add_(torch.where(mask, 0.0, _MASKED).to(x.dtype))
+        scores = torch.matmul(query, key.transpose(-1, -2)).add_(torch.where(mask, 0.0, MASKED).to(x.dtype))
         probabilities = torch.softmax(scores, -1)  # computed in float32, and rounded then
         factors = kept(scores, rate) if rate else None
         dropped = probabilities if factors is None else probabilities * factors
@@ -222,14 +223,6 @@ class _OutputAndNorm(torch.autograd.Function):
             None,
             None,
         )
-
-
-def product(x: torch.Tensor, kernel: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """x (M, D) times kernel (D, U), plus bias (U,), without derivatives."""
-    y = onednn(x, kernel, bias)
-    if y is None:
-        y = torch.mm(x, kernel) if bias is None else torch.addmm(bias, x, kernel)
-    return y
 
 
 def _by_kernel(x: torch.Tensor, dy: torch.Tensor, kernel: torch.Tensor) -> torch.Tensor:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
-from keras import ops
-
-from kbert.model.base import INPUT_NAMES, Tensor, token_inputs
+from kbert.model.base import Tensor, token_inputs
 from kbert.model.layers import BertEmbeddings, SameText
+from kbert.model.names import INPUT_NAMES
+from kbert.model.setup import keras, ops
 
 
 class LowerPart(keras.Model):

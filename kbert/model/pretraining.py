@@ -7,15 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import keras
 import numpy as np
-from keras import ops
 
 from kbert.config import BertConfig
-from kbert.model.base import INPUT_NAMES, DType, FunctionalBert, Tensor, token_inputs
+from kbert.model.base import DType, FunctionalBert, Tensor, token_inputs
 from kbert.model.encoder import BertEncoder, first_token_vectors
 from kbert.model.layers import BertEmbeddings, activation, dense, layer_norm
+from kbert.model.names import INPUT_NAMES
 from kbert.model.products import product
+from kbert.model.setup import keras, ops
 
 
 @keras.saving.register_keras_serializable("kbert")

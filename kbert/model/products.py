@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import keras
-from keras import ops
-
 from kbert.model.base import Tensor
+from kbert.model.setup import keras, ops
 
 
 def product(x: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -1,4 +1,4 @@
-"""Products of float32 matrices by oneDNN, called as PyTorch's compiler calls it."""
+"""Products of matrices on PyTorch: of float32 on a CPU by oneDNN, called as PyTorch's compiler calls it."""
 
 from __future__ import annotations
 
@@ -38,9 +38,12 @@ def onednn_product(x: torch.Tensor, kernel: torch.Tensor, bias: torch.Tensor | N
     return _Product.apply(x, kernel, bias) if _takes(x, kernel) else None
 
 
-def onednn(x: torch.Tensor, kernel: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor | None:
-    """The same without derivatives."""
-    return _linear(x, kernel.t(), bias, "none", [], "") if _takes(x, kernel) else None
+def product(x: torch.Tensor, kernel: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    """x (M, D) times kernel (D, U), plus bias (U,), without derivatives: by oneDNN where it can, else by PyTorch."""
+    if _takes(x, kernel):
+        y: torch.Tensor = _linear(x, kernel.t(), bias, "none", [], "")
+        return y
+    return torch.mm(x, kernel) if bias is None else torch.addmm(bias, x, kernel)
 
 
 def _takes(x: torch.Tensor, kernel: torch.Tensor) -> bool:

@@ -6,10 +6,10 @@ from operator import index
 from typing import Any
 
 import numpy as np
-from keras import ops
 
 from kbert.data.frames import data_frame
 from kbert.model import BertForPreTraining
+from kbert.model.setup import ops
 from kbert.text import WordPieceTokenizer
 from kbert.text.vocabulary import require_no_surrogates
 from kbert.training.backends import backend_step

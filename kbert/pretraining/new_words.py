@@ -5,11 +5,11 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable
 
-import keras
 import numpy as np
 
 from kbert.errors import NewWordsWarning
 from kbert.model import BertForPreTraining
+from kbert.model.setup import keras
 from kbert.text import WordPieceTokenizer
 from kbert.warn import warn_user
 

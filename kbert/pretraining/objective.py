@@ -15,8 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
-from keras import ops
-
+from kbert.model.setup import ops
 from kbert.training.step import Tensor
 
 # Arrays of the backend by name.

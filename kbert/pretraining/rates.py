@@ -6,11 +6,11 @@ import functools
 import time
 from collections.abc import Callable
 
-import keras
 import numpy as np
 
 from kbert.config import BertConfig
 from kbert.model.products import product
+from kbert.model.setup import keras
 from kbert.training.step import Tensor
 
 # A backward pass takes each product of the forward pass twice: for the gradient of its input and of its weights.

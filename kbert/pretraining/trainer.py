@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from keras import ops
 
 from kbert.data.frames import data_frame
 from kbert.errors import DivergedError
 from kbert.folder_lock import alone_in
 from kbert.model import BertForPreTraining
+from kbert.model.setup import ops
 from kbert.pretraining.batches import PretrainingBatch
 from kbert.pretraining.checkpoints import Checkpoint, digest_of_text, read_checkpoint
 from kbert.pretraining.evaluation import held_out_scores, scores_on, step_batch

@@ -24,6 +24,7 @@ from kbert.reports.main_score import MainScore, main_score
 from kbert.reports.page import OWN_NAMES, Report
 from kbert.reports.scores import scores
 from kbert.tasks.row_lengths import RowLengths
+from kbert.weights.runtimes import ExportedModel
 
 # Rows are put into so many groups of the same size by their lengths.
 _GROUPS = 4
@@ -40,6 +41,7 @@ def report(
     max_rows, kind, is_fitted = checked_max_rows(max_rows), kind_of(estimator), estimator.__sklearn_is_fitted__()
     X, y = readable_again(X), readable_again(y)
     fitted = estimator._of_one_fit() if cv is None or is_fitted else estimator
+    is_explainable = is_fitted and not isinstance(fitted.model_, ExportedModel)
     _check(kind, train, cv)
     lengths, max_length = lengths_of_rows(fitted, X)
     columns = fitted._row_reader().read(X)
@@ -62,7 +64,7 @@ def report(
         "by_length": _by_length(score, lengths, max_length),
         "calibration": _calibration(given, estimator, cv is not None),
     }
-    why = _why(kind, fitted, columns, doubted, doubtful.row[:max_rows]) if explain and is_fitted else None
+    why = _why(kind, fitted, columns, doubted, doubtful.row[:max_rows]) if explain and is_explainable else None
     return Report(kind, values, doubtful, why, max_rows)
 
 

@@ -44,7 +44,8 @@ class Scores(NamedTuple):
 
     def as_dict(self) -> dict[str, Any]:
         """All of it, as JSON has it."""
-        return {**{name: value if np.isfinite(value) else None for name, value in self.values.items()}, **self.tables()}
+        values: dict[str, Any] = {name: value if np.isfinite(value) else None for name, value in self.values.items()}
+        return values | {"rows": int(self.values["rows"])} | self.tables()
 
     def tables(self) -> dict[str, dict[str, dict[str, float]]]:
         """``by_label`` and ``confusion``, as far as there are such, as dicts of their rows."""

@@ -93,7 +93,7 @@ class FitCommand:
         if not options.quiet:
             print(f"{task}: {len(parts[0][0])} rows of {', '.join(X)} -> {', '.join(y)}", flush=True)
         estimator.fit(*parts[0], **({"eval_set": parts[1]} if len(parts) > 1 else {}))
-        estimator.save(options.out)
+        _save(estimator, options)
         print(f"the model is in {printable(str(options.out))}")
         if len(parts) > 1:
             _tell(estimator, *parts[1], options)
@@ -112,7 +112,7 @@ class EvaluateCommand:
     def add_options(self, parser: ArgumentParser) -> None:
         """Declare the options."""
         add = parser.add_argument
-        add("model", nargs="?", metavar="MODEL", help="folder of a saved model")
+        add("model", nargs="?", metavar="MODEL", help="folder of a saved model, or its name on the hub")
         add("table", nargs="?", metavar="TABLE", help=_TABLE)
         _add_columns(parser)
         add("--metrics", type=path, metavar="FILE.json", help="write the scores there")
@@ -156,7 +156,7 @@ class PredictCommand:
     def add_options(self, parser: ArgumentParser) -> None:
         """Declare the options."""
         add = parser.add_argument
-        add("model", nargs="?", metavar="MODEL", help="folder of a saved model")
+        add("model", nargs="?", metavar="MODEL", help="folder of a saved model, or its name on the hub")
         add("table", nargs="?", metavar="TABLE", help=_TABLE)
         text = "a file (.parquet, .csv, .tsv, .jsonl), or a folder of parts, whose name has no ending"
         add("--out", type=path, metavar="OUT", help=text)
@@ -277,23 +277,35 @@ def _parts(frame: pd.DataFrame, X: list[str], y: list[str], task: str, options: 
     return [(rows.drop(held_out), labels.drop(held_out)), (rows.loc[held_out], labels.loc[held_out])]
 
 
+def _save(estimator: Any, options: Namespace) -> None:
+    """Save a fitted estimator. Where that fails, the error says whether the fit was for nothing."""
+    try:
+        estimator.save(options.out)
+    except OSError as error:
+        if options.checkpoint is None:
+            hint = "The fit is lost: with --checkpoint FOLDER it would be kept"
+        else:
+            hint = f"The fit is kept in {options.checkpoint}: the same call goes on from there, and saves it"
+        reason = (error.strerror or str(error)).rstrip(".")
+        raise OSError(error.errno, f"{reason}. {hint}", error.filename or str(options.out)) from error
+
+
 def _tell(estimator: Any, X: Any, y: Any, options: Namespace) -> None:
     """Print the scores, and write them where that was asked for."""
     from kbert.json_files import write_json
     from kbert.reports.scores import scores_of
 
     scores: Scores = scores_of(estimator, X, y)
+    print(", ".join(f"{name} {value:.3f}" for name, value in scores.values.items() if name != "rows"), end="")
+    print(f" on {len(X)} rows")
+    if scores.by_label is not None and not options.quiet:
+        print(f"\n{_printable_table(scores.by_label.round(3))}")
+    if scores.confusion is not None and not options.quiet:
+        print(f"\ntrue label (rows) taken for (columns)\n{_printable_table(scores.confusion)}")
+    # After the lines, which are there then if it cannot be written.
     if options.metrics is not None:
         options.metrics.parent.mkdir(parents=True, exist_ok=True)
         write_json(options.metrics, scores.as_dict())
-    print(", ".join(f"{name} {value:.3f}" for name, value in scores.values.items() if name != "rows"), end="")
-    print(f" on {len(X)} rows")
-    if options.quiet:
-        return
-    if scores.by_label is not None:
-        print(f"\n{_printable_table(scores.by_label.round(3))}")
-    if scores.confusion is not None:
-        print(f"\ntrue label (rows) taken for (columns)\n{_printable_table(scores.confusion)}")
 
 
 def _printable_table(table: pd.DataFrame) -> str:

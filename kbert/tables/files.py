@@ -8,9 +8,10 @@ import io
 import json
 import lzma
 import os
-from collections.abc import Generator, Iterable, Iterator
+import zlib
+from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
@@ -73,31 +74,43 @@ class Head(NamedTuple):
         Parquet alone has it.
     schema : pyarrow.Schema or None
         The columns and their types. None of JSON lines, in which a column may come late, and of CSV without rows.
+    first : pyarrow.Table or None
+        The first row, of CSV and JSON lines. None of files without rows.
     """
 
     n_rows: int | None = None
     schema: Any = None
+    first: Any = None
 
 
 def head_of(path: Path) -> Head:
-    """The footer of a Parquet file, or the header of a CSV file. What is wrong with a file is told when it is read."""
+    """The footer of a Parquet file, or the first row of another. What is wrong with a file is told when it is read."""
     with contextlib.suppress(Exception):
         if format_of(path) == "parquet":
             from pyarrow.parquet import ParquetFile
 
             with ParquetFile(path) as file:
                 return Head(int(file.metadata.num_rows), file.schema_arrow)
-        if format_of(path) in ("csv", "tsv"):
-            with contextlib.closing(_csv(path, 1)) as rows:
-                first = next(rows)
-                return Head(schema=first.schema if first.num_rows else None)
+        with contextlib.closing(_of_lines(path, 1)) as rows:
+            first = next(rows)
+            if not first.num_rows:
+                return Head()
+            return Head(schema=None if _separator(path) is None else first.schema, first=first)
     return Head()
 
 
-def read_in_parts(path: Path, n_rows: int) -> Iterator[Any]:
+def read_in_parts(path: Path, n_rows: int, told: Callable[[int], None] | None = None) -> Iterator[Any]:
     """The rows of a file as Arrow tables of ``n_rows`` rows, the last one with what is left.
 
     The values of CSV and TSV files are texts, exactly as they stand there.
+
+    Parameters
+    ----------
+    path : Path
+    n_rows : int
+    told : callable, optional
+        Called before each table with how many bytes of the file have been read so far, packed as they are. Not of
+        Parquet, which says how many rows it has.
 
     Raises
     ------
@@ -106,11 +119,10 @@ def read_in_parts(path: Path, n_rows: int) -> Iterator[Any]:
     """
     import pyarrow as pa
 
-    readers = {"parquet": _parquet, "csv": _csv, "tsv": _csv, "jsonl": _json_lines}
     kept: list[Any] = []
     n_kept = 0
     try:
-        for found in readers[format_of(path) or ""](path, n_rows):
+        for found in _parquet(path, n_rows) if format_of(path) == "parquet" else _of_lines(path, n_rows, told):
             rest = found
             if len(set(rest.column_names)) < rest.num_columns:
                 raise ValueError(f"it has a column twice: {', '.join(rest.column_names)}")
@@ -121,20 +133,48 @@ def read_in_parts(path: Path, n_rows: int) -> Iterator[Any]:
             if rest.num_rows:
                 kept.append(rest)
                 n_kept += rest.num_rows
-    except (pa.ArrowException, OSError, EOFError, UnicodeError, lzma.LZMAError, ValueError) as error:
+    except (pa.ArrowException, OSError, EOFError, UnicodeError, lzma.LZMAError, zlib.error, ValueError) as error:
         reason = (
             _not_utf8(path)
             if isinstance(error, UnicodeDecodeError) and format_of(path) != "parquet"
             else " ".join(str(error).split())
         )
-        raise ValueError(f"{path} cannot be read as {format_of(path)}: {reason}") from error
+        hint = other_separator(path).rstrip(".")
+        raise ValueError(f"{path} cannot be read as {format_of(path)}: {reason}{hint and f'. {hint}'}") from error
     if kept:
         yield pa.concat_tables(kept).combine_chunks()
 
 
+# What a file may have in place of its format's own separator: its name, and what to do.
+_SEPARATORS = {
+    ";": ("semicolons", "Write it with commas: pandas.read_csv(FILE, sep=';').to_csv(NEW_FILE, index=False)"),
+    "\t": ("tabs", "Give it a name that ends in .tsv"),
+    ",": ("commas", "Give it a name that ends in .csv"),
+}
+
+
+def other_separator(path: Path) -> str:
+    """What to tell of a CSV or TSV file whose header is one name that holds another separator; else ""."""
+    own = _separator(path)
+    with contextlib.suppress(Exception):
+        if own is None:
+            return ""
+        with OPENERS[endings_of(path)[1]](path, "rt", encoding="utf-8-sig", newline="") as file:
+            header = file.readline(100_000)
+        for other, (name, remedy) in _SEPARATORS.items():
+            if other != own and own not in header and len(next(csv.reader([header], delimiter=other))) > 1:
+                return f"Its header has {name} in place of {_SEPARATORS[own][0]}. {remedy}."
+    return ""
+
+
+def _separator(path: Path) -> str | None:
+    return {"csv": ",", "tsv": "\t"}.get(format_of(path) or "")
+
+
 def _not_utf8(path: Path) -> str:
     """Which line of a file is not UTF-8. A decoder, which reads ahead, does not know."""
-    with OPENERS[endings_of(path)[1]](path, "rb") as file:
+    # A file that is damaged as well may end here.
+    with contextlib.suppress(Exception), OPENERS[endings_of(path)[1]](path, "rb") as file:
         for number, line in enumerate(file, 1):
             try:
                 line.decode("utf-8")
@@ -152,36 +192,46 @@ def _parquet(path: Path, n_rows: int) -> Iterator[Any]:
             yield pa.Table.from_batches([batch])
 
 
-def _csv(path: Path, n_rows: int) -> Generator[Any]:
+def _of_lines(path: Path, n_rows: int, told: Callable[[int], None] | None = None) -> Generator[Any]:
+    """The rows of a CSV, TSV or JSON lines file."""
+    packing, separator = endings_of(path)[1], _separator(path)
+    with open(path, "rb") as packed, OPENERS[packing](packed, "rb") if packing else packed as unpacked:
+        with io.TextIOWrapper(unpacked, encoding="utf-8-sig", newline=None if separator is None else "") as file:
+            for table in _json_lines(file, n_rows) if separator is None else _csv(file, n_rows, separator):
+                if told is not None:
+                    told(packed.tell())
+                yield table
+
+
+def _csv(file: TextIO, n_rows: int, separator: str) -> Generator[Any]:
     """Python's reader, and not Arrow's: it has no limit on a row, and its errors name the line."""
     import pyarrow as pa
 
     csv.field_size_limit(2**31 - 1)
-    with OPENERS[endings_of(path)[1]](path, "rt", encoding="utf-8-sig", newline="") as file:
-        rows = csv.reader(file, delimiter="\t" if format_of(path) == "tsv" else ",", strict=True)
-        try:
-            names = next(rows, None)
-            if not names:
-                raise ValueError("it has no header")
-            if len(set(names)) < len(names):
-                raise ValueError(f"its header has a name twice: {names}")
-            found: list[list[str]] = []
-            for row in rows:
-                if not row and len(names) == 1:  # an empty value
-                    row = [""]
-                if not row:
-                    continue
-                if len(row) != len(names):
-                    raise ValueError(f"line {rows.line_num} has {len(row)} values, and the header has {len(names)}")
-                found.append(row)
-                if len(found) == n_rows:
-                    yield _of_texts(names, found)
-                    found = []
-        except csv.Error as error:
-            raise ValueError(
-                f"line {rows.line_num}: {error}. A value with quotes in it has to be in quotes, and its own are "
-                'doubled: "a ""b"" c"'
-            ) from None
+    rows = csv.reader(file, delimiter=separator, strict=True)
+    try:
+        names = next(rows, None)
+        if not names:
+            raise ValueError("it has no header")
+        if len(set(names)) < len(names):
+            raise ValueError(f"its header has a name twice: {names}")
+        found: list[list[str]] = []
+        for row in rows:
+            if not row and len(names) == 1:  # an empty value
+                row = [""]
+            if not row:
+                continue
+            if len(row) != len(names):
+                raise ValueError(f"line {rows.line_num} has {len(row)} values, and the header has {len(names)}")
+            found.append(row)
+            if len(found) == n_rows:
+                yield _of_texts(names, found)
+                found = []
+    except csv.Error as error:
+        raise ValueError(
+            f"line {rows.line_num}: {error}. A value with quotes in it has to be in quotes, and its own are "
+            'doubled: "a ""b"" c"'
+        ) from None
     yield _of_texts(names, found) if found else pa.table({name: pa.array([], pa.string()) for name in names})
 
 
@@ -192,7 +242,7 @@ def _of_texts(names: list[str], rows: list[list[str]]) -> Any:
     return pa.table({name: pa.array(values, pa.string()) for name, values in zip(names, columns, strict=True)})
 
 
-def _json_lines(path: Path, n_rows: int) -> Iterator[Any]:
+def _json_lines(file: TextIO, n_rows: int) -> Generator[Any]:
     """Each part has the types, and the columns, of its own rows: a number may have decimals later on, or be missing."""
     import pyarrow as pa
 
@@ -206,20 +256,19 @@ def _json_lines(path: Path, n_rows: int) -> Iterator[Any]:
         except (pa.ArrowException, TypeError, UnicodeError) as error:
             raise ValueError(f"lines up to {number}: {error}") from None
 
-    with OPENERS[endings_of(path)[1]](path, "rt", encoding="utf-8-sig") as file:
-        for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise ValueError(f"line {number}: {error}") from None
-            if not isinstance(row, dict):
-                raise ValueError(f"line {number} holds no JSON object")
-            found.append(row)
-            if len(found) == n_rows:
-                yield as_table()
-                found = []
+    for number, line in enumerate(file, 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"line {number}: {error}") from None
+        if not isinstance(row, dict):
+            raise ValueError(f"line {number} holds no JSON object")
+        found.append(row)
+        if len(found) == n_rows:
+            yield as_table()
+            found = []
     if found:
         yield as_table()
 

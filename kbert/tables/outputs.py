@@ -65,7 +65,9 @@ def _known_columns(estimator: Any, names: Sequence[str]) -> list[str]:
     if fitted is not None:
         return list(fitted)
     if getattr(estimator, "n_features_in_", 1) == 1:
-        return ["text"] if "text" in names else list(names) if len(names) == 1 else []
+        # One name that holds a separator is that of several columns, in a file with another separator.
+        is_one = len(names) == 1 and not any(separator in names[0] for separator in ";\t,")
+        return ["text"] if "text" in names else list(names) if is_one else []
     return []
 
 
@@ -115,6 +117,35 @@ def _keep_texts(kind: Any) -> Any:
     import pyarrow as pa
 
     return pd.ArrowDtype(kind) if pa.types.is_string(kind) or pa.types.is_large_string(kind) else None
+
+
+def predicted_names(estimator: Any, of_lists: bool, probabilities: bool) -> list[str]:
+    """The names of `predicted_columns`, before anything is predicted.
+
+    Parameters
+    ----------
+    estimator : BertEstimator
+        Fitted.
+    of_lists : bool
+        Whether the rows are lists of words, which makes a difference to a tagger.
+    probabilities : bool
+    """
+    match estimator:
+        case BertClassifier():
+            each = [f"probability_{label}" for label in estimator.classes_.tolist()] if probabilities else []
+            return ["prediction", *["probability"] * (estimator.y_type_ == "labels"), *each]
+        case BertRegressor():
+            numbers = range(np.size(estimator.y_mean_))
+            return ["prediction"] if estimator.y_ndim_ == 1 else [f"prediction_{i}" for i in numbers]
+        case BertTagger():
+            return ["prediction"] if of_lists else ["entities" if estimator._task().is_bio else "spans"]
+        case BertQA():
+            return ["prediction", "start", "end", "probability"]
+        case BertMultipleChoice():
+            return ["prediction", "probability", *["probabilities"] * probabilities]
+        case BertVectorizer():
+            return ["vectors" if estimator.level == "word" else "vector"]
+    return []
 
 
 def predicted_columns(estimator: Any, X: Any, probabilities: bool) -> dict[str, Any]:

@@ -178,7 +178,7 @@ class PartFolder:
             """A part with the columns of all; what it lacks is missing."""
             table = parquet.read_table(path)
             values = [
-                table[field.name].cast(field.type) if field.name in table.column_names else
+                _cast(table, field, target) if field.name in table.column_names else
                 pa.nulls(table.num_rows, field.type) for field in schema
             ]  # fmt: skip
             return pa.table(values, schema=schema)
@@ -206,6 +206,19 @@ def one_schema(schemas: Iterable[Any], target: Path) -> Any:
         raise ValueError(
             f"The files have columns of different types ({error}), which do not go into the one file {target}. "
             "Name the other columns: keep (--keep on the command line)."
+        ) from None
+
+
+def _cast(table: Any, field: Any, target: Path) -> Any:
+    """A column with the type that it has in the whole output. A whole number may be too large for one with decimals."""
+    import pyarrow as pa
+
+    try:
+        return table[field.name].cast(field.type)
+    except pa.ArrowException as error:
+        raise ValueError(
+            f"The column {field.name!r} has values that do not go together into the one file {target} ({error}). Give "
+            "a folder of parts as output, or name the other columns: keep (--keep on the command line)."
         ) from None
 
 

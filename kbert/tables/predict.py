@@ -5,17 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pickle
 import shutil
 import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import joblib
-import keras
 import numpy as np
 from tqdm import tqdm
 
@@ -24,12 +25,33 @@ from kbert.estimators.base import BertEstimator
 from kbert.estimators.loading import load
 from kbert.estimators.persistence import encode_value
 from kbert.folder_lock import alone_in
-from kbert.tables.files import FORMATS, Head, find_tables, format_of, head_of, read_in_parts, require_pyarrow
-from kbert.tables.outputs import as_X, columns_of_lists, columns_read, kind_of_values, predicted_columns
+from kbert.tables.files import (
+    FORMATS,
+    Head,
+    find_tables,
+    format_of,
+    head_of,
+    other_separator,
+    read_in_parts,
+    require_pyarrow,
+)
+from kbert.tables.outputs import (
+    as_X,
+    columns_of_lists,
+    columns_read,
+    kind_of_values,
+    predicted_columns,
+    predicted_names,
+)
 from kbert.tables.parts import PartFolder, digest_of, one_schema, part_name, write_part
+from kbert.training.backends import backend_name
+from kbert.training.predict import to_numpy
 from kbert.warn import warn_user
+from kbert.weights.runtimes import ExportedModel
 
 _FORMAT = 1
+# For each process, where joblib tells only of all of them together that they are done.
+_JOBS_AT_ONCE = 8
 
 
 class Written(NamedTuple):
@@ -114,9 +136,10 @@ def predict_table(
         Rows that are read, predicted and written together.
     n_jobs : int, optional
         Processes, by joblib, so that Dask, Ray and Spark do it on a cluster with their own backends of joblib
-        (``joblib.parallel_config(backend="dask")``). None is 1 outside of such a context.
+        (``joblib.parallel_config(backend="dask")``; those of Ray and Spark need ``n_jobs=-1`` or a number there too).
+        None is 1 outside of such a context.
     verbose : int, default=0
-        1 shows a bar with rows, rows a second and, where the number of rows is known, the time left.
+        1 shows a bar with rows, rows a second and the time left, of CSV, TSV and JSON lines by the bytes read so far.
 
     Returns
     -------
@@ -175,17 +198,11 @@ def predict_table(
     settings = _settings(plan, estimator, files, int(rows_per_part))
     heads = {file: head_of(file) for file in files}
     _check_columns(plan, estimator, heads, target if is_file else None)
-    counts = [head.n_rows for head in heads.values()]
     if folder.exists() and not folder.is_dir():
         raise FileExistsError(f"{folder} is a file of no known format. Known endings are .{', .'.join(FORMATS)}.")
     folder.mkdir(parents=True, exist_ok=True)
-    bar = tqdm(
-        total=None if None in counts else sum(n for n in counts if n is not None),
-        unit="row",
-        desc="predict",
-        dynamic_ncols=True,
-        disable=not verbose,
-    )
+    bar = tqdm(unit="row", desc="predict", dynamic_ncols=True, disable=not verbose)
+    total = _Total(bar, heads)
     parts: dict[str, int] = {}
     unreadable, fault = list[Exception](), list[Exception]()
 
@@ -198,7 +215,7 @@ def predict_table(
         numbers = {name: number for number, name in enumerate(output.files)}
         for file, number in zip(files, map(numbers.__getitem__, settings["files"]), strict=True):
             try:
-                for i, table in enumerate(read_in_parts(file, int(rows_per_part))):
+                for i, table in enumerate(total.parts_of(file, int(rows_per_part))):
                     name, digest = part_name(number, i, plan.written_as), digest_of(table)
                     if lists is None:
                         lists = columns_of_lists(estimator, table)
@@ -212,6 +229,7 @@ def predict_table(
             except OSError as error:
                 fault.append(error)
                 return
+        total.end()
 
     told: dict[type[Warning], str] = {}
     with bar, ExitStack() as stack:
@@ -224,13 +242,57 @@ def predict_table(
             told = dict(made.messages) | told
         _tell(told, fault, unreadable)
         if not parts:
-            shutil.rmtree(folder)
+            if not output.done:  # else it holds the predictions of a table that had rows
+                shutil.rmtree(folder)
             raise ValueError(f"There are no rows in {shown(str(source))}: there is nothing to predict.")
         if not is_file:
             output.finish(parts)
         else:
             output.join(sorted(parts), target, written_as)
     return Written(sum(parts.values()), len(parts), len(output.done.keys() & parts.keys()))
+
+
+# The usual line of a bar, whose total is an estimate.
+_ABOUT = "{l_bar}{bar}| {n_fmt}/~{total_fmt} [{elapsed}<{remaining}, {rate_fmt}{postfix}]"
+
+
+class _Total:
+    """How many rows there are in all, for the bar.
+
+    Parquet says it. Of other files the bytes that are still to be read, packed as they are, are taken to hold as many
+    rows each as those that were read. The bar shows such an estimate as "~60".
+    """
+
+    def __init__(self, bar: Any, heads: dict[Path, Head]):
+        self.bar = bar
+        self.known = sum(head.n_rows or 0 for head in heads.values())
+        self.sizes = {file: file.stat().st_size for file in heads if format_of(file) != "parquet"}
+        self.rows = self.n_bytes = 0  # read so far of files of other formats
+        self.bar.total = None if self.sizes else self.known
+
+    def parts_of(self, file: Path, n_rows: int) -> Iterator[Any]:
+        """The rows of a file as `read_in_parts` has them. With each of its tables, the total is estimated anew."""
+        before = self.n_bytes
+
+        def tell(n_bytes: int) -> None:
+            self.n_bytes = before + n_bytes
+
+        try:
+            for table in read_in_parts(file, n_rows, tell):
+                if file in self.sizes:
+                    self.rows += table.num_rows
+                    self._show(round(self.rows * sum(self.sizes.values()) / self.n_bytes), _ABOUT)
+                yield table
+        finally:  # of a file that cannot be read, the rest is none to wait for
+            self.n_bytes = before + self.sizes.get(file, 0)
+
+    def end(self) -> None:
+        """Show how many rows there were."""
+        self._show(self.rows, None)
+
+    def _show(self, rows: int, bar_format: str | None) -> None:
+        self.bar.total, self.bar.bar_format = self.known + rows, bar_format
+        self.bar.refresh()
 
 
 def _tell(told: dict[type[Warning], str], fault: list[Exception], unreadable: list[Exception]) -> None:
@@ -258,9 +320,9 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
-def _load_silent(model: str | os.PathLike[str]) -> BertEstimator:
-    """A saved estimator, which shows no bars of its own, whatever it was saved with."""
-    found: BertEstimator = load(model)
+def _load_silent(model: str | os.PathLike[str] | bytes) -> BertEstimator:
+    """A saved estimator, or one of a pickle, which shows no bars of its own, whatever it was saved with."""
+    found: BertEstimator = pickle.loads(model) if isinstance(model, bytes) else load(model)
     return found.set_params(verbose=0)
 
 
@@ -295,14 +357,14 @@ def _format_of_output(target: Path, asked: str | None) -> str:
 
 
 def _check_columns(plan: _Plan, estimator: BertEstimator, heads: dict[Path, Head], one_file: Path | None) -> None:
-    """Find out now, and not hours later, that a file lacks a column or has one of another type.
+    """Find out now, and not hours later, that a file lacks a column, or has one of another type or of the output.
 
     Parameters
     ----------
     plan : _Plan
     estimator : BertEstimator
     heads : dict
-        Of each file of the input. One without a schema is passed over.
+        Of each file of the input. Of one without a schema, the names of its first row are compared with the output's.
     one_file : Path or None
         The output, if it is one file, in which each column has one type.
     """
@@ -311,6 +373,11 @@ def _check_columns(plan: _Plan, estimator: BertEstimator, heads: dict[Path, Head
     kept = []
     first: dict[str, tuple[Path, Any]] = {}
     for file, head in heads.items():
+        if head.schema is None and head.first is not None:
+            both = set[str]()
+            with suppress(ValueError):  # a column that is read may come late
+                both = _in_both(plan, estimator, head.first.column_names, head)
+            _refuse_both(file, both)
         names = [] if head.schema is None else head.schema.names
         if not names or head.n_rows == 0 or len(set(names)) < len(names):
             continue
@@ -318,7 +385,8 @@ def _check_columns(plan: _Plan, estimator: BertEstimator, heads: dict[Path, Head
             read = columns_read(estimator, names, plan.columns)
             kept.append(pa.schema([head.schema.field(name) for name in _kept(plan.keep, names)]))
         except ValueError as error:
-            raise ValueError(f"{file}: {error}") from None
+            raise ValueError(f"{file}: {error} {other_separator(file)}".rstrip()) from None
+        _refuse_both(file, _in_both(plan, estimator, names, head))
         for name in read if head.n_rows is not None else ():  # in CSV all are texts, and may be lists
             kind = head.schema.field(name).type
             if pa.types.is_null(kind):
@@ -328,6 +396,25 @@ def _check_columns(plan: _Plan, estimator: BertEstimator, heads: dict[Path, Head
                 raise TypeError(f"{file}: the column {name!r} is of type {kind}, and in {other} of type {known}.")
     if one_file is not None and kept:
         one_schema(kept, one_file)
+
+
+def _in_both(plan: _Plan, estimator: BertEstimator, names: list[str], head: Head) -> set[str]:
+    """The columns of a file that are kept, and have the name of one of the predictions."""
+    read = columns_read(estimator, names, plan.columns)
+    known = head.schema if head.first is None else head.first.schema
+    of_lists = any(kind_of_values(known.field(name).type) == "lists" for name in read)
+    if head.first is not None and not columns_of_lists(estimator, head.first).isdisjoint(read):
+        of_lists = True
+    kept = names if plan.keep is None else plan.keep
+    return set(kept).intersection(names, predicted_names(estimator, of_lists, plan.probabilities))
+
+
+def _refuse_both(file: Path | str, names: set[str]) -> None:
+    if names:
+        raise ValueError(
+            f"{file} has a column {min(names)!r}, as the predictions have. Name the columns to keep without it: keep "
+            "(--keep on the command line)."
+        )
 
 
 def _settings(plan: _Plan, estimator: BertEstimator, files: list[Path], rows_per_part: int) -> dict[str, Any]:
@@ -347,10 +434,16 @@ def _digest_of_model(estimator: BertEstimator) -> str:
     parameters = {name: encode_value(value) for name, value in estimator.get_params(deep=False).items()}
     for name in ("verbose", "random_state", "checkpoint", "distribution", "weights"):
         parameters.pop(name, None)
-    facts = [type(estimator).__name__, keras.backend.backend(), parameters, estimator._learned_to_json()]
+    model = estimator.model_
+    engine = model.runtime if isinstance(model, ExportedModel) else backend_name()
+    facts = [type(estimator).__name__, engine, parameters, estimator._learned_to_json()]
     found = hashlib.blake2b(json.dumps(facts, default=str, sort_keys=True).encode(), digest_size=16)
-    for variable in estimator.model_.weights:
-        found.update(np.ascontiguousarray(keras.ops.convert_to_numpy(variable.value)).tobytes())
+    if isinstance(model, ExportedModel):
+        for path in model.files():
+            found.update(path.read_bytes())
+    else:
+        for variable in model.weights:
+            found.update(np.ascontiguousarray(to_numpy(variable.value)).tobytes())
     return found.hexdigest()
 
 
@@ -375,13 +468,29 @@ def _made(
         for part in parts:
             yield _make(plan, estimator, part)
         return
+    sent = _sent(model, stack)
+    jobs = (joblib.delayed(_make_in_process)(plan, sent, part) for part in parts)
+    backend, _ = joblib.parallel.get_active_backend()
+    if backend.supports_return_generator:
+        yield from joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered", pre_dispatch="2*n_jobs")(jobs)
+        return
+    # Those of Ray and Spark tell only when all jobs are done. So they get some at a time, and their processes stay.
+    n_at_once = _JOBS_AT_ONCE * joblib.effective_n_jobs(n_jobs)
+    with joblib.Parallel(n_jobs=n_jobs, pre_dispatch="2*n_jobs") as parallel:
+        while made := parallel(islice(jobs, n_at_once)):
+            yield from made
+
+
+def _sent(model: Any, stack: ExitStack) -> Any:
+    """The model for other processes: a folder, the name of one on the hub, or the pickle of an exported one."""
     if isinstance(model, BertEstimator):
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kbert-"))
-        estimator.save(Path(folder) / "model")
-        model = Path(folder) / "model"
-    where = str(Path(model).expanduser().absolute()) if Path(model).expanduser().exists() else model
-    parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered", pre_dispatch="2*n_jobs")
-    yield from parallel(joblib.delayed(_make_in_process)(plan, where, part) for part in parts)
+        if isinstance(model.model_, ExportedModel):
+            return pickle.dumps(model)  # it holds the name of the folder, and no weights
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kbert-"))) / "model"
+        model.save(folder)
+        return str(folder)
+    path = Path(model).expanduser()
+    return str(path.absolute()) if path.exists() else model
 
 
 def _make_in_process(plan: _Plan, model: Any, part: _Part) -> _Made:
@@ -395,7 +504,7 @@ def _loaded(model: Any, digest: str) -> BertEstimator:
     if _digest_of_model(found) != digest:
         raise ValueError(
             f"{model} holds another model in this process than where predict_table was called, or the backend is "
-            f"another one ({keras.backend.backend()}). Let all have the same files and the same KERAS_BACKEND."
+            f"another one ({backend_name()}). Let all have the same files and the same KERAS_BACKEND."
         )
     return found
 
@@ -414,8 +523,7 @@ def _make(plan: _Plan, estimator: BertEstimator, part: _Part) -> _Made:
             kind = TypeError if isinstance(error, TypeError) else ValueError
             last = part.first_row + part.table.num_rows - 1
             raise kind(f"{part.source}, rows {part.first_row} to {last} (index): {error}") from error
-    if both := sorted(set(kept.column_names) & set(found)):
-        raise ValueError(f"{part.source} has a column {both[0]!r}, as the predictions have. Leave it out of keep.")
+    _refuse_both(part.source, set(kept.column_names) & set(found))
     for name, values in found.items():
         kept = kept.append_column(name, values)
     n_bytes = write_part(plan.folder / part.name, kept, plan.written_as)

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from kbert.data.frames import shown
-from kbert.tables.files import find_tables, read_in_parts, require_pyarrow
+from kbert.tables.files import find_tables, other_separator, read_in_parts, require_pyarrow
 
 _ANSWER = ["answer", "answer_start"]
 _ROWS_AT_ONCE = 100_000
@@ -29,21 +29,20 @@ def read_table(source: str | Path) -> pd.DataFrame:
     FileNotFoundError
         If there is no such file.
     ValueError
-        If a file is damaged, with its name, or a column has types in them that do not go together.
+        If a file is damaged, or a column has types in two files that do not go together, with their names.
     """
     pa, tables, names_in = require_pyarrow(), list[Any](), dict[str, set[str]]()
     n_rows: dict[str, int] = {}
+    kinds: dict[str, tuple[str, Any]] = {}
     for file in find_tables(source):
         for table in read_in_parts(file, _ROWS_AT_ONCE):
             tables.append(table)
             n_rows[str(file)] = n_rows.get(str(file), 0) + table.num_rows
             names_in.setdefault(str(file), set()).update(table.column_names)
+            _require_types(kinds, str(file), table.schema)
     if not tables:
         raise ValueError(f"There are no rows in {source}.")
-    try:
-        whole = pa.concat_tables(tables, promote_options="permissive")
-    except pa.ArrowException as error:
-        raise ValueError(f"The files in {source} have columns of different types: {error}") from None
+    whole = pa.concat_tables(tables, promote_options="permissive")
     # Not pandas' own index, which files of pandas may hold: rows are counted from 0, over all files.
     frame = whole.to_pandas(types_mapper={pa.string(): pd.ArrowDtype(pa.string())}.get, ignore_metadata=True)
     for name in frame:
@@ -51,6 +50,22 @@ def read_table(source: str | Path) -> pd.DataFrame:
     frame.attrs[_LACKED] = {name: file for file, names in names_in.items() for name in set(frame) - names}
     frame.attrs[_FILES] = list(n_rows.items())
     return frame
+
+
+def _require_types(known: dict[str, tuple[str, Any]], file: str, schema: Any) -> None:
+    """Raise if a column of a file does not go together with those of the files before: ``known``, which it joins."""
+    import pyarrow as pa
+
+    for field in schema.remove_metadata():
+        other, before = known.get(field.name, (file, field))
+        try:
+            both = pa.unify_schemas([pa.schema([before]), pa.schema([field])], promote_options="permissive")
+        except pa.ArrowException:
+            raise ValueError(
+                f"{file}: the column {field.name!r} is of type {field.type}, and in {other} of type {before.type}. "
+                "Give a column one type in all files."
+            ) from None
+        known[field.name] = other, both.field(0)
 
 
 def row_in_file(frame: pd.DataFrame, row: int) -> str:
@@ -87,15 +102,23 @@ def require_columns(frame: pd.DataFrame, names: Sequence[str], source: str | Pat
     lacked = frame.attrs.get(_LACKED, {})
     for name in names:
         if name in lacked:
-            raise ValueError(f"{lacked[name]} has no column {name!r}, which other files of {source} have.")
+            hint = other_separator(Path(lacked[name]))
+            raise ValueError(
+                f"{lacked[name]} has no column {name!r}, which other files of {source} have. {hint}".rstrip()
+            )
     missing = [name for name in names if name not in frame.columns]
     if missing:
         raise ValueError(
             f"{source} has no column {missing[0]!r}. It has {', '.join(map(str, frame.columns))}. "
-            "Name those to use: --text for texts, --label for labels."
+            f"Name those to use: --text for texts, --label for labels. {_other_separator(frame)}".rstrip()
         )
     for name in names:
         _require_lists(frame, name)
+
+
+def _other_separator(frame: pd.DataFrame) -> str:
+    """What to tell of the first file that has another separator than its name says."""
+    return next(filter(None, (other_separator(Path(file)) for file, _ in frame.attrs.get(_FILES, []))), "")
 
 
 def _require_lists(frame: pd.DataFrame, name: str) -> None:
@@ -110,7 +133,9 @@ def _require_lists(frame: pd.DataFrame, name: str) -> None:
     alike = column.str.startswith("[").fillna(False).astype(bool)
     if alike.mean() < 0.5 or not any(_is_list(text) or text.startswith("['") for text in column[alike][:1000]):
         return
-    row, value = next((row, value) for row, value in column.items() if not _is_list(value))
+    row, value = next(((row, value) for row, value in column.items() if not _is_list(value)), (None, None))
+    if row is None:  # all are lists
+        return
     raise ValueError(
         f"The column {name!r} holds lists, but {shown(value)} in {row_in_file(frame, row)} is no list as JSON has it: "
         '["one", "two"].'
@@ -197,9 +222,7 @@ def y_of(frame: pd.DataFrame, columns: Sequence[str], task: str, classes: Any = 
     if task == "tagging" or holds_lists(y):
         return y
     values = y.astype(object)
-    if (empty := values[values.isna() | (values == "")]).size:
-        row = row_in_file(frame, empty.index[0])
-        raise ValueError(f"The label in the column {columns[0]!r} of {row} is empty. Remove such rows.")
+    _require_labels(frame, columns[0], values.isna() | (values == ""))
     if classes is None:
         return values
     known = list(classes)
@@ -213,8 +236,17 @@ def y_of(frame: pd.DataFrame, columns: Sequence[str], task: str, classes: Any = 
     return values
 
 
+def _require_labels(frame: pd.DataFrame, name: str, is_empty: pd.Series) -> None:
+    """Raise with the first row whose label is empty, if there is one."""
+    if is_empty.any():
+        row = row_in_file(frame, int(np.argmax(is_empty)))
+        raise ValueError(f"The label in the column {name!r} of {row} is empty. Remove such rows.")
+
+
 def _numbers(frame: pd.DataFrame, columns: Sequence[str], dtype: str) -> pd.DataFrame:
     """Columns as numbers. The error names the first value that is none, with its row."""
+    for name in columns:
+        _require_labels(frame, name, frame[name].isna())
     try:
         return frame[list(columns)].astype(dtype)
     except (ValueError, TypeError):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import keras
+from typing import TYPE_CHECKING
+
 import numpy as np
 from scipy.optimize import minimize_scalar
 
 from kbert.data.texts import TextColumns
 from kbert.tasks.task import Task
 from kbert.tasks.texts import TextExamples
+
+if TYPE_CHECKING:
+    import keras
 
 
 def divide_by_temperature(

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-import keras
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
+from kbert import model as models
+from kbert import weights
 from kbert.config import BertConfig
 from kbert.data.choices import NAMES, ChoiceColumns, choice_columns, option_indices
 from kbert.data.texts import warn_missing
-from kbert.model import BertForSequenceClassification
 from kbert.tasks.explaining import Explained, Part, ToExplain
 from kbert.tasks.ranking import option_ranking
 from kbert.tasks.row_lengths import PieceCounts, RowLengths
@@ -30,7 +30,9 @@ from kbert.text.tracing import TracingTokenizer
 from kbert.training.attributions import Targets
 from kbert.training.losses import choice_cross_entropy
 from kbert.training.predict import predict_logits
-from kbert.weights import load_multiple_choice, save_multiple_choice
+
+if TYPE_CHECKING:
+    import keras
 
 
 class ChoiceExamples(NamedTuple):
@@ -138,9 +140,9 @@ class Choice(TaskDefaults[np.ndarray, ChoiceExamples]):
 
     # --- Training
 
-    def new_model(self, config: BertConfig, *, dtype: str, seed: int) -> BertForSequenceClassification:
+    def new_model(self, config: BertConfig, *, dtype: str, seed: int) -> models.BertForSequenceClassification:
         """BERT with one output for each sequence."""
-        return BertForSequenceClassification(config, 1, dtype=dtype, seed=seed)
+        return models.BertForSequenceClassification(config, 1, dtype=dtype, seed=seed)
 
     def training_data(self, examples: ChoiceExamples) -> TrainingData:
         """The targets and weights of `choice_cross_entropy`: the number of each option's row, from 1."""
@@ -238,14 +240,14 @@ class Choice(TaskDefaults[np.ndarray, ChoiceExamples]):
 
     # --- Folders
 
-    def save_model(self, model: BertForSequenceClassification, folder: Path) -> None:
+    def save_model(self, model: models.BertForSequenceClassification, folder: Path) -> None:
         """As transformers' BertForMultipleChoice."""
-        save_multiple_choice(model, folder)
+        weights.save_multiple_choice(model, folder)
 
     @staticmethod
-    def load_model(folder: Path, dtype: str) -> BertForSequenceClassification:
+    def load_model(folder: Path, dtype: str) -> models.BertForSequenceClassification:
         """From a folder of transformers' BertForMultipleChoice."""
-        return load_multiple_choice(folder, dtype=dtype)
+        return weights.load_multiple_choice(folder, dtype=dtype)
 
 
 def _scores(model: keras.Model, sequences: Iterable[TokenSequences], n_options: int, pad_id: int) -> np.ndarray:

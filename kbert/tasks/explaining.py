@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-import keras
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,10 +15,14 @@ from kbert.errors import IncompleteWarning
 from kbert.text import WordPieceTokenizer
 from kbert.text.chunks import chunks
 from kbert.text.sequences import Sequences
-from kbert.training.attributions import Path, Targets, Tokens, attributions
+from kbert.training.attributions import Attributions, Path, Targets, Tokens, attributions
 from kbert.training.finite_outputs import require_finite
 from kbert.training.progress import count_predicted
+from kbert.training.shapley import Orders, shapley_values
 from kbert.warn import warn_user
+
+if TYPE_CHECKING:
+    import keras
 
 # Rows, and characters of them, that are explained at a time.
 _CHUNK_ROWS = 256
@@ -101,14 +104,15 @@ class Explainer:
     ----------
     model : keras.Model
     tokenizer : WordPieceTokenizer
-    path : Path
+    path : Path or Orders
+        The points of integrated gradients, or the orders of Shapley values.
     spans : callable, optional
         Gives the units of a text whose words' scores are added up; None leaves the words alone.
     """
 
     model: keras.Model
     tokenizer: WordPieceTokenizer
-    path: Path
+    path: Path | Orders
     spans: Callable[[str], Spans] | None = None
 
     # How many rows have scores that do not add up.
@@ -136,7 +140,7 @@ class Explainer:
     def _lines(self, wanted: ToExplain, rows: slice) -> Iterator[tuple[Any, ...]]:
         if not wanted.explained:
             return
-        found = attributions(self.model, wanted.sequences, wanted.targets, self.path, self.tokens)
+        found = self._attributions(wanted)
         row_of = np.array([explained.row for explained in wanted.explained], np.int64)
         finite = np.isfinite([*map(np.sum, found.scores)]) & np.isfinite(found.end)
         if not finite.all():
@@ -159,9 +163,14 @@ class Explainer:
                     row = rows.start + explained.row
                     yield row, part.name, part.text[start:end], start, end, explained.label, score
 
+    def _attributions(self, wanted: ToExplain) -> Attributions:
+        if isinstance(self.path, Path):
+            return attributions(self.model, wanted.sequences, wanted.targets, self.path, self.tokens)
+        return shapley_values(self.model, wanted.sequences, wanted.words, wanted.targets, self.path, self.tokens)
+
     def _note_gap(self, scores: NDArray[np.float64], difference: float) -> None:
-        gap = abs(scores.sum() - difference)
-        self.n_incomplete += len(self.path.shares) > 1 and bool(gap > _LARGEST_GAP * np.abs(scores).sum())
+        if isinstance(self.path, Path) and len(self.path.shares) > 1:
+            self.n_incomplete += bool(abs(scores.sum() - difference) > _LARGEST_GAP * np.abs(scores).sum())
 
     def _units(
         self, part: Part, offsets: NDArray[np.int64], scores: NDArray[np.float64]
@@ -176,7 +185,7 @@ class Explainer:
 
     def warn(self) -> None:
         """Tell once of scores that do not add up."""
-        if self.n_incomplete:
+        if isinstance(self.path, Path) and self.n_incomplete:
             n_steps = len(self.path.shares)
             warn_user(
                 f"The scores of {self.n_incomplete} outputs are further off the difference between text and baseline "

@@ -8,12 +8,14 @@ Features and Underperform Out-of-Distribution").
 from __future__ import annotations
 
 import warnings
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-import keras
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression, Ridge
+
+if TYPE_CHECKING:
+    import keras
+    from sklearn.linear_model import LogisticRegression
 
 # Inverse strength of the regularisation, on vectors whose mean squared distance from their centre is 1: within a point
 # of the best of 0.3, 1, 3, 10 and 30 on SST-2, AG News and the support messages, at 8 to 250 rows a class (minilm-l6).
@@ -90,6 +92,8 @@ def sigmoid_head(vectors: np.ndarray, targets: np.ndarray, weights: np.ndarray, 
 
 def ridge_head(vectors: np.ndarray, targets: np.ndarray, weights: np.ndarray, n_outputs: int) -> LinearHead:
     """The head with the lowest squared error. ``targets``: numbers, shape (n, n_outputs)."""
+    from sklearn.linear_model import Ridge
+
     centre, scale = _centre_and_scale(vectors, weights)
     model = Ridge(alpha=1 / _C).fit((vectors - centre) / scale, targets, sample_weight=weights)
     kernel = model.coef_.reshape(n_outputs, -1).T / scale
@@ -104,6 +108,8 @@ def _centre_and_scale(vectors: np.ndarray, weights: np.ndarray) -> tuple[np.ndar
 
 
 def _logistic(vectors: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> LogisticRegression:
+    from sklearn.linear_model import LogisticRegression
+
     with warnings.catch_warnings():  # a start need not be the very best
         warnings.simplefilter("ignore", ConvergenceWarning)
         return LogisticRegression(C=_C, max_iter=200).fit(vectors, labels, sample_weight=weights)

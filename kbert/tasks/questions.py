@@ -6,12 +6,13 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-import keras
 import numpy as np
 from numpy.typing import NDArray
 
+from kbert import model as models
+from kbert import weights
 from kbert.config import BertConfig
 from kbert.data.answers import Answers, answer_columns
 from kbert.data.questions import NAMES, QuestionColumns, question_columns
@@ -19,7 +20,6 @@ from kbert.data.spans import SpanReader, Spans, pieces_of, span_targets
 from kbert.data.texts import warn_missing
 from kbert.errors import TruncationWarning
 from kbert.metrics import answer_scores, best_null_threshold
-from kbert.model import BertForQuestionAnswering
 from kbert.saved_values import SavedValues, is_number
 from kbert.tasks.explaining import Explained, Part, ToExplain
 from kbert.tasks.row_lengths import PieceCounts, RowLengths
@@ -32,7 +32,9 @@ from kbert.training.attributions import Targets
 from kbert.training.losses import span_cross_entropy
 from kbert.training.predict import predict_spans
 from kbert.warn import warn_user
-from kbert.weights import load_question_answerer, save_question_answerer
+
+if TYPE_CHECKING:
+    import keras
 
 
 class QuestionExamples(NamedTuple):
@@ -231,9 +233,9 @@ class Questions(TaskDefaults[Answers, QuestionExamples]):
 
     # --- Training
 
-    def new_model(self, config: BertConfig, *, dtype: str, seed: int) -> BertForQuestionAnswering:
+    def new_model(self, config: BertConfig, *, dtype: str, seed: int) -> models.BertForQuestionAnswering:
         """BERT with two outputs for each token."""
-        return BertForQuestionAnswering(config, dtype=dtype, seed=seed)
+        return models.BertForQuestionAnswering(config, dtype=dtype, seed=seed)
 
     def training_data(self, examples: QuestionExamples) -> TrainingData:
         """Each window is an example of its own, as in the paper's code; with a warning about answers in no window."""
@@ -379,14 +381,14 @@ class Questions(TaskDefaults[Answers, QuestionExamples]):
 
     # --- Folders
 
-    def save_model(self, model: BertForQuestionAnswering, folder: Path) -> None:
+    def save_model(self, model: models.BertForQuestionAnswering, folder: Path) -> None:
         """As transformers' BertForQuestionAnswering."""
-        save_question_answerer(model, folder)
+        weights.save_question_answerer(model, folder)
 
     @staticmethod
-    def load_model(folder: Path, dtype: str) -> BertForQuestionAnswering:
+    def load_model(folder: Path, dtype: str) -> models.BertForQuestionAnswering:
         """From a folder of transformers' BertForQuestionAnswering."""
-        return load_question_answerer(folder, dtype=dtype)
+        return weights.load_question_answerer(folder, dtype=dtype)
 
     def learned_to_json(self) -> dict[str, Any]:
         """The threshold; JSON has no infinity, which is written as a string."""

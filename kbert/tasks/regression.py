@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import keras
 import numpy as np
 from sklearn.metrics import r2_score
 
@@ -21,6 +20,9 @@ from kbert.tasks.task import TrainingData, nothing_learned
 from kbert.tasks.texts import TextExamples, TextTask
 from kbert.text import WordPieceTokenizer
 from kbert.training.losses import squared_error
+
+if TYPE_CHECKING:
+    import keras
 
 # How many standard deviations the mean of y may be away from 0: float32 has about 1.7e7 steps.
 _LARGEST_MEAN = 1e5
@@ -120,8 +122,10 @@ class Regression(TextTask):
     def _change_head(model: keras.Model, factor: np.ndarray, offset: np.ndarray) -> None:
         """Let the head give ``outputs * factor + offset``."""
         kernel, bias = model.classifier.kernel, model.classifier.bias
-        kernel.assign(keras.ops.convert_to_numpy(kernel.value) * factor)
-        bias.assign(keras.ops.convert_to_numpy(bias.value) * factor + offset)
+        from kbert.model.setup import ops
+
+        kernel.assign(ops.convert_to_numpy(kernel.value) * factor)
+        bias.assign(ops.convert_to_numpy(bias.value) * factor + offset)
 
     # --- Outputs
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import keras
 import numpy as np
 from scipy.special import expit, log_expit, xlogy
 from sklearn.metrics import average_precision_score, precision_recall_curve
@@ -24,6 +23,9 @@ from kbert.tasks.saved_labels import decode_labels, encode_labels, labels_of_con
 from kbert.tasks.task import TrainingData, nothing_learned, shares_of_classes
 from kbert.tasks.texts import TextExamples, TextTask
 from kbert.training.losses import binary_cross_entropy
+
+if TYPE_CHECKING:
+    import keras
 
 
 @dataclass(kw_only=True)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import keras
 import numpy as np
 from scipy.special import log_softmax, softmax, xlogy
 from sklearn.utils.class_weight import compute_class_weight
@@ -26,6 +25,9 @@ from kbert.tasks.task import TrainingData, nothing_learned, shares_of_classes
 from kbert.tasks.texts import TextExamples, TextTask
 from kbert.training.losses import softmax_cross_entropy, supervised_contrast
 from kbert.training.step import Loss
+
+if TYPE_CHECKING:
+    import keras
 
 
 @dataclass(kw_only=True)

@@ -7,18 +7,18 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-import keras
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax, softmax, xlogy
 
+from kbert import model as models
+from kbert import weights
 from kbert.config import BertConfig
 from kbert.data.tags import WidenedSpans, WordColumn, tag_lists, words_in_texts
 from kbert.errors import DivergedError
 from kbert.metrics import bio_spans, entity_f1, is_bio
-from kbert.model import BertForFeatures, BertForTokenClassification
 from kbert.saved_values import SavedValues
 from kbert.tasks.bio import legal_tags
 from kbert.tasks.explaining import Explained, Part, ToExplain
@@ -33,7 +33,9 @@ from kbert.text.words import WordSequences, word_windows
 from kbert.training.attributions import Targets
 from kbert.training.losses import softmax_cross_entropy
 from kbert.training.predict import predict_words
-from kbert.weights import load_token_classifier, save_token_classifier
+
+if TYPE_CHECKING:
+    import keras
 
 
 class UnreadTags(NamedTuple):
@@ -158,9 +160,9 @@ class Tagging(TaskDefaults[UnreadTags, TaggingExamples], WordReader):
 
     # --- Training
 
-    def new_model(self, config: BertConfig, *, dtype: str, seed: int) -> BertForTokenClassification:
+    def new_model(self, config: BertConfig, *, dtype: str, seed: int) -> models.BertForTokenClassification:
         """BERT with a linear layer on each token's vector."""
-        return BertForTokenClassification(config, len(self.classes_), dtype=dtype, seed=seed)
+        return models.BertForTokenClassification(config, len(self.classes_), dtype=dtype, seed=seed)
 
     def probe(self, config: BertConfig, encode: Encode, examples: TaggingExamples, seed: int, pad_id: int) -> Probed:
         """Fit the head to the vectors of some rows' words."""
@@ -168,7 +170,7 @@ class Tagging(TaskDefaults[UnreadTags, TaggingExamples], WordReader):
             return Probed(config)
         some = examples.take(rows_to_probe(examples.weights, seed, np.diff(examples.words.splits)))
         try:
-            vectors = self.outputs(encode(partial(BertForFeatures, pooling=None), config), some, pad_id)
+            vectors = self.outputs(encode(partial(models.BertForFeatures, pooling=None), config), some, pad_id)
         except DivergedError:
             return Probed(config)
         return Probed(config, softmax_head(vectors, some.labels, some.word_weights, len(self.classes_)))
@@ -300,14 +302,14 @@ class Tagging(TaskDefaults[UnreadTags, TaggingExamples], WordReader):
 
     # --- Folders
 
-    def save_model(self, model: BertForTokenClassification, folder: Path) -> None:
+    def save_model(self, model: models.BertForTokenClassification, folder: Path) -> None:
         """As transformers' BertForTokenClassification."""
-        save_token_classifier(model, folder, {i: str(tag) for i, tag in enumerate(self.classes_)})
+        weights.save_token_classifier(model, folder, {i: str(tag) for i, tag in enumerate(self.classes_)})
 
     @staticmethod
-    def load_model(folder: Path, dtype: str) -> BertForTokenClassification:
+    def load_model(folder: Path, dtype: str) -> models.BertForTokenClassification:
         """From a folder of transformers' BertForTokenClassification."""
-        return load_token_classifier(folder, dtype=dtype)
+        return weights.load_token_classifier(folder, dtype=dtype)
 
     def learned_to_json(self) -> dict[str, Any]:
         """The tags."""

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
-import keras
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,6 +20,9 @@ from kbert.text import WordPieceTokenizer
 from kbert.text.sequences import Sequences
 from kbert.training.labelled_batches import Level
 from kbert.training.step import Loss
+
+if TYPE_CHECKING:
+    import keras
 
 
 class Examples(Protocol):
@@ -72,7 +74,7 @@ class TrainingData(NamedTuple):
 
 
 # Makes a model of the weights that training starts from: ``encode(BertForTextVectors, config)``.
-Encode: TypeAlias = Callable[[Callable[..., keras.Model], BertConfig], keras.Model]
+Encode: TypeAlias = "Callable[[Callable[..., keras.Model], BertConfig], keras.Model]"
 
 
 class Recipe(NamedTuple):

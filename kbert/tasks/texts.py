@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
-import keras
 import numpy as np
 from numpy.typing import NDArray
 
+from kbert import model as models
+from kbert import weights
 from kbert.config import BertConfig
 from kbert.data.columns import Columns
 from kbert.data.mistakes import refuse_swapped, refuse_y_in_X
 from kbert.data.texts import TextColumns, text_columns, warn_missing
 from kbert.errors import DivergedError
-from kbert.model import BertForSequenceClassification, BertForTextVectors
 from kbert.tasks.explaining import Explained, Part, ToExplain, chosen_numbers
 from kbert.tasks.linear_head import FitHead
 from kbert.tasks.probe import MOST_ROWS, best_probe, rows_to_probe
@@ -31,7 +31,9 @@ from kbert.text.tracing import TracingTokenizer
 from kbert.text.windows import window_counts
 from kbert.training.attributions import Targets
 from kbert.training.predict import predict_logits
-from kbert.weights import load_sequence_classifier, save_sequence_classifier
+
+if TYPE_CHECKING:
+    import keras
 
 # How much text is tokenised, and when predicting computed, at a time: bounded, since a column may hold any number of
 # rows of any length.
@@ -229,9 +231,9 @@ class TextTask(TaskDefaults[np.ndarray, TextExamples], TextReader):
         """Rows as tokens."""
         return TextExamples(TokenSequences.concatenate(self.chunks(columns, tokenizer)), labels, weights)
 
-    def new_model(self, config: BertConfig, *, dtype: str, seed: int) -> BertForSequenceClassification:
+    def new_model(self, config: BertConfig, *, dtype: str, seed: int) -> models.BertForSequenceClassification:
         """BERT with a linear layer on one vector of each text."""
-        return BertForSequenceClassification(config, self.n_outputs, dtype=dtype, seed=seed)
+        return models.BertForSequenceClassification(config, self.n_outputs, dtype=dtype, seed=seed)
 
     def probe(self, config: BertConfig, encode: Encode, examples: TextExamples, seed: int, pad_id: int) -> Probed:
         """Fit the head to the vectors of some rows; of two poolings the one that is better in a cross-validation."""
@@ -241,7 +243,7 @@ class TextTask(TaskDefaults[np.ndarray, TextExamples], TextReader):
             return at_random
         some = examples.take(rows_to_probe(examples.weights, seed))
         try:
-            vectors = self.outputs(encode(BertForTextVectors, config), some, pad_id)
+            vectors = self.outputs(encode(models.BertForTextVectors, config), some, pad_id)
         except DivergedError:  # what overflows in float16 may do so in training too, which tells of it
             return at_random
         by_pooling = dict(zip(("mean", "cls"), np.split(vectors, 2, axis=1), strict=True))
@@ -334,11 +336,11 @@ class TextTask(TaskDefaults[np.ndarray, TextExamples], TextReader):
             ),
         )
 
-    def save_model(self, model: BertForSequenceClassification, folder: Path) -> None:
+    def save_model(self, model: models.BertForSequenceClassification, folder: Path) -> None:
         """As transformers' BertForSequenceClassification."""
-        save_sequence_classifier(model, folder, self.output_names, self.problem_type)
+        weights.save_sequence_classifier(model, folder, self.output_names, self.problem_type)
 
     @staticmethod
-    def load_model(folder: Path, dtype: str) -> BertForSequenceClassification:
+    def load_model(folder: Path, dtype: str) -> models.BertForSequenceClassification:
         """From a folder of transformers' BertForSequenceClassification."""
-        return load_sequence_classifier(folder, dtype=dtype)
+        return weights.load_sequence_classifier(folder, dtype=dtype)

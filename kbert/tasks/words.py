@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import keras
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,6 +19,9 @@ from kbert.text.windows import window_counts
 from kbert.text.words import WordSequences, build_word_windows, word_pieces
 from kbert.training.predict import predict_words
 from kbert.warn import warn_user
+
+if TYPE_CHECKING:
+    import keras
 
 
 @dataclass(kw_only=True)

@@ -17,6 +17,8 @@ from kbert.text.vocabulary import require_no_surrogates
 # What is tokenised at a time. The library's own results take about a hundred bytes for each token.
 _CHUNK_ROWS = 2**14
 _CHUNK_CHARACTERS = 1_000_000
+# Up to so many rows the library is quicker than `KnownWords`: 0.03 ms for one short text, which takes 0.2 ms there.
+_FEW = 4
 
 # Where the words of one text begin and end in it, in characters, the end exclusive.
 Offsets = list[tuple[int, int]]
@@ -40,7 +42,8 @@ class BatchEncoder:
         rows = text_list(texts, name)
         lengths, values = [np.zeros(1, np.int64)], [np.zeros(0, np.int32)]
         for chunk in text_chunks(rows, _CHUNK_ROWS, _CHUNK_CHARACTERS):
-            ids = self._known_words.tokenize(rows[chunk]) if self._known_words else None
+            known_words = self._known_words if len(rows) > _FEW else None
+            ids = None if known_words is None else known_words.tokenize(rows[chunk])
             if ids is None:
                 ids = _ragged([row.ids for row in self._encoded(rows, chunk, name, first_row, with_offsets=False)])
             lengths.append(ids.lengths)

@@ -10,18 +10,20 @@ to the difference of the output between text and baseline, as nearly as the inte
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import keras
 import numpy as np
 from numpy.typing import NDArray
 
 from kbert.data.batches import Batch, prediction_batches
-from kbert.model.parts import BlendedModel
 from kbert.text.sequences import Sequences, TokenSequences
 from kbert.training.backends import backend_step
 from kbert.training.memory import memory_kept
+from kbert.training.predict import input_names
 from kbert.training.segments import check_segments
+
+if TYPE_CHECKING:
+    import keras
 
 # Tokens of a batch: fewer than when predicting, since backpropagation keeps what every layer computes. Batches of up to
 # 4,096 were no faster on a CPU.
@@ -144,9 +146,11 @@ class _Run:
 
     def __init__(self, model: keras.Model, tokens: Tokens):
         self.model, self.tokens = model, tokens
-        self.names = [tensor.name for tensor in model.inputs]
+        self.names = input_names(model)
         self.of_texts = "first_positions" in self.names
         self.n_outputs = model.output_shape[-1]
+        from kbert.model.parts import BlendedModel
+
         self.differentiate = backend_step().differentiator(BlendedModel(model), "shares")
 
     def points(
@@ -156,6 +160,8 @@ class _Run:
 
         ``texts`` are the targets' sequences, each once for every point.
         """
+        from kbert.model.setup import ops
+
         n_targets, n_points = len(targets.sequences), len(shares)
         outputs = np.zeros((n_targets, n_points))
         derivatives = np.zeros(len(texts.tokens.values))
@@ -168,7 +174,7 @@ class _Run:
             )
             chosen[row, position, targets.outputs[target]] = 1
             inputs = self._inputs(batch, shares)
-            found, by_share = (keras.ops.convert_to_numpy(array) for array in self.differentiate(inputs, chosen))
+            found, by_share = map(ops.convert_to_numpy, self.differentiate(inputs, chosen))
             outputs[target, point] = found[row, position]
             is_token = batch.tokens >= 0
             derivatives[batch.tokens[is_token]] = by_share[is_token]

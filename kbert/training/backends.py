@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import keras
-
 from kbert.forks import require_usable_process
 from kbert.training.step import BackendStep
+
+
+def backend_name() -> str:
+    """The backend that Keras uses."""
+    from kbert.model.setup import keras
+
+    return str(keras.backend.backend())
 
 
 def backend_step() -> BackendStep:
     """The step of the backend in use. An error in a forked process that would wait without end."""
     require_usable_process()
-    name = keras.backend.backend()
+    name = backend_name()
     if name == "jax":
         from kbert.training import step_jax
 
@@ -36,7 +41,7 @@ def able_to_train() -> Iterator[None]:
     never be trained.
     """
     require_usable_process(training=True)
-    if keras.backend.backend() != "torch":
+    if backend_name() != "torch":
         yield
         return
     import torch

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import keras
-
+from kbert.model.setup import keras
 from kbert.training.updater import Updater
 
 

@@ -8,8 +8,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
-import keras
 import numpy as np
+
+from kbert.model.setup import keras
 
 # Each holds the code of one shape, and no weights: 10 MB on JAX and 40 MB on TensorFlow for six layers
 # (docs/project/performance_notes.md). Texts of up to 512 tokens, when they are predicted, make 74 shapes at most.

@@ -9,11 +9,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import keras
-
 from kbert.config import BertConfig
 from kbert.data.packing import Layout
 from kbert.model.encoder import skip_initialisation
+from kbert.model.setup import keras
 from kbert.training.precision import has_accelerator
 from kbert.training.predict import predict_padding
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import keras
 import numpy as np
 
-from kbert.training.backends import backend_step
+from kbert.training.backends import backend_name, backend_step
 from kbert.training.step import Loss, Trainer
+
+if TYPE_CHECKING:
+    import keras
 
 
 def all_devices() -> Any:
@@ -23,9 +26,11 @@ def all_devices() -> Any:
         The one in force (``keras.distribution.set_distribution``, ``with strategy.scope()``,
         ``torch.distributed.init_process_group``), else on JAX and TensorFlow a new one; None where there is one device.
     """
-    backend = keras.backend.backend()
+    backend = backend_name()
     if backend == "jax":
         import jax
+
+        from kbert.model.setup import keras
 
         if (current := keras.distribution.distribution()) is not None:
             return current
@@ -41,7 +46,7 @@ def all_devices() -> Any:
 
 def _process_group() -> Any:
     """That of PyTorch's processes which train together; None where there is one process, and on other backends."""
-    if keras.backend.backend() != "torch":
+    if backend_name() != "torch":
         return None
     from torch import distributed
 
@@ -50,14 +55,26 @@ def _process_group() -> Any:
     return distributed.group.WORLD if distributed.get_world_size() > 1 else None
 
 
-# Those of Keras, which JAX takes.
-_OF_KERAS = (keras.distribution.DataParallel, keras.distribution.ModelParallel)
+def _of_keras() -> tuple[type, type]:
+    """Those of Keras, which JAX takes."""
+    from kbert.model.setup import keras
+
+    return keras.distribution.DataParallel, keras.distribution.ModelParallel
+
+
+def _is_of_keras(value: Any) -> bool:
+    # There is none where Keras has not been imported.
+    return "keras" in sys.modules and isinstance(value, _of_keras())
+
+
+def _is_model_parallel(value: Any) -> bool:
+    return "keras" in sys.modules and isinstance(value, _of_keras()[1])
 
 
 def is_distribution(value: Any) -> bool:
     """Whether a value is of a kind of distribution that there is, of any backend."""
     kinds = {kind.__name__ for kind in type(value).__mro__}  # TensorFlow's without importing it
-    return isinstance(value, _OF_KERAS) or "MirroredStrategy" in kinds
+    return _is_of_keras(value) or "MirroredStrategy" in kinds
 
 
 def for_fine_tuning(distribution: Any, texts_are_compared: bool) -> Any:
@@ -76,7 +93,7 @@ def for_fine_tuning(distribution: Any, texts_are_compared: bool) -> Any:
         If it cannot be used.
     """
     found = checked(distribution)
-    if found is None or not texts_are_compared or isinstance(found, _OF_KERAS):
+    if found is None or not texts_are_compared or _is_of_keras(found):
         return found
     if isinstance(distribution, str):
         return None
@@ -108,9 +125,9 @@ def checked(distribution: Any, batch_size: int | None = None) -> Any:
         distribution = all_devices()
     if distribution is None:
         return None
-    backend = keras.backend.backend()
+    backend = backend_name()
     if backend == "jax":
-        known, wanted = isinstance(distribution, _OF_KERAS), "keras.distribution.DataParallel or ModelParallel"
+        known, wanted = _is_of_keras(distribution), "keras.distribution.DataParallel or ModelParallel"
     elif backend == "tensorflow":
         import tensorflow as tf
 
@@ -131,21 +148,21 @@ def checked(distribution: Any, batch_size: int | None = None) -> Any:
 
 def n_devices(distribution: Any) -> int:
     """How many devices there are."""
-    return int(distribution.device_mesh.devices.size) if isinstance(distribution, _OF_KERAS) else n_parts(distribution)
+    return int(distribution.device_mesh.devices.size) if _is_of_keras(distribution) else n_parts(distribution)
 
 
 def n_parts(distribution: Any) -> int:
     """Into how many parts the rows of a batch are divided."""
     if distribution is None:
         return 1
-    if isinstance(distribution, _OF_KERAS):
+    if _is_of_keras(distribution):
         return int(distribution.num_model_replicas)
-    return int(distribution.size() if keras.backend.backend() == "torch" else distribution.num_replicas_in_sync)
+    return int(distribution.size() if backend_name() == "torch" else distribution.num_replicas_in_sync)
 
 
 def check_layout(distribution: Any, model: keras.Model) -> None:
     """Refuse a LayoutMap that divides no weight of a model: its keys are misspelt, or of other models."""
-    if not isinstance(distribution, keras.distribution.ModelParallel):
+    if not _is_model_parallel(distribution):
         return
     names = [variable.path for variable in model.weights]
     if not any(map(distribution.get_tensor_layout, names)):
@@ -157,7 +174,7 @@ def check_layout(distribution: Any, model: keras.Model) -> None:
 
 def description(distribution: Any) -> Any:
     """What of a distribution the rounding depends on, as JSON has it."""
-    if not isinstance(distribution, keras.distribution.ModelParallel):
+    if not _is_model_parallel(distribution):
         return n_devices(distribution)
     mesh, layouts = distribution.device_mesh, distribution._layout_map
     return {
@@ -183,7 +200,7 @@ def predicting_on(distribution: Any) -> Iterator[None]:
 
 def prediction_devices() -> list[Any]:
     """The devices of this process that predictions take in turns; none where there is only one, and on PyTorch."""
-    chosen, backend = _predicting_on.get(), keras.backend.backend()
+    chosen, backend = _predicting_on.get(), backend_name()
     if chosen is None or backend not in ("jax", "tensorflow"):
         return []
     distribution = all_devices() if isinstance(chosen, str) else chosen
@@ -204,7 +221,7 @@ def process_number() -> tuple[int, int]:
 
     On JAX once ``keras.distribution.initialize`` ran, on PyTorch once ``torch.distributed.init_process_group`` did.
     """
-    if keras.backend.backend() == "jax":
+    if backend_name() == "jax":
         import jax
 
         return jax.process_index(), jax.process_count()
@@ -217,7 +234,7 @@ def of_all_processes(number: int) -> list[int]:
     n = process_number()[1]
     if n == 1:
         return [number]
-    if keras.backend.backend() == "jax":
+    if backend_name() == "jax":
         from jax.experimental import multihost_utils
 
         found: list[int] = multihost_utils.process_allgather(np.int32(number)).tolist()
@@ -238,11 +255,11 @@ def trainer_on(distribution: Any, model: keras.Model, loss: Loss, optimizer: str
     """The backend's trainer of a model, on one device or several."""
     if distribution is None:
         return backend_step().Trainer(model, loss, optimizer)
-    if keras.backend.backend() == "jax":
+    if backend_name() == "jax":
         from kbert.training.step_jax import Trainer as JaxTrainer
 
         return JaxTrainer(model, loss, optimizer, distribution)
-    if keras.backend.backend() == "torch":
+    if backend_name() == "torch":
         from kbert.training.step_processes import ProcessesTrainer
 
         return ProcessesTrainer(model, loss, optimizer, distribution)

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-import keras
 import numpy as np
 
+from kbert.model.setup import keras
 from kbert.training.checkpoint_folders import in_order, numbered
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-import keras
 import numpy as np
 
 from kbert.errors import DivergedError
+
+if TYPE_CHECKING:
+    import keras
 
 # Weights of a trained BERT are under 100. As long as all are under this, LayerNorm keeps every product far below the
 # largest number of float32 and bfloat16, 3e38.
@@ -18,8 +21,10 @@ def may_overflow(model: keras.Model) -> bool:
     """Whether a model's outputs may not be finite: because of a large weight, or because it computes in float16."""
     if model.compute_dtype == "float16":
         return True
-    largest = (keras.ops.max(keras.ops.abs(variable.value)) for variable in model.trainable_variables)
-    return not all(float(keras.ops.convert_to_numpy(weight)) < _LARGEST_SAFE_WEIGHT for weight in largest)
+    from kbert.model.setup import ops
+
+    largest = (ops.max(ops.abs(variable.value)) for variable in model.trainable_variables)
+    return not all(float(ops.convert_to_numpy(weight)) < _LARGEST_SAFE_WEIGHT for weight in largest)
 
 
 def require_finite_weights(weights: Iterable[np.ndarray], n_updates: int) -> None:

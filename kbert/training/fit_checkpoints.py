@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
-import keras
 import numpy as np
 
 from kbert.folder_lock import alone_in
+from kbert.model.setup import keras
 from kbert.saved_values import NUMBER, SavedValues, none_or, whole
 from kbert.text.sequences import Sequences, some_at_a_time
 from kbert.training import checkpoint_folders

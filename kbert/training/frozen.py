@@ -13,13 +13,13 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-import keras
 import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
 from kbert.data.batches import Batch, prediction_batches
 from kbert.model.parts import LowerPart, UpperPart
+from kbert.model.setup import keras
 from kbert.text.sequences import Sequences, some_at_a_time
 from kbert.training.predict import batch_outputs
 

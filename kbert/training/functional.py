@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 
-import keras
-from keras import ops
-
+from kbert.model.setup import keras, ops
 from kbert.training.hyperparameters import Hyperparameters
 from kbert.training.optimizer import OPTIMIZERS, clip_factor, moments
 from kbert.training.step import Tensor

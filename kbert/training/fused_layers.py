@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from weakref import WeakKeyDictionary
 
-import keras
 import torch
 
 from kbert.model.layers import TransformerLayer
 from kbert.model.layers_torch import weights_in_use
+from kbert.model.setup import keras
+
+# What `FusedLayers.for_predicting` keeps, for as long as the model lives.
+_kept: WeakKeyDictionary[keras.Model, FusedLayers] = WeakKeyDictionary()
+_lock = threading.Lock()
 
 
 class FusedLayers:
@@ -27,12 +33,36 @@ class FusedLayers:
         variables = [v for layer in layers if layer.compute_dtype == "bfloat16" for v in layer.variables]
         if any(variable.value.device.type != "cpu" for variable in variables):
             variables = []
+        self._variables = variables
         self._values = [variable.value.detach() for variable in variables]
+        self._versions = [value._version for value in self._values]
         self._cast = [value.to(torch.bfloat16) for value in self._values]
         for cast, variable in zip(self._cast, variables, strict=True):
             cast.requires_grad_(variable.trainable)
         self._by_variable = {id(variable): cast for variable, cast in zip(variables, self._cast, strict=True)}
         self._by_value = {id(variable.value): cast for variable, cast in zip(variables, self._cast, strict=True)}
+
+    @classmethod
+    def for_predicting(cls, model: keras.Model) -> FusedLayers:
+        """Those of a model's last prediction, if no weight has changed since: to cast all takes as long as a text."""
+        with _lock:
+            kept = _kept.get(model)
+            if kept is None or not kept._is_up_to_date():
+                kept = _kept[model] = cls(model)
+        return kept
+
+    @staticmethod
+    def forget(model: keras.Model) -> None:
+        """Free what `for_predicting` keeps of a model."""
+        with _lock:
+            _kept.pop(model, None)
+
+    def _is_up_to_date(self) -> bool:
+        # PyTorch counts the changes of a tensor, which a view of it shares.
+        return all(
+            variable.value.data_ptr() == value.data_ptr() and value._version == version
+            for variable, value, version in zip(self._variables, self._values, self._versions, strict=True)
+        )
 
     @torch.no_grad()
     def cast(self) -> None:
@@ -51,17 +81,18 @@ class FusedLayers:
 
     def gradients(self, loss: torch.Tensor, parameters: list[torch.Tensor]) -> list[torch.Tensor]:
         """The derivatives of a loss by the model's parameters, in float32."""
-        cast = [self._by_value.get(id(parameter)) for parameter in parameters]
-        used = [*parameters, *(tensor for tensor in cast if tensor is not None)]
-        found = torch.autograd.grad(loss, used, allow_unused=True)
-        rest = iter(found[len(parameters) :])
+        # A weight may be used itself, as its cast, or as both: by another layer that shares it.
+        used = [(parameter, self._by_value.get(id(parameter))) for parameter in parameters]
+        tensors = [tensor for pair in used for tensor in pair if tensor is not None]
+        found = dict(zip(map(id, tensors), torch.autograd.grad(loss, tensors, allow_unused=True), strict=True))
         gradients = []
-        for parameter, own, other in zip(parameters, found, cast, strict=False):
-            by_cast = None if other is None else next(rest)
-            gradient = torch.zeros_like(parameter) if own is None and by_cast is None else own
-            if by_cast is not None:
-                gradient = by_cast.to(parameter.dtype) if own is None else own + by_cast  # in the same order in memory
-            gradients.append(gradient)
+        for parameter, cast in used:
+            gradient = found[id(parameter)]
+            by_cast = None if cast is None else found[id(cast)]
+            if by_cast is not None:  # `to` keeps the order in memory
+                by_cast = by_cast.to(parameter.dtype)
+                gradient = by_cast if gradient is None else gradient + by_cast
+            gradients.append(torch.zeros_like(parameter) if gradient is None else gradient)
         return gradients
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import keras
 import numpy as np
+
+if TYPE_CHECKING:
+    import keras
 
 # Devlin et al. (2018), appendix A.2, and the original code's optimization.py.
 BETA_1, BETA_2, EPSILON, CLIP_NORM = 0.9, 0.999, 1e-6, 1.0

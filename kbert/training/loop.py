@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import keras
 import numpy as np
 
 from kbert.data.batches import TrainingBatches
+from kbert.model.setup import keras
 from kbert.training.callbacks import optimizer_for_callbacks
 from kbert.training.distribution import process_number, trainer_on
 from kbert.training.early_stopping import Evaluation

@@ -1,6 +1,6 @@
 """Losses over the slots of a packed batch. Each gives the mean over the batch's texts."""
 
-from keras import ops
+from __future__ import annotations
 
 from kbert.training.step import Tensor
 
@@ -16,6 +16,8 @@ def softmax_cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor) -> T
     weights : tensor of float32, shape (B, K)
         The text's weight divided by the number of weighted texts in the batch; 0 in empty slots.
     """
+    from kbert.model.setup import ops
+
     log_probabilities = ops.log_softmax(logits, axis=-1)
     one_hot = ops.one_hot(targets, logits.shape[-1], dtype=log_probabilities.dtype)
     return -ops.sum(ops.sum(log_probabilities * one_hot, axis=-1) * weights)
@@ -32,6 +34,8 @@ def binary_cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor) -> Te
     weights : tensor of float32, shape (B, K)
         As in `softmax_cross_entropy`.
     """
+    from kbert.model.setup import ops
+
     losses = ops.abs(targets) * ops.softplus(-ops.sign(targets) * logits)
     return ops.sum(ops.mean(losses, axis=-1) * weights)
 
@@ -52,6 +56,8 @@ def choice_cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor) -> Te
     weights : tensor of float32, shape (B, K)
         The question's weight in the slot of its right option; 0 in all other slots.
     """
+    from kbert.model.setup import ops
+
     scores, questions, weights = (ops.reshape(values, (-1,)) for values in (logits, targets, weights))  # (B * K,)
     # Every slot with every other. Sums by question would be smaller, but a GPU adds them up in an order of its own.
     together = ops.equal(questions[:, None], questions[None])  # (B * K, B * K)
@@ -77,6 +83,8 @@ def supervised_contrast(vectors: Tensor, targets: Tensor, weights: Tensor) -> Te
     weights : tensor of float32, shape (B, K)
         As in `softmax_cross_entropy`. Texts without weight, or alone with their class, have no loss.
     """
+    from kbert.model.setup import ops
+
     vectors = ops.reshape(vectors, (-1, vectors.shape[-1]))  # (B * K, D)
     classes, weights = ops.reshape(targets, (-1,)), ops.reshape(weights, (-1,))  # (B * K,)
     # At least 1e-12, since the square root of 0, in slots without a text, has no derivative.
@@ -101,6 +109,8 @@ def squared_error(outputs: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
     weights : tensor of float32, shape (B, K)
         As in `softmax_cross_entropy`.
     """
+    from kbert.model.setup import ops
+
     return ops.sum(ops.mean(ops.square(outputs - targets), axis=-1) * weights)
 
 
@@ -117,6 +127,8 @@ def span_cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor) -> Tens
     weights : tensor of float32, shape (B, K)
         As in `softmax_cross_entropy`.
     """
+    from kbert.model.setup import ops
+
     positions = ops.arange(ops.shape(logits)[1], dtype="int32")  # (T,)
     inside = ops.logical_and(positions >= targets[:, :, 2:3], positions <= targets[:, :, 3:4])  # (B, K, T)
     losses = 0.0

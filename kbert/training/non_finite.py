@@ -7,10 +7,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-import keras
 import numpy as np
 
 from kbert.errors import DivergedError
+from kbert.model.setup import keras
 from kbert.warn import warn_user
 
 # Skipped updates in a row after which training is given up.

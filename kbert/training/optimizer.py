@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from keras import ops
-
+from kbert.model.setup import ops
 from kbert.training.hyperparameters import BETA_1, BETA_2, CLIP_NORM, EPSILON, Hyperparameters
 from kbert.training.step import Tensor
 

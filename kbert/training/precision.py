@@ -8,11 +8,11 @@ import platform
 import time
 from pathlib import Path
 
+from kbert.backend import CPU_BFLOAT16
+
 # Weights are float32 under all of them.
 DTYPES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
 
-# The environment variable that says whether "auto" may be bfloat16 on a CPU: "0" or "1". Without it, this is measured.
-CPU_BFLOAT16 = "KBERT_CPU_BFLOAT16"
 # Names of instructions that multiply bfloat16, in Linux's /proc/cpuinfo: of Intel and AMD, and of ARM.
 _INSTRUCTIONS = {"avx512_bf16", "amx_bf16", "bf16"}
 # A product in bfloat16 takes half the time of one in float32 where there are such instructions. Less than this is not
@@ -35,6 +35,11 @@ def dtype_policy(dtype: str) -> str:
     return DTYPES[dtype]
 
 
+def runtime_dtype(dtype: str) -> str:
+    """The ``dtype`` for a runtime that can choose by itself: "auto", but with KBERT_CPU_BFLOAT16=0."""
+    return "float32" if dtype == "auto" and os.environ.get(CPU_BFLOAT16) == "0" else dtype
+
+
 def why_auto() -> str:
     """Why "auto" is what it is, for people."""
     if has_accelerator():
@@ -43,7 +48,7 @@ def why_auto() -> str:
         return f"on a CPU, by {CPU_BFLOAT16}"
     if not _has_instructions():
         return "on a CPU that has no instructions for bfloat16"
-    import keras
+    from kbert.model.setup import keras
 
     if keras.backend.backend() != "torch":
         return f"on a CPU, where {keras.backend.backend()} does not use its instructions for bfloat16"
@@ -57,7 +62,7 @@ def cpu_gains_by_bfloat16() -> bool:
     timing a product. Products of JAX and TensorFlow are no faster in bfloat16 on CPUs
     (docs/project/performance_notes.md). The environment variable KBERT_CPU_BFLOAT16 (0 or 1) goes before.
     """
-    import keras
+    from kbert.model.setup import keras
 
     if keras.backend.backend() != "torch":
         return False
@@ -85,7 +90,7 @@ def bfloat16_gain() -> float:
     """How many times as fast as in float32 PyTorch multiplies in bfloat16 here: the best of a few tries of each."""
     import torch
 
-    from kbert.model.layers_torch import product
+    from kbert.model.products_torch import product
 
     def seconds(dtype: torch.dtype) -> float:
         x, kernel = torch.ones((_ROWS, _INNER), dtype=dtype), torch.ones((_INNER, _COLUMNS), dtype=dtype)
@@ -102,7 +107,7 @@ def bfloat16_gain() -> float:
 
 def has_accelerator() -> bool:
     """Whether the backend computes on a GPU or TPU by default."""
-    import keras
+    from kbert.model.setup import keras
 
     backend = keras.backend.backend()
     if backend == "jax":

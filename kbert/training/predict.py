@@ -1,17 +1,18 @@
 """Predicting a column of texts, in the given order, in memory that does not grow with it."""
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-import keras
 import numpy as np
 
-from kbert.data.batches import Batch, prediction_batches
+from kbert.data.batches import Batch, padded_batches, prediction_batches
 from kbert.data.packing import Layout
 from kbert.data.spans import SpanReader
-from kbert.model.base import INPUT_NAMES
+from kbert.model.names import INPUT_NAMES
 from kbert.text.sequences import Sequences
 from kbert.text.words import WordSequences
 from kbert.training.backends import backend_step
@@ -22,6 +23,10 @@ from kbert.training.prefetch import prefetched
 from kbert.training.progress import count_predicted, is_counted
 from kbert.training.segments import check_segments
 from kbert.training.step import Predictor, Tensor
+from kbert.weights.runtimes import ExportedModel
+
+if TYPE_CHECKING:
+    import keras
 
 # Batches that each device may be computing at once.
 _IN_FLIGHT = 4
@@ -29,12 +34,14 @@ _IN_FLIGHT = 4
 Note = TypeVar("Note")
 
 
-def predict_logits(model: keras.Model, chunks: Iterable[Sequences], n_rows: int, pad_id: int) -> np.ndarray:
+def predict_logits(
+    model: keras.Model | ExportedModel, chunks: Iterable[Sequences], n_rows: int, pad_id: int
+) -> np.ndarray:
     """The model's output for each row: for a row in several windows, the mean of theirs.
 
     Parameters
     ----------
-    model : keras.Model
+    model : keras.Model or ExportedModel
         Gives (B, K, n_outputs) for the texts of a batch.
     chunks : iterable of TokenSequences
         The column, some thousand rows at a time. The next chunk is made while the batches of this one are computed.
@@ -53,7 +60,7 @@ def predict_logits(model: keras.Model, chunks: Iterable[Sequences], n_rows: int,
         When an output is not a finite number; so also from the two functions below.
     """
     results = np.zeros((n_rows, model.output_shape[-1]), "float32")
-    for texts, outputs in batch_outputs(model, _batches(chunks, pad_id)):
+    for texts, outputs in batch_outputs(model, _texts_of_batches(model, chunks, pad_id)):
         # Not `results[rows] += ...`, which counts one only of several windows of a row.
         np.add.at(results, texts.rows, outputs[texts.slots] * texts.shares[:, None])
         count_predicted(float(texts.shares.sum()), of=n_rows)
@@ -69,23 +76,33 @@ class _Texts(NamedTuple):
     slots: np.ndarray
 
 
-def _batches(chunks: Iterable[Sequences], pad_id: int) -> Iterator[tuple[_Texts, dict[str, np.ndarray]]]:
+def _texts_of_batches(
+    model: keras.Model | ExportedModel, chunks: Iterable[Sequences], pad_id: int
+) -> Iterator[tuple[_Texts, dict[str, np.ndarray]]]:
     first_row = 0
     for chunk in chunks:
         share_of_row = (1 / np.bincount(chunk.rows)).astype("float32")
-        for batch in prediction_batches(chunk, pad_id):
+        for batch in _batches(model, chunk, pad_id):
             slots = batch.texts >= 0
             rows = chunk.rows[batch.texts[slots]]
             yield _Texts(first_row + rows, share_of_row[rows], slots), batch.inputs
         first_row += chunk.n_rows
 
 
-def predict_words(model: keras.Model, words: WordSequences, pad_id: int, first_row: int = 0) -> np.ndarray:
+def _batches(model: keras.Model | ExportedModel, sequences: Sequences, pad_id: int) -> Iterator[Batch]:
+    """Packed for a Keras model, padded for an exported one."""
+    make = padded_batches if isinstance(model, ExportedModel) else prediction_batches
+    return make(sequences, pad_id)
+
+
+def predict_words(
+    model: keras.Model | ExportedModel, words: WordSequences, pad_id: int, first_row: int = 0
+) -> np.ndarray:
     """The model's output for each word, at its first token.
 
     Parameters
     ----------
-    model : keras.Model
+    model : keras.Model or ExportedModel
         Gives (B, T, n_outputs).
     words : WordSequences
     pad_id : int
@@ -100,7 +117,7 @@ def predict_words(model: keras.Model, words: WordSequences, pad_id: int, first_r
     results = np.zeros((words.n_words, model.output_shape[-1]), "float32")
     if not words.n_words:
         return results
-    batches = ((batch, batch.inputs) for batch in prediction_batches(words.sequences, pad_id))
+    batches = ((batch, batch.inputs) for batch in _batches(model, words.sequences, pad_id))
     for batch, outputs in batch_outputs(model, batches):
         numbers = np.where(batch.tokens >= 0, words.words[batch.tokens], -1)
         is_word = numbers >= 0
@@ -113,12 +130,12 @@ def predict_words(model: keras.Model, words: WordSequences, pad_id: int, first_r
     return results
 
 
-def predict_spans(model: keras.Model, reader: SpanReader, pad_id: int, first_row: int = 0) -> None:
+def predict_spans(model: keras.Model | ExportedModel, reader: SpanReader, pad_id: int, first_row: int = 0) -> None:
     """Let a reader take in the model's outputs for all of its windows.
 
     Parameters
     ----------
-    model : keras.Model
+    model : keras.Model or ExportedModel
         Gives (B, T, 2).
     reader : SpanReader
     pad_id : int
@@ -126,7 +143,7 @@ def predict_spans(model: keras.Model, reader: SpanReader, pad_id: int, first_row
     first_row : int, default=0
         What errors call the first row.
     """
-    batches = ((batch, batch.inputs) for batch in prediction_batches(reader.windows, pad_id))
+    batches = ((batch, batch.inputs) for batch in _batches(model, reader.windows, pad_id))
     for batch, outputs in batch_outputs(model, batches):
         row, position = np.nonzero(~np.isfinite(outputs).all(axis=-1) & (batch.tokens >= 0))
         if len(row):
@@ -144,30 +161,46 @@ def _count_windows(batch: Batch, windows: Sequences) -> None:
         count_predicted(float((1 / np.bincount(windows.rows)[rows]).sum()))
 
 
-def predict_padding(model: keras.Model, layout: Layout) -> None:
+def predict_padding(model: keras.Model | ExportedModel, layout: Layout) -> None:
     """Let a model compute a batch of padding alone, so that what such batches need is compiled."""
     shapes = dict.fromkeys(INPUT_NAMES, (layout.rows, layout.length)) | {"first_positions": (layout.rows, layout.slots)}
-    inputs = {tensor.name: np.zeros(shapes[tensor.name], "int32") for tensor in model.inputs}
-    keras.ops.convert_to_numpy(predictor(model)(inputs))
+    inputs = {name: np.zeros(shapes[name], "int32") for name in input_names(model)}
+    to_numpy(predictor(model)(inputs))
 
 
-def predictor(model: keras.Model | Predictor) -> Predictor:
-    """A function from a batch's inputs to a model's outputs; one that stands in for a Keras model is called itself."""
-    return backend_step().predictor(model, prediction_devices()) if isinstance(model, keras.Model) else model
+def input_names(model: keras.Model | ExportedModel) -> list[str]:
+    """Which of a batch's inputs the model takes."""
+    return list(model.input_names) if isinstance(model, ExportedModel) else [tensor.name for tensor in model.inputs]
+
+
+def predictor(model: keras.Model | ExportedModel) -> Predictor:
+    """A function from a batch's inputs to a model's outputs."""
+    return model if isinstance(model, ExportedModel) else backend_step().predictor(model, prediction_devices())
+
+
+def to_numpy(outputs: Tensor) -> np.ndarray:
+    """What a predictor gives as an array, once it is computed."""
+    if isinstance(outputs, np.ndarray):
+        return outputs
+    from kbert.model.setup import ops
+
+    array: np.ndarray = ops.convert_to_numpy(outputs)
+    return array
 
 
 def batch_outputs(
-    model: Any, batches: Iterable[tuple[Note, dict[str, np.ndarray]]]
+    model: keras.Model | ExportedModel, batches: Iterable[tuple[Note, dict[str, np.ndarray]]]
 ) -> Iterator[tuple[Note, np.ndarray]]:
     """The model's output for each batch, beside what came with it, in order; some are computed ahead."""
     predict = predictor(model)
-    names = [tensor.name for tensor in model.inputs]
+    names = input_names(model)
     in_flight: deque[tuple[Note, Tensor]] = deque()
-    most_in_flight = _IN_FLIGHT * max(1, len(prediction_devices()))
+    n_devices = 1 if isinstance(model, ExportedModel) else max(1, len(prediction_devices()))
+    most_in_flight = _IN_FLIGHT * n_devices
 
     def oldest() -> tuple[Note, np.ndarray]:
         note, outputs = in_flight.popleft()
-        return note, keras.ops.convert_to_numpy(outputs)
+        return note, to_numpy(outputs)
 
     with ExitStack() as stack:
         for i, (note, inputs) in enumerate(prefetched(batches)):

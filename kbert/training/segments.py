@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import keras
+from typing import TYPE_CHECKING
+
 import numpy as np
+
+if TYPE_CHECKING:
+    import keras
 
 
 def check_segments(model: keras.Model, in_second: np.ndarray | bool) -> None:

@@ -6,12 +6,14 @@ A new backend is a new file of this shape, and a line in `kbert.training.backend
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
-import keras
 import numpy as np
 
 from kbert.training.hyperparameters import Hyperparameters
+
+if TYPE_CHECKING:
+    import keras
 
 # An array of the backend, which the device may still compute.
 Tensor: TypeAlias = Any

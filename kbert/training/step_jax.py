@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
-import keras
 import numpy as np
 from jax import numpy as jnp
 
+from kbert.model.setup import keras
 from kbert.training.compiled import ModelVariables, compiled, model_key, model_variables, shapes_key
 from kbert.training.functional import state_values, updated
 from kbert.training.hyperparameters import Hyperparameters

@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 
+from kbert.model.setup import keras
+from kbert.startup_messages import start_compiler
 from kbert.training.functional import updated
 from kbert.training.hyperparameters import Hyperparameters
 from kbert.training.step import Arrays, Gradients, Loss, Tensor
@@ -35,6 +36,7 @@ class MirroredTrainer(Trainer):
             self._replicated(part) for part in (self.values, self.moments_1, self.moments_2)
         )
         self.frozen = self._replicated(self._frozen())
+        start_compiler()
         self._gradients_of_part = tf.function(self._gradients, jit_compile=True, autograph=False)
         self._updated = tf.function(updated, jit_compile=True, autograph=False)
         self._steps = {

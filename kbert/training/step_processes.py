@@ -2,11 +2,11 @@
 
 from typing import Any
 
-import keras
 import numpy as np
 import torch
 from torch import distributed
 
+from kbert.model.setup import keras
 from kbert.training.hyperparameters import Hyperparameters
 from kbert.training.step import Arrays, Loss
 from kbert.training.step_torch import Trainer

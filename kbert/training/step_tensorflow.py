@@ -4,10 +4,11 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 
+from kbert.model.setup import keras
+from kbert.startup_messages import start_compiler
 from kbert.training.compiled import compiled, model_key, model_variables, shapes_key
 from kbert.training.functional import state_values, updated
 from kbert.training.hyperparameters import Hyperparameters
@@ -221,6 +222,7 @@ def _compile(function: Callable[..., Any], variables: Any, arguments: tuple[Any,
             tf.nest.pack_sequence_as(variables, values[:n]), *tf.nest.pack_sequence_as(structure, values[n:])
         )
 
+    start_compiler()
     # There is no control flow to convert, and AutoGraph would write Python files into the temporary folder.
     compiled = tf.function(flat, jit_compile=True, autograph=False)
     return compiled.get_concrete_function(*tf.nest.flatten(variables), *tf.nest.flatten(structure))

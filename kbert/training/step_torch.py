@@ -6,11 +6,11 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import keras
 import numpy as np
 import torch
 from torch.optim.adamw import adamw
 
+from kbert.model.setup import keras
 from kbert.training.compiled import model_variables
 from kbert.training.fused_layers import FusedLayers
 from kbert.training.hyperparameters import BETA_1, BETA_2, CLIP_NORM, EPSILON, Hyperparameters
@@ -35,6 +35,7 @@ class Trainer:
         self.model, self.loss = model, loss
         self.update_all = {"adamw": adamw_all, "lamb": lamb_all}[optimizer]
         self.parameters = [variable.value for variable in model.trainable_variables]
+        FusedLayers.forget(model)
         self.layers = FusedLayers(model)
         self.moments_1 = [torch.zeros_like(parameter) for parameter in self.parameters]
         self.moments_2 = [torch.zeros_like(parameter) for parameter in self.parameters]
@@ -181,7 +182,7 @@ def predictor(model: keras.Model, devices: Sequence[Any] = ()) -> Predictor:
 
     It computes where the model is, which is one device: ``devices`` are none here.
     """
-    layers = FusedLayers(model)
+    layers = FusedLayers.for_predicting(model)
 
     def predict(inputs: dict[str, np.ndarray]) -> Any:
         with torch.no_grad(), layers.in_use():

@@ -8,12 +8,11 @@ That can be made up for later. So the copy does without these embeddings, which 
 
 from __future__ import annotations
 
-import keras
 import numpy as np
-from keras import ops
 
 from kbert.data.batches import Batch
 from kbert.model.encoder import skip_initialisation
+from kbert.model.setup import keras, ops
 from kbert.text.sequences import Sequences, some_at_a_time
 from kbert.training.hyperparameters import Hyperparameters
 from kbert.training.step import Tensor

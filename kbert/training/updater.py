@@ -11,9 +11,9 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from typing import Any, Generic, NamedTuple, TypeVar
 
-import keras
 import numpy as np
 
+from kbert.model.setup import keras
 from kbert.training.hyperparameters import HyperparameterFactory, Hyperparameters
 from kbert.training.non_finite import NonFiniteGuard
 from kbert.training.prefetch import prefetched

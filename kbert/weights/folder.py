@@ -1,5 +1,7 @@
 """Hugging Face folders as NumPy arrays: safetensors and PyTorch's own files are read, safetensors are written."""
 
+import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,11 +19,17 @@ EXPORT_FILE = "export.json"
 _READERS = {SAFETENSORS: read_safetensors, PICKLED: read_pickled}
 
 
+def is_exported(folder: str | Path) -> bool:
+    """Whether an estimator's ``export`` wrote this folder."""
+    return (Path(folder) / EXPORT_FILE).is_file()
+
+
 def refuse_exported(folder: str | Path) -> None:
     """Raise a WeightsNotFoundError for the folder of an exported model: it holds no weights that kbert reads."""
-    if (Path(folder) / EXPORT_FILE).is_file():
+    if is_exported(folder):
         raise WeightsNotFoundError(
-            f"{folder} holds an exported model, which other programs run. Load the folder that `save` wrote."
+            f"{folder} holds an exported model, which predicts, and is no start for training. Give the folder "
+            "that `save` wrote."
         )
 
 
@@ -96,4 +104,6 @@ def write_folder(folder: str | Path, config: dict[str, Any], arrays: dict[str, n
         with usual_permissions(folder / SAFETENSORS):
             save_file(arrays, folder / SAFETENSORS, {"format": "pt"})
     except SafetensorError as error:  # the library raises it for a full disk too
+        if os.name == "posix" and (number := re.search(r"\(os error (\d+)\)", str(error))):
+            raise OSError(int(number[1]), os.strerror(int(number[1])), str(folder / SAFETENSORS)) from error
         raise OSError(f"{folder / SAFETENSORS} cannot be written ({error}).") from error

@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import keras
 import ml_dtypes
 import numpy as np
 
 from kbert.config import BertConfig
 from kbert.errors import WeightsMismatchError
 from kbert.model import BertEncoder, BertForPreTraining
+from kbert.model.setup import keras
 from kbert.weights.arrays import BUFFERS, HEADS, as_float32, listed, merge_tied
 from kbert.weights.folder import write_folder
 from kbert.weights.formats import read_arrays

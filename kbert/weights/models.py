@@ -76,8 +76,19 @@ def load_encoder(
     return encoder
 
 
-def load_encoder_weights(encoder: BertEncoder, folder: str | Path, arrays: dict[str, np.ndarray] | None = None) -> None:
-    """Copy a folder's encoder into ``encoder``. ``arrays`` are those of the folder, if they have been read already.
+def load_encoder_weights(
+    encoder: BertEncoder, folder: str | Path, arrays: dict[str, np.ndarray] | None = None, *, tell: bool = True
+) -> None:
+    """Copy a folder's encoder into ``encoder``.
+
+    Parameters
+    ----------
+    encoder : BertEncoder
+    folder : str or Path
+    arrays : dict of ndarray, optional
+        The arrays of the folder, if they have been read already.
+    tell : bool, default=True
+        Whether to warn of a pooler that is not there.
 
     Raises
     ------
@@ -90,7 +101,7 @@ def load_encoder_weights(encoder: BertEncoder, folder: str | Path, arrays: dict[
         When the folder has no pooler. It starts at random.
     """
     new = load_slots(encoder_slots(encoder), folder, _OPTIONAL, arrays)
-    if new:
+    if new and tell:
         warn_user(
             f"The checkpoint {folder} has no {', '.join(new)}: started at random, to be learned in training.",
             NewWeightsWarning,

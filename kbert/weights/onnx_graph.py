@@ -9,6 +9,7 @@ Letter key: B batch, T length, N heads, H head size, D hidden, V vocabulary. B a
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,14 +18,15 @@ from numpy.typing import ArrayLike
 from kbert.config import BertConfig
 from kbert.errors import WeightsMismatchError
 from kbert.weights.arrays import canonical_name
+from kbert.weights.runtimes import INPUTS
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 OPSET, IR_VERSION = 17, 8
 # The outputs of a head: the tensor and the shape of each, by its name.
 Outputs = dict[str, tuple[str, list[str | int]]]
+WORDS = "embeddings.word_embeddings.weight"
 # Added to the attention scores of padding. It is finite, so that a row of padding only gives no NaN, and within the
 # range of float16.
 _MASKED = -10000.0
@@ -38,6 +40,7 @@ def onnx_model(
     layers: str = "last",
     pooling: str | None = None,
     normalize: bool = False,
+    graph_of: Callable[[dict[str, np.ndarray]], Graph] | None = None,
 ) -> ModelProto:
     """Build the graph of a weights folder: encoder and head.
 
@@ -49,6 +52,9 @@ def onnx_model(
         Its arrays, by their Hugging Face names.
     layers, pooling, normalize
         For a BertModel, which has no head: the parameters of `BertForFeatures`.
+    graph_of : callable, optional
+        Makes the graph to which nodes are added, of the arrays by their canonical names. `Graph` by default;
+        `kbert.weights.int8` has others.
 
     Returns
     -------
@@ -74,7 +80,7 @@ def onnx_model(
     import kbert
 
     config = BertConfig.from_dict(values)
-    graph = _Graph({canonical_name(name): array for name, array in arrays.items()})
+    graph = (graph_of or Graph)({canonical_name(name): array for name, array in arrays.items()})
     architecture = (values.get("architectures") or ["BertModel"])[0]
     if architecture not in (*_HEADS, "BertModel"):
         raise WeightsMismatchError(
@@ -84,6 +90,7 @@ def onnx_model(
         outputs = _features(graph, config, layers, pooling, normalize)
     else:
         outputs = _HEADS[architecture](graph, config, _encoder(graph, config)[-1], values.get("problem_type"))
+    outputs |= graph.outputs
 
     def info(name: str, kind: int, shape: list[str | int]) -> Any:
         return helper.make_tensor_value_info(name, kind, shape)
@@ -105,7 +112,7 @@ def onnx_model(
     )
 
 
-class _Graph:
+class Graph:
     """The nodes and constants of a graph, to which the methods add. Tensors are strings: their names.
 
     Parameters
@@ -118,6 +125,7 @@ class _Graph:
         self.arrays = arrays
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
+        self.outputs: Outputs = {}  # besides those of the head
 
     def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
         """Add a node, and return the name of its output."""
@@ -128,27 +136,45 @@ class _Graph:
         return name
 
     def constant(self, value: ArrayLike, name: str | None = None) -> str:
-        """Add an array as a constant, float32 or int64, and return its name."""
+        """Add an array as a constant, and return its name. It is float32 or int64, or of one byte as it was given."""
         from onnx import numpy_helper
 
         array = np.asarray(value, order="C")
-        array = array.astype("float32" if array.dtype.kind == "f" else "int64", copy=False)
+        if array.dtype.itemsize > 1:
+            array = array.astype("float32" if array.dtype.kind == "f" else "int64", copy=False)
         name = name or f"constant_{len(self.constants)}"
         self.constants.append(numpy_helper.from_array(array, name))
         return name
 
     def array(self, name: str, *shape: int, transposed: bool = False) -> str:
         """Add an array of the weights folder, and return its name. ``shape`` is the one that it must have there."""
+        array = self.checked(name, *shape)
+        return self.constant(array.T if transposed else array, name)
+
+    def checked(self, name: str, *shape: int) -> np.ndarray:
+        """Return an array of the weights folder. ``shape`` is the one that it must have there."""
         array = self.arrays.get(name)
         if array is None or array.shape != shape:
             found = "is missing" if array is None else f"has shape {array.shape}"
             raise WeightsMismatchError(f"The array {name} {found}, and config.json asks for {shape}.")
-        return self.constant(array.T if transposed else array, name)
+        return array
 
     def dense(self, x: str, name: str, width: int, units: int) -> str:
         """Add a dense layer: x (..., width) -> (..., units). The kernel in the folder is (out, in)."""
         product = self.op("MatMul", x, self.array(f"{name}.weight", units, width, transposed=True))
         return self.op("Add", product, self.array(f"{name}.bias", units))
+
+    def encoder_dense(self, x: str, names: Sequence[str], width: int, units: int) -> list[str]:
+        """Add the dense layers of the encoder that read the same x (B, T, width)."""
+        return [self.dense(x, name, width, units) for name in names]
+
+    def word_vectors(self, token_ids: str, rows: int, width: int) -> str:
+        """Add the look-up of word embeddings: token ids (B, T) -> (B, T, width)."""
+        return self.op("Gather", self.array(WORDS, rows, width), token_ids)
+
+    def word_table(self, rows: int, width: int) -> str:
+        """Return the table of word embeddings (rows, width), which `word_vectors` has added."""
+        return WORDS
 
     def norm(self, x: str, name: str, config: BertConfig) -> str:
         """Add a LayerNorm over the last axis."""
@@ -171,7 +197,7 @@ class _Graph:
 # === Encoder ===
 
 
-def _encoder(graph: _Graph, config: BertConfig, n_layers: int | None = None) -> list[str]:
+def _encoder(graph: Graph, config: BertConfig, n_layers: int | None = None) -> list[str]:
     """Add the encoder, and return the embeddings and the output of each layer, (B, T, D)."""
     D = config.hidden_size
     token_ids, attention_mask, segment_ids = INPUTS
@@ -183,7 +209,7 @@ def _encoder(graph: _Graph, config: BertConfig, n_layers: int | None = None) -> 
     length = graph.op("Shape", token_ids, start=1, end=2)
     zero = graph.constant([0])
     positions = graph.op("Slice", table("position", config.max_position_embeddings), zero, length, zero)  # (T, D)
-    words = graph.op("Gather", table("word", config.vocab_size), token_ids)
+    words = graph.word_vectors(token_ids, config.vocab_size, D)
     segments = graph.op("Gather", table("token_type", config.type_vocab_size), segment_ids)
     x = graph.op("Add", graph.op("Add", words, segments), positions)
     hidden = [graph.norm(x, "embeddings.LayerNorm", config)]
@@ -197,30 +223,34 @@ def _encoder(graph: _Graph, config: BertConfig, n_layers: int | None = None) -> 
     return hidden
 
 
-def _layer(graph: _Graph, config: BertConfig, prefix: str, x: str, mask: str) -> str:
+def _layer(graph: Graph, config: BertConfig, prefix: str, x: str, mask: str) -> str:
     D, N, H, F = config.hidden_size, config.num_attention_heads, config.head_size, config.intermediate_size
     split, join = graph.constant([0, 0, N, H]), graph.constant([0, 0, D])  # 0 keeps B and T
 
-    def heads(part: str, order: list[int]) -> str:
-        vectors = graph.dense(x, f"{prefix}.attention.self.{part}", D, D)
-        return graph.op("Transpose", graph.op("Reshape", vectors, split), perm=order)
+    def dense(x: str, name: str, width: int, units: int) -> str:
+        return graph.encoder_dense(x, [f"{prefix}.{name}"], width, units)[0]
 
-    query, value = heads("query", [0, 2, 1, 3]), heads("value", [0, 2, 1, 3])  # (B, N, T, H)
-    scores = graph.op("MatMul", query, heads("key", [0, 2, 3, 1]))  # (B, N, T, T)
+    parts = [f"{prefix}.attention.self.{part}" for part in ("query", "key", "value")]
+    orders = [0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3]  # (B, N, T, H), of the keys (B, N, H, T)
+    query, key, value = (
+        graph.op("Transpose", graph.op("Reshape", vectors, split), perm=order)
+        for vectors, order in zip(graph.encoder_dense(x, parts, D, D), orders, strict=True)
+    )
+    scores = graph.op("MatMul", query, key)  # (B, N, T, T)
     scores = graph.op("Div", scores, graph.constant(np.sqrt(float(H))))
     weights = graph.op("Softmax", graph.op("Add", scores, mask), axis=-1)
     context = graph.op("Transpose", graph.op("MatMul", weights, value), perm=[0, 2, 1, 3])
-    attended = graph.dense(graph.op("Reshape", context, join), f"{prefix}.attention.output.dense", D, D)
+    attended = dense(graph.op("Reshape", context, join), "attention.output.dense", D, D)
     x = graph.norm(graph.op("Add", attended, x), f"{prefix}.attention.output.LayerNorm", config)
-    expanded = graph.activation(graph.dense(x, f"{prefix}.intermediate.dense", D, F), config.hidden_act)
-    projected = graph.dense(expanded, f"{prefix}.output.dense", F, D)
+    expanded = graph.activation(dense(x, "intermediate.dense", D, F), config.hidden_act)
+    projected = dense(expanded, "output.dense", F, D)
     return graph.norm(graph.op("Add", projected, x), f"{prefix}.output.LayerNorm", config)
 
 
 # === Heads: each returns the tensor and the shape of each output, by its name ===
 
 
-def _sequence(graph: _Graph, config: BertConfig, x: str, problem_type: str | None) -> Outputs:
+def _sequence(graph: Graph, config: BertConfig, x: str, problem_type: str | None) -> Outputs:
     """Labels, numbers, or the score of an option: a dense layer on the pooler's vector, or on the mean of a text."""
     if config.classifier_pooling == "mean":
         return _classes(graph, config, _mean(graph, x), ["batch"], problem_type, "mean_classifier")
@@ -229,11 +259,11 @@ def _sequence(graph: _Graph, config: BertConfig, x: str, problem_type: str | Non
     return _classes(graph, config, pooled, ["batch"], problem_type)
 
 
-def _tokens(graph: _Graph, config: BertConfig, x: str, problem_type: str | None) -> Outputs:
+def _tokens(graph: Graph, config: BertConfig, x: str, problem_type: str | None) -> Outputs:
     return _classes(graph, config, x, ["batch", "length"], "single_label_classification")
 
 
-def _mean(graph: _Graph, x: str) -> str:
+def _mean(graph: Graph, x: str) -> str:
     """The mean over the tokens of each text: (B, T, D) to (B, D)."""
     mask = graph.op("Cast", graph.op("Unsqueeze", INPUTS[1], graph.constant([1])), to=1)  # (B, 1, T)
     total = graph.op("Squeeze", graph.op("MatMul", mask, x), graph.constant([1]))  # (B, D)
@@ -242,7 +272,7 @@ def _mean(graph: _Graph, x: str) -> str:
 
 
 def _classes(
-    graph: _Graph,
+    graph: Graph,
     config: BertConfig,
     x: str,
     shape: list[str | int],
@@ -259,7 +289,7 @@ def _classes(
     return outputs
 
 
-def _spans(graph: _Graph, config: BertConfig, x: str, problem_type: str | None) -> Outputs:
+def _spans(graph: Graph, config: BertConfig, x: str, problem_type: str | None) -> Outputs:
     logits = graph.dense(x, "qa_outputs", config.hidden_size, 2)  # (B, T, 2)
     shape: list[str | int] = ["batch", "length"]
     return {
@@ -268,17 +298,17 @@ def _spans(graph: _Graph, config: BertConfig, x: str, problem_type: str | None) 
     }
 
 
-def _masked_words(graph: _Graph, config: BertConfig, x: str, problem_type: str | None) -> Outputs:
+def _masked_words(graph: Graph, config: BertConfig, x: str, problem_type: str | None) -> Outputs:
     """The masked-LM head. Its output matrix is the word embeddings."""
     D, V = config.hidden_size, config.vocab_size
     x = graph.activation(graph.dense(x, "cls.predictions.transform.dense", D, D), config.hidden_act)
     x = graph.norm(x, "cls.predictions.transform.LayerNorm", config)
-    words = graph.op("Transpose", "embeddings.word_embeddings.weight", perm=[1, 0])
+    words = graph.op("Transpose", graph.word_table(V, D), perm=[1, 0])
     logits = graph.op("Add", graph.op("MatMul", x, words), graph.array("cls.predictions.bias", V))
     return {"logits": (logits, ["batch", "length", V])}
 
 
-def _features(graph: _Graph, config: BertConfig, layers: str, pooling: str | None, normalize: bool) -> Outputs:
+def _features(graph: Graph, config: BertConfig, layers: str, pooling: str | None, normalize: bool) -> Outputs:
     """The vectors of `BertForFeatures`. Layers above those that are needed are left out."""
     depth, width = config.num_hidden_layers, config.hidden_size
     hidden = _encoder(graph, config, {"embeddings": 0, "second_to_last": depth - 1}.get(layers, depth))

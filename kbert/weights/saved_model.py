@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import keras
-import numpy as np
+from kbert.weights.runtimes import INPUTS
 
-from kbert.weights.exported import Run
-from kbert.weights.onnx_graph import INPUTS
-
-# What a SavedModel consists of.
-FILES = ("saved_model.pb", "fingerprint.pb", "variables", "assets")
+if TYPE_CHECKING:
+    import keras
 
 
 def write_saved_model(folder: str | Path, model: keras.Model, values: dict[str, Any]) -> None:
@@ -30,6 +26,8 @@ def write_saved_model(folder: str | Path, model: keras.Model, values: dict[str, 
     ValueError
         If Keras does not run on TensorFlow.
     """
+    from kbert.model.setup import keras
+
     if keras.backend.backend() != "tensorflow":
         raise ValueError(
             f'format="savedmodel" needs the TensorFlow backend, and Keras runs on {keras.backend.backend()}. Save the '
@@ -77,19 +75,3 @@ def _outputs(tf: Any, values: dict[str, Any], result: Any) -> dict[str, Any]:
     if problem_type == "multi_label_classification":
         return {"logits": result, "probabilities": tf.nn.sigmoid(result)}
     return {"logits": result}
-
-
-def saved_model_runner(folder: str | Path) -> Run:
-    """Return a function that runs a folder of `write_saved_model` by TensorFlow."""
-    import tensorflow as tf
-
-    loaded = tf.saved_model.load(str(folder))
-    signature = loaded.signatures["serving_default"]
-
-    def run(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        results = signature(**{name: tf.constant(array) for name, array in inputs.items()})
-        return {name: result.numpy() for name, result in results.items()}
-
-    # The signature does not keep its variables alive: they live as long as the loaded object.
-    run.loaded = loaded  # type: ignore[attr-defined]
-    return run

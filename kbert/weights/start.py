@@ -6,20 +6,20 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import keras
 import numpy as np
 
 from kbert.config import BertConfig
 from kbert.hub import resolve_folder
-from kbert.model.encoder import skip_initialisation
 from kbert.sizes import named_size
 from kbert.text import WordPieceTokenizer
 from kbert.text.files import check_vocabulary
-from kbert.weights.models import read_checkpoint
 
-Model = TypeVar("Model", bound=keras.Model)
+if TYPE_CHECKING:
+    import keras
+
+Model = TypeVar("Model", bound="keras.Model")
 # Copies a folder's arrays into a model, such as `load_encoder_weights`.
 Load = Callable[[Model, Path, dict[str, np.ndarray] | None], None]
 
@@ -65,6 +65,9 @@ class Start:
             When the arrays do not have the sizes of the architecture. They are read before the model is made, since a
             damaged config.json may describe one that does not fit into memory.
         """
+        from kbert.model.encoder import skip_initialisation
+        from kbert.weights.models import read_checkpoint
+
         folder = self.folder if self.encoder is None else None
         arrays = None if folder is None else read_checkpoint(folder)[1]
         with skip_initialisation(any(given is not None for given in (self.folder, self.model, self.encoder))):

@@ -298,7 +298,7 @@ def test_a_folder_without_a_head_is_refused(toy_folder):
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(WeightsNotFoundError, match="There is no such folder"):
+    with pytest.raises(WeightsNotFoundError, match="There is no saved model .*/nothing'"):
         BertClassifier.load(tmp_path / "nothing")
 
 

@@ -1,5 +1,6 @@
 """explain: scores of words, which add up to what they explain, for every task."""
 
+import itertools
 import warnings
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ from kbert.config import BertConfig
 from kbert.errors import IncompleteWarning, TruncationWarning
 from kbert.model import BertForQuestionAnswering, BertForSequenceClassification, BertForTokenClassification
 from kbert.plots import AnswerDisplay, AttributionDisplay, EntityDisplay
-from kbert.text import Ragged, build_choices, build_question_windows
+from kbert.text import Ragged, build_choices, build_question_windows, build_sequences
 from kbert.text.words import build_word_windows
 from kbert.training.predict import predict_logits, predict_words
 from kbert.weights import save_multiple_choice, save_question_answerer, save_sequence_classifier, save_token_classifier
@@ -74,6 +75,11 @@ def logits_without_words(estimator, X):
     return predict_logits(estimator.model_, [sequences], columns.n_rows, estimator.tokenizer_.pad_id)
 
 
+BOTH = pytest.mark.parametrize(
+    "how", [dict(n_steps=64), dict(method="shapley", n_steps=2)], ids=["gradients", "shapley"]
+)
+
+
 def assert_sums(found, difference, of=("row", "label")):
     sums = found.groupby(list(of), sort=False).score.sum().to_numpy()
     np.testing.assert_allclose(sums, np.asarray(difference).ravel(), rtol=0, atol=0.02)
@@ -83,8 +89,9 @@ def assert_sums(found, difference, of=("row", "label")):
 
 
 @pytest.mark.backend
-def test_scores_of_every_label_add_up_in_windows_too(classifier):
-    found = classifier.explain(TEXTS, n_steps=64)
+@BOTH
+def test_scores_of_every_label_add_up_in_windows_too(classifier, how):
+    found = classifier.explain(TEXTS, **how)
     assert list(found.columns) == ["row", "word", "start", "end", "label", "score"]
     assert found.index.equals(TEXTS.index.take(found.row)) and set(found.row) == {0, 2}  # no word, no line
     for line in found.itertuples():
@@ -95,6 +102,38 @@ def test_scores_of_every_label_add_up_in_windows_too(classifier):
     difference = classifier.decision_function(TEXTS) - logits_without_words(classifier, TEXTS)
     assert np.abs(difference[[0, 2]]).max() > 0.5
     assert_sums(found, difference[[0, 2]])
+
+
+@pytest.mark.backend
+def test_words_taken_away_in_all_orders_give_shapley_values(classifier):
+    """Of three words: the mean over all six orders, from the outputs for all eight subsets of the words."""
+    text, tokenizer = "the red chair", classifier.tokenizer_
+    ids = np.array(tokenizer.encode(text).ids)
+    subsets = list(itertools.product([False, True], repeat=3))
+    copies = np.array([np.where([False, *gone, False], tokenizer.pad_id, ids) for gone in subsets])
+    sequences = build_sequences(tokenizer, [text] * 8, max_length=16)
+    sequences = replace(sequences, tokens=Ragged(copies.ravel(), sequences.splits))
+    logits = predict_logits(classifier.model_, [sequences], 8, tokenizer.pad_id).astype("float64")
+    of = dict(zip(subsets, logits, strict=True))
+    expected = np.zeros((3, 3))
+    for order in itertools.permutations(range(3)):
+        gone = [False] * 3
+        for word in order:
+            before = of[tuple(gone)]
+            gone[word] = True
+            expected[:, word] += (before - of[tuple(gone)]) / 6
+    found = classifier.explain([text], method="shapley", n_steps=400)  # of 400 orders, each is about a sixth
+    scores = found.score.to_numpy().reshape(3, 3)
+    np.testing.assert_allclose(scores.sum(axis=1), expected.sum(axis=1), rtol=0, atol=1e-4)
+    np.testing.assert_allclose(scores, expected, rtol=0, atol=0.1 * np.abs(expected).max())
+
+
+def test_shapley_values_of_chosen_labels_and_in_company_are_the_same(classifier):
+    every = classifier.explain(TEXTS, method="shapley", n_steps=3)
+    alone = classifier.explain(TEXTS.tolist()[2:], "b", method="shapley", n_steps=3)
+    expected = every[(every.row == 2) & (every.label == "b")]
+    assert alone.word.tolist() == expected.word.tolist()
+    np.testing.assert_allclose(alone.score, expected.score, rtol=0, atol=1e-5)
 
 
 def test_chosen_labels_sentences_and_company_change_no_score(classifier, monkeypatch):
@@ -167,9 +206,10 @@ def test_scores_are_those_of_a_plain_loop_over_transformers(load, tmp_path):
 
 
 @pytest.mark.backend
-def test_a_tag_of_one_word(load):
+@BOTH
+def test_a_tag_of_one_word(load, how):
     tagger = load(BertTagger, max_length=6, stride=2)  # windows of four pieces
-    found = tagger.explain(WORDS, [0, 3], n_steps=64)
+    found = tagger.explain(WORDS, [0, 3], **how)
     assert found.word.tolist() == [word for row in WORDS for word in row]
     assert found.label.tolist() == [
         tags[i] for tags, i in zip(tagger.predict(WORDS), (0, 3), strict=True) for _ in tags
@@ -180,17 +220,18 @@ def test_a_tag_of_one_word(load):
     logits, baseline = (predict_words(tagger.model_, some, 0)[[0, 6]] for some in (windows, without))
     tags = [tagger.classes_.tolist().index(label) for label in found.groupby("row").label.first()]
     assert_sums(found, (logits - baseline)[[0, 1], tags], of=["row"])
-    texts = tagger.explain([" ".join(row) for row in WORDS], [0, 3], n_steps=64)
+    texts = tagger.explain([" ".join(row) for row in WORDS], [0, 3], **how)
     pd.testing.assert_frame_equal(texts, found, rtol=0, atol=1e-5)
     page = EntityDisplay.from_estimator(tagger, WORDS).html()
     assert page.count("<mark") == len(tagger.entities(WORDS)) and "sad" in page
 
 
-def test_begin_and_end_of_an_answer(load):
+@BOTH
+def test_begin_and_end_of_an_answer(load, how):
     qa = load(BertQA, stride=4)
     context = "the chair was hot and the table was a red table with a chair"
     X = pd.DataFrame({"question": ["was it red"], "context": [context]})
-    found, answer = qa.explain(X, n_steps=64), qa.answers(X, 1).iloc[0]
+    found, answer = qa.explain(X, **how), qa.answers(X, 1).iloc[0]
     assert found.groupby("label", sort=False).column.unique().map(list).to_dict() == {
         "start": ["question", "context"], "end": ["question", "context"]
     }  # fmt: skip
@@ -211,10 +252,11 @@ def test_begin_and_end_of_an_answer(load):
     assert_sums(found, (scores[0] - scores[1])[of_window])
 
 
-def test_every_option_with_its_own_words(load):
+@BOTH
+def test_every_option_with_its_own_words(load, how):
     chooser = load(BertMultipleChoice)
     X = pd.DataFrame({"context": ["the chair was"], "question": ["was it"], "options": [["red", "hot and cold"]]})
-    found = chooser.explain(X, n_steps=64)
+    found = chooser.explain(X, **how)
     words = found.groupby("label").apply(lambda lines: list(zip(lines.column, lines.word, lines.start, strict=True)))
     common = [("context", "the", 0), ("context", "chair", 4), ("context", "was", 10)]
     common += [("question", "was", 0), ("question", "it", 4)]

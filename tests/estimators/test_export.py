@@ -15,6 +15,7 @@ import pytest
 from sklearn.exceptions import NotFittedError
 from tokenizers import Tokenizer
 
+import kbert
 from kbert import (
     BertClassifier,
     BertConfig,
@@ -43,6 +44,7 @@ from kbert.weights import (
     save_token_classifier,
 )
 from kbert.weights.onnx_graph import onnx_model
+from kbert.weights.runtimes import ExportedModel
 
 pytest.importorskip("onnx", reason="to export, run: pip install 'kbert-learn[onnx]'")
 onnxruntime = pytest.importorskip("onnxruntime", reason="to export, run: pip install 'kbert-learn[onnx]'")
@@ -103,6 +105,27 @@ def run(folder, inputs, *outputs):
     return session.run(list(outputs) or None, inputs)
 
 
+def assert_same_results(loaded, estimator, X):
+    """What an exported folder gives as an estimator is what the estimator gives, and it knows what that learned."""
+    assert isinstance(loaded.model_, ExportedModel) and loaded.get_params().keys() == estimator.get_params().keys()
+    if isinstance(estimator, BertVectorizer):
+        found, expected = loaded.transform(X), estimator.transform(X)
+    elif isinstance(estimator, (BertRegressor, BertQA)):
+        found, expected = loaded.predict(X), estimator.predict(X)
+    else:
+        found, expected = loaded.predict_proba(X), estimator.predict_proba(X)
+        answers = ([np.asarray(row).tolist() for row in each.predict(X)] for each in (loaded, estimator))
+        assert next(answers) == next(answers)
+    if isinstance(expected, list):
+        assert list(map(np.shape, found)) == list(map(np.shape, expected))
+    if isinstance(estimator, BertQA):
+        assert list(found) == list(expected)
+    else:
+        rows = zip(found, expected, strict=True) if isinstance(expected, list) else [(found, expected)]
+        for one, other in rows:
+            np.testing.assert_allclose(np.asarray(one), np.asarray(other), atol=2e-5, rtol=1e-5)
+
+
 # === What is exported predicts the same ===
 
 
@@ -121,7 +144,7 @@ def test_a_program_without_kbert_gets_the_same_probabilities(classifier, tmp_pat
     config = json.loads((tmp_path / "out" / "config.json").read_text(encoding="utf-8"))
     assert config["id2label"] == {"0": "no", "1": "yes", "2": "perhaps"}
     told = json.loads((tmp_path / "out" / "export.json").read_text(encoding="utf-8"))
-    assert told["parameters"]["max_length"] == 24 and told["check"]["n_rows"] == len(TEXTS)
+    assert told["reading"]["max_length"] == 24 and told["check"]["n_rows"] == len(TEXTS)
 
 
 def test_the_program_that_the_docs_show(classifier, tmp_path, monkeypatch, capsys):
@@ -168,12 +191,14 @@ def test_several_labels_a_row(folder_of, tmp_path):
     assert classifier.export(tmp_path / "out", X=TEXTS).agreement == 1.0
     (found,) = run(tmp_path / "out", plain_inputs(tmp_path / "out", TEXTS), "probabilities")
     np.testing.assert_allclose(found, classifier.predict_proba(TEXTS), atol=1e-5)
+    assert_same_results(BertClassifier.load(tmp_path / "out"), classifier, TEXTS)
 
 
 def test_long_texts_in_windows(classifier, tmp_path):
     """The windows are the estimator's; the model sees each."""
     windowed = BertClassifier.load(classifier.weights).set_params(max_length=8, long_text="window", stride=3)
     assert windowed.export(tmp_path / "out", X=TEXTS).max_difference < 1e-5
+    assert_same_results(BertClassifier.load(tmp_path / "out"), windowed, TEXTS)
 
 
 def test_numbers_are_in_their_own_unit(quick_folder, reviews, tmp_path):
@@ -186,6 +211,7 @@ def test_numbers_are_in_their_own_unit(quick_folder, reviews, tmp_path):
     expected = regressor.predict(reviews.text)
     assert expected.mean() > 500
     np.testing.assert_allclose(found[:, 0], expected, rtol=1e-5)
+    assert_same_results(BertRegressor.load(tmp_path / "out"), regressor, reviews.text)
 
 
 def _tagger(folder_of):
@@ -218,6 +244,9 @@ def test_tasks(folder_of, tmp_path, make, X, outputs):
     assert report.agreement > 0.9  # two answers may be as good
     session = onnxruntime.InferenceSession(str(tmp_path / "out" / "model.onnx"))
     assert [output.name for output in session.get_outputs()] == outputs
+    loaded = type(estimator).load(tmp_path / "out", verify=True)
+    assert_same_results(loaded, estimator, X)
+    assert_same_results(kbert.load(tmp_path / "out"), estimator, X)
 
 
 @pytest.mark.parametrize(
@@ -236,22 +265,25 @@ def test_vectors(quick_folder, tmp_path, parameters, X):
     assert vectorizer.export(tmp_path / "out").max_difference < 1e-5
     report = vectorizer.export(tmp_path / "out", X=X)
     assert report.n_rows == len(X) and report.max_difference < 2e-5
+    assert_same_results(BertVectorizer.load(tmp_path / "out", verify=True), vectorizer, X)
 
 
 def test_masked_words(folder_of, tmp_path):
     pretrainer = BertPretrainer.load(folder_of(BertForPreTraining, save_pretraining)).set_params(max_length=16)
     report = pretrainer.export(tmp_path / "out", X=TEXTS)
     assert 1 < report.n_rows <= len(TEXTS) and report.max_difference < 1e-4
+    with pytest.raises(WeightsNotFoundError, match="holds an exported BertPretrainer, which other programs run"):
+        BertPretrainer.load(tmp_path / "out")
     with pytest.raises(ValueError, match="single str"):
         pretrainer.export(tmp_path / "out", X="a quick fox")
 
 
 @pytest.mark.parametrize("X", [None, TEXTS])
 def test_masked_words_are_compared_at_every_position_and_over_the_whole_vocabulary(folder_of, tmp_path, monkeypatch, X):
-    def with_another_word(values, arrays, *choices):
+    def with_another_word(values, arrays, **choices):
         bias = arrays["cls.predictions.bias"].copy()
         bias[-1] += 1
-        return onnx_model(values, arrays | {"cls.predictions.bias": bias}, *choices)
+        return onnx_model(values, arrays | {"cls.predictions.bias": bias}, **choices)
 
     monkeypatch.setattr("kbert.weights.exported.onnx_model", with_another_word)
     pretrainer = BertPretrainer.load(folder_of(BertForPreTraining, save_pretraining)).set_params(max_length=16)
@@ -263,7 +295,7 @@ def test_masked_words_are_compared_at_every_position_and_over_the_whole_vocabula
 def test_parameters_of_a_grid_search_are_written(classifier, tmp_path):
     low = BertClassifier.load(classifier.weights).set_params(max_length=np.int64(24))
     low.export(tmp_path / "out")
-    assert json.loads((tmp_path / "out" / "export.json").read_text())["parameters"]["max_length"] == 24
+    assert json.loads((tmp_path / "out" / "export.json").read_text())["reading"]["max_length"] == 24
 
 
 def test_a_model_in_bfloat16_is_exported_in_float32(classifier, tmp_path):
@@ -298,7 +330,7 @@ def test_real_weights(minilm_folder, tmp_path):
 
 def test_what_is_off_in_int8_is_told_and_no_error(classifier, tmp_path, capsys):
     estimator = BertClassifier.load(classifier.weights).set_params(max_length=24, verbose=1)
-    report = estimator.export(tmp_path / "out", X=TEXTS, quantize="int8")
+    report = estimator.export(tmp_path / "out", X=TEXTS, quantize="int8_dynamic")
     assert report.max_difference > 1e-4
     told = capsys.readouterr().out
     assert f"on {len(TEXTS)} rows at most {report.max_difference:.1e} off" in told and f"{report.agreement:.2%}" in told
@@ -308,6 +340,59 @@ def test_what_is_off_in_int8_is_told_and_no_error(classifier, tmp_path, capsys):
     assert 1e-4 < differences.max() < 3 * report.max_difference
     agreement = (found.argmax(axis=1) == estimator.predict_proba(TEXTS).argmax(axis=1)).mean()
     assert abs(agreement - report.agreement) <= 1 / len(TEXTS)
+
+
+@pytest.mark.parametrize("runtime", ["onnxruntime", "openvino"])
+def test_int8_calibrated_on_rows_is_closer_than_dynamic(classifier, tmp_path, runtime):
+    dynamic = classifier.export(tmp_path / "dynamic", X=TEXTS, quantize="int8_dynamic")
+    y = np.where(np.arange(len(TEXTS)) % 3, classifier.predict(TEXTS), "another")
+    report = classifier.export(tmp_path / "out", X=TEXTS, quantize="int8", y=y)
+    assert 0 < report.max_difference < dynamic.max_difference
+    assert report.estimator_score == classifier.score(TEXTS, y)
+    pytest.importorskip(runtime, reason=f"to run this, run: pip install {runtime}")
+    loaded = BertClassifier.load(tmp_path / "out", runtime=runtime).set_params(dtype="float32")
+    assert report.score == pytest.approx(loaded.score(TEXTS, y), abs=1.1 / len(TEXTS))
+    expected = classifier.predict_proba(TEXTS)
+    np.testing.assert_allclose(loaded.predict_proba(TEXTS), expected, atol=2 * report.max_difference)
+    # Of any rows, however many, in one batch or in several.
+    np.testing.assert_allclose(loaded.predict_proba(TEXTS[:3]), expected[:3], atol=2 * report.max_difference)
+    told = json.loads((tmp_path / "out" / "export.json").read_text())["check"]
+    assert told["quantize"] == "int8" and told["score"] == report.score and told["agreement"] == report.agreement
+
+
+@pytest.mark.parametrize(
+    "make, X",
+    [
+        pytest.param(_tagger, WORDS, id="tagger"),
+        pytest.param(_answerer, PAIRS.values.tolist(), id="answers"),
+        pytest.param(_chooser, CHOICES, id="options"),
+    ],
+)
+def test_tasks_in_int8(folder_of, tmp_path, make, X):
+    estimator = make(folder_of)
+    report = estimator.export(tmp_path / "out", X=X, quantize="int8")
+    exact = estimator.export(tmp_path / "exact", X=X)
+    assert exact.max_difference < report.max_difference < 0.2
+    assert type(estimator).load(tmp_path / "out").predict(X) is not None
+    sizes = [(tmp_path / name / "model.onnx").stat().st_size for name in ("out", "exact")]
+    assert sizes[0] < 0.7 * sizes[1]  # of so small a model
+
+
+@pytest.mark.parametrize("layers", ["embeddings", "concat_last_4"])
+def test_vectors_in_int8(quick_folder, tmp_path, layers):
+    vectorizer = BertVectorizer(weights=quick_folder, max_length=16, dtype="float32", layers=layers).fit(TEXTS)
+    report = vectorizer.export(tmp_path / "out", X=TEXTS, quantize="int8")
+    expected, found = (each.transform(TEXTS) for each in (vectorizer, BertVectorizer.load(tmp_path / "out")))
+    assert 0 < report.max_difference < 0.1 * np.abs(expected).max() and found.shape == expected.shape
+    similar = (found * expected).sum(axis=1) / np.linalg.norm(found, axis=1) / np.linalg.norm(expected, axis=1)
+    assert similar.min() > 0.99
+
+
+def test_masked_words_in_int8(folder_of, tmp_path):
+    """Their head multiplies by the table of word embeddings, which is int8."""
+    pretrainer = BertPretrainer.load(folder_of(BertForPreTraining, save_pretraining)).set_params(max_length=16)
+    report = pretrainer.export(tmp_path / "out", X=TEXTS, quantize="int8")
+    assert 1e-4 < report.max_difference < 0.2
 
 
 # === Nothing is left behind ===
@@ -349,7 +434,7 @@ def test_small_numbers_are_compared_in_their_own_unit(quick_folder, reviews, tmp
     regressor.fit(reviews.text, shares)
     assert regressor.export(tmp_path / "out", X=reviews.text).max_difference < 1e-9
     (found,) = run(tmp_path / "out", plain_inputs(tmp_path / "out", reviews.text.tolist(), 16))
-    np.testing.assert_allclose(found[:, 0], regressor.predict(reviews.text), rtol=1e-4)
+    np.testing.assert_allclose(found[:, 0], regressor.predict(reviews.text), rtol=1e-4, atol=1e-10)
     _spoil(monkeypatch, 1e-8)
     with pytest.raises(WeightsMismatchError, match="off by up to 0.00"):
         regressor.export(tmp_path / "out", X=reviews.text)
@@ -363,8 +448,8 @@ def test_a_saved_estimator_is_not_replaced_by_an_export_nor_the_other_way(classi
     classifier.export(tmp_path / "out")
     with pytest.raises(FileExistsError, match="holds no saved estimator"):
         classifier.save(tmp_path / "out")
-    with pytest.raises(WeightsNotFoundError, match="holds an exported model, which other programs run"):
-        BertClassifier.load(tmp_path / "out")
+    with pytest.raises(WeightsNotFoundError, match="holds an exported model, which predicts, and is no start"):
+        BertClassifier(weights=tmp_path / "out").fit(TEXTS, [0, 1, 2] * 7)
     assert set(os.listdir(tmp_path / "out")) == FILES
 
 
@@ -396,8 +481,12 @@ def test_wrong_arguments(classifier, tmp_path):
         classifier.export(tmp_path / "out", format="tflite")
     with pytest.raises(ValueError, match='quantize must be None, or "int8"'):
         classifier.export(tmp_path / "out", quantize="int4")
-    with pytest.raises(ValueError, match='quantize must be None, or "int8" with format="onnx"'):
+    with pytest.raises(ValueError, match='quantize must be None, or "int8" or "int8_dynamic" with format="onnx"'):
         classifier.export(tmp_path / "out", format="savedmodel", quantize="int8")
+    with pytest.raises(ValueError, match='calibrated on rows: give some hundred as X.*quantize="int8_dynamic"'):
+        classifier.export(tmp_path / "out", quantize="int8")
+    with pytest.raises(ValueError, match="y is the truth of the rows of X"):
+        classifier.export(tmp_path / "out", y=["no"])
     with pytest.raises(ValueError, match="export writes a folder"):
         classifier.export(tmp_path / "model.onnx")
     with pytest.raises(TypeError, match="row 1"):
@@ -430,7 +519,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 from kbert import BertClassifier, BertQA, BertTagger, BertVectorizer
-from kbert.weights.saved_model import saved_model_runner
+from kbert.weights.runtimes import RUNNERS
 
 folders, tmp, texts = sys.argv[1:4], Path(sys.argv[4]), sys.argv[5:]
 pairs = list(zip(texts, texts[::-1]))
@@ -438,6 +527,9 @@ for kind, folder, X in zip((BertClassifier, BertTagger, BertQA), folders, (texts
     estimator = kind.load(folder).set_params(max_length=24)
     report = estimator.export(tmp / kind.__name__, format="savedmodel", X=X)
     assert report.max_difference < 1e-5, report
+    loaded = kind.load(tmp / kind.__name__, verify=True)
+    assert loaded.model_.runtime == "tensorflow"
+    assert list(map(list, loaded.predict(X))) == list(map(list, estimator.predict(X)))
 vectorizer = BertVectorizer(weights=folders[0], max_length=24, dtype="float32").fit(texts)
 assert vectorizer.export(tmp / "vectors", format="savedmodel", X=texts).max_difference < 1e-5
 
@@ -448,7 +540,7 @@ names = {"input_ids": "token_ids", "attention_mask": "text_ids", "token_type_ids
 inputs = {name: sequences[ours].astype("int64") for name, ours in names.items()}
 np.save(tmp / "found.npy", signature(**{name: tf.constant(array) for name, array in inputs.items()})["probabilities"])
 inputs["attention_mask"][0] = 0
-assert np.isfinite(saved_model_runner(tmp / "BertClassifier")(inputs)["logits"]).all()
+assert np.isfinite(RUNNERS["tensorflow"](tmp / "BertClassifier", "float32")(inputs)["logits"]).all()
 """
 
 

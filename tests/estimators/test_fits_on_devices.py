@@ -17,18 +17,36 @@ from kbert.training.distribution import for_fine_tuning, is_distribution
 SCRIPT = Path(__file__).with_name("fits_on_devices.py")
 
 
+@pytest.fixture
+def differences(toy_folder):
+    """A function that gives how far fits on several devices are from those on one, by case."""
+
+    def run(*options):
+        command = [sys.executable, str(SCRIPT), str(toy_folder), *options]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return json.loads(done.stdout.splitlines()[-1])
+
+    return run
+
+
 @pytest.mark.backend
 @pytest.mark.skipif(keras.backend.backend() == "torch", reason="PyTorch's devices belong to several processes")
-def test_several_devices_train_as_one(toy_folder):
-    command = [sys.executable, str(SCRIPT), str(toy_folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout.splitlines()[-1])
+def test_several_devices_train_as_one(differences):
+    found = differences()
     assert {"windows on 4", "frozen on 4", "predicting"} < set(found)
     if keras.backend.backend() == "jax":
         names = {"windows divided", "frozen divided", "options divided", "divided in force", "memory"}
         assert names | {"cannot be divided by", "no key of the LayoutMap"} < set(found)
     assert max(found.values()) < 1e-4, found  # the rate is 1e-3, and AdamW may turn round what is nearly 0
+
+
+@pytest.mark.backend
+@pytest.mark.skipif(keras.backend.backend() == "torch", reason="PyTorch's devices belong to several processes")
+def test_two_devices_train_the_other_estimators_as_one(differences):
+    found = differences("--others")
+    assert set(found) == {"numbers on 2", "tags on 2", "answers on 2"}
+    assert max(found.values()) < 1e-4, found
 
 
 @pytest.mark.parametrize(("wrong", "error"), [(2, ValueError), ("all", ValueError), (["gpu:0"], TypeError)])

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -163,6 +164,39 @@ def test_a_warm_start_keeps_head_and_pooling(quick_folder, reviews):
     model.set_params(warm_start=True, classifier_pooling="cls").fit(reviews.text, reviews.label[::-1].tolist())
     assert model.config_.classifier_pooling == "mean"
     np.testing.assert_allclose(model.predict_proba(reviews.text), before, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("always")
+@pytest.mark.parametrize(
+    ("kind", "parameters", "n_told"),
+    [
+        (BertClassifier, {"classifier_pooling": "cls"}, 1),
+        (BertClassifier, {"classifier_pooling": "cls", "head_start": "random"}, 1),
+        (BertClassifier, {"classifier_pooling": "cls", "n_restarts": 1, "learning_rate": 1e3}, 1),
+        (BertClassifier, {"classifier_pooling": "cls", "few_labels": True}, 1),
+        (BertClassifier, {"classifier_pooling": "mean"}, 0),
+        (BertTagger, {}, 0),
+        (BertVectorizer, {}, 0),
+    ],
+    ids=["probe", "no probe", "restart", "few labels", "mean", "tagger", "vectorizer"],
+)
+def test_weights_without_a_pooler_are_told_of_once_by_a_head_that_reads_it(
+    kind, parameters, n_told, quick_folder, reviews, tmp_path, recwarn
+):
+    from safetensors.numpy import load_file, save_file
+
+    folder = shutil.copytree(quick_folder, tmp_path / "weights")
+    arrays = load_file(folder / "model.safetensors")
+    save_file({name: a for name, a in arrays.items() if "pooler" not in name}, folder / "model.safetensors")
+    X, y = reviews.text[:40], reviews.label[:40]
+    if kind is BertTagger:
+        X = X.str.split()
+        y = X.map(lambda words: ["B-A"] + ["O"] * (len(words) - 1))
+    small = dict(epochs=1, batch_size=8) if kind is not BertVectorizer else {}
+    kind(weights=folder, max_length=16, dtype="float32", random_state=0, **small | parameters).fit(X, y)
+    told = [str(warning.message) for warning in recwarn]
+    assert sum("has no pooler" in message for message in told) == n_told
+    assert any("started again with another seed" in message for message in told) == ("n_restarts" in parameters)
 
 
 def test_vectors_that_are_not_finite_start_no_head(quick_folder, reviews, monkeypatch):

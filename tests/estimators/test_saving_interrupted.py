@@ -47,7 +47,7 @@ def test_save_finishes_one_that_was_killed_and_then_replaces_it(fitted, fitted_t
 
 def test_a_save_killed_before_it_was_complete_is_not_loaded(fitted, tmp_path):
     fitted.save(tmp_path / ".model.0123abcd" / "new")
-    with pytest.raises(WeightsNotFoundError, match="There is no such folder"):
+    with pytest.raises(WeightsNotFoundError, match="There is no saved model"):
         BertClassifier.load(tmp_path / "model")
 
 

@@ -1,5 +1,7 @@
 """Saved estimators of every kind, and rows for them."""
 
+import shutil
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -41,3 +43,20 @@ def rows():
             "options": [["red hot", "blue cold", "great"][: 2 + i % 2] for i in range(60)],
         }
     )  # fmt: skip
+
+
+@pytest.fixture
+def spark(monkeypatch):
+    """A session of Spark with two local workers, in a Java of its own, which has the working folder of the test."""
+    pyspark = pytest.importorskip("pyspark", reason="run: pip install pyspark")
+    sql = pytest.importorskip("pyspark.sql")
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java")
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    session = sql.SparkSession.builder.master("local[2]").config("spark.driver.host", "127.0.0.1").getOrCreate()
+    yield session
+    session.stop()
+    gateway, context = pyspark.SparkContext._gateway, pyspark.SparkContext
+    gateway.shutdown()
+    gateway.proc.terminate()
+    context._gateway = context._jvm = None

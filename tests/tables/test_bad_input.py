@@ -5,6 +5,7 @@ When the fault is mended the same call goes on from there, and ends at the bytes
 
 import os
 import re
+import shutil
 from contextlib import contextmanager
 
 import pandas as pd
@@ -119,8 +120,9 @@ def goes_on(call, tmp_path, n_before):
             ValueError,
             "different types .*which do not go into the one file",
         ),
+        (lambda rows: rows.assign(probability=1), "out", ValueError, "6.parquet has a column 'probability', as the"),
     ],
-    ids=["a missing column", "numbers for texts", "lists for texts", "a kept column of another type"],
+    ids=["a missing column", "numbers for texts", "lists for texts", "a kept column of another type", "a name twice"],
 )
 def test_one_file_of_ten_is_told_of_before_the_first_is_predicted(bad, out, error, match, call, ten, tmp_path):
     path = ten / "6.parquet"
@@ -147,6 +149,52 @@ def test_columns_of_csv_files_are_compared_before_the_first_is_predicted(estimat
     assert not (tmp_path / "out").exists()
     (tmp_path / "in" / "3.csv").write_text("number\n")  # of no rows, as an empty partition
     assert predict_table(estimator("classifier"), tmp_path / "in", tmp_path / "out", columns="text").rows == 180
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv.gz", "jsonl"])
+def test_a_column_of_the_predictions_name_is_found_before_the_first_is_predicted(ending, saved, rows, tmp_path, capsys):
+    (tmp_path / "in").mkdir()
+    for number in range(3):
+        frame = rows[["id", "text"]].assign(**{"probability_1": "mine"} if number == 2 else {})
+        path = tmp_path / "in" / f"{number}.{ending}"
+        if ending == "jsonl":
+            frame.to_json(path, orient="records", lines=True)
+        else:
+            frame.to_csv(path, index=False, sep="\t" if "tsv" in ending else ",")
+    argv = ["predict", saved("classifier"), tmp_path / "in", "--out", tmp_path / "out", "--quiet", "--text", "text"]
+    assert main([*map(str, argv), "--probabilities"]) == 2
+    error = capsys.readouterr().err
+    assert len(error.splitlines()) == 1 and f"2.{ending} has a column 'probability_1', as the predictions have" in error
+    assert not (tmp_path / "out").exists()
+    assert main([*map(str, argv), "--probabilities", "--keep", "id"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("t.csv", "text;label\nred;1\nhot;2\n", "Its header has semicolons in place of commas. Write it with commas:"),
+        ("t.csv", "text;label\nred, hot;1\n", "Its header has semicolons in place of commas. Write it with commas:"),
+        ("t.csv", '"text";"label"\n"red";"1"\n', "Its header has semicolons in place of commas. Write it with commas:"),
+        ("t.csv", "text\tlabel\nred\t1\n", "Its header has tabs in place of commas. Give it a name that ends in .tsv"),
+        ("t.tsv", "text,label\nred,1\n", "Its header has commas in place of tabs. Give it a name that ends in .csv"),
+    ],
+)
+@pytest.mark.parametrize("command", ["fit", "evaluate", "predict", "predict --text text", "predict_table"])
+def test_another_separator_is_named(command, name, content, says, saved, tmp_path, capsys):
+    path = tmp_path / name
+    path.write_text(content)
+    if command == "predict_table":
+        with pytest.raises(ValueError) as raised:
+            predict_table(saved("classifier"), path, tmp_path / "out.csv", columns=["text"])
+        error = str(raised.value)
+    else:
+        command, *options = command.split()
+        out = {"fit": ["--out", tmp_path / "out"], "predict": ["--out", tmp_path / "out"]}.get(command, [])
+        model = ["--weights", saved("classifier"), path] if command == "fit" else [saved("classifier"), path]
+        assert main([command, *map(str, [*model, *out, *options]), "--quiet"]) == 2
+        error = capsys.readouterr().err
+    assert len(error.splitlines()) == 1 and str(path) in error and says in error
+    assert not (tmp_path / "out").exists() or not list((tmp_path / "out").glob("part-*"))
 
 
 def test_one_corrupt_parquet_file_of_ten(call, ten, tmp_path):
@@ -183,6 +231,34 @@ def test_parts_of_rows_that_are_gone_are_told_of(call, ten, tmp_path):
     for path in (tmp_path / "out").glob("part-00000-*"):
         path.unlink()
     assert call() == (54, 18, 18)
+
+
+@pytest.mark.parametrize("out", ["out", "out.csv"])
+def test_a_table_that_has_lost_its_rows_takes_no_predictions_with_it(out, call, ten, tmp_path):
+    files = {path: path.read_bytes() for path in ten.iterdir()}
+    if out == "out":
+        call(out)
+    else:
+        (ten / "6.parquet").write_bytes(b"none")
+        with pytest.raises(ValueError, match="6.parquet cannot be read"):
+            call(out)
+    for path in files:
+        pd.DataFrame({"id": [], "text": []}).to_parquet(path, index=False)
+    with pytest.raises(ValueError, match="There are no rows in"):
+        call(out)
+    for path, content in files.items():
+        path.write_bytes(content)
+    assert call(out) == (60, 20, 20 if out == "out" else 18)
+
+
+def test_numbers_that_do_not_go_into_one_file_are_told_of_by_their_column(estimator, tmp_path):
+    lines = ['{"text": "red", "n": 9007199254740993}', '{"text": "hot", "n": 1.5}']  # no decimal number is the first
+    (tmp_path / "in.jsonl").write_text("\n".join(lines))
+    model, source = estimator("classifier"), tmp_path / "in.jsonl"
+    with pytest.raises(ValueError, match="The column 'n' has values that do not go together .*out.csv"):
+        predict_table(model, source, tmp_path / "out.csv", columns="text", rows_per_part=1)
+    assert predict_table(model, source, tmp_path / "out", columns="text", rows_per_part=1).rows == 2
+    assert predict_table(model, source, tmp_path / "out.csv", columns="text", keep=[], rows_per_part=1).rows == 2
 
 
 def test_a_full_disk(call, ten, tmp_path):
@@ -247,11 +323,26 @@ def test_the_command_says_it_in_one_line(saved, ten, tmp_path, capsys):
     ("change", "out", "match"),
     [
         (lambda rows: rows.drop(columns="label"), "model", "6.parquet has no column 'label', which other files"),
-        (lambda rows: rows.assign(label=[["a"]] * len(rows)), "model", "have columns of different types: .*label"),
+        (
+            lambda rows: rows.assign(label=[["a"]] * len(rows)),
+            "model",
+            r"6.parquet: the column 'label' is of type list<.*>, and in \S*0.parquet of type int64",
+        ),
+        (
+            lambda rows: rows.assign(label=None),
+            "model",
+            r"The label in the column 'label' of row 0 of \S*6.parquet is empty",
+        ),
         (None, "model", "6.parquet cannot be read as parquet"),
         (lambda rows: rows, "file/model", "/file: (File exists|Not a directory)"),
     ],
-    ids=["a missing column", "a column of the wrong type", "a corrupt file", "an output below a file"],
+    ids=[
+        "a missing column",
+        "a column of the wrong type",
+        "missing labels",
+        "a corrupt file",
+        "an output below a file",
+    ],
 )
 def test_a_model_is_fitted_to_ten_files_of_which_one_is_bad(change, out, match, saved, ten, tmp_path, capsys):
     for path in ten.iterdir():
@@ -265,3 +356,32 @@ def test_a_model_is_fitted_to_ten_files_of_which_one_is_bad(change, out, match, 
     error = capsys.readouterr().err
     assert len(error.splitlines()) == 1 and re.search(match, error), error
     assert not (tmp_path / "model").exists() and (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_disk_that_is_full_when_a_model_is_saved(saved, rows, tmp_path, capsys):
+    rows.assign(label=rows.id % 2)[["text", "label"]].to_csv(tmp_path / "in.csv", index=False)
+    argv = ["fit", tmp_path / "in.csv", "--weights", saved("classifier"), "--epochs", "1", "--out", tmp_path / "model"]
+    argv = [*map(str, argv), "--quiet"]
+
+    def refused(*more):
+        with no_file_over(4_000):
+            assert main([*argv, *more]) == 2
+        error = capsys.readouterr().err.splitlines()[-1]
+        assert f"{tmp_path / 'model'}: it cannot be written (File too large). Make room" in error
+        assert not [path for path in tmp_path.iterdir() if "model" in path.name]
+        return error
+
+    assert "The fit is lost: with --checkpoint FOLDER it would be kept" in refused()
+    kept = ["--checkpoint", str(tmp_path / "kept")]
+    assert main([*argv, *kept]) == 0
+    shutil.rmtree(tmp_path / "model")
+    assert f"The fit is kept in {tmp_path / 'kept'}: the same call goes on" in refused(*kept)
+    assert main([*argv, *kept]) == 0
+    capsys.readouterr()
+
+    with no_file_over(20):
+        argv = ["evaluate", tmp_path / "model", tmp_path / "in.csv", "--metrics", tmp_path / "scores.json"]
+        assert main([*map(str, argv), "--quiet"]) == 2
+    out, error = capsys.readouterr()
+    assert out.startswith("accuracy ") and out.endswith(" on 60 rows\n")  # the scores are not lost
+    assert f"{tmp_path / 'scores.json'}: File too large" in error

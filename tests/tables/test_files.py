@@ -47,7 +47,7 @@ def test_types_and_nested_values(tmp_path, written_as):
     write_tables(path, [table], written_as)
     if written_as == "parquet":
         assert parquet.read_table(path).equals(table)
-        assert head_of(path) == (2, table.schema)
+        assert head_of(path) == (2, table.schema, None)
         return
     first, second = read(path)
     if written_as == "csv":
@@ -97,6 +97,8 @@ def test_files_of_a_folder_and_of_a_pattern(tmp_path):
         ("t.csv.gz", gzip.compress(b"a,b\n" + 9_000 * b"1,2\n" + b"caf\xe9,2\n", mtime=0), "line 9002 is not UTF-8"),
         ("t.jsonl", b'{"a": "x"}\n{"a": "caf\xe9"}\n', "line 2 is not UTF-8"),
         ("t.tsv.gz", b"a\tb\n", "[Nn]ot a gzipped file"),
+        ("t.csv.gz", gzip.compress(b"a,b\n1,2\n", mtime=0)[:10] + 20 * b"\xff", "Error -3 while decompressing"),
+        ("t.csv.gz", gzip.compress(b"a,b\n1,\xff", mtime=0) + b"\x1f\x8b\0", "it is not UTF-8"),
         ("t.jsonl", b'{"a": 1}\n{"a": \n', "line 2: "),
         ("t.jsonl", b"[1]\n", "line 1 holds no JSON object"),
         ("t.jsonl", b'{"a": 1}\n{"a": "x"}\n', "lines up to 2: "),

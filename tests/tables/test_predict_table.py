@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import kbert
 from kbert import predict_table
 from kbert.folder_lock import alone_in
 from kbert.tables import predict as module
+from kbert.tables.outputs import predicted_columns, predicted_names
 from kbert.tables.parts import PartFolder, part_name
 
 pytestmark = pytest.mark.slow  # what a backend computes is that of predict
@@ -30,6 +32,25 @@ READS = {
 
 def X_of(rows, columns):
     return rows[columns or ["question", "context"]]
+
+
+@pytest.mark.parametrize("probabilities", [False, True])
+@pytest.mark.parametrize("kind", READS)
+def test_names_of_predictions_are_known_before(kind, probabilities, estimator, rows):
+    one, X = estimator(kind), X_of(rows, READS[kind])[:2]
+    found = predicted_columns(one, X, probabilities)
+    assert list(found) == predicted_names(one, kind == "tagger", probabilities)
+    if kind == "tagger":
+        texts = rows.text[:2].astype(pd.ArrowDtype(pa.string()))
+        assert list(predicted_columns(one, texts, probabilities)) == predicted_names(one, False, probabilities)
+
+
+def test_names_of_several_numbers_and_of_vectors_of_words_are_known_before(saved, rows):
+    two = kbert.BertRegressor(weights=saved("classifier"), epochs=1, max_length=16)
+    two.fit(rows.text, np.column_stack([np.arange(60.0), np.ones(60)]))
+    of_words = kbert.BertVectorizer(weights=saved("classifier"), level="word").fit(rows.words)
+    for one, X in ((two, rows.text[:2]), (of_words, rows.words[:2])):
+        assert list(predicted_columns(one, X, False)) == predicted_names(one, False, False)
 
 
 @pytest.mark.parametrize("kind", READS)
@@ -261,12 +282,109 @@ def test_a_saved_model_shows_no_bar_of_its_own(estimator, tables, tmp_path, monk
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize("ending", ["csv", "tsv.gz", "jsonl", "jsonl.xz"])
+def test_the_bar_estimates_how_many_rows_there_are(ending, estimator, tmp_path, monkeypatch, capsys):
+    rows, shown = pd.DataFrame({"id": range(1500), "text": [os.urandom(500).hex() for _ in range(1500)]}), []
+    (tmp_path / "in").mkdir()
+    for name, some in [("a", rows[:500]), ("c", rows[500:1000])]:
+        path = tmp_path / "in" / f"{name}.{ending}"
+        if "jsonl" in ending:
+            some.to_json(path, orient="records", lines=True)
+        else:
+            some.to_csv(path, index=False, sep="\t" if "tsv" in ending else ",")
+    (tmp_path / "in" / "b.jsonl.gz").write_bytes(b"this is not packed" * 10)
+    rows[1000:].to_parquet(tmp_path / "in" / "d.parquet", index=False)
+
+    class Bar(module.tqdm):
+        def refresh(self, *args, **kwargs):
+            shown.append((self.total, str(self)))
+            return super().refresh(*args, **kwargs)
+
+    monkeypatch.setattr(module, "tqdm", Bar)
+    monkeypatch.setattr(module, "predicted_columns", lambda _, X, __: {"prediction": pa.nulls(len(X))})
+
+    def call(out):
+        return predict_table(
+            estimator("classifier"), tmp_path / "in", tmp_path / out, columns="text", rows_per_part=100, verbose=1
+        )
+
+    with pytest.raises(ValueError, match="b.jsonl.gz cannot be read"):
+        call("out")
+    estimates = [total for total, text in shown if "/~" in text]
+    assert len(estimates) >= 10 and all(1200 < total < 1800 for total in estimates), estimates
+    assert shown[-1][0] == 1500 and "| 1500/1500 [" in shown[-1][1]
+    (tmp_path / "in" / "b.jsonl.gz").unlink()
+    assert call("out").made_before == 15  # what is done counts too
+    assert shown[-1][0] == 1500 and "| 1500/1500 [" in capsys.readouterr().err
+
+
 def test_processes_write_the_same_bytes(saved, tables, tmp_path):
     for n_jobs in (1, 2):
         predict_table(
             saved("classifier"), tables, tmp_path / f"{n_jobs}", columns="text", rows_per_part=9, n_jobs=n_jobs
         )
     assert contents(tmp_path / "1") == contents(tmp_path / "2") != {}
+
+
+def test_joblibs_backends_that_tell_only_when_all_jobs_are_done(saved, tables, tmp_path, monkeypatch):
+    """As those of Ray and Spark. They get some parts at a time, so that what is done is noted before the end."""
+
+    class OfLists(joblib.parallel.BACKENDS["loky"]):
+        supports_return_generator = False
+
+    def call(out, **changes):
+        return predict_table(saved("classifier"), tables, tmp_path / out, columns="text", rows_per_part=9, **changes)
+
+    noted, note = [], PartFolder.note
+
+    def stopping(self, *args):
+        if len(noted) == 3:
+            raise KeyboardInterrupt
+        noted.append(args)
+        note(self, *args)
+
+    monkeypatch.setattr(module, "_JOBS_AT_ONCE", 1)
+    call("alone")
+    with joblib.parallel_config(backend=OfLists(), n_jobs=2):
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(PartFolder, "note", stopping)
+            call("out")
+        assert len(contents(tmp_path / "out")) < 8
+        assert call("out") == (60, 8, 3)
+        assert call("out.csv") == call("again.csv", n_jobs=1) == (60, 8, 0)
+    assert contents(tmp_path / "alone") == contents(tmp_path / "out") != {}
+    assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "again.csv").read_bytes()
+
+
+@pytest.fixture
+def as_alone(saved, tables, tmp_path):
+    """A function that predicts on a cluster, and compares with one process."""
+
+    def check(backend):
+        with joblib.parallel_config(backend=backend, n_jobs=-1):
+            predict_table(saved("classifier"), tables, tmp_path / "out", columns="text", rows_per_part=9)
+        predict_table(saved("classifier"), tables, tmp_path / "alone", columns="text", rows_per_part=9)
+        assert contents(tmp_path / "alone") == contents(tmp_path / "out") != {}
+
+    return check
+
+
+@pytest.mark.thorough
+def test_a_cluster_of_ray(as_alone):
+    ray = pytest.importorskip("ray", reason="run: pip install ray")
+    joblib_of_ray = pytest.importorskip("ray.util.joblib")
+    ray.init(num_cpus=2, object_store_memory=100_000_000, include_dashboard=False)
+    try:
+        joblib_of_ray.register_ray()
+        as_alone("ray")
+    finally:
+        ray.shutdown()
+
+
+@pytest.mark.thorough
+def test_a_cluster_of_spark(as_alone, spark):
+    pytest.importorskip("joblibspark", reason="run: pip install joblibspark").register_spark()
+    as_alone("spark")
 
 
 @pytest.mark.thorough

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import sys
 from pathlib import Path
 
@@ -27,7 +26,7 @@ def work(estimator, rows, tmp_path, monkeypatch):
     for part in range(3):
         reviews[part * 20 : part * 20 + 20].to_parquet(tmp_path / "reviews" / f"{part}.parquet", index=False)
     estimator("classifier").save(tmp_path / "reviews-model")
-    (tmp_path / "labelling.py").write_text(block("Load the model from its folder"), encoding="utf-8")
+    (tmp_path / "labelling.py").write_text(block("Send the name of the folder"), encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     # For the processes that the engines start.
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]))
@@ -62,18 +61,8 @@ def test_dask(check, work):
 
 
 @pytest.mark.thorough
-def test_spark(check, work, monkeypatch):
-    pytest.importorskip("pyspark", reason="run: pip install pyspark")
-    if shutil.which("java") is None:
-        pytest.skip("Spark needs Java")
-    from pyspark.sql import SparkSession
-
-    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    spark = SparkSession.builder.master("local[2]").config("spark.driver.host", "127.0.0.1").getOrCreate()
-    try:
-        exec(block("With Spark").replace("label string", "label long"), {"__name__": "recipe"})
-    finally:
-        spark.stop()
+def test_spark(check, work, spark):
+    exec(block("With Spark").replace("label string", "label long"), {"__name__": "recipe"})
     check()
 
 

@@ -1,5 +1,8 @@
 """A layer in few operations of PyTorch is the layer in the operations of every backend, and so are its gradients."""
 
+import gc
+import weakref
+
 import keras
 import numpy as np
 import pytest
@@ -152,3 +155,26 @@ def test_what_it_cannot_compute_is_left_to_the_layers(inputs, reason):
     with FusedLayers(model).in_use():
         assert layers_torch.fused_layer(layer, x, mask, x, reason == "rate") is None
         assert layer(x, mask).shape == x.shape
+
+
+def test_predictions_follow_the_weights():
+    """The cast weights of a prediction are kept, until a weight changes."""
+    import torch
+
+    from kbert.training.fused_layers import FusedLayers
+
+    model = BertForSequenceClassification(config(), 2, dtype="mixed_bfloat16")
+    kernel = model.encoder.transformer_layers[0].output_dense.kernel
+    layers = FusedLayers.for_predicting(model)
+    assert FusedLayers.for_predicting(model) is layers
+    kernel.assign(2 * kernel.value)
+    changed = FusedLayers.for_predicting(model)
+    assert changed is not layers
+    assert torch.equal(changed._by_variable[id(kernel)], kernel.value.to(torch.bfloat16))
+    FusedLayers.forget(model)
+    assert FusedLayers.for_predicting(model) is not changed
+    # A model that is gone takes them along.
+    reference = weakref.ref(FusedLayers.for_predicting(model))
+    del model, kernel, layers, changed
+    gc.collect()
+    assert reference() is None

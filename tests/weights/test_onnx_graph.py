@@ -25,8 +25,9 @@ from kbert.weights import (
     save_sequence_classifier,
     save_token_classifier,
 )
-from kbert.weights.exported import onnx_runner, quantize_onnx, write_onnx
+from kbert.weights.exported import quantize_dynamically, write_onnx
 from kbert.weights.folder import read_folder
+from kbert.weights.runtimes import RUNNERS
 
 pytestmark = pytest.mark.slow
 
@@ -78,7 +79,7 @@ def written(folder, **choices):
     """The function that runs what is written of a weights folder; the file has been looked at by onnx's own checker."""
     write_onnx(folder, folder, **choices)
     onnx.checker.check_model(str(folder / "model.onnx"), full_check=True)
-    return onnx_runner(folder)
+    return RUNNERS["onnxruntime"](folder, "float32")
 
 
 def same(found, expected, mask=None):
@@ -239,17 +240,17 @@ def test_arrays_beyond_what_a_message_holds_have_a_file_of_their_own(classifier_
     small, data = (classifier_folder / name for name in ("model.onnx", "model.onnx.data"))
     assert np.array_equal(found, expected)
     assert data.stat().st_size > 0.5 * whole > small.stat().st_size
-    quantize_onnx(classifier_folder)
-    assert np.abs(onnx_runner(classifier_folder)(given(4, 9))["logits"] - expected).max() < 0.5
+    quantize_dynamically(classifier_folder)
+    assert np.abs(RUNNERS["onnxruntime"](classifier_folder, "float32")(given(4, 9))["logits"] - expected).max() < 0.5
 
 
 def test_quantizing_leaves_the_root_logger_alone(classifier_folder, caplog):
     expected = written(classifier_folder)(given(8, 30))["logits"]
     size = (classifier_folder / "model.onnx").stat().st_size
     handlers, level = list(logging.getLogger().handlers), logging.getLogger().level
-    quantize_onnx(classifier_folder)
+    quantize_dynamically(classifier_folder)
     assert (logging.getLogger().handlers, logging.getLogger().level) == (handlers, level) and not caplog.records
-    found = onnx_runner(classifier_folder)(given(8, 30))["logits"]
+    found = RUNNERS["onnxruntime"](classifier_folder, "float32")(given(8, 30))["logits"]
     assert 0 < np.abs(found - expected).max() < 0.2 * np.ptp(expected)
     assert (classifier_folder / "model.onnx").stat().st_size < 0.7 * size
 

@@ -1,0 +1,216 @@
+"""Exported models in place of Keras models: they predict by ONNX Runtime, OpenVINO or TensorFlow. No Keras here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from joblib import cpu_count
+
+from kbert.backend import CPU_BFLOAT16
+from kbert.config import BertConfig
+from kbert.errors import WeightsNotFoundError
+from kbert.model.names import INPUT_NAMES
+
+MODEL = "model.onnx"
+# What a SavedModel consists of.
+SAVED_MODEL = ("saved_model.pb", "fingerprint.pb", "variables", "assets")
+# The inputs of every exported model, int64 (B, T).
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+# Those that run model.onnx, the faster one first. For `DYNAMIC` int8, whose scales are found when the model runs,
+# the other one is faster (docs/howto/export.md).
+RUNTIMES = ("openvino", "onnxruntime")
+DYNAMIC = "int8_dynamic"
+
+# A function that runs an exported model: from its inputs to its outputs, both by name.
+Run = Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]
+
+
+class ExportedModel:
+    """The model of an exported folder, with what predicting asks of a Keras model.
+
+    It takes batches in which each row holds one text (`kbert.data.batches.padded_batches`). It is opened when it is
+    first used, and again in another process, to which it travels as the name of its folder.
+
+    Parameters
+    ----------
+    folder : str or Path
+        It holds ``model.onnx`` and ``config.json``, or a SavedModel.
+    runtime : {"auto", "onnxruntime", "openvino", "tensorflow"}, default="auto"
+        What runs it. "auto": the first of `RUNTIMES` that is installed, or the last where ``quantize`` is
+        "int8_dynamic"; a SavedModel is run by TensorFlow.
+    dtype : {"auto", "float32"}, default="float32"
+        "auto" lets OpenVINO compute in bfloat16 on processors that have instructions for it, unless the environment
+        variable KBERT_CPU_BFLOAT16 is 0. ONNX Runtime and TensorFlow compute in float32.
+    choices : dict, optional
+        How a text's vector is made: those of `BertForFeatures`.
+    quantize : {None, "int8", "int8_dynamic"}, default=None
+        How it was quantized when it was exported.
+
+    Attributes
+    ----------
+    config : BertConfig
+    runtime : str
+        "onnxruntime", "openvino" or "tensorflow".
+    """
+
+    input_names = INPUT_NAMES
+
+    def __init__(
+        self,
+        folder: str | Path,
+        runtime: str = "auto",
+        dtype: str = "float32",
+        choices: dict[str, Any] | None = None,
+        quantize: str | None = None,
+    ):
+        self.folder = Path(folder).absolute()
+        self.runtime = chosen_runtime(self.folder, runtime, quantize)
+        self.dtype = "float32" if dtype == "auto" and os.environ.get(CPU_BFLOAT16) == "0" else dtype
+        self.choices = choices or {}
+        self.config = BertConfig.from_folder(self.folder)
+        self._opened: tuple[int, Run] | None = None
+
+    @property
+    def dtype_policy(self) -> SimpleNamespace:
+        """The name of what it may compute in, as a Keras model has it."""
+        in_float32 = self.runtime != "openvino" or self.dtype == "float32"
+        return SimpleNamespace(name="float32" if in_float32 else "mixed_bfloat16")
+
+    @property
+    def num_labels(self) -> int:
+        """Numbers that the model gives for each text or token."""
+        n: int = self.output_shape[-1]
+        return n
+
+    @cached_property
+    def output_shape(self) -> tuple[Any, ...]:
+        """As a Keras model has it. A row of padding tells."""
+        outputs = self._run({name: np.zeros((1, 2), np.int64) for name in INPUTS})
+        return None, None, _main_output(outputs).shape[-1]
+
+    def files(self) -> list[Path]:
+        """The files that the model is made of, in a fixed order."""
+        names = SAVED_MODEL if self.runtime == "tensorflow" else (f"{MODEL}*",)
+        parts = [part for name in names for part in self.folder.glob(name)]
+        return sorted(path for part in parts for path in (part, *part.rglob("*")) if path.is_file())
+
+    def _run(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        # The threads of a runtime do not exist in a forked process.
+        if self._opened is None or self._opened[0] != os.getpid():
+            self._opened = os.getpid(), RUNNERS[self.runtime](self.folder, self.dtype)
+        return self._opened[1](inputs)
+
+    def __call__(self, inputs: dict[str, np.ndarray]) -> Any:
+        """What the Keras model gives for these inputs: of (B, T) tokens (B, 1, n), or (B, T, n) for each token."""
+        arrays = inputs["token_ids"], inputs["text_ids"] > 0, inputs["segment_ids"]
+        found = self._run({name: a.astype(np.int64) for name, a in zip(INPUTS, arrays, strict=True)})
+        outputs = _main_output(found)
+        if "masked_positions" in inputs:
+            return {"mlm_logits": np.take_along_axis(outputs, inputs["masked_positions"][..., None], axis=1)}
+        return outputs[:, None] if outputs.ndim == 2 else outputs
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_opened": None}
+
+
+def _main_output(outputs: dict[str, np.ndarray]) -> np.ndarray:
+    """Return the output that corresponds to the Keras model's."""
+    if "start_logits" in outputs:
+        return np.stack([outputs["start_logits"], outputs["end_logits"]], axis=-1)
+    return next(outputs[name] for name in ("logits", "sentence_embedding", "token_embeddings") if name in outputs)
+
+
+def chosen_runtime(folder: Path, runtime: str, quantize: str | None = None) -> str:
+    """The runtime that a name means for a folder, which may have been quantized.
+
+    Raises
+    ------
+    ValueError
+        If the name is none, or of one that cannot run this folder.
+    WeightsNotFoundError
+        If the folder holds no exported model.
+    ImportError
+        If none is installed that runs it.
+    """
+    if runtime != "auto" and runtime not in RUNNERS:
+        raise ValueError(f"runtime must be one of 'auto', {', '.join(map(repr, RUNNERS))}, got {runtime!r}.")
+    if (folder / MODEL).is_file():
+        able: tuple[str, ...] = RUNTIMES
+    elif (folder / SAVED_MODEL[0]).is_file():
+        able = ("tensorflow",)
+    else:
+        raise WeightsNotFoundError(f"{folder} holds no {MODEL} and no {SAVED_MODEL[0]}. Export the estimator again.")
+    if runtime != "auto" and runtime not in able:
+        raise ValueError(f"{folder} is run by {' or '.join(able)}, not by {runtime}.")
+    in_order = reversed(able) if quantize == DYNAMIC else able
+    found = next((name for name in in_order if runtime in ("auto", name) and find_spec(name) is not None), None)
+    if found is None:
+        wanted = able[-1] if runtime == "auto" else runtime
+        raise ImportError(
+            f"To predict with {folder}, an exported model, run: pip install {wanted}. To predict with Keras, load the "
+            "folder that `save` wrote."
+        )
+    return found
+
+
+def _n_threads() -> int:
+    """The threads of a runtime: by OMP_NUM_THREADS, as joblib sets it for its workers, or the CPUs that it may use."""
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    return int(given) if given.isdecimal() and int(given) else cpu_count()
+
+
+def _onnxruntime(folder: Path, dtype: str) -> Run:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = _n_threads()
+    session = onnxruntime.InferenceSession(str(folder / MODEL), options, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return lambda inputs: dict(zip(names, session.run(names, inputs), strict=True))
+
+
+def _openvino(folder: Path, dtype: str) -> Run:
+    import openvino
+
+    settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": _n_threads()}
+    if dtype == "float32":
+        settings["INFERENCE_PRECISION_HINT"] = "f32"
+    model = openvino.Core().compile_model(str(folder / MODEL), "CPU", settings)
+    # OpenVINO 2025.0 leaves out inputs that the model does not use: without attention there is no use of the mask.
+    names = {name for found in model.inputs for name in found.names}
+
+    def run(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        results = model({name: array for name, array in inputs.items() if name in names})
+        return {name: results[output] for output in model.outputs for name in output.names}
+
+    return run
+
+
+def _tensorflow(folder: Path, dtype: str) -> Run:
+    import tensorflow as tf
+
+    loaded = tf.saved_model.load(str(folder))
+    signature = loaded.signatures["serving_default"]
+
+    def run(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        results = signature(**{name: tf.constant(array) for name, array in inputs.items()})
+        return {name: result.numpy() for name, result in results.items()}
+
+    # The signature does not keep its variables alive: they live as long as the loaded object.
+    run.loaded = loaded  # type: ignore[attr-defined]
+    return run
+
+
+RUNNERS: dict[str, Callable[[Path, str], Run]] = {
+    "onnxruntime": _onnxruntime,
+    "openvino": _openvino,
+    "tensorflow": _tensorflow,
+}
