@@ -186,6 +186,19 @@ def fill_folder(folder: Path, write: Callable[[Path], object], last: str) -> Non
         raise
 
 
+def sync(path: Path) -> None:
+    """See that a file, or the names in a folder, are on the disk: what was just renamed there survives a power cut.
+
+    Where the system cannot do that, as Windows with folders, nothing happens.
+    """
+    with suppress(OSError):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
 def check_new_or_empty(folder: Path) -> None:
     """Raise the FileExistsError of `fill_folder`, for callers that have work to do before they write."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

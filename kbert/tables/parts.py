@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import shutil
 import uuid
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from kbert.atomic_folder import sync
 from kbert.json_files import json_object, write_json
 from kbert.tables.files import write_tables
 
@@ -87,7 +89,10 @@ class PartFolder:
             raise FileExistsError(f"{self.folder} exists, and holds no predictions of kbert's. Give another output.")
         unfinished = self.folder / f"{_SETTINGS}.{uuid.uuid4().hex[:8]}"
         write_json(unfinished, settings)
+        sync(unfinished)
         unfinished.replace(path)
+        sync(self.folder)
+        sync(self.folder.parent)
 
     def _remove(self, beginnings: tuple[str, ...]) -> None:
         for path in list(self.folder.iterdir()):
@@ -157,6 +162,8 @@ class PartFolder:
         with _naming(path, "what is finished cannot be noted"), open(path, "a", encoding="utf-8") as file:
             # After a line that may be torn.
             file.write("\n" + json.dumps({"part": name, "digest": digest, "bytes": n_bytes}))
+            file.flush()
+            os.fsync(file.fileno())
 
     def join(self, names: Iterable[str], target: Path, written_as: str) -> None:
         """Write parts, which are Parquet, into one file, and remove the folder.
@@ -187,6 +194,7 @@ class PartFolder:
         with _naming(target, "the parts cannot be written into one file", unfinished):
             write_tables(unfinished, map(whole, paths), written_as)
             unfinished.replace(target)
+            sync(target.parent)  # before the parts go
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -239,6 +247,7 @@ def write_part(path: Path, table: Any, written_as: str) -> int:
         write_tables(unfinished, [table], written_as)
         n_bytes = unfinished.stat().st_size
         unfinished.replace(path)
+        sync(path.parent)
     return n_bytes
 
 

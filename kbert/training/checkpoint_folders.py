@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from kbert.atomic_folder import sync
 from kbert.errors import CheckpointWarning, WeightsMismatchError
 from kbert.json_files import json_object
 from kbert.saved_values import SavedValues
@@ -65,8 +66,12 @@ def write_checkpoint(
             json.dump({**facts, _CHECKSUM: _checksum(facts)}, file, indent=1)
             file.flush()
             os.fsync(file.fileno())
+        sync(unfinished)
         shutil.rmtree(target, ignore_errors=True)
         unfinished.rename(target)
+        # Before older ones are removed: after a power cut there may be no other. The run's folder may be new itself.
+        sync(folder)
+        sync(folder.parent)
     except OSError as error:
         shutil.rmtree(unfinished, ignore_errors=True)
         reason = error.strerror or str(error)

@@ -1,0 +1,36 @@
+"""Folders of parts: what a power cut leaves of them."""
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from kbert.tables import parts
+from kbert.tables.parts import PartFolder, write_part
+
+
+def test_what_is_noted_is_on_the_disk_before(tmp_path, monkeypatch):
+    synced, on_disk = [], []
+
+    def sync(path):
+        synced.append((path.name, sorted(each.name for each in path.iterdir()) if path.is_dir() else path.read_text()))
+
+    monkeypatch.setattr(parts, "sync", sync)
+    monkeypatch.setattr(parts.os, "fsync", lambda handle: on_disk.append((folder / "_parts.jsonl").read_text()))
+    folder, table = tmp_path / "out", pa.table({"a": [1, 2]})
+    folder.mkdir()
+    output = PartFolder(folder, {"files": ["a.csv"]}, is_temporary=True)
+    (unfinished, text), *named = synced
+    assert unfinished.startswith("_kbert.json.") and "a.csv" in text
+    assert named == [("out", ["_kbert.json"]), (tmp_path.name, ["out"])]
+
+    synced.clear()
+    name = "part-00000-000000.parquet"
+    monkeypatch.setattr(parts, "write_tables", lambda path, tables, _: parquet.write_table(next(iter(tables)), path))
+    n_bytes = write_part(folder / name, table, "parquet")
+    assert synced == [("out", ["_kbert.json", name])] and on_disk == []
+    output.note(name, "digest", n_bytes)
+    assert name in on_disk[0]
+
+    synced.clear()
+    output.join([name], tmp_path / "out.parquet", "parquet")
+    assert synced == [(tmp_path.name, ["out", "out.parquet"])]  # before the parts went
+    assert not folder.exists()
