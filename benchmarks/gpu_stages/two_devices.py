@@ -1,6 +1,7 @@
 """Two devices beside one: rows a second of fine-tuning, and tokens a second of pre-training, of base, on JAX.
 
-Each pair has the same batches: what they are divided among is all that differs. On PyTorch kbert trains on one device.
+Each pair has the same batches: what they are divided among is all that differs. Not on PyTorch, where a process has
+one device: torchrun starts several processes, and a stage is one.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from gpu_stages.setting import Absent, Cell, Setting
 
 def cells(setting: Setting) -> list[Cell]:
     """Fits and pre-training, on one device and on all."""
-    absent = "" if setting.backend == "jax" else "kbert trains on one device under PyTorch"
+    absent = "" if setting.backend == "jax" else "a process has one device under PyTorch; torchrun starts several"
     return [
         Cell(f"{what}, {who}", {"what": what, "on_all": who == "all devices"}, 60, absent=absent)
         for what in ("fit", "pretrain")

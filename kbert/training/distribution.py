@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kbert.errors import KbertWarning
 from kbert.training.backends import backend_name, backend_step
 from kbert.training.step import Loss, Trainer
+from kbert.warn import warn_user
 
 if TYPE_CHECKING:
     import keras
@@ -25,6 +27,7 @@ def all_devices() -> Any:
     DataParallel, ModelParallel, MirroredStrategy, ProcessGroup or None
         The one in force (``keras.distribution.set_distribution``, ``with strategy.scope()``,
         ``torch.distributed.init_process_group``), else on JAX and TensorFlow a new one; None where there is one device.
+        On PyTorch a process has one: a warning tells of others that are left unused.
     """
     backend = backend_name()
     if backend == "jax":
@@ -41,7 +44,22 @@ def all_devices() -> Any:
         if tf.distribute.has_strategy():
             return tf.distribute.get_strategy()
         return tf.distribute.MirroredStrategy() if len(tf.config.list_logical_devices("GPU")) > 1 else None
-    return _process_group()
+    if (group := _process_group()) is None:
+        _tell_unused()
+    return group
+
+
+def _tell_unused() -> None:
+    """Warn that this process uses one of several GPUs, and that others take processes of their own."""
+    import torch
+
+    if (n := torch.cuda.device_count()) > 1:
+        warn_user(
+            f"PyTorch sees {n} GPUs, and training uses one of them. To use all, start the script with torchrun "
+            f"--nproc-per-node {n}, and call torch.distributed.init_process_group() in it (docs: Several devices). If "
+            "one is enough, set distribution=None.",
+            KbertWarning,
+        )
 
 
 def _process_group() -> Any:
@@ -92,11 +110,11 @@ def for_fine_tuning(distribution: Any, texts_are_compared: bool) -> Any:
     TypeError, ValueError
         If it cannot be used.
     """
+    if texts_are_compared and isinstance(distribution, str) and backend_name() != "jax":
+        return None
     found = checked(distribution)
     if found is None or not texts_are_compared or _is_of_keras(found):
         return found
-    if isinstance(distribution, str):
-        return None
     raise ValueError(
         "The loss of multiple choice and of few_labels=True compares the texts of a batch, which a MirroredStrategy "
         "divides. Set distribution=None, or train on JAX."
