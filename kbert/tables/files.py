@@ -9,12 +9,14 @@ import json
 import lzma
 import os
 import zlib
+from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
+from kbert.data.frames import shown
 from kbert.input_files import OPENERS, endings_of, files_at
 
 FORMATS = ("parquet", "csv", "tsv", "jsonl")
@@ -247,14 +249,15 @@ def _json_lines(file: TextIO, n_rows: int) -> Generator[Any]:
     import pyarrow as pa
 
     found: list[dict[str, Any]] = []
-    number = 0
+    numbers: list[int] = []  # of their lines
 
     def as_table() -> Any:
         names = list(dict.fromkeys(name for row in found for name in row))
         try:
-            return pa.table({name: pa.array([row.get(name) for row in found]) for name in names})
-        except (pa.ArrowException, TypeError, UnicodeError) as error:
-            raise ValueError(f"lines up to {number}: {error}") from None
+            return pa.table({name: _column(name, [row.get(name) for row in found], numbers) for name in names})
+        finally:
+            found.clear()
+            numbers.clear()
 
     for number, line in enumerate(file, 1):
         if not line.strip():
@@ -266,11 +269,32 @@ def _json_lines(file: TextIO, n_rows: int) -> Generator[Any]:
         if not isinstance(row, dict):
             raise ValueError(f"line {number} holds no JSON object")
         found.append(row)
+        numbers.append(number)
         if len(found) == n_rows:
             yield as_table()
-            found = []
     if found:
         yield as_table()
+
+
+def _column(name: str, values: list[Any], numbers: list[int]) -> Any:
+    """Values of JSON as Arrow's. The error names the first line whose value does not go with those before it."""
+    import pyarrow as pa
+
+    def fault(n: int) -> Exception | None:
+        try:
+            pa.array(values[:n])
+        except faults as error:
+            return error
+        return None
+
+    faults = (pa.ArrowException, TypeError, UnicodeError, OverflowError)
+    try:
+        return pa.array(values)
+    except faults:
+        n = bisect_left(range(len(values)), True, key=lambda n: fault(n) is not None)
+        raise ValueError(
+            f"line {numbers[n - 1]}: the column {name!r} cannot hold {shown(values[n - 1])} ({fault(n)})"
+        ) from None
 
 
 # --- Writing -----------------------------------------------------------------------------------------------------

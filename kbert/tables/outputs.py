@@ -108,7 +108,7 @@ def _as_list(text: Any, name: str, row: Any) -> list[Any]:
     except (ValueError, TypeError, RecursionError):
         found = None
     if not isinstance(found, list):
-        raise ValueError(f"index {row}: {name} is no JSON list, as in the first rows: {shown(text)}.")
+        raise ValueError(f"row {row} of column {name!r} is no JSON list, as in the first rows: {shown(text)}.")
     return found
 
 

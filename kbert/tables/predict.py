@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import pickle
+import re
 import shutil
 import tempfile
 import warnings
@@ -521,8 +522,7 @@ def _make(plan: _Plan, estimator: BertEstimator, part: _Part) -> _Made:
             found = predicted_columns(estimator, X, plan.probabilities)
         except (ValueError, TypeError) as error:
             kind = TypeError if isinstance(error, TypeError) else ValueError
-            last = part.first_row + part.table.num_rows - 1
-            raise kind(f"{part.source}, rows {part.first_row} to {last} (index): {error}") from error
+            raise kind(f"{part.source}{_where(part, str(error))}") from error
     _refuse_both(part.source, set(kept.column_names) & set(found))
     for name, values in found.items():
         kept = kept.append_column(name, values)
@@ -531,6 +531,17 @@ def _make(plan: _Plan, estimator: BertEstimator, part: _Part) -> _Made:
         (warning.category, str(warning.message)) for warning in told if issubclass(warning.category, UserWarning)
     ]
     return _Made(part.name, part.table.num_rows, n_bytes, part.digest, messages)
+
+
+# A row as errors of an estimator name it: by its place in the part, and by its index where that is another number.
+_ROW = re.compile(r"\brow (\d+)(?: \(index (\d+)\))?")
+
+
+def _where(part: _Part, message: str) -> str:
+    """An error about a part, in which rows have their numbers in the file, from 0."""
+    if _ROW.search(message):
+        return ": " + _ROW.sub(lambda row: f"row {row[2] or row[1]}", message).removeprefix("X: ")
+    return f", rows {part.first_row} to {part.first_row + part.table.num_rows - 1}: {message}"
 
 
 def _kept(keep: tuple[str, ...] | None, names: list[str]) -> list[str]:

@@ -101,8 +101,14 @@ def test_files_of_a_folder_and_of_a_pattern(tmp_path):
         ("t.csv.gz", gzip.compress(b"a,b\n1,\xff", mtime=0) + b"\x1f\x8b\0", "it is not UTF-8"),
         ("t.jsonl", b'{"a": 1}\n{"a": \n', "line 2: "),
         ("t.jsonl", b"[1]\n", "line 1 holds no JSON object"),
-        ("t.jsonl", b'{"a": 1}\n{"a": "x"}\n', "lines up to 2: "),
-        ("t.jsonl", b'{"a": "\\ud800"}\n', "lines up to 1: "),
+        (
+            "t.jsonl",
+            b'{"a": 1}\n\n{"b": 2}\n{"a": 2}\n{"a": "x"}\n{"a": 3}\n',
+            "line 5: the column 'a' cannot hold 'x'",
+        ),
+        ("t.jsonl", b'{"a": "x"}\n{"a": ["x"]}\n', r"line 2: the column 'a' cannot hold \['x'\]"),
+        ("t.jsonl", b'{"a": 1}\n{"a": 1e400}\n{"a": 99999999999999999999}\n', "line 3: the column 'a' cannot hold 999"),
+        ("t.jsonl", b'{"a": "\\ud800"}\n', r"line 1: the column 'a' cannot hold '\\ud800'"),
         ("t.parquet", b"PAR1 this is none", "not a parquet file"),
     ],
 )

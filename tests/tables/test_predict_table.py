@@ -237,13 +237,35 @@ def test_bad_input_is_named(estimator, rows, tmp_path, monkeypatch):
         ValueError, "does not say which column BertClassifier reads. It has id, question, words", source="three.csv"
     )
     pd.DataFrame({"text": [1.5, 2.5]}).to_parquet(tmp_path / "numbers.parquet")
-    refused(TypeError, "numbers.parquet, rows 0 to 1 .index.: ", source="numbers.parquet")
+    refused(
+        TypeError, "numbers.parquet: row 0 of column 'text' .* is of type float, not a text", source="numbers.parquet"
+    )
 
     def full(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("kbert.tables.parts.write_tables", full)
     refused(OSError, r"a part cannot be written \(No space left on device\). Make room and call again")
+
+
+@pytest.mark.parametrize("rows_per_part", [1, 4, 7])
+def test_the_first_row_of_the_wrong_type_is_named_by_its_number_in_the_file(rows_per_part, estimator, saved, tmp_path):
+    def refused(kind, good, bad, match):
+        lines = [good] * 5 + [bad, good]
+        (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, lines)))
+        with pytest.raises((ValueError, TypeError), match=match):
+            predict_table(estimator(kind), tmp_path / "in.jsonl", tmp_path / "out", rows_per_part=rows_per_part)
+        shutil.rmtree(tmp_path / "out", ignore_errors=True)
+
+    few = ["a", "b"]
+    refused(
+        "choice", {"context": "x", "options": few}, {"context": "x", "options": ["a"]},
+        "in.jsonl: row 5 of column 'options' has one option",
+    )  # fmt: skip
+    # What JSON cannot be a column of is told of by its line, which counts from 1.
+    wrong = ("in.jsonl: row 5 of column 'text'" if rows_per_part == 1 else
+             "in.jsonl cannot be read as jsonl: line 6: the column 'text' cannot hold 3 ")  # fmt: skip
+    refused("classifier", {"text": "x"}, {"text": 3}, wrong)
 
 
 def test_names_of_parts_sort_as_the_rows_at_any_number():
@@ -477,5 +499,5 @@ def test_odd_tables_and_odd_rows(estimator, saved, rows, tmp_path):
     # In a column of lists, a value that is none is named by its row in the file.
     lists = pd.DataFrame({"words": ['["red", "hot"]', '["cold"]', "no list"]})
     lists.to_csv(tmp_path / "lists.csv", index=False)
-    with pytest.raises(ValueError, match="lists.csv, rows 2 to 2 .index.: index 2: words is no JSON list"):
+    with pytest.raises(ValueError, match="lists.csv: row 2 of column 'words' is no JSON list"):
         predict_table(saved("tagger"), tmp_path / "lists.csv", tmp_path / "l.csv", columns="words", rows_per_part=2)
