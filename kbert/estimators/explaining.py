@@ -16,6 +16,7 @@ from kbert.pretraining.segments import sentence_splitter
 from kbert.tasks.explaining import Explainer, Spans, ToExplain, one_for_each_row
 from kbert.text import WordPieceTokenizer
 from kbert.training.attributions import Path
+from kbert.training.precision import in_float32
 from kbert.training.progress import PredictionProgress
 from kbert.training.shapley import Orders
 from kbert.weights.runtimes import ExportedModel
@@ -62,7 +63,8 @@ def new_explainer(
         path = Orders(steps)
     elif method == "integrated_gradients":
         path = Path.integral(steps)
-    return Explainer(model, tokenizer, path, _sentences if unit == "sentence" else None)
+    # In fewer digits scores would not add up, and not be the same on all backends.
+    return Explainer(in_float32(model), tokenizer, path, _sentences if unit == "sentence" else None)
 
 
 def whole_numbers(value: Any, n_rows: int, name: str) -> NDArray[np.int64]:

@@ -22,7 +22,7 @@ from kbert.estimators.recipe import settled_values
 from kbert.estimators.saving import GOLDEN_TEXTS, SavableEstimator
 from kbert.hub.weight_files import SAFETENSORS
 from kbert.json_files import write_json
-from kbert.training.precision import has_accelerator
+from kbert.training.precision import has_accelerator, in_float32
 from kbert.weights.exported import DATA, quantize_dynamically, write_onnx
 from kbert.weights.folder import EXPORT_FILE
 from kbert.weights.int8 import Int8Graph, ObservedGraph, ObservedModel
@@ -229,16 +229,7 @@ class ExportableEstimator(SavableEstimator):
 
     def _in_float32(self) -> Self:
         """This estimator with a model that computes in float32, as what is exported does."""
-        model = self.model_
-        if model.dtype_policy.name == "float32":
-            return self._with_model(model)
-        from kbert.model.encoder import skip_initialisation
-
-        with skip_initialisation():
-            copy = type(model).from_config({**model.get_config(), "dtype": "float32"})
-        for variable, original in zip(copy.weights, model.weights, strict=True):
-            variable.assign(original.value)
-        return self._with_model(copy)
+        return self._with_model(in_float32(self.model_))
 
     def _export_results(self, X: Any) -> Results:
         """What is compared: for rows of X, or for a few stored texts."""

@@ -7,8 +7,12 @@ import os
 import platform
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kbert.backend import CPU_BFLOAT16
+
+if TYPE_CHECKING:
+    import keras
 
 # Weights are float32 under all of them.
 DTYPES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
@@ -33,6 +37,19 @@ def dtype_policy(dtype: str) -> str:
     if dtype == "auto":
         dtype = "bfloat16" if has_accelerator() or cpu_gains_by_bfloat16() else "float32"
     return DTYPES[dtype]
+
+
+def in_float32(model: keras.Model) -> keras.Model:
+    """The model, or a copy that computes in float32 where it does not; the weights are float32 under every policy."""
+    if model.dtype_policy.name == "float32":
+        return model
+    from kbert.model.encoder import skip_initialisation
+
+    with skip_initialisation():
+        copy = type(model).from_config({**model.get_config(), "dtype": "float32"})
+    for variable, original in zip(copy.weights, model.weights, strict=True):
+        variable.assign(original.value)
+    return copy
 
 
 def runtime_dtype(dtype: str) -> str:

@@ -24,6 +24,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::kbert.errors
 TEXTS = pd.Series(
     ["A lovely chair, it was\nnot sad. the RED table", "", "Broken: the great ca\u0301fe 😀 was hot"], index=list("xyz")
 )
+# What `load` takes for a classifier whose rows may have several labels.
+SEVERAL = "several labels"
 WORDS = [["the", "great", "table"], ["sad", "and", "brokenchair", "it"]]
 
 
@@ -32,9 +34,10 @@ def load(toy_folder, tmp_path_factory):
     """A function that gives an estimator with random weights, large enough that outputs are far from linear."""
     config = replace(BertConfig.from_folder(toy_folder), initializer_range=0.3)
     labels, tags = {0: "a", 1: "b", 2: "c"}, {0: "O", 1: "B-X", 2: "I-X"}
-    one_label = "single_label_classification"
+    one_label, several = "single_label_classification", "multi_label_classification"
     saves = {
         BertClassifier: (BertForSequenceClassification, [3], save_sequence_classifier, (labels, one_label)),
+        SEVERAL: (BertForSequenceClassification, [3], save_sequence_classifier, (labels, several)),
         BertRegressor: (BertForSequenceClassification, [1], save_sequence_classifier, ({0: "y"}, "regression")),
         BertTagger: (BertForTokenClassification, [3], save_token_classifier, (tags,)),
         BertQA: (BertForQuestionAnswering, [], save_question_answerer, ()),
@@ -43,6 +46,7 @@ def load(toy_folder, tmp_path_factory):
 
     def load(estimator, **parameters):
         model, n_outputs, save, names = saves[estimator]
+        estimator = BertClassifier if estimator is SEVERAL else estimator
         folder = tmp_path_factory.mktemp(estimator.__name__)
         save(model(config, *n_outputs, dtype="float32", seed=3), folder, *names)
         WordPieceTokenizer.from_pretrained(toy_folder).save(folder)
@@ -102,6 +106,28 @@ def test_scores_of_every_label_add_up_in_windows_too(classifier, how):
     difference = classifier.decision_function(TEXTS) - logits_without_words(classifier, TEXTS)
     assert np.abs(difference[[0, 2]]).max() > 0.5
     assert_sums(found, difference[[0, 2]])
+
+
+@BOTH
+def test_scores_of_several_labels_a_row_add_up(load, how):
+    classifier = load(SEVERAL, long_text="window", stride=5)
+    found = classifier.explain(TEXTS, **how)
+    assert found[found.row == 0].label.unique().tolist() == classifier.classes_.tolist() == ["a", "b", "c"]
+    difference = (classifier.decision_function(TEXTS) - logits_without_words(classifier, TEXTS))[[0, 2]]
+    assert np.abs(difference).max(axis=0).min() > 0.2  # of each label
+    assert_sums(found, difference)
+    one = classifier.explain(TEXTS, "c", **how)
+    np.testing.assert_allclose(one.score, found.score[found.label == "c"], rtol=0, atol=1e-5)
+
+
+@BOTH
+def test_a_model_in_bfloat16_is_explained_in_float32(load, how):
+    classifier, low = load(BertClassifier), load(BertClassifier)
+    low.model_ = low._load_model(low.weights, "mixed_bfloat16")
+    off = np.abs(low.decision_function(TEXTS) - classifier.decision_function(TEXTS))
+    assert off.max() > 1e-3
+    expected = classifier.explain(TEXTS, **how)
+    pd.testing.assert_frame_equal(low.explain(TEXTS, **how), expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.backend
