@@ -101,7 +101,9 @@ def head_of(path: Path) -> Head:
     return Head()
 
 
-def read_in_parts(path: Path, n_rows: int, told: Callable[[int], None] | None = None) -> Iterator[Any]:
+def read_in_parts(
+    path: Path, n_rows: int, told: Callable[[int], None] | None = None, columns: list[str] | None = None
+) -> Iterator[Any]:
     """The rows of a file as Arrow tables of ``n_rows`` rows, the last one with what is left.
 
     The values of CSV and TSV files are texts, exactly as they stand there.
@@ -113,6 +115,8 @@ def read_in_parts(path: Path, n_rows: int, told: Callable[[int], None] | None = 
     told : callable, optional
         Called before each table with how many bytes of the file have been read so far, packed as they are. Not of
         Parquet, which says how many rows it has.
+    columns : list of str, optional
+        Of Parquet, the columns that are read; all by default. Other formats have all in each line.
 
     Raises
     ------
@@ -124,7 +128,7 @@ def read_in_parts(path: Path, n_rows: int, told: Callable[[int], None] | None = 
     kept: list[Any] = []
     n_kept = 0
     try:
-        for found in _parquet(path, n_rows) if format_of(path) == "parquet" else _of_lines(path, n_rows, told):
+        for found in _parquet(path, n_rows, columns) if format_of(path) == "parquet" else _of_lines(path, n_rows, told):
             rest = found
             if len(set(rest.column_names)) < rest.num_columns:
                 raise ValueError(f"it has a column twice: {', '.join(rest.column_names)}")
@@ -185,12 +189,12 @@ def _not_utf8(path: Path) -> str:
     return "it is not UTF-8"
 
 
-def _parquet(path: Path, n_rows: int) -> Iterator[Any]:
+def _parquet(path: Path, n_rows: int, columns: list[str] | None) -> Iterator[Any]:
     import pyarrow as pa
     from pyarrow.parquet import ParquetFile
 
     with ParquetFile(path) as file:
-        for batch in file.iter_batches(batch_size=n_rows):
+        for batch in file.iter_batches(batch_size=n_rows, columns=columns):
             yield pa.Table.from_batches([batch])
 
 

@@ -72,8 +72,9 @@ class PartFolder:
         if saved is not None and different == ["files"] and _is_some_of(self.files, saved["files"]):
             different, self.files = [], saved["files"]
         if different and not is_temporary and any(folder.glob("part-*")):
+            names = [name for name in different if name != "format"] or ["the version of kbert"]
             raise FileExistsError(
-                f"{folder} holds predictions that were made with other settings ({', '.join(different)}). Give another "
+                f"{folder} holds predictions that were made with other settings ({', '.join(names)}). Give another "
                 "output, or remove it."
             )
         if different:

@@ -50,7 +50,9 @@ from kbert.training.predict import to_numpy
 from kbert.warn import warn_user
 from kbert.weights.runtimes import ExportedModel
 
-_FORMAT = 1
+# Of the settings of an output. Where columns to keep are named, parts are known by the needed columns of Parquet files
+# alone; older versions, which took all, wrote 1.
+_FORMAT, _FORMAT_OF_KEPT = 1, 2
 # For each process, where joblib tells only of all of them together that they are done.
 _JOBS_AT_ONCE = 8
 
@@ -216,7 +218,8 @@ def predict_table(
         numbers = {name: number for number, name in enumerate(output.files)}
         for file, number in zip(files, map(numbers.__getitem__, settings["files"]), strict=True):
             try:
-                for i, table in enumerate(total.parts_of(file, int(rows_per_part))):
+                needed = _needed(plan, estimator, heads[file])
+                for i, table in enumerate(total.parts_of(file, int(rows_per_part), needed)):
                     name, digest = part_name(number, i, plan.written_as), digest_of(table)
                     if lists is None:
                         lists = columns_of_lists(estimator, table)
@@ -271,7 +274,7 @@ class _Total:
         self.rows = self.n_bytes = 0  # read so far of files of other formats
         self.bar.total = None if self.sizes else self.known
 
-    def parts_of(self, file: Path, n_rows: int) -> Iterator[Any]:
+    def parts_of(self, file: Path, n_rows: int, columns: list[str] | None) -> Iterator[Any]:
         """The rows of a file as `read_in_parts` has them. With each of its tables, the total is estimated anew."""
         before = self.n_bytes
 
@@ -279,7 +282,7 @@ class _Total:
             self.n_bytes = before + n_bytes
 
         try:
-            for table in read_in_parts(file, n_rows, tell):
+            for table in read_in_parts(file, n_rows, tell, columns):
                 if file in self.sizes:
                     self.rows += table.num_rows
                     self._show(round(self.rows * sum(self.sizes.values()) / self.n_bytes), _ABOUT)
@@ -410,6 +413,15 @@ def _in_both(plan: _Plan, estimator: BertEstimator, names: list[str], head: Head
     return set(kept).intersection(names, predicted_names(estimator, of_lists, plan.probabilities))
 
 
+def _needed(plan: _Plan, estimator: BertEstimator, head: Head) -> list[str] | None:
+    """The columns of a Parquet file that are read or kept. None is all, as of other formats."""
+    names = head.schema.names if head.n_rows else []
+    if plan.keep is None or len(set(names)) < max(1, len(names)):
+        return None
+    needed = {*columns_read(estimator, names, plan.columns), *plan.keep}
+    return [name for name in names if name in needed]
+
+
 def _refuse_both(file: Path | str, names: set[str]) -> None:
     if names:
         raise ValueError(
@@ -422,7 +434,8 @@ def _settings(plan: _Plan, estimator: BertEstimator, files: list[Path], rows_per
     """What all parts of an output have in common."""
     shared = Path(os.path.commonpath([file.parent for file in files]))
     settings = {
-        "format": _FORMAT, "model": plan.model, "rows_per_part": rows_per_part,
+        "format": _FORMAT if plan.keep is None else _FORMAT_OF_KEPT,
+        "model": plan.model, "rows_per_part": rows_per_part,
         "files": [str(file.relative_to(shared)) for file in files], "written_as": plan.written_as,
         "columns": plan.columns, "keep": plan.keep, "probabilities": plan.probabilities,
     }  # fmt: skip

@@ -197,6 +197,41 @@ def test_what_an_output_is_of_does_not_change(estimator, tables, rows, tmp_path)
         predict_table(model, tables, tmp_path / "else", columns="text")
 
 
+def test_of_parquet_only_the_columns_that_are_needed_are_read(estimator, rows, tmp_path, monkeypatch):
+    model, path, out, read = estimator("classifier"), tmp_path / "in.parquet", tmp_path / "out", []
+    wide = rows[["id"]].assign(note="x", text=rows.text, other=1.5)
+    iter_batches = pyarrow.parquet.ParquetFile.iter_batches
+
+    def noted(file, *args, **kwargs):
+        for batch in iter_batches(file, *args, **kwargs):
+            read.append(batch.schema.names)
+            yield batch
+
+    monkeypatch.setattr(pyarrow.parquet.ParquetFile, "iter_batches", noted)
+
+    def call(**changes):
+        return predict_table(model, path, out, **{"keep": "id", "columns": "text", "rows_per_part": 20, **changes})
+
+    wide.to_parquet(path, index=False)
+    assert call() == (60, 3, 0) and read == [["id", "text"]] * 3
+    wide.assign(note="y").drop(columns="other").to_parquet(path, index=False)
+    assert call() == (60, 3, 3)  # what is not needed may change
+    wide.assign(id=7).to_parquet(path, index=False)
+    with pytest.raises(FileExistsError, match="was made of other rows than the table has now"):
+        call()
+
+    # An older version has noted other names for the same rows.
+    settings = json.loads((out / "_kbert.json").read_text())
+    (out / "_kbert.json").write_text(json.dumps({**settings, "format": 1}))
+    wide.to_parquet(path, index=False)
+    with pytest.raises(FileExistsError, match="made with other settings .the version of kbert.. Give another output"):
+        call()
+    shutil.rmtree(out)
+    read.clear()
+    assert call(keep=None) == (60, 3, 0) and read == [["id", "note", "text", "other"]] * 3
+    assert json.loads((out / "_kbert.json").read_text())["format"] == 1
+
+
 def test_one_damaged_file_is_named_and_the_others_are_done(estimator, tables, rows, tmp_path):
     good = (tables / "b.jsonl").read_bytes()
     (tables / "b.jsonl").write_bytes(good[:500])
