@@ -24,7 +24,7 @@ LONGEST := $(addprefix tests/,test_examples.py estimators/test_scikit_learn_chec
 	test_docs_pages.py pretraining/test_trainer.py)
 
 # What depends on the backend most; `make test-thorough` and the continuous integration on GitHub run all on JAX.
-ON_JAX := $(addprefix tests/,model training pretraining weights) $(addprefix tests/estimators/test_,\
+ON_JAX := $(addprefix tests/,model training pretraining weights test_gpu_stages.py) $(addprefix tests/estimators/test_,\
 	classifier_learning.py fits_on_devices.py forks.py servable.py tagger.py qa.py)
 
 .PHONY: quickstart test test-backends test-thorough coverage docs docs-check docs-links bench lint

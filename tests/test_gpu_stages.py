@@ -62,7 +62,10 @@ def setting(gpu, tmp_path, monkeypatch):
     return gpu.setting.Setting(keras.backend.backend(), folder, folder / "state", data, None, True, 0.02)
 
 
-@pytest.mark.parametrize("stage", SOME)
+# The first stage runs wherever the backends are tested; the others take longer.
+@pytest.mark.parametrize(
+    "stage", [pytest.param(name, marks=[pytest.mark.backend] * (name == "check")) for name in SOME]
+)
 def test_a_stage_runs(gpu, setting, stage):
     def chosen(cell):
         return any(part in cell for part in SOME[stage])
@@ -78,6 +81,7 @@ def test_a_stage_runs(gpu, setting, stage):
             assert np.isfinite(line[FIGURE[stage]]) and line[FIGURE[stage]] > 0
     if stage == "check":
         assert all(line["passed"] for line in measured) and measured[-1]["logit_difference"] < 1e-4
+        assert measured[0]["weights_drift"] == 0
     if stage == "attention":
         # Every way has the same outputs.
         assert len(measured) >= 2 and all(line["relative_error"] < 0.02 for line in measured)
@@ -231,6 +235,30 @@ def test_packed_texts_are_the_same_in_both_layouts(gpu, setting):
     weights = np.exp(query @ key.T / np.sqrt(packed.H))
     expected = weights / weights.sum(axis=1, keepdims=True) @ value
     np.testing.assert_allclose(packed.reference()[:length, 0], expected, rtol=1e-4)
+
+
+def test_a_miniature_computes_as_a_gpu_does(gpu, setting, monkeypatch):
+    check, device = gpu.check, gpu.device
+    from kbert import BertClassifier
+
+    folder = importlib.import_module("gpu_stages.texts").weights_folder("minilm-l6", setting)
+    if setting.backend == "torch":
+        from kbert.model import layers_torch
+
+        # Where its first operation is asked for, the layers would be computed by the code for CPUs.
+        def refuse(*_):
+            raise AssertionError("a GPU has no such code")
+
+        monkeypatch.setattr(layers_torch._Attention, "apply", refuse)
+    with device.way_of_a_gpu():
+        fitted = [BertClassifier.paper(weights=folder, epochs=1, random_state=seed) for seed in (0, 1)]
+        for classifier in fitted:
+            classifier.fit(["a", "b"] * 8, [0, 1] * 8)
+        assert fitted[0].model_.compute_dtype == "bfloat16" and not device.is_gpu()
+        fitted[0].predict(["a"])
+    start = fitted[0].model_.encoder
+    assert check.weights_drift(fitted[0].model_, fitted[0].model_, fitted[1].model_.encoder) == 0
+    assert check.weights_drift(fitted[0].model_, fitted[1].model_, start.from_pretrained(folder)) > 0.1
 
 
 def test_busy_time_is_the_union_of_operations(gpu):

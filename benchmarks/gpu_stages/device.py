@@ -6,14 +6,17 @@ import functools
 import glob
 import gzip
 import json
+import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
 from typing import Any
+from unittest.mock import patch
 
 import keras
 import numpy as np
@@ -41,6 +44,9 @@ def facts() -> dict[str, Any]:
 
 
 def _commit() -> str | None:
+    """That of KBERT_COMMIT, where the files were copied without the repository; else that of the repository."""
+    if commit := os.environ.get("KBERT_COMMIT"):
+        return commit
     call = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
     try:
         return subprocess.run(call, capture_output=True, text=True, check=True).stdout.strip()
@@ -50,9 +56,40 @@ def _commit() -> str | None:
 
 def is_gpu() -> bool:
     """Whether the backend computes on a GPU."""
-    from kbert.training.precision import has_accelerator
+    if BACKEND == "jax":
+        import jax
 
-    return has_accelerator()
+        return bool(jax.default_backend() != "cpu")
+    import torch
+
+    return torch.cuda.is_available()
+
+
+@contextmanager
+def way_of_a_gpu() -> Iterator[None]:
+    """Within this, kbert computes on a CPU as it does on a GPU: bfloat16 by default, and none of its code for CPUs.
+
+    On PyTorch a CPU has transformer layers, products and dropout of its own.
+    """
+    from kbert.training import cost, precision
+
+    replaced: list[tuple[Any, str, Any]] = [(module, "has_accelerator", lambda: True) for module in (cost, precision)]
+    if BACKEND == "torch":
+        import torch
+
+        from kbert.model import dropout, layers_torch, products_torch
+        from kbert.training import fused_layers
+
+        replaced += [
+            (layers_torch, "fused_layer", lambda *_: None),
+            (fused_layers, "_layers", lambda model: ()),
+            (products_torch, "_takes", lambda *_: False),
+            (dropout, "_dropped_by_torch", torch.nn.functional.dropout),
+        ]
+    with ExitStack() as stack:
+        for module, name, value in replaced:
+            stack.enter_context(patch.object(module, name, value))
+        yield
 
 
 def device_name() -> str:
@@ -238,9 +275,12 @@ class Profiler:
         ]
 
 
-def busy_share(function: Callable[[], Any]) -> float | None:
-    """The share of a call's time in which the device computes. Call it once before, so that all is compiled."""
-    profiler = Profiler()
+def busy_share(function: Callable[[], Any], of_torch: bool | None = None) -> float | None:
+    """The share of a call's time in which the device computes, as `Profiler` has it.
+
+    Call it once before, so that all is compiled.
+    """
+    profiler = Profiler(of_torch)
     profiler.start()
     wait(function())
     return profiler.stop()

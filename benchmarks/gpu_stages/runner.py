@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
@@ -97,7 +98,8 @@ def measured(stage: str, setting: Setting, cell: Cell, seconds: float) -> dict[s
         from gpu_stages import device
 
         device.reset_peak_memory()
-        values = stage_module(stage).measure(setting, seconds, **cell.options)
+        with device.way_of_a_gpu() if setting.miniature else nullcontext():
+            values = stage_module(stage).measure(setting, seconds, **cell.options)
         return {**values, "on": device.facts()}
     except Absent as reason:
         return {"absent": str(reason)}
