@@ -44,7 +44,8 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         Branch, tag or commit of a hub repository; None takes its main branch.
     max_length : "auto" or int, default="auto"
         Longest sequence in tokens, special ones included. At most the positions of the model, 512 as a rule. "auto":
-        256, or the positions of a smaller model. Shorter texts cost no more with a larger number.
+        256 for windows, all positions where ``long_text="truncate"`` cuts longer texts. Shorter texts cost no more with
+        a larger number.
     long_text : {"auto", "truncate", "window"}, default="auto"
         What happens to a longer text. "truncate" cuts its end (of a pair, the end of the longer text), with one
         warning. "window", which "auto" is, reads all of it in overlapping windows: each is trained on with the row's
@@ -112,7 +113,8 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         stays the same.
     tune_thresholds : bool, default=False
         With several labels a row: whether each label gets the threshold on its probability with the highest F1 on the
-        validation set, instead of 0.5.
+        validation set, instead of 0.5. Without it the thresholds are lowered only where 0.5 would leave the training
+        rows less than half of their labels, and some of these rows have none: to the highest F1 on these rows.
     n_restarts : int, default=0
         How often a failed run is started again with another seed. A run has failed when the trained model's loss on
         training rows is no lower than that of knowing only how often each label occurs, and ranks them as by chance.
@@ -453,9 +455,12 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
 
         Examples
         --------
-        >>> why = classifier.explain(["a lovely film"], labels=classifier.predict(["a lovely film"]))
+        >>> from kbert import BertClassifier
+        >>> texts, labels = ["so good", "so bad"] * 20, ["pos", "neg"] * 20
+        >>> classifier = BertClassifier("minilm-l6", random_state=0).fit(texts, labels)
+        >>> why = classifier.explain(["very good"], labels=["pos"])
         >>> why.sort_values("score").word.iloc[-1]
-        'lovely'
+        'good'
         """
         explainer = new_explainer(self.model_, self.tokenizer_, unit, method, n_steps)
         task, columns = self._read(X)

@@ -18,7 +18,7 @@ from kbert.data.batches import TrainingBatches
 from kbert.data.columns import Columns
 from kbert.errors import DivergedError, FailedRunWarning, UnderfitWarning
 from kbert.estimators.fit_plan import RunFacts
-from kbert.estimators.outcome import Kind, outcome_of, some_rows
+from kbert.estimators.outcome import Kind, outcome_of
 from kbert.estimators.parameters import (
     Parameters,
     checked_callbacks,
@@ -35,7 +35,7 @@ from kbert.estimators.validation import read_eval_set
 from kbert.model import BertForFeatures
 from kbert.model.setup import keras
 from kbert.tasks.row_notices import RowShares, RowsRead, tell_cut, tell_missing
-from kbert.tasks.task import Examples, Task, TrainingData
+from kbert.tasks.task import Examples, Task, TrainingData, some_rows
 from kbert.text import WordPieceTokenizer
 from kbert.training.backends import able_to_train
 from kbert.training.distribution import check_layout, description, for_fine_tuning, n_parts, same_everywhere
@@ -129,7 +129,7 @@ def fit(estimator: Fittable[C, L, E, O], X: Any, y: Any, sample_weight: Any, eva
         model, history = _train_with_restarts(
             task, start, config, examples, validation, parameters, seed, callbacks, checkpoints
         )
-    task.after_training(model, validation, pad_id)
+    task.after_training(model, examples, validation, pad_id)
 
     estimator._remember(task, parameters, columns, model, start.tokenizer, history, n_truncated, shares)
 

@@ -45,7 +45,7 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
     revision : str, optional
         Branch, tag or commit of a hub repository; None takes its main branch.
     max_length : "auto" or int, default="auto"
-        Longest sequence in tokens, special ones included; "auto" is 256, or the positions of a smaller model. A longer
+        Longest sequence in tokens, special ones included; "auto" is the positions of the model, 512 as a rule. A longer
         one loses tokens from its end, the context's or those of question and option, whichever has more; one warning
         tells how many rows this happened to.
     epochs : "auto" or int, default="auto"
@@ -145,10 +145,9 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
     ...     "options": [["by bus", "by train"]] * 40,
     ...     "label": [1, 0] * 20,
     ... })
-    >>> chooser = BertMultipleChoice("minilm-l6", epochs=10, random_state=0).fit(df, df.label)
-    >>> options = ["by train", "by ship", "by bus"]
-    >>> chooser.predict([("Eva took the bus.", "How did Eva travel?", options)])
-    array([2])
+    >>> chooser = BertMultipleChoice("minilm-l6", epochs=10, learning_rate=5e-4, random_state=0)
+    >>> chooser.fit(df, df.label).predict(df[:2])
+    array([1, 0])
     """
 
     model_: BertForSequenceClassification

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from kbert.data.columns import Columns
-from kbert.tasks.task import Examples, Task, TrainingData
+from kbert.tasks.task import Examples, Task, TrainingData, some_rows
 
 if TYPE_CHECKING:
     import keras
 
-# Training rows that are looked at.
-_ROWS_CHECKED = 256
 # A run is looked at if its last training loss is at least this share of the constant predictor's loss.
 _HIGH_SHARE = 0.9
 # It may have failed if the loss without dropout is at least this share.
@@ -110,12 +108,6 @@ def outcome_of(
     if few_updates and loss >= _HIGH_SHARE * baseline:
         return Outcome(Kind.LITTLE, loss, baseline)
     return Outcome(Kind.ENOUGH, loss, baseline)
-
-
-def some_rows(examples: Examples) -> np.ndarray:
-    """The numbers of rows from all over, few enough to predict quickly, without those of weight 0."""
-    rows = np.flatnonzero(examples.weights > 0)
-    return rows[np.linspace(0, len(rows) - 1, min(len(rows), _ROWS_CHECKED)).astype(int)]
 
 
 def _of_rows(data: TrainingData, rows: np.ndarray) -> TrainingData:

@@ -16,7 +16,7 @@ SETTLED = ("max_length", "long_text", "epochs", "batch_size", "learning_rate", "
 
 # Attention takes time and memory with the square of the length. Windows of this length are as good as rows of 512
 # tokens, and take less of both (docs/benchmarks/first_fit.md).
-_LENGTH = 256
+_WINDOW = 256
 
 
 def settle_lengths(parameters: Parameters, reader: Any, config: BertConfig) -> None:
@@ -30,16 +30,19 @@ def settle_lengths(parameters: Parameters, reader: Any, config: BertConfig) -> N
         What reads the rows with these parameters. It is changed too.
     config : BertConfig
     """
-    if parameters.max_length == "auto":
-        parameters.max_length = automatic_length(config)
-    reader.max_length = parameters.max_length
     if hasattr(parameters, "long_text"):
         reader.long_text = parameters.long_text = "window" if parameters.long_text == "auto" else parameters.long_text
+    if parameters.max_length == "auto":
+        parameters.max_length = automatic_length(config, getattr(parameters, "long_text", None) == "window")
+    reader.max_length = parameters.max_length
 
 
-def automatic_length(config: BertConfig) -> int:
-    """What ``max_length="auto"`` stands for: tokens of a row, or of a window of it."""
-    return min(_LENGTH, config.max_position_embeddings)
+def automatic_length(config: BertConfig, in_windows: bool) -> int:
+    """What ``max_length="auto"`` stands for: tokens of a window, or of a row, of which the rest is cut off.
+
+    Batches are as long as their rows, so that a large limit costs short rows nothing.
+    """
+    return min(_WINDOW, config.max_position_embeddings) if in_windows else config.max_position_embeddings
 
 
 def settle_training(parameters: Parameters, recipe: Recipe, config: BertConfig, n_rows: int) -> None:

@@ -42,7 +42,8 @@ class BertRegressor(RegressorMixin, FineTunedEstimator[Regression]):
         Branch, tag or commit of a hub repository; None takes its main branch.
     max_length : "auto" or int, default="auto"
         Longest sequence in tokens, special ones included. At most the positions of the model, 512 as a rule. "auto":
-        256, or the positions of a smaller model. Shorter texts cost no more with a larger number.
+        256 for windows, all positions where ``long_text="truncate"`` cuts longer texts. Shorter texts cost no more with
+        a larger number.
     long_text : {"auto", "truncate", "window"}, default="auto"
         What happens to a longer text. "truncate" cuts its end (of a pair, the end of the longer text), with one
         warning. "window", which "auto" is, reads all of it in overlapping windows: each is trained on with the row's
@@ -154,9 +155,11 @@ class BertRegressor(RegressorMixin, FineTunedEstimator[Regression]):
     Examples
     --------
     >>> from kbert import BertRegressor
-    >>> regressor = BertRegressor(size="minilm-l6", random_state=0)
-    >>> regressor.fit(df[["sentence1", "sentence2"]], df.similarity).predict([("a cat", "a kitten")])
-    array([3.9])
+    >>> pairs = [("a cat", "a kitten"), ("a cat", "a train")] * 20
+    >>> regressor = BertRegressor("minilm-l6", epochs=10, random_state=0).fit(pairs, [4.5, 0.5] * 20)
+    >>> near, far = regressor.predict([("a cat", "a kitten"), ("a cat", "a train")])
+    >>> near > far
+    True
     """
 
     model_: BertForSequenceClassification

@@ -365,7 +365,10 @@ class SavableEstimator(BaseEstimator):
     def _settle_lengths_without_fit(self) -> None:
         """Choose the lengths for a model that transformers saved."""
         if self.max_length == "auto":
-            self.max_length_, self.long_text_ = automatic_length(self.config_), "window"
+            in_windows = getattr(self, "long_text", None) == "auto"
+            self.max_length_ = automatic_length(self.config_, in_windows)
+            if in_windows:
+                self.long_text_ = "window"
         else:  # the default may be more than a small model has positions
             self.max_length = min(self.max_length, self.config_.max_position_embeddings)
 

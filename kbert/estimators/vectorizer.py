@@ -56,8 +56,8 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Servable
     revision : str, optional
         Branch, tag or commit of a hub repository; None takes its main branch.
     max_length : "auto" or int, default="auto"
-        Longest sequence in tokens, special ones included; "auto" is 256, or the positions of a smaller model. At the
-        level of words, the longest window: a longer row is read in overlapping windows, and each word's vector comes
+        Longest sequence in tokens, special ones included; "auto" is 256 for windows, and the positions of the model, 512
+        as a rule, where ``long_text="truncate"`` cuts longer texts. At the level of words, the longest window: a longer row is read in overlapping windows, and each word's vector comes
         from the window that gives it most context.
     long_text : {"auto", "truncate", "window"}, default="auto"
         What happens to a text that is longer, at the level of texts. "truncate" cuts it at its end, with one warning;
@@ -105,14 +105,17 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Servable
     >>> from sklearn.linear_model import LogisticRegression
     >>> from sklearn.pipeline import make_pipeline
     >>> from kbert import BertVectorizer
-    >>> make_pipeline(BertVectorizer("minilm-l6"), LogisticRegression()).fit(df.text, df.label)
+    >>> texts, labels = ["so good", "so bad"] * 20, ["pos", "neg"] * 20
+    >>> pipeline = make_pipeline(BertVectorizer("minilm-l6"), LogisticRegression())
+    >>> list(pipeline.fit(texts, labels).predict(["very good"]))
+    ['pos']
 
     A vector for each word:
 
     >>> words = [["Ada", "lived", "in", "London"], ["It", "rains"]]
-    >>> vectorizer = BertVectorizer("minilm-l6", level="word", layers="concat_last_4")
+    >>> vectorizer = BertVectorizer("tiny", level="word", layers="sum_last_4")
     >>> [row.shape for row in vectorizer.fit_transform(words)]
-    [(4, 1536), (2, 1536)]
+    [(4, 128), (2, 128)]
     """
 
     model_: models.BertForFeatures

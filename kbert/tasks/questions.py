@@ -251,7 +251,9 @@ class Questions(TaskDefaults[Answers, QuestionExamples]):
         weights = mean_one(examples.weights[examples.windows.rows])
         return TrainingData(examples.windows, examples.targets, weights, level="position")
 
-    def after_training(self, model: keras.Model, validation: QuestionExamples | None, pad_id: int) -> None:
+    def after_training(
+        self, model: keras.Model, examples: QuestionExamples, validation: QuestionExamples | None, pad_id: int
+    ) -> None:
         """The threshold: the given one, or the best one; where nothing tells, that of the fit before."""
         if self.null_threshold != "tune":
             self.null_threshold_ = float(self.null_threshold)

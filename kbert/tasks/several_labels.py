@@ -20,12 +20,16 @@ from kbert.tasks.class_weight import checked_class_weight
 from kbert.tasks.linear_head import sigmoid_head
 from kbert.tasks.ranking import label_ranking
 from kbert.tasks.saved_labels import decode_labels, encode_labels, labels_of_config
-from kbert.tasks.task import TrainingData, nothing_learned, shares_of_classes
+from kbert.tasks.task import TrainingData, nothing_learned, shares_of_classes, some_rows
 from kbert.tasks.texts import TextExamples, TextTask
 from kbert.training.losses import binary_cross_entropy
 
 if TYPE_CHECKING:
     import keras
+
+
+# The thresholds are lowered where those of 0.5 leave the training rows less than this share of their labels.
+_TOO_FEW = 0.5
 
 
 @dataclass(kw_only=True)
@@ -34,7 +38,7 @@ class SeveralLabels(TextTask):
 
     Labels of examples are an indicator matrix, bool, shape (n_rows, n_classes); outputs are logits. A row has the
     labels whose probability reaches their threshold. Where each row of fit had a label, one that reaches none has the
-    label that comes nearest.
+    label that comes nearest. Elsewhere the thresholds are lowered if 0.5 leaves the training rows few of their labels.
 
     Parameters
     ----------
@@ -161,12 +165,21 @@ class SeveralLabels(TextTask):
         targets = np.where(indicator, positive, -negative)
         return (targets / np.abs(targets).mean()).astype("float32")
 
-    def after_training(self, model: keras.Model, validation: TextExamples | None, pad_id: int) -> None:
-        """Temperature and thresholds, as far as they were asked for."""
+    def after_training(
+        self, model: keras.Model, examples: TextExamples, validation: TextExamples | None, pad_id: int
+    ) -> None:
+        """Temperature and thresholds, as far as they were asked for or are needed."""
         self.temperature_ = divide_by_temperature(self, model, validation, pad_id) if self.calibrate else 1.0
         if self.tune_thresholds:
             assert validation is not None  # since `needs_validation` names the parameter
             self.thresholds_ = self.best_thresholds(self.outputs(model, validation, pad_id), validation)
+        elif not self.at_least_one_:
+            self.thresholds_ = np.full(len(self.classes_), 0.5)
+            some = examples.take(some_rows(examples))
+            outputs = self.outputs(model, some, pad_id)
+            # A model that learned little from few rows finds hardly any label likelier than not.
+            if self._indicator(outputs).sum() < _TOO_FEW * some.labels.sum():
+                self.thresholds_ = self.best_thresholds(outputs, some)
 
     def best_thresholds(self, outputs: np.ndarray, examples: TextExamples) -> np.ndarray:
         """For each label the threshold on its probability with the highest F1 on these examples.

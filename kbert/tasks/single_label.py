@@ -157,7 +157,9 @@ class SingleLabel(TextTask):
         checked = checked_class_weight(self.class_weight, self.classes_, zero_allowed=True)
         return np.array([checked.get(label, 1) for label in self.classes_.tolist()], "float64")
 
-    def after_training(self, model: keras.Model, validation: TextExamples | None, pad_id: int) -> None:
+    def after_training(
+        self, model: keras.Model, examples: TextExamples, validation: TextExamples | None, pad_id: int
+    ) -> None:
         """The temperature, if it was asked for."""
         self.temperature_ = divide_by_temperature(self, model, validation, pad_id) if self.calibrate else 1.0
 

@@ -73,6 +73,16 @@ class TrainingData(NamedTuple):
     whole_rows: bool = False
 
 
+# Training rows that tell what a model has learned.
+_ROWS_LOOKED_AT = 256
+
+
+def some_rows(examples: Examples) -> NDArray[np.int64]:
+    """The numbers of rows from all over, few enough to predict quickly, without those of weight 0."""
+    rows = np.flatnonzero(examples.weights > 0)
+    return rows[np.linspace(0, len(rows) - 1, min(len(rows), _ROWS_LOOKED_AT)).astype(int)]
+
+
 # Makes a model of the weights that training starts from: ``encode(BertForTextVectors, config)``.
 Encode: TypeAlias = "Callable[[Callable[..., keras.Model], BertConfig], keras.Model]"
 
@@ -238,8 +248,11 @@ class Task(Protocol[C, L, E, O]):
         """The targets of the loss, and the weights in it."""
         ...
 
-    def after_training(self, model: keras.Model, validation: E | None, pad_id: int) -> None:
-        """Learn what the trained model's outputs on the validation set tell: temperature, thresholds."""
+    def after_training(self, model: keras.Model, examples: E, validation: E | None, pad_id: int) -> None:
+        """Learn what the trained model's outputs tell: temperature, thresholds.
+
+        Those on the validation set, or on rows that were trained on where there is none.
+        """
         ...
 
     # --- Outputs of the model
@@ -359,7 +372,7 @@ class TaskDefaults(Generic[L, E]):
     def before_training(self, model: keras.Model) -> None:
         """Nothing: the head gives what the loss takes."""
 
-    def after_training(self, model: keras.Model, validation: E | None, pad_id: int) -> None:
+    def after_training(self, model: keras.Model, examples: E, validation: E | None, pad_id: int) -> None:
         """Nothing."""
 
     def training_loss(self, outputs: Any, examples: E) -> float:

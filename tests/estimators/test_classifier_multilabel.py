@@ -371,6 +371,24 @@ def test_nothing_is_predicted_before_fit():
         BertClassifier().score(["a"], [["b"]])
 
 
+def test_where_half_would_leave_rows_without_their_labels_the_thresholds_are_lower(toy, tagged):
+    texts, matrix = tagged
+    matrix = matrix * [1, 1, 0] * (np.arange(len(matrix)) % 4 == 0)[:, None]  # few rows have a label, and one none
+    learned = toy(epochs=2).fit(texts, matrix)
+    probabilities = learned.predict_proba(texts)
+    assert not learned.at_least_one_ and (probabilities < 0.5).all()
+    assert (learned.thresholds_[:2] < 0.5).all() and learned.thresholds_[2] == 0.5
+    predicted = np.asarray(learned.predict(texts))
+    assert predicted[:, :2].any(axis=0).all() and not predicted[:, 2].any()
+    # No other threshold has a higher F1 on the rows of the fit.
+    for label in range(2):
+        scores = [f1_score(matrix[:, label], probabilities[:, label] >= t) for t in probabilities[:, label]]
+        assert f1_score(matrix[:, label], predicted[:, label]) == pytest.approx(max(scores))
+    # A warm start on labels that the texts tell brings back 0.5.
+    warm = copy.deepcopy(learned).set_params(warm_start=True, epochs=40, dropout=0, learning_rate=1e-3)
+    assert (warm.fit(texts, tagged[1]).thresholds_ == 0.5).all()
+
+
 def test_a_row_gets_a_label_where_each_row_of_fit_had_one(toy, tagged, tmp_path):
     texts, matrix = tagged
     some = matrix.any(axis=1)

@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from kbert import BertClassifier, BertMultipleChoice, BertQA, BertRegressor, Ber
 from kbert.config import BertConfig
 from kbert.errors import TruncationWarning
 from kbert.estimators.parameters import Parameters
-from kbert.estimators.recipe import settle_training
+from kbert.estimators.recipe import settle_lengths, settle_training
 from kbert.tasks import SingleLabel
 
 pytestmark = pytest.mark.slow
@@ -42,6 +43,24 @@ def test_what_is_given_stays_and_the_rest_follows_it():
     assert found.epochs == SingleLabel.recipe.updates // 2
     assert settled(100, epochs=7).epochs == 7 and settled(100, learning_rate=1e-3).learning_rate == 1e-3
     assert settled(10).learning_rate == 5e-5 and settled(10, size="large").learning_rate == 2e-5
+
+
+@pytest.mark.parametrize(
+    ("long_text", "max_length", "expected"),
+    [
+        ("auto", "auto", ("window", 256)),
+        ("window", "auto", ("window", 256)),
+        ("truncate", "auto", ("truncate", 512)),
+        ("auto", 100, ("window", 100)),
+        (None, "auto", (None, 512)),
+    ],
+)
+def test_where_nothing_reads_the_rest_a_row_has_all_positions(long_text, max_length, expected):
+    values = {} if long_text is None else {"long_text": long_text}  # multiple choice has no windows
+    parameters, reader = Parameters(max_length=max_length, **values), SimpleNamespace()
+    settle_lengths(parameters, reader, BertConfig.from_size("minilm-l6"))
+    assert (getattr(parameters, "long_text", None), parameters.max_length) == expected
+    assert vars(reader) == vars(parameters)
 
 
 @pytest.fixture(scope="module")
