@@ -16,6 +16,9 @@ BACKENDS = ("torch", "jax", "tensorflow")
 # Keras's own choice where nobody makes one.
 KERAS_DEFAULT = "tensorflow"
 
+# The keras.json that Keras writes when it is imported for the first time, whatever KERAS_BACKEND is.
+_KERAS_JSON = {"floatx": "float32", "epsilon": 1e-07, "backend": KERAS_DEFAULT, "image_data_format": "channels_last"}
+
 # The environment variable that says whether dtype="auto" may be bfloat16 on a CPU: "0" or "1". Without it, this is
 # measured, or left to the runtime of an exported model.
 CPU_BFLOAT16 = "KBERT_CPU_BFLOAT16"
@@ -30,11 +33,10 @@ def installed_backends() -> list[str]:
 
 
 def select_backend() -> None:
-    """Set ``KERAS_BACKEND`` if Keras would otherwise use a backend that is not installed.
+    """Set ``KERAS_BACKEND`` to the first installed backend of `BACKENDS`, unless the user has chosen one.
 
-    The user's own choice is kept: the environment variable, or a ``keras.json`` that names an installed backend. A
-    ``keras.json`` that names a missing one is not taken for a choice, since Keras itself writes the file, with
-    TensorFlow in it, when it is imported for the first time. Nothing happens if Keras has been imported already.
+    The user's own choice is kept: the environment variable, or a ``keras.json`` that names an installed backend. The
+    ``keras.json`` that Keras itself writes is no choice. Nothing happens if Keras has been imported already.
     """
     if "keras" in sys.modules or os.environ.get("KERAS_BACKEND"):
         return
@@ -117,10 +119,11 @@ def reason_of_backend(backend: str) -> str:
 
 
 def _backend_of_keras_json() -> str | None:
-    """Return the backend in the user's keras.json, which is looked for where Keras does; None without one."""
+    """Return the backend in the user's keras.json, which is looked for where Keras does; None if nobody chose one."""
     home = Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras")
     try:
-        backend: str | None = json.loads((home / "keras.json").read_text(encoding="utf-8")).get("backend")
-        return backend
+        settings = json.loads((home / "keras.json").read_text(encoding="utf-8"))
+        backend: str | None = settings.get("backend")
     except (OSError, ValueError, AttributeError):
         return None
+    return None if settings == _KERAS_JSON else backend

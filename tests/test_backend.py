@@ -43,13 +43,17 @@ def _json(name):
     return json.dumps({"floatx": "float32", "backend": name})
 
 
+_KERAS_OWN = json.dumps(backend._KERAS_JSON)
+
+
 @pytest.mark.parametrize(
     "installed, keras_json, selected",
     [
         ("tensorflow jax torch", None, "torch"),
         ("tensorflow jax", None, "jax"),
         ("torch", None, "torch"),
-        ("jax", _json("tensorflow"), "jax"),  # Keras writes such a file by itself
+        ("jax", _json("tensorflow"), "jax"),
+        ("tensorflow torch", _KERAS_OWN, "torch"),
         ("tensorflow jax", _json("torch"), "jax"),
         ("tensorflow jax", "{ not json", "jax"),
         ("jax", "[]", "jax"),
@@ -69,6 +73,7 @@ def test_an_installed_backend_is_selected_where_nobody_chose_one(machine, instal
         ("tensorflow jax torch", None, None, "torch", "the first of torch, jax, tensorflow"),
         ("tensorflow torch", "torch", None, "torch", "by KERAS_BACKEND"),
         ("tensorflow jax", None, _json("jax"), "jax", "by keras.json"),
+        ("tensorflow jax", None, _KERAS_OWN, "jax", "the first of jax, tensorflow"),
         ("tensorflow jax", _json("jax"), None, "torch", "Keras's own choice"),
     ],
 )
@@ -101,6 +106,17 @@ def test_a_keras_json_that_names_an_installed_backend_is_left_to_keras(machine):
     backend.select_backend()
     assert "KERAS_BACKEND" not in os.environ
     backend.require_backend()
+
+
+def test_the_file_that_keras_writes_is_no_choice(tmp_path):
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(("KERAS_", "KBERT_"))}
+    chosen = (
+        "import sys, kbert.estimators, keras; from kbert.backend import installed_backends;"
+        "sys.exit(keras.backend.backend() != installed_backends()[0])"
+    )
+    for _ in range(2):  # the second process finds the file of the first
+        subprocess.run([sys.executable, "-c", chosen], env={**variables, "KERAS_HOME": str(tmp_path)}, check=True)
+    assert json.loads((tmp_path / "keras.json").read_text()) == backend._KERAS_JSON
 
 
 def test_nothing_is_selected_once_keras_is_loaded(machine, monkeypatch):
