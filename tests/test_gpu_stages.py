@@ -3,8 +3,10 @@
 import importlib
 import json
 import os
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,20 +26,29 @@ SOME = {
     "attention": ["softmax", "SDPA", "varlen"],
     "pretrain": ["losses", "tiny, 16"],
     "two-devices": ["fit"],
+    "first-fit": ["sst2"],
+    "choice": ["kbert", "PyTorch"],
 }
 # A figure that every cell of a stage has which was measured.
 FIGURE = {
     "fit": "steady_rows_s", "predict": "rows_s", "dispatch": "step_ms", "attention": "forward_ms",
-    "pretrain": "last_loss",
+    "pretrain": "last_loss", "first-fit": "score", "choice": "fit_s",
 }  # fmt: skip
 
 
-def write_sst2(folder: Path) -> Path:
-    """An SST-2 of a few rows in which one word tells the label."""
+def write_data(folder: Path) -> Path:
+    """An SST-2 and a DREAM of a few rows in which one word tells the label."""
     (folder / "sst2").mkdir(parents=True)
     for part in ("train", "dev"):
         rows = [f"{'kaka' if i % 2 else 'bobo'} deli\t{i % 2}" for i in range(64)]
         (folder / "sst2" / f"{part}.tsv").write_text("\n".join(["sentence\tlabel", *rows]) + "\n")
+    (folder / "dream").mkdir()
+    for part in ("train", "dev"):
+        rows = [
+            {"context": f"{'kaka' if i % 2 else 'bobo'} deli", "question": "deli?", "options": ["bobo", "kaka", "deli"],
+             "label": i % 2} for i in range(40)
+        ]  # fmt: skip
+        (folder / "dream" / f"{part}.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
     return folder
 
 
@@ -49,17 +60,17 @@ def gpu(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     if keras.backend.backend() == "tensorflow":
         pytest.skip("the stages are for JAX and PyTorch")
-    names = ("runner", "records", "setting", "kbert_mini", "attention", "check", "device", "two_devices")
+    names = ("runner", "short", "setting", "records", "carried", "device", "check", "attention", "kbert_mini")
     return SimpleNamespace(**{name: importlib.import_module(f"gpu_stages.{name}") for name in names})
 
 
 @pytest.fixture
 def setting(gpu, tmp_path, monkeypatch):
     """A miniature, with its own data."""
-    data = write_sst2(tmp_path / "data")
+    data = write_data(tmp_path / "data")
     monkeypatch.setenv("KBERT_DATA", str(data))
     folder = tmp_path / "out"
-    return gpu.setting.Setting(keras.backend.backend(), folder, folder / "state", data, None, True, 0.02)
+    return gpu.setting.Setting(keras.backend.backend(), folder, tmp_path / "state", data, None, True, 0.02)
 
 
 # The first stage runs wherever the backends are tested; the others take longer.
@@ -85,6 +96,11 @@ def test_a_stage_runs(gpu, setting, stage):
     if stage == "attention":
         # Every way has the same outputs.
         assert len(measured) >= 2 and all(line["relative_error"] < 0.02 for line in measured)
+    if stage == "first-fit":
+        columns = importlib.import_module("first_fit").COLUMNS
+        assert all(line.keys() >= set(columns) for line in measured) and measured[0]["n_rows"] == 16
+    if stage == "choice":
+        assert all(line["max_length"] == 32 and 0 <= line["accuracy"] <= 1 for line in measured)
     if stage == "pretrain":
         assert len(by_cell["losses"]["losses"]) == 4
         assert all(0 < line["peak_share"] < 1 for line in measured if "peak_share" in line)
@@ -195,31 +211,121 @@ def test_a_worker_that_dies_or_hangs_is_replaced(gpu, setting, monkeypatch, code
     assert len(started) == 2
 
 
+def test_short_runs_its_parts_in_order_while_there_is_time(gpu, setting, monkeypatch):
+    short, asked = gpu.short, []
+    full = gpu.setting.Setting(setting.backend, setting.out, setting.state)
+    for part in short.PARTS:
+        cells = gpu.runner.stage_module(part.stage).cells(replace(full, backend=part.backend))
+        known = {cell.name for cell in cells}
+        on_torch = {name for name in part.names if "Trainer" in name or "pipeline" in name}
+        assert set(part.names) - known == (on_torch if part.backend == "jax" else set())
+
+    def run_stage(stage, setting, seconds, only):
+        asked.append((setting.backend, stage, seconds))
+        return [{"unfinished": True}] if stage == "kbert-mini" else [{}]
+
+    monkeypatch.setattr(short, "run_stage", run_stage)
+    assert len(short.run_short(full, 100.0)) == len(asked) == 9
+    assert asked[1][:2] == ("jax", "check") and asked[-1][1] == "kbert-mini" and 99 < asked[-1][2] <= 100
+
+
+def test_results_of_an_earlier_run_are_taken_over(gpu, setting, fake, tmp_path):
+    gpu.runner.run_stage("fit", setting, in_process=True)
+    command, out = importlib.import_module("gpu"), tmp_path / "new"
+    (setting.out / "results.jsonl").chmod(0o400)
+    for _ in range(2):
+        command.take_over(setting.out, out)
+        command.take_over(tmp_path / "not there", out)
+        assert (out / "results.jsonl").read_bytes()  # what is there is left
+        (out / "results.jsonl").open("a").write("\n")
+    assert (out / "results.jsonl").read_text() == (setting.out / "results.jsonl").read_text() + "\n\n"
+    assert gpu.records.Results(out, "fit", setting.backend, True).is_done("three")
+
+
+def test_the_commit_is_known_without_the_repository(gpu, monkeypatch):
+    monkeypatch.setenv("KBERT_COMMIT", "abc1234")
+    assert gpu.device._commit() == "abc1234"
+
+
 # --- Parts -------------------------------------------------------------------------------------------------------
 
 
 def test_kbert_mini_is_trained_in_pieces_and_scored(gpu, setting):
+    from kbert.pretraining.checkpoints import read_checkpoint
+
     def run(*cells):
         lines = gpu.runner.run_stage("kbert-mini", setting, in_process=True, only=lambda cell: cell in cells)
         return {line["cell"]: line for line in lines}
 
-    scores = ("held-out", "export", "sst2, pre-trained, seed 0")
+    scores = ("held-out", "sst2, pre-trained, seed 0")
     assert "not finished" in run(*scores)["held-out"]["absent"]
-    assert run("vocabulary and shards")["vocabulary and shards"]["tokens"] > 1000
+    assert run("vocabulary")["vocabulary"]["pieces"] == 150
+    assert run("shards")["shards"]["tokens"] > 1000
     first = gpu.kbert_mini.training(setting, 0.5)
     assert first["unfinished"] and 0 < first["updates"] and first["minutes"] < setting.minutes
     gpu.records.Results(setting.out, "kbert-mini", setting.backend, True).write("training", first)
     with pytest.raises(ValueError, match="--minutes 0.02"):
         gpu.kbert_mini.training(gpu.setting.Setting(**{**vars(setting), "minutes": 1.0}), 1.0)
-    lines = run("training", *scores)
+
+    # On another machine, with what lies beside the results.
+    before = read_checkpoint(setting.state / "toy-kbert-mini" / "run")
+    shutil.move(setting.state / "toy-kbert-mini" / "vocabulary", setting.out.parent / "vocabulary")
+    shutil.rmtree(setting.state)
+    setting = gpu.setting.Setting(**{**vars(setting), "vocabulary": setting.out.parent / "vocabulary"})
+    lines = run("shards", "training")
     second = lines["training"]
     assert "unfinished" not in second and second["updates"] > first["updates"]
     assert second["minutes"] >= setting.minutes and second["tokens"] > first["tokens"]
     assert second["curve"][0][0] == 1 and second["curve"][-1][0] == second["updates"]  # the whole history
+    assert sorted(path.name for path in setting.out.iterdir()) == ["results.jsonl", "toy-kbert-mini.zip"]
+
+    # And on a third one.
+    shutil.rmtree(setting.state)
+    lines = run(*scores)
     assert lines["held-out"]["mlm_loss"] > 0 and lines["held-out"]["loss_of_frequencies"] > 0
-    assert lines[scores[2]]["published_test_mini"] == 0.859 and 0 <= lines[scores[2]]["score"] <= 1
-    exported = sum(path.stat().st_size for path in (setting.out / "toy-kbert-mini").iterdir())
-    assert lines["export"]["mb"] == pytest.approx(exported / 1e6)
+    n_characters = lines["held-out"]["characters_of_a_masked_piece"]
+    assert 1 < n_characters < 6
+    assert lines["held-out"]["mlm_loss_of_a_character"] * n_characters == pytest.approx(lines["held-out"]["mlm_loss"])
+    assert lines[scores[1]]["published_test_mini"] == 0.859 and 0 <= lines[scores[1]]["score"] <= 1
+
+    # What was carried is the checkpoint, rounded.
+    content = gpu.carried.packed_checkpoint(before)
+    after = gpu.carried.unpacked_checkpoint(content)
+    assert len(content) < sum(array.nbytes for array in before.arrays)
+    assert after.facts.items() <= before.facts.items() and after.history.keys() == before.history.keys()
+    for one, other in zip(before.arrays, after.arrays, strict=True):
+        assert other.dtype == np.float32
+        np.testing.assert_allclose(one, other, rtol=2**-8, atol=1e-7)
+
+
+def test_pieces_are_read_when_all_are_there(gpu, tmp_path, monkeypatch):
+    carried = gpu.carried
+    monkeypatch.setattr(carried, "LARGEST", 4)
+    assert carried.read_pieces(tmp_path, "run") is None
+    carried.write_pieces(tmp_path, "run", 9, b"0123456789")
+    assert carried.read_pieces(tmp_path, "run") == (9, b"0123456789")
+    kept = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    carried.write_pieces(tmp_path, "run", 100, bytes(45))
+    assert len(list(tmp_path.iterdir())) == 12  # those of the step before are gone
+    for path, content in kept.items():
+        path.write_bytes(content)
+    assert carried.read_pieces(tmp_path, "run") == (100, bytes(45))
+    (tmp_path / "run-000000100.2-of-12").unlink()
+    assert carried.read_pieces(tmp_path, "run") == (9, b"0123456789")
+    carried.remove_pieces(tmp_path, "run")
+    assert not list(tmp_path.iterdir())
+
+
+def test_only_the_first_documents_of_the_last_file_are_held_out(gpu, tmp_path):
+    (tmp_path / "wiki_en").mkdir()
+    documents = [f"document {i}\nsecond line of {i}" for i in range(120)]
+    for number, some in enumerate((documents[:40], documents[40:])):
+        (tmp_path / "wiki_en" / f"{number}.txt").write_text("\n\n".join(some) + "\n")
+    setting = gpu.setting.Setting(keras.backend.backend(), tmp_path / "out", tmp_path / "state", tmp_path)
+    for _ in range(2):
+        text, kept = (list(corpus) for corpus in gpu.kbert_mini._corpora(setting))
+        assert ["\n".join(lines) for lines in kept] == documents[40:90]
+        assert ["\n".join(lines) for lines in text] == documents[:40] + documents[90:]
 
 
 def test_packed_texts_are_the_same_in_both_layouts(gpu, setting):
@@ -321,7 +427,7 @@ def test_all_stages_from_a_fresh_clone(gpu, tmp_path, backend):
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("KERAS", "KBERT"))}
     environment |= {
         "KERAS_BACKEND": backend, "HOME": str(tmp_path), "KERAS_HOME": str(tmp_path / "keras"),
-        "KBERT_DATA": str(write_sst2(tmp_path / "data")),
+        "KBERT_DATA": str(write_data(tmp_path / "data")),
         "PYTHONPATH": os.pathsep.join([str(site), str(clone), *filter(None, [os.environ.get("PYTHONPATH")])]),
     }  # fmt: skip
     out = tmp_path / "out"

@@ -2,30 +2,34 @@
 
 Four layers, hidden size 256. It is trained on the Wikipedia text in KBERT_DATA/wiki_en, but for the first documents of
 the last file, for ``--minutes`` in all. A run of this stage trains a piece of at most eight minutes, and leaves a
-checkpoint in the state folder, from which the next run goes on. When training is finished, the cells after it follow:
+checkpoint in the state folder, from which the next run goes on, and a smaller one beside the results, for another
+machine. When training is finished, the model is beside the results in float16, and the cells after it follow:
 
-    held-out            masked-LM loss in nats under masks of 15%, and that of who knows only the pieces' frequencies
-    export              the model in float16, and its size
+    held-out            masked-LM loss in nats under masks of 15%, and that of who knows only the pieces' frequencies;
+                        the same by character, to compare with models of another vocabulary
     TASK, START, SEED   GLUE's scores on dev, from the model and from random weights
 
-The published scores of Google's models of this and the smallest size are on GLUE's test sets, ours on dev.
+What a later cell needs of an earlier one and is not in the state folder is made again, so that the machine may be
+another one each time. The published scores of Google's models of this and the smallest size are on GLUE's test sets,
+ours on dev.
 """
 
 from __future__ import annotations
 
 import itertools
-import shutil
 import signal
-import sys
+import tempfile
 import time
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from gpu_stages import carried
 from gpu_stages.pretrain import _documents, wiki_files
 from gpu_stages.records import Results
-from gpu_stages.setting import Absent, Cell, Setting
+from gpu_stages.setting import Absent, Cell, Setting, examples_can_be_imported
 
 # Rows of 128 tokens for most of the time, and masks of 40% without dropout, as `kbert.pretraining.recipe` has it from
 # scratch; larger batches than there, for a GPU. None of this has been tuned on one yet.
@@ -41,10 +45,10 @@ SEEDS = (0, 1, 2)
 STARTS = ("pre-trained", "random start")
 # Of fine-tuning: the highest of the rates that Turc et al. (2019) tried, and their epochs.
 FINE_TUNING = {"epochs": 4, "learning_rate": 3e-4, "dropout": 0.1}
-# GLUE test, github.com/google-research/bert: F1 of MRPC, as published.
+# GLUE test, from github.com/google-research/bert, by the first metric of each task in examples/glue.py.
 PUBLISHED_TEST = {
-    "mini": {"sst2": 0.859, "cola": 0.0, "mrpc": 0.811, "rte": 0.579},
-    "tiny": {"sst2": 0.832, "cola": 0.0, "mrpc": 0.811, "rte": 0.572},
+    "mini": {"sst2": 0.859, "cola": 0.0, "mrpc": 0.718, "stsb": 0.754, "rte": 0.579, "qqp": 0.862},
+    "tiny": {"sst2": 0.832, "cola": 0.0, "mrpc": 0.711, "stsb": 0.743, "rte": 0.572, "qqp": 0.834},
 }
 # Points of the curve that are kept.
 _POINTS = 200
@@ -59,27 +63,31 @@ def cells(setting: Setting) -> list[Cell]:
         for start in STARTS
     ]
     return [
-        Cell("vocabulary and shards", {"what": "shards"}, 120),
+        Cell("vocabulary", {"what": "vocabulary"}, 90 if setting.vocabulary is None else 0),
+        Cell("shards", {"what": "shards"}, 60),
         Cell("training", {"what": "training"}, 120),
         Cell("held-out", {"what": "held_out"}, 20),
-        Cell("export", {"what": "export"}, 10),
         *scores,
     ]
 
 
 def measure(setting: Setting, seconds: float, what: str, **options: Any) -> dict[str, Any]:
     """One cell."""
-    if what == "shards":
-        return shards(setting)
     if what == "training":
         return training(setting, seconds)
-    if not (_folder(setting) / "model" / "model.safetensors").exists():
+    if what in ("vocabulary", "shards"):
+        return {"vocabulary": vocabulary, "shards": shards}[what](setting)
+    if not _model_is_here(setting):
         raise Absent("the training is not finished")
-    return {"held_out": held_out, "export": export, "glue": glue}[what](setting, **options)
+    return {"held_out": held_out, "glue": glue}[what](setting, **options)
 
 
 def _folder(setting: Setting) -> Path:
-    return setting.state / f"{'toy-' * setting.miniature}kbert-mini"
+    return setting.state / _name(setting)
+
+
+def _name(setting: Setting) -> str:
+    return f"{'toy-' * setting.miniature}kbert-mini"
 
 
 # --- Text --------------------------------------------------------------------------------------------------------
@@ -98,9 +106,14 @@ def _corpora(setting: Setting) -> tuple[Any, Any]:
         return Corpus(made[10:], split="lines"), Corpus(made[:10], split="lines")
     last = Corpus(files[-1], split="lines")
     kept = list(itertools.islice(last, HELD_OUT_DOCUMENTS))
-    if len(files) == 1:
-        return Corpus(list(itertools.islice(last, HELD_OUT_DOCUMENTS, None)), split="lines"), Corpus(kept)
-    return Corpus(files[:-1], split="lines"), Corpus(kept)
+    rest = _folder(setting) / f"rest-of-{files[-1].name.partition('.')[0]}.txt"
+    if not rest.exists():
+        rest.parent.mkdir(parents=True, exist_ok=True)
+        written = rest.with_suffix(".part")
+        with open(written, "w", encoding="utf-8") as file:
+            file.writelines("\n".join(lines) + "\n\n" for lines in itertools.islice(last, HELD_OUT_DOCUMENTS, None))
+        written.replace(rest)
+    return Corpus([*files[:-1], rest], split="lines"), Corpus(kept)
 
 
 class _Words:
@@ -112,24 +125,36 @@ class _Words:
         self.vocab = made_words(200)
 
 
+def vocabulary(setting: Setting) -> dict[str, Any]:
+    """Learn the vocabulary, unless one was given or it is there already."""
+    from kbert import WordPieceTokenizer
+
+    folder, start = _vocabulary_folder(setting), time.perf_counter()
+    if not (folder / "vocab.txt").exists():
+        read = itertools.islice(_corpora(setting)[0], 0, None, setting.pick(_VOCABULARY_STRIDE, 1))
+        segments = (segment for document in read for segment in document)
+        WordPieceTokenizer.train(segments, vocab_size=setting.pick(PIECES, 150)).save(folder)
+    pieces = WordPieceTokenizer.from_pretrained(folder).vocab_size
+    return {"pieces": pieces, "given": setting.vocabulary is not None, "vocabulary_s": time.perf_counter() - start}
+
+
+def _vocabulary_folder(setting: Setting) -> Path:
+    return setting.vocabulary or _folder(setting) / "vocabulary"
+
+
 def shards(setting: Setting) -> dict[str, Any]:
-    """The vocabulary, unless it is there already, and the tokens of all text."""
+    """The tokens of all text. What is there already is not written again."""
     from kbert import WordPieceTokenizer
     from kbert.pretraining import write_shards
 
-    folder, (training, kept) = _folder(setting), _corpora(setting)
+    folder, (text, kept) = _folder(setting), _corpora(setting)
+    vocabulary(setting)
+    tokenizer = WordPieceTokenizer.from_pretrained(_vocabulary_folder(setting))
     start = time.perf_counter()
-    if not (folder / "vocabulary" / "vocab.txt").exists():
-        read = itertools.islice(training, 0, None, setting.pick(_VOCABULARY_STRIDE, 1))
-        segments = (segment for document in read for segment in document)
-        WordPieceTokenizer.train(segments, vocab_size=setting.pick(PIECES, 150)).save(folder / "vocabulary")
-    tokenizer = WordPieceTokenizer.from_pretrained(folder / "vocabulary")
-    vocabulary_s = time.perf_counter() - start
-    written = write_shards(training, tokenizer, folder / "shards", n_jobs=setting.pick(-1, 1))
+    written = write_shards(text, tokenizer, folder / "shards", n_jobs=setting.pick(-1, 1))
     write_shards(kept, tokenizer, folder / "held-out")
     counts = {name: written.manifest[name] for name in ("documents", "tokens")}
-    seconds = time.perf_counter() - start - vocabulary_s
-    return {**counts, "pieces": tokenizer.vocab_size, "vocabulary_s": vocabulary_s, "shards_s": seconds}
+    return {**counts, "files": len(wiki_files(setting)), "shards_s": time.perf_counter() - start}
 
 
 # --- Training ----------------------------------------------------------------------------------------------------
@@ -167,16 +192,15 @@ def new_run(setting: Setting, on_step_end: Any = None) -> Any:
 
 def training(setting: Setting, seconds: float) -> dict[str, Any]:
     """Train to the end of the minutes, or of this piece."""
-    folder = _folder(setting)
-    if not (folder / "shards" / "manifest.json").exists():
-        raise Absent("there are no token shards yet")
+    # A tenth is left for the last checkpoint, and for compiling the first step.
+    end, folder = time.perf_counter() + 0.9 * seconds, _folder(setting)
     if (seen := _minutes_so_far(setting)) is not None and seen != setting.minutes:
         raise ValueError(
             f"The run was begun with --minutes {seen:g}, on which its learning rates depend. Give the same, or another "
             "--state for another run."
         )
-    # A tenth is left for the last checkpoint, and for compiling the first step.
-    end = time.perf_counter() + 0.9 * seconds
+    shards(setting)
+    _take_up_checkpoint(setting)
 
     def stop_in_time(step: int) -> None:
         if time.perf_counter() > end:
@@ -202,10 +226,11 @@ def training(setting: Setting, seconds: float) -> dict[str, Any]:
         "tokens_s": run.tokens / run.seconds,
     }
     if not is_finished:
-        return {"unfinished": True, **values}
-    # The model first: a folder with its weights says that training is finished.
+        return {"unfinished": True, **values, "carried_mb": _carry_checkpoint(setting)}
     run.tokenizer.save(folder / "model")
-    run.model.save_pretrained(folder / "model")
+    run.model.save_pretrained(folder / "model")  # last: it says that training is finished
+    values |= _export(setting, run.model)
+    carried.remove_pieces(setting.out, _name(setting))
     chosen = np.unique(np.linspace(0, len(history) - 1, _POINTS).astype(int))
     curve = history.iloc[chosen][["step", "tokens", "seconds", "mlm_loss"]]
     return {
@@ -213,6 +238,52 @@ def training(setting: Setting, seconds: float) -> dict[str, Any]:
         "curve": curve.round(4).to_numpy().tolist(),
         "held_out_curve": history[["step", "val_mlm_loss"]].dropna().round(4).to_numpy().tolist(),
     }
+
+
+def _carry_checkpoint(setting: Setting) -> float:
+    """Write the newest checkpoint beside the results, for another machine; its size in MB."""
+    from kbert.pretraining.checkpoints import read_checkpoint
+
+    checkpoint = read_checkpoint(_folder(setting) / "run")
+    content = carried.packed_checkpoint(checkpoint)
+    carried.write_pieces(setting.out, _name(setting), checkpoint.facts["updater"]["updates"], content)
+    return len(content) / 1e6
+
+
+def _take_up_checkpoint(setting: Setting) -> None:
+    """Take up the checkpoint that lies beside the results, unless the state folder has its own."""
+    from kbert.training.checkpoint_folders import checkpoints_in, write_checkpoint
+
+    run = _folder(setting) / "run"
+    if checkpoints_in(run) or (found := carried.read_pieces(setting.out, _name(setting))) is None:
+        return
+    step, content = found
+    checkpoint = carried.unpacked_checkpoint(content)
+    write_checkpoint(run, step, checkpoint.files(), checkpoint.facts)
+
+
+def _export(setting: Setting, model: Any) -> dict[str, Any]:
+    """The model in float16 as one file beside the results, small enough for a package."""
+    from kbert import WordPieceTokenizer
+    from kbert.weights import save_pretraining
+
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made, "model")
+        save_pretraining(model, folder, dtype="float16")
+        WordPieceTokenizer.from_pretrained(_folder(setting) / "model").save(folder)
+        sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
+        content = carried.zipped(folder)
+    (setting.out / f"{_name(setting)}.zip").write_bytes(content)
+    return {"parameters": model.count_params(), "files": sizes, "zip_mb": len(content) / 1e6}
+
+
+def _model_is_here(setting: Setting) -> bool:
+    """Whether there is a trained model: in the state folder, or beside the results, from where it is taken then."""
+    folder, exported = _folder(setting) / "model", setting.out / f"{_name(setting)}.zip"
+    if not (folder / "model.safetensors").exists() and exported.exists():
+        with zipfile.ZipFile(exported) as archive:
+            archive.extractall(folder)
+    return (folder / "model.safetensors").exists()
 
 
 def _minutes_so_far(setting: Setting) -> float | None:
@@ -225,16 +296,9 @@ def _minutes_so_far(setting: Setting) -> float | None:
 # --- What it is worth --------------------------------------------------------------------------------------------
 
 
-def _examples() -> None:
-    """Let the examples be imported: they have the scores of GLUE and the random start."""
-    folder = str(Path(__file__).resolve().parents[2] / "examples")
-    if folder not in sys.path:
-        sys.path.append(folder)
-
-
 def held_out(setting: Setting) -> dict[str, Any]:
     """The masked-LM loss on the documents that were kept."""
-    _examples()
+    examples_can_be_imported()
     import pretrain  # the example
 
     from kbert import BertForPreTraining
@@ -243,33 +307,35 @@ def held_out(setting: Setting) -> dict[str, Any]:
     from kbert.pretraining.masking import Masking
 
     folder = _folder(setting)
+    shards(setting)
     model = BertForPreTraining.from_pretrained(folder / "model", nsp=False)
     text, kept = Shards(folder / "shards"), Shards(folder / "held-out")[0]
     masking, length = Masking(text.tokenizer, 0.15), setting.pick(HELD_OUT_LENGTH, 16)
     scores = held_out_scores(model, text.tokenizer, kept, masking, 64, length)
-    batches = held_out_batches(text.tokenizer, kept, masking, 64, length, nsp=False)
-    return {**scores, "loss_of_frequencies": pretrain.unigram_loss(batches, text), "length": length}
+    batches = list(held_out_batches(text.tokenizer, kept, masking, 64, length, nsp=False))
+    frequencies = pretrain.unigram_loss(batches, text)
+    characters = characters_of_masked(batches, text.tokenizer)
+    return {
+        **scores,
+        "loss_of_frequencies": frequencies,
+        "characters_of_a_masked_piece": characters,
+        "mlm_loss_of_a_character": scores["mlm_loss"] / characters,
+        "loss_of_frequencies_of_a_character": frequencies / characters,
+        "length": length,
+    }
 
 
-def export(setting: Setting) -> dict[str, Any]:
-    """A folder with the weights as float16, small enough for a package; it is written beside the results."""
-    from kbert import BertForPreTraining, WordPieceTokenizer
-    from kbert.weights import save_pretraining
-
-    folder = setting.out / f"{'toy-' * setting.miniature}kbert-mini"
-    shutil.rmtree(folder, ignore_errors=True)
-    model = BertForPreTraining.from_pretrained(_folder(setting) / "model", nsp=False)
-    save_pretraining(model, folder, dtype="float16")
-    WordPieceTokenizer.from_pretrained(_folder(setting) / "model").save(folder)
-    sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
-    return {"mb": sum(sizes.values()) / 1e6, "parameters": model.count_params(), "files": sizes}
+def characters_of_masked(batches: list[Any], tokenizer: Any) -> float:
+    """The mean number of characters of the pieces that are to be guessed, without the ## of those inside a word."""
+    lengths = np.array([len(piece.removeprefix("##")) for piece in tokenizer.vocab])
+    return float(lengths[np.concatenate([batch.targets["mlm"][batch.weights["mlm"] > 0] for batch in batches])].mean())
 
 
 def glue(setting: Setting, task: str, start: str, seed: int) -> dict[str, Any]:
     """A task's scores on dev."""
     if setting.data is None or not (setting.data / task).is_dir():
         raise Absent(f"there is no {task} in the folder of KBERT_DATA")
-    _examples()
+    examples_can_be_imported()
     import glue as example
     import pretrain
 
@@ -285,5 +351,4 @@ def glue(setting: Setting, task: str, start: str, seed: int) -> dict[str, Any]:
     scores = example.dev_scores(task, estimator.predict, *example.load(task, "dev", setting.pick(None, 32)))
     metric = example.TASKS[task].metrics[0]
     published = {f"published_test_{size}": PUBLISHED_TEST[size].get(task) for size in PUBLISHED_TEST}
-    published["published_metric"] = "f1" if task == "mrpc" else metric
     return {"metric": metric, "score": scores[metric], **scores, "rows": len(texts), **published}

@@ -24,7 +24,9 @@ from typing import Any
 from gpu_stages.records import Results, error_of, plain
 from gpu_stages.setting import Absent, Cell, Setting
 
-STAGES = ("check", "fit", "predict", "dispatch", "attention", "pretrain", "kbert-mini", "two-devices")
+STAGES = (
+    "check", "fit", "predict", "dispatch", "attention", "pretrain", "kbert-mini", "two-devices", "first-fit", "choice",
+)  # fmt: skip
 SECONDS = 8 * 60
 # Kept of the stage's time for ending it.
 _MARGIN = 10
@@ -70,21 +72,21 @@ def run_stage(
     try:
         for cell in filter(lambda cell: only(cell.name), stage_module(stage).cells(setting)):
             if results.is_done(cell.name):
-                _tell(stage, cell, "done before")
+                _tell(setting, stage, cell, "done before")
                 continue
             if reason := cell.reason_to_leave_out():
                 written.append(results.write(cell.name, {"absent": reason}))
-                _tell(stage, cell, f"absent: {reason}")
+                _tell(setting, stage, cell, f"absent: {reason}")
                 continue
             left = end - time.monotonic()
             if left < setting.pick(cell.seconds, 0):
-                _tell(stage, cell, "left for the next run")
+                _tell(setting, stage, cell, f"left for the next run, about {cell.seconds:.0f} s")
                 continue
             start = time.monotonic()
             values = worker.measure(cell, left)
             values = {**values, "seconds": round(time.monotonic() - start, 1)}
             written.append(results.write(cell.name, values))
-            _tell(stage, cell, _shown(values))
+            _tell(setting, stage, cell, _shown(values))
             if "unfinished" in values:  # it has used up the time, and what follows needs it
                 break
     finally:
@@ -213,8 +215,8 @@ def work(stage: str, setting: Setting) -> None:
         answers.flush()
 
 
-def _tell(stage: str, cell: Cell, text: str) -> None:
-    print(f"{stage} | {cell.name} | {text}", flush=True)
+def _tell(setting: Setting, stage: str, cell: Cell, text: str) -> None:
+    print(f"{setting.backend} | {stage} | {cell.name} | {text}", flush=True)
 
 
 def _shown(values: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +16,13 @@ PIP_NAMES = {"sentence_transformers": "sentence-transformers", "flash_attn": "fl
 
 class Absent(Exception):
     """A cell cannot be measured on this machine, and that is no fault: the message is the reason."""
+
+
+def examples_can_be_imported() -> None:
+    """Let the examples be imported: they read the data sets, and score as their tasks do."""
+    folder = str(Path(__file__).resolve().parents[2] / "examples")
+    if folder not in sys.path:
+        sys.path.append(folder)
 
 
 @dataclass(frozen=True)
@@ -37,6 +45,8 @@ class Setting:
         Toy shapes, for a CPU.
     minutes : float
         The training time of kbert-mini, in all pieces together.
+    vocabulary : Path or None
+        A folder with the vocabulary of kbert-mini. Without it, that is learned from the text.
     """
 
     backend: str
@@ -46,6 +56,7 @@ class Setting:
     weights: Path | None = None
     miniature: bool = False
     minutes: float = 20.0
+    vocabulary: Path | None = None
 
     def pick(self, full: Value, toy: Value) -> Value:
         """One of two values: that of a GPU, or that of a CPU in miniature."""

@@ -1,0 +1,65 @@
+"""What is worth most where there is a GPU for half an hour: some cells of several stages, on both backends.
+
+The order is that of worth: what is not measured for want of time is what comes last. docs/benchmarks/gpu.md has the
+times that are expected.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from gpu_stages.runner import run_stage
+from gpu_stages.setting import Setting
+
+# Of training kbert-mini.
+MINUTES = 8.0
+
+
+class Part(NamedTuple):
+    """Cells of a stage under a backend, by their names; without names all of them."""
+
+    backend: str
+    stage: str
+    names: tuple[str, ...] = ()
+
+    def has(self, cell: str) -> bool:
+        """Whether a cell belongs to it."""
+        return not self.names or cell in self.names
+
+
+_FIT = ("base, sst2: kbert", "base, sst2: Trainer, SDPA", "base, 512: kbert", "base, 512: Trainer, SDPA")
+_PREDICT = (
+    "base, sst2: kbert", "base, sst2: Trainer.predict", "base, sst2: pipeline", "base, 512: kbert",
+    "base, 512: Trainer.predict",
+)  # fmt: skip
+_KBERT_MINI = (
+    "vocabulary", "shards", "training", "held-out", "sst2, pre-trained, seed 0", "sst2, random start, seed 0",
+)  # fmt: skip
+PARTS = (
+    Part("torch", "check"),
+    Part("jax", "check"),
+    Part("torch", "fit", _FIT),
+    Part("jax", "fit", _FIT),
+    Part("torch", "predict", _PREDICT),
+    Part("jax", "predict", _PREDICT),
+    Part("torch", "pretrain", ("losses", "base, 512")),
+    Part("jax", "pretrain", ("losses", "base, 512")),
+    Part("jax", "kbert-mini", _KBERT_MINI),
+    Part("torch", "choice", ("kbert, seed 0", "PyTorch, seed 0")),
+    Part("torch", "first-fit"),
+)
+
+
+def run_short(setting: Setting, seconds: float) -> list[dict[str, Any]]:
+    """Measure what is not in the results yet, as far as the time goes, and give the lines that were written."""
+    end = time.monotonic() + seconds
+    written: list[dict[str, Any]] = []
+    for part in PARTS:
+        left = max(0.0, end - time.monotonic())
+        lines = run_stage(part.stage, replace(setting, backend=part.backend), left, only=part.has)
+        written += lines
+        if any("unfinished" in line for line in lines):  # it has used up the time
+            break
+    return written
