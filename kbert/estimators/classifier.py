@@ -55,7 +55,7 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         Tokens from the start of a window to the start of the next one; None is half of ``max_length``. A smaller stride
         gives each word more context, and takes longer.
     epochs : "auto" or int, default="auto"
-        Passes over the training rows. "auto": as many as make 80 updates, and at least 3.
+        Passes over the training rows. "auto": 3; more where that is less than 80 updates, fewer beyond 390,000 rows.
     batch_size : "auto" or int, default="auto"
         Texts in an update. Each window of a long text counts as one. "auto": 32 as in the paper, and 16 where there are
         fewer than 1,000 rows.
@@ -184,7 +184,7 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
     >>> from kbert import BertClassifier
     >>> df = pd.DataFrame({"text": ["so good", "so bad"] * 20, "label": ["pos", "neg"] * 20})
     >>> classifier = BertClassifier(size="minilm-l6", random_state=0).fit(df.text, df.label)
-    >>> list(classifier.predict(["very good"]))
+    >>> classifier.predict(["very good"]).tolist()
     ['pos']
     """
 
@@ -457,7 +457,7 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         --------
         >>> from kbert import BertClassifier
         >>> texts, labels = ["so good", "so bad"] * 20, ["pos", "neg"] * 20
-        >>> classifier = BertClassifier("minilm-l6", random_state=0).fit(texts, labels)
+        >>> classifier = BertClassifier("minilm-l6", epochs=5, random_state=0).fit(texts, labels)
         >>> why = classifier.explain(["very good"], labels=["pos"])
         >>> why.sort_values("score").word.iloc[-1]
         'good'

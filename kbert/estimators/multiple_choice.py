@@ -49,7 +49,7 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
         one loses tokens from its end, the context's or those of question and option, whichever has more; one warning
         tells how many rows this happened to.
     epochs : "auto" or int, default="auto"
-        Passes over the training rows. "auto": as many as make 80 updates, and at least 3.
+        Passes over the training rows. "auto": 3; more where that is less than 80 updates, fewer beyond 390,000 rows.
     batch_size : "auto" or int, default="auto"
         Rows a step, each with all of its options. "auto": 32 as in the paper, and 16 where there are fewer than 1,000
         rows.

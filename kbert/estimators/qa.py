@@ -58,7 +58,7 @@ class BertQA(FineTunedEstimator[Questions]):
         Pieces of the context from the start of a window to the start of the next one; None is half of ``max_length``.
         At most half of the room that a question leaves in its windows.
     epochs : "auto" or int, default="auto"
-        Passes over the training rows. "auto": as many as make 80 updates, and at least 3.
+        Passes over the training rows. "auto": 3; more where that is less than 80 updates, fewer beyond 390,000 rows.
     batch_size : "auto" or int, default="auto"
         Windows in a step. "auto": 32 as in the paper, and 16 where there are fewer than 1,000 rows.
     learning_rate : "auto" or float, default="auto"
@@ -153,11 +153,16 @@ class BertQA(FineTunedEstimator[Questions]):
 
     Examples
     --------
-    >>> import kbert
-    >>> train = kbert.datasets.read_squad("train-v1.1.json")
-    >>> qa = kbert.BertQA("minilm-l6", epochs=2, random_state=0).fit(train, train)
-    >>> context = "In spring Mia moved to Lisbon, where she opened a bakery."
-    >>> qa.predict([("Where did Mia move?", context)])
+    >>> import pandas as pd
+    >>> from kbert import BertQA
+    >>> df = pd.DataFrame({
+    ...     "question": ["Where did Mia move?", "When did Mia move?"] * 10,
+    ...     "context": ["In spring Mia moved to Lisbon."] * 20,
+    ...     "answer": ["Lisbon", "spring"] * 10,
+    ...     "answer_start": [23, 3] * 10,
+    ... })
+    >>> qa = BertQA("minilm-l6", epochs=20, learning_rate=1e-3, random_state=0).fit(df, df)
+    >>> qa.predict([("Where did Mia move?", "In spring Mia moved to Lisbon.")])
     array(['Lisbon'], dtype=object)
     """
 

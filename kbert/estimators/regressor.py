@@ -53,7 +53,7 @@ class BertRegressor(RegressorMixin, FineTunedEstimator[Regression]):
         Tokens from the start of a window to the start of the next one; None is half of ``max_length``. A smaller stride
         gives each word more context, and takes longer.
     epochs : "auto" or int, default="auto"
-        Passes over the training rows. "auto": as many as make 80 updates, and at least 3.
+        Passes over the training rows. "auto": 3; more where that is less than 80 updates, fewer beyond 390,000 rows.
     batch_size : "auto" or int, default="auto"
         Texts in an update. Each window of a long text counts as one. "auto": 32 as in the paper, and 16 where there are
         fewer than 1,000 rows.
@@ -158,7 +158,7 @@ class BertRegressor(RegressorMixin, FineTunedEstimator[Regression]):
     >>> pairs = [("a cat", "a kitten"), ("a cat", "a train")] * 20
     >>> regressor = BertRegressor("minilm-l6", epochs=10, random_state=0).fit(pairs, [4.5, 0.5] * 20)
     >>> near, far = regressor.predict([("a cat", "a kitten"), ("a cat", "a train")])
-    >>> near > far
+    >>> print(near > far)
     True
     """
 

@@ -52,7 +52,7 @@ class BertTagger(FineTunedEstimator[Tagging]):
         Tokens from the start of a window to the start of the next one; None is half of ``max_length``. A smaller stride
         gives each word more context, and takes longer.
     epochs : "auto" or int, default="auto"
-        Passes over the training rows. "auto": as many as make 80 updates, and at least 3.
+        Passes over the training rows. "auto": 3; more where that is less than 80 updates, fewer beyond 390,000 rows.
     batch_size : "auto" or int, default="auto"
         Rows in an update. Each window of a long row counts as one. "auto": 32 as in the paper, and 16 where there are
         fewer than 1,000 rows.
@@ -149,8 +149,8 @@ class BertTagger(FineTunedEstimator[Tagging]):
     >>> from kbert import BertTagger
     >>> words = [["Ada", "Lovelace", "lived", "in", "London"], ["It", "rains", "in", "Rome"]] * 20
     >>> tags = [["B-PER", "I-PER", "O", "O", "B-LOC"], ["O", "O", "O", "B-LOC"]] * 20
-    >>> tagger = BertTagger("minilm-l6", epochs=10, random_state=0).fit(words, tags)
-    >>> tagger.predict([["He", "lived", "in", "Rome"]])
+    >>> tagger = BertTagger("minilm-l6", epochs=10, learning_rate=5e-4, random_state=0).fit(words, tags)
+    >>> tagger.predict([["It", "rains", "in", "London"]])
     [['O', 'O', 'O', 'B-LOC']]
     """
 

@@ -95,7 +95,10 @@ class Recipe(NamedTuple):
     updates : int
         The least number of updates: small data sets are passed over as often as that takes.
     epochs : int
-        The least number of passes.
+        The number of passes over larger ones.
+    most_updates : int
+        Data sets for which that takes more updates are passed over less often, but once at least. The paper's largest
+        fine-tuning, three passes over the 392,702 pairs of MNLI in batches of 32, has 36,816.
     rows_of_large_batches : int
         From so many rows on, a batch has 32 of them, as in the paper; with fewer, 16.
     rate_factor : float
@@ -104,6 +107,7 @@ class Recipe(NamedTuple):
 
     updates: int = 80
     epochs: int = 3
+    most_updates: int = 36_816
     rows_of_large_batches: int = 1000
     rate_factor: float = 1.0
 

@@ -38,6 +38,11 @@ def test_small_data_gets_enough_updates_and_large_data_few_passes(n_rows):
     assert found.batch_size == (16 if n_rows < 1000 else 32)
 
 
+@pytest.mark.parametrize(("n_rows", "epochs"), [(392_702, 3), (500_000, 2), (1_000_000, 1), (100_000_000, 1)])
+def test_more_rows_than_the_papers_largest_data_set_get_fewer_passes(n_rows, epochs):
+    assert settled(n_rows).epochs == epochs
+
+
 def test_what_is_given_stays_and_the_rest_follows_it():
     found = settled(100, batch_size=50)
     assert found.epochs == SingleLabel.recipe.updates // 2
