@@ -17,6 +17,7 @@ from kbert.estimators.parameter_names import did_you_mean, refuse_unknown_parame
 from kbert.estimators.parameters import Parameters, check_parameters_read_after_fit
 from kbert.forks import is_usable_process, require_usable_process
 from kbert.tasks.row_notices import RowReader, RowShares, RowsRead, tell_cut, tell_missing
+from kbert.training.checkpoint_folders import refuse_in_search
 from kbert.training.distribution import predicting_on
 from kbert.weights.runtimes import ExportedModel
 from kbert.weights.start import Start, pretrained_start, random_start
@@ -163,6 +164,12 @@ class BertEstimator(ExportableEstimator):
         return {}
 
     # --- scikit-learn ----------------------------------------------------------------------------------------------
+
+    def __sklearn_clone__(self) -> Self:
+        if (folder := getattr(self, "checkpoint", None)) is not None:
+            refuse_in_search(folder)
+        clone: Self = super().__sklearn_clone__()
+        return clone
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")

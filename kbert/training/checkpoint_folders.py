@@ -6,9 +6,11 @@ import json
 import os
 import re
 import shutil
+import sys
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import FrameType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -27,8 +29,31 @@ _NAME = re.compile(r"checkpoint-(\d{9})")
 _FACTS = "facts.json"
 # The key of facts.json with the checksum of the others. The arrays have theirs in the .npz files.
 _CHECKSUM = "checksum"
+# The modules of scikit-learn whose functions fit clones of one estimator to parts of the rows.
+_SEARCHES = ("sklearn.model_selection._search", "sklearn.model_selection._validation")
 
 Read = TypeVar("Read")
+
+
+def refuse_in_search(folder: Any) -> None:
+    """Refuse a folder for the fits of scikit-learn's searches and cross-validations, of which each is another fit.
+
+    Called when an estimator is cloned. An error in ``fit`` would come too late: the first of them trains, and searches
+    take errors of the others for a score of NaN.
+
+    Raises
+    ------
+    ValueError
+        If such a function is cloning.
+    """
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if str(frame.f_globals.get("__name__")).startswith(_SEARCHES):
+            raise ValueError(
+                f"checkpoint: all fits of a search or a cross-validation would share {folder}, and each needs a folder "
+                "of its own. Set checkpoint=None for it."
+            )
+        frame = frame.f_back
 
 
 def write_checkpoint(
