@@ -12,7 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV
+from sklearn.experimental import enable_halving_search_cv  # noqa: F401
+from sklearn.model_selection import GridSearchCV, HalvingGridSearchCV, cross_val_predict, cross_validate
+from sklearn.pipeline import make_pipeline
 
 from kbert import BertClassifier, BertMultipleChoice, BertPretrainer, BertQA, BertRegressor, BertTagger
 from kbert.errors import CheckpointWarning, FailedRunWarning, WeightsMismatchError
@@ -109,35 +111,80 @@ def test_a_killed_fit_ends_as_if_it_had_not_been(kind, toy_folder, tmp_path, dyi
     assert_same(clone(again).fit(*rows), estimator)  # a finished fit makes no update
 
 
+# A fit of any kind makes more updates than these, of which one is drawn to be killed in.
+FIRST_UPDATES = 6
+
+
 @pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no SIGKILL")
-def test_a_process_that_is_killed_at_random(toy_folder, tmp_path):
-    def run(checkpoint, *end):
-        command = [sys.executable, str(SCRIPT), str(toy_folder), str(tmp_path / checkpoint), *map(str, end)]
+@pytest.mark.parametrize(
+    ("kind", "where"),
+    [
+        *((kind, "in an update") for kind in ("early stopping", "windows", "words", "questions", "options")),
+        ("early stopping", "in a file of a checkpoint"), ("early stopping", "before a checkpoint has its name"),
+        ("early stopping", "when a checkpoint has its name"),
+    ],
+)  # fmt: skip
+def test_a_process_that_is_killed_at_random(kind, where, toy_folder, tmp_path):
+    def run(*end):
+        command = [sys.executable, str(SCRIPT), str(toy_folder), str(tmp_path / "fit"), kind, *map(str, end)]
         return subprocess.run(command, capture_output=True, text=True, timeout=300)
 
-    whole = run("whole")
-    update = np.random.default_rng().integers(1, 16)
-    assert run("killed", update).returncode == -signal.SIGKILL
-    assert run("killed").stdout == whole.stdout != "", (update, whole.stderr[-2000:])
+    number = int(np.random.default_rng().integers(1, FIRST_UPDATES + 1))
+    killed = run(where, number)
+    assert killed.returncode == -signal.SIGKILL, (number, killed.stderr[-2000:])
+    names = [path.name for path in checkpoint_folders.checkpoints_in(tmp_path / "fit")]
+    last = number if where == "when a checkpoint has its name" else number - 1
+    assert names[-1:] == [f"checkpoint-{last:09d}"] * (last > 0)
+    again = run()
+    assert again.returncode == 0, (number, again.stderr[-2000:])
+    gone_on, whole = again.stdout.split()
+    assert gone_on == whole, number
+
+
+@pytest.fixture
+def interrupted(dying_after, monkeypatch):
+    """A function that calls ``fit`` of an estimator, in which Ctrl-C comes in the third update."""
+    monkeypatch.setattr(checkpoint_folders, "SECONDS_BETWEEN", 1e9)
+
+    def fit(estimator, *rows):
+        dying_after(2, signal.SIGINT)
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a process of xdist ignores it
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                estimator.fit(*rows)
+        finally:
+            signal.signal(signal.SIGINT, before)
+        dying_after(None)
+
+    return fit
 
 
 @pytest.mark.slow
-def test_ctrl_c_leaves_the_estimator_as_it_was_and_a_checkpoint(toy_folder, tmp_path, dying_after, monkeypatch):
-    monkeypatch.setattr(checkpoint_folders, "SECONDS_BETWEEN", 1e9)
+def test_ctrl_c_leaves_the_estimator_as_it_was_and_a_checkpoint(toy_folder, tmp_path, interrupted):
     estimator, rows = made("frozen", toy_folder, tmp_path / "fit")
-    dying_after(2, signal.SIGINT)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a process of xdist ignores it
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            estimator.fit(*rows)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    interrupted(estimator, *rows)
     assert not hasattr(estimator, "model_")
     assert [path.name for path in checkpoint_folders.checkpoints_in(tmp_path / "fit")] == ["checkpoint-000000003"]
-    dying_after(None)
     assert_same(estimator.fit(*rows), made("frozen", toy_folder, None)[0].fit(*rows))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("warm_start", [False, True])
+@pytest.mark.parametrize("with_checkpoint", [False, True])
+def test_ctrl_c_leaves_a_fitted_estimator_as_it_was(with_checkpoint, warm_start, toy_folder, tmp_path, interrupted):
+    estimator, (texts, labels) = made("frozen", toy_folder, None, epochs=1, warm_start=warm_start)
+    estimator.fit(texts, labels)
+    state, arrays = dict(vars(estimator)), [estimator.predict_proba(texts), *weights_of(estimator)]
+    changes = {"epochs": 3, "checkpoint": tmp_path / "fit" if with_checkpoint else None}
+    interrupted(estimator.set_params(**changes), texts, labels[::-1])
+    found = dict(vars(estimator))
+    assert found.keys() == state.keys()
+    assert all(found[name] is value for name, value in state.items() if name not in changes)
+    for before, after in zip(arrays, [estimator.predict_proba(texts), *weights_of(estimator)], strict=True):
+        np.testing.assert_array_equal(before, after)
+    assert (tmp_path / "fit").exists() == with_checkpoint
 
 
 @pytest.mark.slow
@@ -187,8 +234,25 @@ def test_another_fit_is_refused_with_what_differs(toy_folder, two_layer_folder, 
     refused("the texts of X, the weights that", ["other", *texts[1:]])
     refused("y or sample_weight, the weights that", labels=["bad", *labels[1:]])
     refused("the weights that training starts from", weights=two_layer_folder)
-    with pytest.raises(ValueError, match="is of another fit"):
-        GridSearchCV(estimator, {"epochs": [3, 1]}, cv=2, error_score="raise").fit(texts, labels)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("in_pipeline", [False, True])
+def test_searches_are_refused_before_their_first_fit(in_pipeline, toy_folder, tmp_path):
+    estimator, (texts, labels) = made("frozen", toy_folder, tmp_path / "fit", epochs=1)
+    searched, name = (make_pipeline(estimator), "bertclassifier__epochs") if in_pipeline else (estimator, "epochs")
+    calls = (
+        GridSearchCV(searched, {name: [1, 2]}, cv=2).fit, GridSearchCV(searched, {name: [1]}, cv=2, refit=False).fit,
+        HalvingGridSearchCV(searched, {name: [1, 2]}, cv=2).fit, partial(cross_validate, searched, cv=2),
+        partial(cross_val_predict, searched, cv=2),
+    )  # fmt: skip
+    for call in calls:
+        with pytest.raises(ValueError, match="checkpoint: all fits of a search.*Set checkpoint=None for it"):
+            call(texts, labels)
+    assert not (tmp_path / "fit").exists()
+    clone(GridSearchCV(searched, {name: [1]}))
+    searched.set_params(**{name.replace("epochs", "checkpoint"): None})
+    assert np.isfinite(cross_validate(searched, texts, labels, cv=2)["test_score"]).all()
 
 
 @pytest.mark.slow
