@@ -34,6 +34,7 @@ PAGES = [
     "howto/thresholds",
     "howto/report",
     "howto/grid_search",
+    "howto/speed",
     "howto/tracking",
     "howto/offline",
     "help/troubleshooting",

@@ -1,5 +1,6 @@
-"""The tools that make and check the site: docs/check_site.py and docs/results_table.py."""
+"""The tools that make and check the site: docs/check_site.py and docs/results_table.py. What a search must find."""
 
+import re
 import runpy
 import shutil
 from pathlib import Path
@@ -70,6 +71,68 @@ def test_a_browser_finds_what_is_wrong(shown):
     (error,) = shown("<script>no_function()</script>")
     assert error == "index.html: no_function is not defined"
     assert any("404" in fault and "no.png" in fault for fault in shown('<img src="no.png">'))
+
+
+# What people search for, and a page that has it. The site's search finds a page by the words in its text.
+SEARCHED = {
+    "named entity recognition": "tasks/named_entity_recognition",
+    "NER": "tasks/named_entity_recognition",
+    "part of speech": "tasks/named_entity_recognition",
+    "sentiment analysis": "tasks/text_classification",
+    "text classification": "tasks/text_classification",
+    "confusion matrix": "start/getting_started",
+    "multi-label classification": "tasks/several_labels",
+    "duplicate questions": "tasks/text_pairs",
+    "entailment": "tasks/text_pairs",
+    "similarity": "tasks/regression",
+    "question answering": "tasks/question_answering",
+    "multiple choice": "tasks/multiple_choice",
+    "embeddings": "tasks/embeddings",
+    "masked language model": "tasks/pretraining",
+    "explain": "howto/explain",
+    "Shapley": "howto/explain",
+    "long texts": "howto/long_texts",
+    "imbalanced": "howto/small_data",
+    "calibration": "howto/thresholds",
+    "hyperparameter search": "howto/grid_search",
+    "cross-validation": "howto/small_data",
+    "early stopping": "reference/classifier",
+    "MLflow": "howto/tracking",
+    "FastAPI": "howto/serve",
+    "ONNX": "howto/export",
+    "quantization": "howto/export",
+    "dtype": "howto/speed",
+    "out of memory": "help/troubleshooting",
+    "GPU": "help/troubleshooting",
+    "learning rate": "concepts/glossary",
+    "cite": "project/cite",
+}
+
+
+@pytest.mark.parametrize("phrase", SEARCHED)
+def test_a_search_finds_what_people_look_for(phrase):
+    text = (DOCS / f"{SEARCHED[phrase]}.md").read_text(encoding="utf-8")
+    words, wanted = re.findall(r"\w+", text.lower()), re.findall(r"\w+", phrase.lower())
+    assert wanted in [words[i : i + len(wanted)] for i in range(len(words))]
+
+
+def test_every_page_is_in_the_contents():
+    pages = {path.relative_to(DOCS).with_suffix("").as_posix() for path in DOCS.rglob("*.md")}
+    pages = {name for name in pages if not name.startswith(("_build", "gallery", "start/_install"))}
+    listed = {"index"}
+    for name in pages:
+        for contents in re.findall(r"```{toctree}\n(.*?)```", (DOCS / f"{name}.md").read_text("utf-8"), re.DOTALL):
+            entries = [line for line in contents.split("\n") if line and not line.startswith(":")]
+            listed |= {(Path(name).parent / entry).as_posix() for entry in entries}
+    assert pages <= listed
+
+
+def test_a_citation_is_that_of_the_file():
+    page = (DOCS / "project" / "cite.md").read_text(encoding="utf-8").replace("{", "").replace("}", "")
+    facts = (DOCS.parent / "CITATION.cff").read_text(encoding="utf-8")
+    for name in ("title", "doi", "repository-code"):
+        for value in re.findall(rf'^ *{name}: "?(.*?)"?$', facts, re.MULTILINE):
+            assert value in " ".join(page.split()), value
 
 
 def test_columns_of_results():
