@@ -172,9 +172,26 @@ def _linear(data: Data) -> Any:
     return LogisticRegression(max_iter=1000) if data.task == "labels" else Ridge()
 
 
+class _WordVectors:
+    """A logistic regression on the vectors of words."""
+
+    def fit(self, X: Any, y: Any) -> None:
+        from kbert import BertVectorizer
+
+        self.vectorizer = BertVectorizer(SIZE, level="word")
+        self.linear = LogisticRegression(max_iter=1000)
+        self.linear.fit(np.concatenate(self.vectorizer.fit_transform(X)), np.concatenate(y.to_list()))
+
+    def predict(self, X: Any) -> Any:
+        found = self.linear.predict(np.concatenate(self.vectorizer.transform(X)))
+        return [part.tolist() for part in np.split(found, np.cumsum(X.map(len))[:-1])]
+
+
 def _vectors(data: Data, draw: int) -> Any:
     from kbert import BertVectorizer
 
+    if data.task == "tags":
+        return _WordVectors()
     return make_pipeline(BertVectorizer(SIZE), _linear(data)) if data.task in ("labels", "numbers") else None
 
 
@@ -203,13 +220,24 @@ class _PyTorch:
     """Plain PyTorch and transformers with the paper's recipe."""
 
     def __init__(self, data: Data, draw: int):
-        task = "stsb" if data.task == "numbers" else "sst2"
+        self.task = data.task
         recipe = {"max_length": 128, "learning_rate": 5e-5, "epochs": 3, "batch_size": 32}
-        self.run = {"task": task, "size": SIZE, "seed": draw, **recipe}
+        if data.task == "questions":
+            recipe |= {"max_length": 384, "stride": 128}
+        self.run = {"task": "stsb" if data.task == "numbers" else "sst2", "size": SIZE, "seed": draw, **recipe}
 
     def fit(self, X: Any, y: Any) -> None:
         import pytorch_scores
+        import pytorch_squad
+        import pytorch_tagging
 
+        if self.task == "tags":
+            self.predict = pytorch_tagging.fit(self.run, X, y)
+            return
+        if self.task == "questions":
+            fitted = pytorch_squad.fit(self.run, pd.concat([X, y], axis=1))
+            self.predict = lambda X: pytorch_squad.predict(*fitted, X, self.run)
+            return
         frame = pd.DataFrame(X)
         found = pytorch_scores.fit(self.run, frame, y)
         self.predict = lambda X: found(pd.DataFrame(X))
@@ -217,7 +245,7 @@ class _PyTorch:
 
 
 def _pytorch(data: Data, draw: int) -> Any:
-    return _PyTorch(data, draw) if data.task in ("labels", "numbers") else None
+    return _PyTorch(data, draw)
 
 
 class _SetFit:

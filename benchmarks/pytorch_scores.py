@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import torch
 import transformers
+from pytorch_loop import DEVICE, batches, train  # noqa: F401
 
 from kbert.hub import resolve_folder
 
@@ -25,16 +26,6 @@ import glue
 
 RESULTS = Path(__file__).parent / "results" / "glue.csv"
 EPOCHS = {"sst2": 1}
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def batches(lengths: np.ndarray, size: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """Length grouping as transformers does it: random pools of 50 batches, each sorted by length, batches shuffled."""
-    order = rng.permutation(len(lengths))
-    pools = [order[start : start + 50 * size] for start in range(0, len(order), 50 * size)]
-    ordered = np.concatenate([pool[np.argsort(-lengths[pool], kind="stable")] for pool in pools])
-    steps = [ordered[i : i + size] for i in range(0, len(ordered), size)]
-    return [steps[i] for i in rng.permutation(len(steps))]
 
 
 def fit(run: dict[str, Any], texts: pd.DataFrame, labels: pd.Series) -> Any:
@@ -57,22 +48,7 @@ def fit(run: dict[str, Any], texts: pd.DataFrame, labels: pd.Series) -> Any:
         return encoded.to(DEVICE)
 
     lengths = np.array([len(ids) for ids in tokenizer(*[texts[name].tolist() for name in texts])["input_ids"]])
-    plain = [p for name, p in model.named_parameters() if name.endswith("bias") or "LayerNorm" in name]
-    decayed = [p for name, p in model.named_parameters() if not (name.endswith("bias") or "LayerNorm" in name)]
-    groups = [{"params": decayed, "weight_decay": 0.01}, {"params": plain, "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, run["learning_rate"], eps=1e-6)
-    n_steps = run["epochs"] * -(-len(texts) // run["batch_size"])
-    schedule = transformers.get_linear_schedule_with_warmup(optimizer, n_steps // 10, n_steps)
-    rng = np.random.default_rng(run["seed"])
-    model.train()
-    for _ in range(run["epochs"]):
-        for rows in batches(lengths, run["batch_size"], rng):
-            model(**encode(texts, rows), labels=targets[rows]).loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            schedule.step()
-            optimizer.zero_grad()
-    model.eval()
+    train(model, lengths, run, lambda rows: model(**encode(texts, rows), labels=targets[rows]).loss)
 
     def predict(frame, logits=False):
         parts = [np.arange(i, min(i + 64, len(frame))) for i in range(0, len(frame), 64)]

@@ -18,7 +18,8 @@ import numpy as np
 import pandas as pd
 import torch
 import transformers
-from pytorch_scores import DEVICE, batches
+from pytorch_loop import DEVICE
+from pytorch_loop import train as train_model
 
 from kbert.hub import resolve_folder
 from kbert.metrics import squad_scores
@@ -84,26 +85,12 @@ def fit(run: dict[str, Any], train: pd.DataFrame) -> tuple:
     starts, ends = train.answer_start.to_numpy(), train.answer_start.to_numpy() + train.answer.str.len().to_numpy()
     targets = np.array([target(window, starts[window["number"]], ends[window["number"]]) for window in examples])
     lengths = np.array([len(window["ids"]) for window in examples])
-    plain = [p for name, p in model.named_parameters() if name.endswith("bias") or "LayerNorm" in name]
-    decayed = [p for name, p in model.named_parameters() if not (name.endswith("bias") or "LayerNorm" in name)]
-    groups = [{"params": decayed, "weight_decay": 0.01}, {"params": plain, "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, run["learning_rate"], eps=1e-6)
-    n_steps = run["epochs"] * -(-len(examples) // run["batch_size"])
-    schedule = transformers.get_linear_schedule_with_warmup(optimizer, n_steps // 10, n_steps)
-    rng = np.random.default_rng(run["seed"])
-    model.train()
-    for epoch in range(run["epochs"]):
-        for step, rows in enumerate(batches(lengths, run["batch_size"], rng)):
-            first, last = torch.tensor(targets[rows].T, device=DEVICE)
-            inputs = inputs_of([examples[i] for i in rows])
-            model(**inputs, start_positions=first, end_positions=last).loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            schedule.step()
-            optimizer.zero_grad()
-            if step % 50 == 0:
-                print(f"epoch {epoch + 1}, step {step} of {n_steps // run['epochs']}", flush=True)
-    return model.eval(), tokenizer
+
+    def loss(rows: np.ndarray) -> torch.Tensor:
+        first, last = torch.tensor(targets[rows].T, device=DEVICE)
+        return model(**inputs_of([examples[i] for i in rows]), start_positions=first, end_positions=last).loss
+
+    return train_model(model, lengths, run, loss), tokenizer
 
 
 def predict(model, tokenizer, dev: pd.DataFrame, run: dict[str, Any]) -> list[str]:

@@ -1,0 +1,61 @@
+"""The training loop of plain PyTorch that kbert's scores are set beside: AdamW as in the paper, and dynamic padding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def batches(lengths: np.ndarray, size: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """Length grouping as transformers does it: random pools of 50 batches, each sorted by length, batches shuffled."""
+    order = rng.permutation(len(lengths))
+    pools = [order[start : start + 50 * size] for start in range(0, len(order), 50 * size)]
+    ordered = np.concatenate([pool[np.argsort(-lengths[pool], kind="stable")] for pool in pools])
+    steps = [ordered[i : i + size] for i in range(0, len(ordered), size)]
+    return [steps[i] for i in rng.permutation(len(steps))]
+
+
+def train(
+    model: torch.nn.Module, lengths: np.ndarray, run: dict[str, Any], loss: Callable[[np.ndarray], torch.Tensor]
+) -> torch.nn.Module:
+    """Train a model in place: decay 0.01, not on biases and LayerNorm; 10% warm-up, then linear decay; clip 1.0.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+    lengths : ndarray of int, shape (n,)
+        Tokens of each example.
+    run : dict
+        ``epochs``, ``batch_size``, ``learning_rate`` and ``seed``.
+    loss : callable
+        From the numbers of the examples of a batch to their loss.
+
+    Returns
+    -------
+    torch.nn.Module
+        The model, set to predict.
+    """
+    plain = [p for name, p in model.named_parameters() if name.endswith("bias") or "LayerNorm" in name]
+    decayed = [p for name, p in model.named_parameters() if not (name.endswith("bias") or "LayerNorm" in name)]
+    groups = [{"params": decayed, "weight_decay": 0.01}, {"params": plain, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, run["learning_rate"], eps=1e-6)
+    n_steps = run["epochs"] * -(-len(lengths) // run["batch_size"])
+    schedule = transformers.get_linear_schedule_with_warmup(optimizer, n_steps // 10, n_steps)
+    rng = np.random.default_rng(run["seed"])
+    model.train()
+    for epoch in range(run["epochs"]):
+        for step, rows in enumerate(batches(lengths, run["batch_size"], rng)):
+            loss(rows).backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad()
+            if step % 50 == 49:
+                print(f"epoch {epoch + 1}, step {step + 1} of {n_steps // run['epochs']}", flush=True)
+    return model.eval()
