@@ -2,10 +2,13 @@
 
     KBERT_DATA=... KERAS_BACKEND=torch python benchmarks/many_rows.py fit --rows 10000000 --out results.csv
     KBERT_DATA=... KERAS_BACKEND=torch python benchmarks/many_rows.py predict --rows 200000 --out results.csv
+    KBERT_DATA=... KERAS_BACKEND=torch python benchmarks/many_rows.py predict --variants 2 killed --out results.csv
 
 The rows are phrases of SST-2 (9 words in the mean), drawn with replacement, in Parquet files of a million rows. A fit
 is ended at its third step, since all that grows with the rows comes before the first. Predictions are made three times:
-by one process, by two, and by two that are killed on the way and started again; the files must be the same.
+by one process, by two, and by two that are killed on the way and started again; the files must be the same. --variants
+chooses among the three; the files of the first of those are what the others are compared with. Lines are added to those
+that are in the file.
 """
 
 from __future__ import annotations
@@ -30,6 +33,8 @@ import pandas as pd
 from kbert import datasets
 
 ROWS_A_FILE = 1_000_000
+# Of the predictions: the processes of each, and whether they are killed on the way.
+VARIANTS = {"1": (1, False), "2": (2, False), "killed": (2, True)}
 COLUMNS = ("what", "rows", "seconds", "rows_a_second", "peak_mb", "bytes_a_row", "same_bytes", "backend", "date")
 
 
@@ -110,8 +115,8 @@ print(json.dumps([time.perf_counter() - start, written, peak]))
 """
 
 
-def measure_predict(n_rows: int, weights: str) -> list[dict[str, Any]]:
-    """Seconds and memory of predictions by one process and by two, and after a kill; each in processes of its own."""
+def measure_predict(n_rows: int, weights: str, variants: list[str]) -> list[dict[str, Any]]:
+    """Seconds and memory of predictions, of some of `VARIANTS`; each in processes of its own."""
     import json
 
     from kbert import BertClassifier
@@ -132,7 +137,8 @@ def measure_predict(n_rows: int, weights: str) -> list[dict[str, Any]]:
             return [sys.executable, "-c", _PREDICT, *map(str, parts)]
 
         expected = None
-        for out, n_jobs, killed in (("one", 1, False), ("two", 2, False), ("killed", 2, True)):
+        for out in variants:
+            n_jobs, killed = VARIANTS[out]
             if killed:
                 process = subprocess.Popen(command(out, n_jobs), start_new_session=True)
                 while len(list((folder / out).glob("part-*"))) < n_rows // 10_000 // 2:
@@ -141,14 +147,15 @@ def measure_predict(n_rows: int, weights: str) -> list[dict[str, Any]]:
                 process.wait()
             done = subprocess.run(command(out, n_jobs), capture_output=True, text=True, check=True)
             seconds, written, peak = json.loads(done.stdout)
-            expected = expected or contents(folder / out)
+            found = contents(folder / out)
             lines.append({
                 "what": f"predict, {n_jobs} process{'es' if n_jobs > 1 else ''}"
                 + (f", killed and started again with {written[2]} of {written[1]} parts" if killed else ""),
                 "rows": n_rows, "seconds": round(seconds, 1), "peak_mb": round(peak),
                 "rows_a_second": None if killed else round(n_rows / seconds),
-                "same_bytes": contents(folder / out) == expected,
+                "same_bytes": None if expected is None else found == expected,  # the first is compared with nothing
             })  # fmt: skip
+            expected = expected or found
     return lines
 
 
@@ -158,10 +165,13 @@ def main() -> None:
     parser.add_argument("what", choices=("fit", "predict"))
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--weights", default="minilm-l6", help="of the predictions: a folder or a name")
+    names = tuple(VARIANTS)
+    parser.add_argument("--variants", nargs="+", choices=names, default=names, help="of the predictions (default: all)")
     parser.add_argument("--out", type=Path, default=Path("many_rows.csv"))
     options = parser.parse_args()
     rows = options.rows
-    lines = measure_fit(rows) if options.what == "fit" else measure_predict(rows, options.weights)
+    predictions = sorted(set(options.variants))
+    lines = measure_fit(rows) if options.what == "fit" else measure_predict(rows, options.weights, predictions)
     is_new = not options.out.exists()
     with options.out.open("a", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS)
