@@ -21,6 +21,9 @@ TAGS = 'words,tags\n"[""x""]","[""O""]"\n"[""y""]",{}\n"[""z""]","[""O""]"\n'
 WORDS = ["--text", "words", "--label", "tags"]
 SMALL = ["--epochs", "2", "--batch-size", "8", "--max-length", "16", "--learning-rate", "1e-3"]
 
+# A bar: what it is of and its rows; then it has the time so far, the time left and the rows per second.
+BAR = re.compile(r"(\w+): +\d+%\|.*?\| (\d+/\d+) \[[\d:]+<[\d:]+, +[\d.]+row/s")
+
 
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory, rows):
@@ -61,7 +64,8 @@ def table(task, rows):
 
 @pytest.mark.parametrize("written_as", ["csv", "parquet"])
 @pytest.mark.parametrize("task", ["classification", "regression", "tagging", "answering", "choice"])
-def test_every_task_from_a_table_to_predictions(call, task, written_as, rows, weights, tmp_path):
+def test_every_task_from_a_table_to_predictions(call, task, written_as, rows, weights, tmp_path, monkeypatch):
+    monkeypatch.setattr("kbert.training.progress._LONG", 0.0)  # a bar for short predictions too
     frame, options = table(task, rows)
     path = tmp_path / f"rows.{written_as}"
     if written_as == "csv":
@@ -74,6 +78,7 @@ def test_every_task_from_a_table_to_predictions(call, task, written_as, rows, we
         "--metrics", tmp_path / "fit.json",
     )  # fmt: skip
     assert status == 0, err
+    assert ("fit", "96/96") in BAR.findall(err)  # of two epochs
     assert f"{task}: 48 rows of " in out and "the model is in" in out and " on 12 rows" in out
     main = {"regression": "r2", "tagging": "f1", "answering": "f1"}.get(task, "accuracy")
     assert main in json.loads((tmp_path / "fit.json").read_text())
@@ -82,6 +87,7 @@ def test_every_task_from_a_table_to_predictions(call, task, written_as, rows, we
     assert status == 2 and "is a folder. Give the name of a file" in err and out == ""
     status, out, err = call("evaluate", tmp_path / "model", path, *options, "--metrics", tmp_path / "all.json")
     assert status == 0, err
+    assert ("predict", "60/60") in BAR.findall(err)
     scores = json.loads((tmp_path / "all.json").read_text())
     assert scores["rows"] == 60 and isinstance(scores["rows"], int) and f"{main} {scores[main]:.3f}" in out
     assert ("true label (rows) taken for" in out) == (task == "classification")
