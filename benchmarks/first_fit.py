@@ -378,22 +378,41 @@ NAMES = {
 
 def make_page(path: Path) -> None:
     """Write first_fit_table.csv beside the file of results, and first_fit.png beside the page."""
-    results = pd.read_csv(path)
+    results = pd.read_csv(path).drop_duplicates(["data", "rows", "draw", "method"], keep="last")
     results = results[results.method.isin(NAMES)].assign(method=results.method.map(NAMES))
     table(results).to_csv(path.with_name("first_fit_table.csv"), index=False)
     draw(results, Path(__file__).parents[1] / "docs" / "benchmarks" / "first_fit.png")
 
 
+# Every line is of the draws that all of these have measured, as far as they have the task.
+ALWAYS = ("TF-IDF + linear", "BertVectorizer + linear", "kbert")
+
+
 def table(results: pd.DataFrame) -> pd.DataFrame:
-    """Mean score, and standard deviation over the draws; a line a data set and number of rows."""
-    scores = results.groupby(["data", "rows", "method"], sort=False).score
-    cells = scores.mean().map("{:.3f}".format)
-    cells += (" ± " + scores.std(ddof=0).map("{:.3f}".format)).where(scores.size() > 1, "")
+    """Mean score, and standard deviation over the draws; a line a data set and number of rows.
+
+    All means of a line are over the same draws. Where a method has fewer of them, their number is beside its mean.
+    """
     columns = [name for name in NAMES.values() if name in set(results.method)]
-    draws = results.groupby(["data", "rows"]).draw.nunique().rename("draws")
-    found = cells.unstack("method").reindex(columns=columns).fillna("").join(draws).reset_index()
-    found["order"] = found.data.map(list(DATA).index)
-    return found.sort_values(["order", "rows"]).drop(columns="order")[["data", "rows", "draws", *columns]]
+    lines = []
+    for (data, rows), of_line in results.groupby(["data", "rows"], sort=False):
+        scores = of_line.pivot(index="draw", columns="method", values="score")
+        shared = scores.dropna(subset=scores.columns.intersection(ALWAYS))
+        if len(shared):
+            cells = {name: _cell(shared[name].dropna(), len(shared)) for name in columns if name in shared}
+            lines.append({"data": data, "rows": rows, "draws": len(shared), **cells})
+    found = pd.DataFrame(lines, columns=["data", "rows", "draws", *columns]).fillna("")
+    return found.sort_values(["data", "rows"], key=lambda keys: keys.map(lambda key: _ORDER.get(key, key)))
+
+
+_ORDER = {name: number for number, name in enumerate(DATA)}
+
+
+def _cell(scores: pd.Series, n_draws: int) -> str:
+    if scores.empty:
+        return ""
+    spread = f" ± {scores.std(ddof=0):.3f}" if len(scores) > 1 else ""
+    return f"{scores.mean():.3f}{spread}" + (f" ({len(scores)})" if len(scores) < n_draws else "")
 
 
 def draw(results: pd.DataFrame, path: Path) -> None:
