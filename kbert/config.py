@@ -61,6 +61,15 @@ class BertConfig:
         Standard deviation of the truncated normal that new weights are drawn from.
     layer_norm_eps : float
         Epsilon of LayerNorm.
+
+    Examples
+    --------
+    >>> from kbert import BertConfig
+    >>> BertConfig.from_size("tiny").hidden_size
+    128
+    >>> config = BertConfig(vocab_size=8000, hidden_size=256, num_hidden_layers=4, num_attention_heads=4)
+    >>> config.head_size
+    64
     """
 
     vocab_size: int = 30522

@@ -89,6 +89,17 @@ def load(name: str, part: str, folder: str | Path | None = None) -> pd.DataFrame
         If it is found neither in the folder nor on the hub. The message says where it was looked for and what to do.
     ValueError
         If there is no such data set or part, or a file is damaged.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from kbert import datasets
+    >>> Path("data/conll2003").mkdir(parents=True)
+    >>> with open("data/conll2003/train.txt", "w") as file:
+    ...     print("Ada NNP B-NP B-PER", "left VBD B-VP O", sep="\\n", file=file)
+    >>> datasets.load("conll2003", "train", "data")
+             words        tags  document
+    0  [Ada, left]  [B-PER, O]         0
     """
     if name not in NAMES:
         raise ValueError(f"name={name!r} is not known. The names are {', '.join(NAMES)}.")

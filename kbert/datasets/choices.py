@@ -46,6 +46,16 @@ def read_choices(path: str | Path) -> pd.DataFrame:
     ------
     ValueError
         If a row is damaged, has no options, or a label that is none of them; the message names file and line.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from kbert.datasets import read_choices
+    >>> exam = pd.DataFrame({"context": ["It rains."], "options": [["dry", "wet"]], "label": [1]})
+    >>> exam.to_json("exam.jsonl", orient="records", lines=True)
+    >>> read_choices("exam.jsonl")
+         context     options  label
+    0  It rains.  [dry, wet]      1
     """
     endings = [suffix for suffix in Path(path).suffixes if suffix not in (".gz", ".xz")]
     if endings[-1:] == [".csv"]:

@@ -61,6 +61,17 @@ def read_conll(
     ValueError
         If a line has another number of columns than the others, a column is not there, or a tag is not BIO; the message
         names file and line.
+
+    Examples
+    --------
+    >>> from kbert.datasets import read_conll
+    >>> lines = ["Ada B-PER", "left O", "", "It O", "rained O"]
+    >>> with open("train.txt", "w") as file:
+    ...     print(*lines, sep="\\n", file=file)
+    >>> read_conll("train.txt")
+              words        tags  document
+    0   [Ada, left]  [B-PER, O]         0
+    1  [It, rained]      [O, O]         0
     """
     if scheme not in ("bio", None):
         raise ValueError(f"scheme={scheme!r} is not known. Use 'bio', or None for tags that mark no spans.")
@@ -116,6 +127,7 @@ def iob1_to_bio(tags: Iterable[Sequence[str]]) -> list[list[str]]:
 
     Examples
     --------
+    >>> from kbert.datasets import iob1_to_bio
     >>> iob1_to_bio([["I-PER", "I-PER", "O", "I-LOC", "B-LOC"]])
     [['B-PER', 'I-PER', 'O', 'B-LOC', 'B-LOC']]
     """

@@ -63,6 +63,7 @@ def read_entities(source: Any, format: str = "auto") -> pd.DataFrame:
 
     Examples
     --------
+    >>> from kbert.datasets import read_entities
     >>> entities = [(0, 3, "PER"), (13, 19, "LOC")]
     >>> read_entities([("Ada lived in London.", {"entities": entities})]).spans[0]
     [(0, 3, 'PER'), (13, 19, 'LOC')]

@@ -122,6 +122,18 @@ def read_glue(task: str, part: str, folder: str | Path | None = None) -> pd.Data
     Two irregularities of the release are read too. CoLA's train and dev have no header. MRPC consists of
     msr_paraphrase_train.txt and msr_paraphrase_test.txt, and GLUE's dev part is the rows of the former whose ids are
     listed in dev_ids.tsv; these files are read where train.tsv, dev.tsv or test.tsv is missing.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import pandas as pd
+    >>> from kbert.datasets import read_glue
+    >>> Path("glue/rte").mkdir(parents=True)
+    >>> rows = {"sentence1": ["It rains."], "sentence2": ["It is wet."], "label": ["entailment"]}
+    >>> pd.DataFrame(rows).to_csv("glue/rte/train.tsv", sep="\\t", index_label="index")
+    >>> read_glue("rte", "train", "glue")
+          text_a      text_b       label  index
+    0  It rains.  It is wet.  entailment      0
     """
     spec = glue_task(task)
     part = glue_part(task, part)

@@ -49,6 +49,19 @@ def read_squad(path: str | Path) -> pd.DataFrame:
     -----
     DatasetWarning
         If answers are not in their contexts at ``answer_start``, with the number of them.
+
+    Examples
+    --------
+    >>> import json
+    >>> from kbert.datasets import read_squad
+    >>> answers = [{"text": "Norway", "answer_start": 11}]
+    >>> questions = [{"id": "1", "question": "Where is Oslo?", "answers": answers}]
+    >>> paragraph = {"context": "Oslo is in Norway.", "qas": questions}
+    >>> with open("dev.json", "w") as file:
+    ...     json.dump({"data": [{"title": "Oslo", "paragraphs": [paragraph]}]}, file)
+    >>> read_squad("dev.json")[["question", "answer", "answer_start"]]
+             question  answer  answer_start
+    0  Where is Oslo?  Norway            11
     """
     try:
         content = json.loads(read_text(path))

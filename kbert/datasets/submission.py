@@ -42,6 +42,15 @@ def write_glue_submission(task: str, predictions: Any, folder: str | Path, part:
     -----
     DatasetWarning
         If the number of rows is not that of the official test part, because the site refuses such a file.
+
+    Examples
+    --------
+    >>> from kbert.datasets import write_glue_submission
+    >>> path = write_glue_submission("rte", ["entailment"] * 3000, "submission")
+    >>> print(path.name, *path.read_text().splitlines()[:2], sep="\\n")
+    RTE.tsv
+    index   prediction
+    0       entailment
     """
     spec = glue_task(task)
     submissions = spec.submissions

@@ -70,6 +70,15 @@ class ExportReport:
         The exported model's ``score(X, y)``; None without y.
     estimator_score : float or None
         The estimator's on the same rows.
+
+    Examples
+    --------
+    >>> from kbert import BertClassifier
+    >>> texts, labels = ["so good", "so bad"] * 20, ["pos", "neg"] * 20
+    >>> classifier = BertClassifier("minilm-l6", epochs=1, random_state=0).fit(texts, labels)
+    >>> report = classifier.export("exported", X=texts, y=labels)  # ONNX
+    >>> report.n_rows, report.agreement, report.score == report.estimator_score
+    (40, 1.0, True)
     """
 
     folder: Path

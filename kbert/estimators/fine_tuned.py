@@ -155,9 +155,13 @@ class FineTunedEstimator(ServableEstimator, Generic[T]):
 
         Examples
         --------
-        >>> plan = classifier.plan(df.text, df.label)
-        >>> plan.n_updates, plan.seconds_fit, plan.n_contradictions
-        (375, 131.4, 3)
+        >>> from kbert import BertClassifier
+        >>> texts, labels = ["so good", "so bad"] * 20, ["pos", "neg"] * 20
+        >>> plan = BertClassifier("minilm-l6", epochs=2, batch_size=16).plan(texts, labels)
+        >>> plan.n_updates, plan.n_contradictions
+        (6, 0)
+        >>> plan.seconds_fit < 600
+        True
         """
         from kbert.estimators.planning import plan
 
@@ -261,7 +265,10 @@ class FineTunedEstimator(ServableEstimator, Generic[T]):
 
         Examples
         --------
-        >>> report = classifier.report(test.text, test.label, train=(train.text, train.label))
+        >>> from kbert import BertClassifier
+        >>> train, test = (["so good", "so bad"] * 20, ["pos", "neg"] * 20), (["good", "bad"], ["pos", "neg"])
+        >>> classifier = BertClassifier("minilm-l6", epochs=1, random_state=0).fit(*train)
+        >>> report = classifier.report(*test, train=train)
         >>> report.save("report.html")
         """
         from kbert.reports.report import report

@@ -47,7 +47,10 @@ def load(
     Examples
     --------
     >>> import kbert
-    >>> model = kbert.load("reviews-model")
+    >>> texts, labels = ["so good", "so bad"] * 20, ["pos", "neg"] * 20
+    >>> kbert.BertClassifier("minilm-l6", epochs=1).fit(texts, labels).save("reviews-model")
+    >>> kbert.load("reviews-model")
+    BertClassifier(epochs=1, size='minilm-l6')
     """
     complete_interrupted_replacement(folder)
     path = resolve_saved(folder if isinstance(folder, Path) else os.fspath(folder), revision, FILE)

@@ -165,10 +165,12 @@ class BertPretrainer(BertEstimator):
 
     Examples
     --------
-    >>> from pathlib import Path
     >>> from kbert import BertClassifier, BertPretrainer
-    >>> BertPretrainer("tiny", weights=None, random_state=0).fit(Path("notes")).save("my-bert")
-    >>> BertClassifier(weights="my-bert").fit(df.text, df.label)
+    >>> notes = ["It rained. We stayed in.", "The sun shone. We went out."] * 10
+    >>> pretrainer = BertPretrainer("tiny", weights=None, max_steps=5, batch_size=4, random_state=0)
+    >>> pretrainer.fit(notes).save("my-bert")
+    >>> classifier = BertClassifier(weights="my-bert", epochs=1)
+    >>> classifier = classifier.fit(["wet", "dry"] * 10, ["rain", "sun"] * 10)
     """
 
     _own_rules: ClassVar[dict[str, Rule]] = {"max_length": LENGTHS_OF_PHASES}

@@ -187,6 +187,9 @@ class SavableEstimator(BaseEstimator):
 
         Examples
         --------
+        >>> from kbert import BertClassifier
+        >>> texts, labels = ["so good", "so bad"] * 20, ["pos", "neg"] * 20
+        >>> classifier = BertClassifier("minilm-l6", epochs=1, random_state=0).fit(texts, labels)
         >>> commit = classifier.push_to_hub("me/reviews", private=True)  # doctest: +SKIP
         >>> BertClassifier.load("me/reviews", revision=commit)  # doctest: +SKIP
         """

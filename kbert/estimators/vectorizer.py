@@ -107,7 +107,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Servable
     >>> from kbert import BertVectorizer
     >>> texts, labels = ["so good", "so bad"] * 20, ["pos", "neg"] * 20
     >>> pipeline = make_pipeline(BertVectorizer("minilm-l6"), LogisticRegression())
-    >>> list(pipeline.fit(texts, labels).predict(["very good"]))
+    >>> pipeline.fit(texts, labels).predict(["very good"]).tolist()
     ['pos']
 
     A vector for each word:

@@ -23,6 +23,13 @@ class NullThreshold(NamedTuple):
         The prediction is "" for questions whose null score is above it.
     score : float
         From 0 to 1.
+
+    Examples
+    --------
+    >>> from kbert.metrics import best_null_threshold
+    >>> best = best_null_threshold(["Oslo", ""], ["Oslo", "1048"], [-3.0, 2.0])
+    >>> best.threshold, best.score
+    (-3.0, 1.0)
     """
 
     threshold: float
@@ -49,6 +56,7 @@ def normalize_answer(text: str) -> str:
 
     Examples
     --------
+    >>> from kbert.metrics import normalize_answer
     >>> normalize_answer("The  U.S. Army, an army")
     'us army army'
     """
@@ -86,6 +94,15 @@ def answer_scores(y_true: Iterable[str | Sequence[str]], y_pred: Iterable[str]) 
     -----
     The script of SQuAD 1.1 differs in one case: if a right answer is nothing but punctuation, such as "." three times
     in its dev set, it gives an F1 of 0 to the same prediction.
+
+    Examples
+    --------
+    >>> from kbert.metrics import answer_scores
+    >>> exact, f1 = answer_scores(["Oslo", ["1048", "in 1048"]], ["the city of Oslo", "1048"])
+    >>> exact
+    array([0., 1.])
+    >>> f1
+    array([0.5, 1. ])
     """
     answers, y_pred = _answers(y_true), list(y_pred)
     row_weights(None, answers, y_pred)
@@ -134,6 +151,12 @@ def squad_scores(
     ValueError, TypeError
         If the lengths differ, there is no question, a value is no text, or of ``null_scores`` and ``threshold`` only
         one is given.
+
+    Examples
+    --------
+    >>> from kbert.metrics import squad_scores
+    >>> squad_scores(["Oslo", "the fjord"], ["Oslo", "the lake"])
+    {'exact': 0.5, 'f1': 0.5, 'n': 2}
     """
     answers, y_pred = _answers(y_true), list(y_pred)
     weights = row_weights(sample_weight, answers, y_pred)
@@ -190,6 +213,12 @@ def best_null_threshold(
     it expects probabilities. It may choose a point between questions of equal null scores, with a mean that no
     threshold reaches. And an answer such as "the", which is empty once it is normalised, is wrong there for an
     unanswerable question.
+
+    Examples
+    --------
+    >>> from kbert.metrics import best_null_threshold
+    >>> best_null_threshold(["Oslo", "", ""], ["Oslo", "1048", "Bergen"], [-3.0, 2.0, 0.5])
+    NullThreshold(threshold=-3.0, score=1.0)
     """
     if metric not in ("f1", "exact"):
         raise ValueError(f"metric={metric!r} is not known. Use 'f1' or 'exact'.")

@@ -22,6 +22,13 @@ class EntityScores(NamedTuple):
         From 0 to 1.
     support : float
         Number of true entities; with ``sample_weight``, the sum of their weights.
+
+    Examples
+    --------
+    >>> from kbert.metrics import entity_scores
+    >>> scores = entity_scores([["B-PER", "O", "B-LOC"]], [["B-PER", "O", "O"]])
+    >>> scores.precision, scores.recall, scores.support
+    (1.0, 0.5, 2)
     """
 
     precision: float
@@ -41,6 +48,12 @@ def is_bio_tag(tag: Any) -> bool:
     -------
     bool
         False if the tag is not a str.
+
+    Examples
+    --------
+    >>> from kbert.metrics import is_bio_tag
+    >>> [is_bio_tag(tag) for tag in ("O", "B-PER", "NOUN")]
+    [True, True, False]
     """
     return isinstance(tag, str) and (tag == "O" or (tag[:1] in ("B", "I") and tag[1:2] in ("", "-")))
 
@@ -57,6 +70,12 @@ def is_bio(tags: Iterable[Sequence[str]]) -> bool:
     -------
     bool
         False if a tag is not a str.
+
+    Examples
+    --------
+    >>> from kbert.metrics import is_bio
+    >>> is_bio([["B-PER", "I-PER", "O"], ["O"]]), is_bio([["NOUN", "VERB"]])
+    (True, False)
     """
     return all(is_bio_tag(tag) for row in tags for tag in row)
 
@@ -87,6 +106,7 @@ def bio_spans(tags: Sequence[str], *, strict: bool = False) -> list[tuple[int, i
 
     Examples
     --------
+    >>> from kbert.metrics import bio_spans
     >>> bio_spans(["B-PER", "I-PER", "O", "I-LOC"])
     [(0, 2, 'PER'), (3, 4, 'LOC')]
     """
@@ -146,6 +166,7 @@ def entity_scores(
 
     Examples
     --------
+    >>> from kbert.metrics import entity_scores
     >>> truth = [["B-PER", "I-PER", "O", "B-LOC"]]
     >>> entity_scores(truth, [["B-PER", "I-PER", "O", "O"]])
     EntityScores(precision=1.0, recall=0.5, f1=0.6666666666666666, support=2)
@@ -187,6 +208,12 @@ def entity_f1(
     -------
     float
         From 0 to 1.
+
+    Examples
+    --------
+    >>> from kbert.metrics import entity_f1
+    >>> entity_f1([["B-PER", "I-PER", "O", "B-LOC"]], [["B-PER", "I-PER", "O", "O"]])
+    0.6666666666666666
     """
     scores = entity_scores(y_true, y_pred, strict=strict, sample_weight=sample_weight)
     assert isinstance(scores, EntityScores)  # a dict only with by_label

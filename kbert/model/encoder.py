@@ -79,10 +79,14 @@ class BertEncoder(FunctionalBert):
 
     Examples
     --------
-    >>> from kbert import BertConfig, BertEncoder
+    >>> from kbert import BertConfig, BertEncoder, WordPieceTokenizer
     >>> encoder = BertEncoder(BertConfig.from_size("tiny"))
     >>> encoder.count_params()
     4385920
+    >>> tokenizer = WordPieceTokenizer.from_pretrained("minilm-l6")
+    >>> outputs = encoder.predict(tokenizer(["Ada lived in London", "It rains"]), verbose=0)
+    >>> outputs["sequence_output"].shape, outputs["pooled_output"].shape
+    ((2, 6, 128), (2, 128))
     """
 
     def __init__(self, config: BertConfig, dtype: DType = None, name: str | None = None, seed: int = 0):

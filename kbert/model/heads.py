@@ -40,6 +40,18 @@ class BertForSequenceClassification(FunctionalBert):
     The input is `BertEncoder`'s dict and one int32 array more: ``first_positions`` (B, K), the position of the first
     token of each text in its row, for up to K texts in a row; zeros of shape (B, 1) if each row holds one text. The
     output is the logits (B, K, num_labels) in float32. Those of unused entries of ``first_positions`` mean nothing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kbert import BertConfig, WordPieceTokenizer
+    >>> from kbert.model import BertForSequenceClassification
+    >>> tokenizer = WordPieceTokenizer.from_pretrained("minilm-l6")
+    >>> inputs = tokenizer(["Ada lived in London", "It rains"])
+    >>> inputs["first_positions"] = np.zeros((2, 1), "int32")  # one text in each row
+    >>> model = BertForSequenceClassification(BertConfig.from_size("tiny"), num_labels=3)
+    >>> model.predict(inputs, verbose=0).shape
+    (2, 1, 3)
     """
 
     def __init__(
@@ -97,6 +109,16 @@ class BertForTokenClassification(FunctionalBert):
     Notes
     -----
     The input is `BertEncoder`'s dict. The output is the logits (B, T, num_labels) in float32.
+
+    Examples
+    --------
+    >>> from kbert import BertConfig, WordPieceTokenizer
+    >>> from kbert.model import BertForTokenClassification
+    >>> tokenizer = WordPieceTokenizer.from_pretrained("minilm-l6")
+    >>> inputs = tokenizer(["Ada lived in London", "It rains"])
+    >>> model = BertForTokenClassification(BertConfig.from_size("tiny"), num_labels=3)
+    >>> model.predict(inputs, verbose=0).shape
+    (2, 6, 3)
     """
 
     def __init__(
@@ -143,6 +165,16 @@ class BertForQuestionAnswering(FunctionalBert):
     -----
     The input is `BertEncoder`'s dict. The output is an array of logits (B, T, 2) in float32: for each token one for
     being the first token of the answer, and one for being its last (Devlin et al., 2018, section 4.2).
+
+    Examples
+    --------
+    >>> from kbert import BertConfig, WordPieceTokenizer
+    >>> from kbert.model import BertForQuestionAnswering
+    >>> tokenizer = WordPieceTokenizer.from_pretrained("minilm-l6")
+    >>> inputs = tokenizer(["Where did Ada live?"], ["Ada lived in London"])
+    >>> model = BertForQuestionAnswering(BertConfig.from_size("tiny"))
+    >>> model.predict(inputs, verbose=0).shape
+    (1, 12, 2)
     """
 
     def __init__(self, config: BertConfig, dtype: DType = None, name: str | None = None, seed: int = 0):
@@ -186,6 +218,16 @@ class BertForFeatures(FunctionalBert):
     -----
     The input is that of `BertForSequenceClassification`, and the output has the shape (B, K, n_features), in float32.
     Without pooling, the input is that of `BertEncoder`, and the output has the shape (B, T, n_features).
+
+    Examples
+    --------
+    >>> from kbert import BertConfig, WordPieceTokenizer
+    >>> from kbert.model import BertForFeatures
+    >>> tokenizer = WordPieceTokenizer.from_pretrained("minilm-l6")
+    >>> inputs = tokenizer(["Ada lived in London", "It rains"])
+    >>> model = BertForFeatures(BertConfig.from_size("tiny"), layers="concat_last_4", pooling=None)
+    >>> model.predict(inputs, verbose=0).shape
+    (2, 6, 256)
     """
 
     def __init__(

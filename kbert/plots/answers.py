@@ -26,8 +26,13 @@ class AnswerDisplay(HtmlDisplay):
 
     Examples
     --------
+    >>> import pandas as pd
+    >>> from kbert import BertQA
     >>> from kbert.plots import AnswerDisplay
-    >>> AnswerDisplay.from_estimator(qa, df[:5], n_best=3).save("answers.html")
+    >>> questions = {"question": ["Where did Mia move?"] * 20, "context": ["Mia moved to Lisbon."] * 20}
+    >>> df = pd.DataFrame({**questions, "answer": "Lisbon", "answer_start": 13})
+    >>> qa = BertQA("minilm-l6", epochs=1, random_state=0).fit(df, df)
+    >>> AnswerDisplay.from_estimator(qa, df[:1], n_best=3).save("answers.html")
     """
 
     _title = "Answers"

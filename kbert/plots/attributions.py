@@ -35,7 +35,10 @@ class AttributionDisplay(HtmlDisplay):
     Examples
     --------
     >>> from kbert.plots import AttributionDisplay
-    >>> AttributionDisplay.from_estimator(classifier, df.text[:5]).save("why.html")
+    >>> from kbert import BertClassifier
+    >>> texts, labels = ["so good", "so bad"] * 20, ["pos", "neg"] * 20
+    >>> classifier = BertClassifier("minilm-l6", epochs=1, random_state=0).fit(texts, labels)
+    >>> AttributionDisplay.from_estimator(classifier, ["very good"]).save("why.html")
     """
 
     _title = "What the words speak for"

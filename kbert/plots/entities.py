@@ -25,8 +25,11 @@ class EntityDisplay(HtmlDisplay):
 
     Examples
     --------
+    >>> from kbert import BertTagger
     >>> from kbert.plots import EntityDisplay
-    >>> EntityDisplay.from_estimator(tagger, df.text[:5]).save("names.html")
+    >>> texts, spans = ["Ada left.", "It rained."] * 10, [[(0, 3, "PER")], []] * 10
+    >>> tagger = BertTagger("minilm-l6", epochs=1, random_state=0).fit(texts, spans)
+    >>> EntityDisplay.from_estimator(tagger, ["Ada came."]).save("names.html")
     """
 
     _title = "Entities"

@@ -45,7 +45,9 @@ class LayerDisplay:
     --------
     >>> from kbert import BertVectorizer
     >>> from kbert.plots import LayerDisplay
-    >>> LayerDisplay.from_estimator(BertVectorizer("minilm-l6"), df.text, df.label)
+    >>> texts, labels = ["so good", "so bad"] * 20, ["pos", "neg"] * 20
+    >>> display = LayerDisplay.from_estimator(BertVectorizer("tiny"), texts, labels)
+    >>> display.figure_.savefig("layers.png")
     """
 
     ax_: Axes

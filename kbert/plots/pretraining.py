@@ -54,9 +54,12 @@ class PretrainingDisplay:
 
     Examples
     --------
+    >>> from kbert import BertPretrainer
     >>> from kbert.plots import PretrainingDisplay
-    >>> PretrainingDisplay.from_estimator(pretrainer)
-    >>> PretrainingDisplay.from_history(pd.read_csv("run/history.csv"), x="step")
+    >>> notes = ["It rained. We stayed in.", "The sun shone. We went out."] * 10
+    >>> pretrainer = BertPretrainer("tiny", weights=None, max_steps=5, batch_size=4).fit(notes)
+    >>> PretrainingDisplay.from_estimator(pretrainer).figure_.savefig("tokens.png")
+    >>> PretrainingDisplay.from_history(pretrainer.history_, x="step").figure_.savefig("steps.png")
     """
 
     ax_: Axes

@@ -53,9 +53,12 @@ class TrainingDisplay:
 
     Examples
     --------
+    >>> from kbert import BertClassifier
     >>> from kbert.plots import TrainingDisplay
-    >>> classifier.fit(df.text, df.label, eval_set=(held_out.text, held_out.label))
-    >>> TrainingDisplay.from_estimator(classifier)
+    >>> texts, labels = ["so good", "so bad"] * 20, ["pos", "neg"] * 20
+    >>> classifier = BertClassifier("minilm-l6", epochs=2, random_state=0)
+    >>> classifier = classifier.fit(texts, labels, eval_set=(["good", "bad"], ["pos", "neg"]))
+    >>> TrainingDisplay.from_estimator(classifier).figure_.savefig("training.png")
     """
 
     ax_: Axes

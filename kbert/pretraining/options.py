@@ -64,6 +64,13 @@ class PretrainingOptions:
     ------
     ValueError
         If there is no budget, or both.
+
+    Examples
+    --------
+    >>> from kbert.pretraining import PretrainingOptions
+    >>> options = PretrainingOptions(max_steps=100_000, phases=((128, 0.9), (512, 0.1)))
+    >>> options.batch_size, options.mask_rate
+    (256, 0.15)
     """
 
     max_steps: int | None = None

@@ -50,6 +50,13 @@ def flops_per_token(config: BertConfig, length: int, masked_share: float, nsp: b
         Share of the tokens that are to be predicted.
     nsp : bool
         Whether the next sentence is learned too.
+
+    Examples
+    --------
+    >>> from kbert import BertConfig
+    >>> from kbert.pretraining.rates import flops_per_token
+    >>> f"{flops_per_token(BertConfig.from_size('base'), 128, masked_share=0.15, nsp=True):.3g}"
+    '5.45e+08'
     """
     D, T = config.hidden_size, length
     layer = 8 * D**2 + 4 * D * T + 4 * D * config.intermediate_size
@@ -70,6 +77,12 @@ def matrix_peak(dtype: str) -> float:
     ----------
     dtype : str
         Of the matrices, such as "bfloat16".
+
+    Examples
+    --------
+    >>> from kbert.pretraining.rates import matrix_peak
+    >>> matrix_peak("float32") > 1e8  # it depends on the machine
+    True
     """
     products = _compiled(_chain)
     best, seconds = 0.0, 0.0

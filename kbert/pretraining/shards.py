@@ -80,6 +80,17 @@ def write_shards(
     ------
     ValueError
         If the folder holds the shards of another corpus, vocabulary or ``shard_tokens``, or the corpus has no text.
+
+    Examples
+    --------
+    >>> from kbert import WordPieceTokenizer
+    >>> from kbert.pretraining import Corpus, write_shards
+    >>> corpus = Corpus(["It rained. We stayed in.", "The sun shone. We went out."] * 10)
+    >>> segments = (segment for document in corpus for segment in document)
+    >>> tokenizer = WordPieceTokenizer.train(segments, vocab_size=100)
+    >>> shards = write_shards(corpus, tokenizer, "shards")
+    >>> shards.manifest["documents"], shards.manifest["segments"]
+    (20, 40)
     """
     import joblib
 
@@ -134,6 +145,16 @@ class Shards:
         If the folder holds no finished shards.
     WeightsMismatchError
         If a file is damaged or of another vocabulary.
+
+    Examples
+    --------
+    >>> from kbert import WordPieceTokenizer
+    >>> from kbert.pretraining import Corpus, Shards, write_shards
+    >>> texts = ["It rained", "We stayed in"] * 10
+    >>> written = write_shards(Corpus(texts), WordPieceTokenizer.train(texts), "shards")
+    >>> shards = Shards("shards", verify=True)
+    >>> len(shards), shards.manifest["tokens"]
+    (1, 50)
     """
 
     def __init__(self, folder: str | os.PathLike[str], verify: bool = False):

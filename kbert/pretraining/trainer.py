@@ -89,6 +89,22 @@ class Pretraining:
     ValueError
         If a phase is longer than the model allows, ``source`` or ``held_out`` has no token, or pairs are to be drawn
         and it is one document.
+
+    Examples
+    --------
+    >>> from kbert import BertConfig, BertForPreTraining, WordPieceTokenizer
+    >>> from kbert.pretraining import Corpus, Pretraining, PretrainingOptions, write_shards
+    >>> texts = ["It rained. We stayed in.", "The sun shone. We went out."] * 10
+    >>> tokenizer = WordPieceTokenizer.train(texts)
+    >>> shards = write_shards(Corpus(texts), tokenizer, "shards")
+    >>> model = BertForPreTraining(BertConfig.from_size("tiny"))
+    >>> options = PretrainingOptions(max_steps=2, phases=((32, 1.0),), batch_size=4)
+    >>> run = Pretraining(model, tokenizer, shards, options, folder="run")
+    >>> history = run.run()
+    >>> run.step, len(history)
+    (2, 2)
+
+    The same call goes on from the last checkpoint in ``folder`` after a run that was stopped.
     """
 
     def __init__(

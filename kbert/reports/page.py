@@ -67,6 +67,16 @@ class Report(HtmlPage):
         What the words of the first of these rows speak for.
     max_rows : int
         How many of them the page shows.
+
+    Examples
+    --------
+    >>> from kbert import BertClassifier
+    >>> texts, labels = ["so good", "so bad"] * 20, ["pos", "neg"] * 20
+    >>> classifier = BertClassifier("minilm-l6", epochs=1, random_state=0).fit(texts, labels)
+    >>> report = classifier.report(["good", "bad", "so bad"], ["pos", "neg", "pos"])
+    >>> report.save("report.html")
+    >>> report.as_dict()["score"]["name"]
+    'accuracy'
     """
 
     _title = "Report"

@@ -68,6 +68,17 @@ class Written(NamedTuple):
         Of how many parts it was made.
     made_before : int
         How many of these an earlier call had made.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from kbert import BertClassifier, predict_table
+    >>> texts, labels = ["so good", "so bad"] * 20, ["pos", "neg"] * 20
+    >>> classifier = BertClassifier("minilm-l6", epochs=1, random_state=0).fit(texts, labels)
+    >>> pd.DataFrame({"text": texts}).to_csv("reviews.csv", index=False)
+    >>> written = predict_table(classifier, "reviews.csv", "predicted", rows_per_part=10)
+    >>> written.rows, written.parts
+    (40, 4)
     """
 
     rows: int
@@ -169,11 +180,17 @@ def predict_table(
 
     Examples
     --------
-    >>> from kbert import predict_table
-    >>> predict_table(
-    ...     "reviews-model", "reviews/*.csv.gz", "labels.parquet", columns="review", keep=["id"]
-    ... )
-    Written(rows=2000000, parts=200, made_before=0)
+    >>> import pandas as pd
+    >>> from kbert import BertClassifier, predict_table
+    >>> texts, labels = ["so good", "so bad"] * 20, ["pos", "neg"] * 20
+    >>> classifier = BertClassifier("minilm-l6", epochs=1, random_state=0).fit(texts, labels)
+    >>> classifier.save("reviews-model")
+    >>> reviews = pd.DataFrame({"id": range(40), "review": texts})
+    >>> reviews.to_csv("reviews.csv.gz", index=False)
+    >>> predict_table("reviews-model", "*.csv.gz", "labels.parquet", columns="review", keep="id")
+    Written(rows=40, parts=1, made_before=0)
+    >>> list(pd.read_parquet("labels.parquet"))
+    ['id', 'prediction', 'probability']
     """
     require_pyarrow()
     if not _is_whole(rows_per_part) or rows_per_part < 1:

@@ -66,6 +66,22 @@ class WordPieceTokenizer(BaseTokenizer):
     model_max_length : int, optional
         The longest sequence, in tokens, of the model that the tokenizer came with. It is stored and saved, and limits
         nothing.
+
+    Examples
+    --------
+    >>> from kbert import WordPieceTokenizer
+    >>> tokenizer = WordPieceTokenizer.train(["the cat sat", "the cats sit"] * 10, vocab_size=40)
+    >>> encoding = tokenizer.encode("The cat sits")
+    >>> encoding.tokens
+    ['[CLS]', 'the', 'cat', 'sit', '##s', '[SEP]']
+    >>> encoding.offsets
+    [(0, 0), (0, 3), (4, 7), (8, 11), (11, 12), (0, 0)]
+
+    A batch of texts, as `BertEncoder` takes it:
+
+    >>> batch = tokenizer(["The cat", "The cat sits"])
+    >>> {name: array.shape for name, array in batch.items()}
+    {'token_ids': (2, 6), 'segment_ids': (2, 6), 'position_ids': (2, 6), 'text_ids': (2, 6)}
     """
 
     @classmethod
