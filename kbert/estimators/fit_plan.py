@@ -6,20 +6,55 @@ import html
 import textwrap
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kbert.data.columns import Columns
 from kbert.estimators.parameters import Parameters
 from kbert.estimators.recipe import SETTLED
 from kbert.model.setup import keras
+from kbert.tasks.task import Task
 from kbert.training.precision import DTYPES
 
-# Classes that the text names; all are in ``classes``.
+# Classes that the text of a plan names; all are in ``classes``.
 _CLASSES_SHOWN = 10
+# Classes up to so many are named in the first line; of more, the most frequent and the rarest.
+_CLASSES_IN_LINE = 2
 # Columns of the text.
 _WIDTH = 88
+
+C = TypeVar("C", bound=Columns)
+
+
+class RowFacts(NamedTuple):
+    """What the labels and the texts of all rows tell, validation rows included.
+
+    Attributes
+    ----------
+    classes : dict
+        The share of each label, as in `FitPlan`.
+    n_duplicates, n_contradictions : int
+        As in `FitPlan`.
+    """
+
+    classes: dict[Any, float]
+    n_duplicates: int = 0
+    n_contradictions: int = 0
+
+    @classmethod
+    def of(cls, task: Task[C, Any, Any, Any], columns: C, numbers: list[tuple[Any, ...]]) -> RowFacts:
+        """The facts of rows, whose labels have these numbers (`Task.label_numbers`)."""
+        # Their hashes, so that no text is kept: of a million rows two have the same by chance once in forty million
+        # times.
+        first: dict[int, tuple[Any, ...]] = {}
+        contradicting, n_duplicates = set[int](), 0
+        for key, of_row in zip(map(hash, columns.keys()), numbers, strict=True):
+            n_duplicates += key in first
+            if first.setdefault(key, of_row) != of_row:
+                contradicting.add(key)
+        return cls(task.label_shares(numbers), n_duplicates, len(contradicting))
 
 
 @dataclass(frozen=True)
@@ -28,8 +63,12 @@ class RunFacts:
 
     Attributes
     ----------
+    rows : RowFacts or None
+        None in tagging, where labels are read together with the words, and would be read twice.
     n_rows, n_sequences : int
         Rows that are trained on, and the sequences that these are: rows, their windows or options.
+    n_cut, n_in_windows : int
+        How many of them are longer than ``max_length`` and are cut, or read in windows.
     sequence_tokens : tuple of int
         Median and 95th percentile of the tokens of a sequence.
     n_updates : int
@@ -37,10 +76,23 @@ class RunFacts:
         Parameters by name.
     dtype, backend : str
         What is computed with: "float32", "bfloat16" or "float16"; "torch", "jax" or "tensorflow".
+
+    Examples
+    --------
+    >>> from kbert import BertClassifier
+    >>> texts, labels = ["so good", "so bad", "so so"] * 20, ["pos", "neg", "pos"] * 20
+    >>> plan = BertClassifier("minilm-l6", epochs=2, batch_size=16).plan(texts, labels)
+    >>> for line in plan.run.lines():
+    ...     print(line)
+    fit: 60 rows, ..., 8 updates
+    fit: ..., epochs=2, batch_size=16, ...
     """
 
+    rows: RowFacts | None
     n_rows: int
     n_sequences: int
+    n_cut: int
+    n_in_windows: int
     sequence_tokens: tuple[int, int]
     n_updates: int
     settings: dict[str, Any]
@@ -49,7 +101,16 @@ class RunFacts:
 
     @classmethod
     def of(
-        cls, parameters: Parameters, n_rows: int, n_sequences: int, lengths: NDArray[Any], n_counted: int, policy: str
+        cls,
+        parameters: Parameters,
+        rows: RowFacts | None,
+        n_rows: int,
+        n_sequences: int,
+        n_cut: int,
+        n_in_windows: int,
+        lengths: NDArray[Any],
+        n_counted: int,
+        policy: str,
     ) -> RunFacts:
         """The facts of a run.
 
@@ -57,7 +118,8 @@ class RunFacts:
         ----------
         parameters : Parameters
             Settled.
-        n_rows, n_sequences : int
+        rows : RowFacts or None
+        n_rows, n_sequences, n_cut, n_in_windows : int
         lengths : ndarray of int
             Tokens of the sequences, or of some of them.
         n_counted : int
@@ -70,8 +132,11 @@ class RunFacts:
         if getattr(parameters, "classifier_pooling", "auto") != "auto":
             settings["classifier_pooling"] = parameters.classifier_pooling
         return cls(
+            rows,
             n_rows,
             n_sequences,
+            n_cut,
+            n_in_windows,
             median_and_95(lengths),
             -(-steps // parameters.gradient_accumulation) * parameters.epochs,
             settings,
@@ -84,9 +149,31 @@ class RunFacts:
         median, long = self.sequence_tokens
         sequences = "" if self.n_sequences == self.n_rows else f" in {self.n_sequences:,} sequences"
         tokens = f"{median} tokens in the median and {long} at 95%"
-        yield f"fit: {self.n_rows:,} rows{sequences}, {tokens}, {self.n_updates:,} updates"
+        found = [f"{self.n_rows:,} rows{sequences}", *self._of_rows(), tokens]
+        for n, what in ((self.n_cut, "cut"), (self.n_in_windows, "in windows")):
+            if n:
+                found.append(f"{_percent(n / self.n_rows)} {what}")
+        yield f"fit: {', '.join(found)}, {self.n_updates:,} updates"
         values = {**self.settings, "dtype": self.dtype, "backend": self.backend}
         yield "fit: " + ", ".join(f"{name}={value!r}" for name, value in values.items())
+
+    def _of_rows(self) -> Iterator[str]:
+        """Repeated rows if there are any, and the shares of the classes, or of the largest and the smallest."""
+        if self.rows is None:
+            return
+        classes, n_duplicates, n_contradictions = self.rows
+        if n_duplicates:
+            yield f"{n_duplicates:,} repeated" + (f" ({n_contradictions:,} contradict)" if n_contradictions else "")
+        shares = [f"{label} {_percent(share)}" for label, share in _by_share(classes)]
+        if len(shares) > _CLASSES_IN_LINE:
+            yield f"{len(shares)} labels from {shares[0]} to {shares[-1]}"
+        elif shares:
+            yield f"labels {' and '.join(shares)}"
+
+
+def _by_share(classes: dict[Any, float]) -> list[tuple[Any, float]]:
+    """Labels and their shares, the most frequent label first."""
+    return sorted(classes.items(), key=lambda item: -item[1])
 
 
 def median_and_95(lengths: NDArray[Any]) -> tuple[int, int]:
@@ -156,6 +243,21 @@ class FitPlan:
         What seconds and memory were taken from.
     run : RunFacts
         What ``fit`` says of itself with ``verbose=1``.
+
+    Examples
+    --------
+    >>> from kbert import BertClassifier
+    >>> texts, labels = ["so good", "so bad", "so so"] * 20, ["pos", "neg", "pos"] * 20
+    >>> plan = BertClassifier("minilm-l6", epochs=2, batch_size=16).plan(texts, labels)
+    >>> plan.n_updates, plan.tokens_max, plan.n_duplicates
+    (8, 4, 57)
+    >>> print(plan)
+    fit: 60 rows, ...
+    rows: 60; 57 repeat an earlier one, 0 with contradicting labels
+    labels: pos 67%, neg 33%
+    ...
+    time: fit about ...
+    memory: about ...
     """
 
     n_rows: int
@@ -253,7 +355,7 @@ class FitPlan:
         repeated = f"{self.n_duplicates:,} repeat an earlier one, {self.n_contradictions:,} with contradicting labels"
         yield "rows", f"{rows}; {repeated}"
         if self.classes:
-            shown = sorted(self.classes.items(), key=lambda item: -item[1])[:_CLASSES_SHOWN]
+            shown = _by_share(self.classes)[:_CLASSES_SHOWN]
             more = f", and {len(self.classes) - len(shown)} more" if len(self.classes) > len(shown) else ""
             yield "labels", ", ".join(f"{label} {_percent(share)}" for label, share in shown) + more
         longer = ", ".join(f"{length}: {_percent(share)}" for length, share in self.share_longer.items())

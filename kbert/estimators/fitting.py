@@ -17,7 +17,7 @@ from kbert.config import BertConfig
 from kbert.data.batches import TrainingBatches
 from kbert.data.columns import Columns
 from kbert.errors import DivergedError, FailedRunWarning, UnderfitWarning
-from kbert.estimators.fit_plan import RunFacts
+from kbert.estimators.fit_plan import RowFacts, RunFacts
 from kbert.estimators.outcome import Kind, outcome_of
 from kbert.estimators.parameters import (
     Parameters,
@@ -29,7 +29,7 @@ from kbert.estimators.parameters import (
     warn_of_high_rate,
 )
 from kbert.estimators.persistence import encode_value
-from kbert.estimators.preparing import HasTask, find_start, held_out, read_rows, settle
+from kbert.estimators.preparing import HasTask, find_start, held_out, labels_are_read, read_rows, settle
 from kbert.estimators.recipe import automatic_epochs
 from kbert.estimators.validation import read_eval_set
 from kbert.model import BertForFeatures
@@ -124,10 +124,13 @@ def fit(estimator: Fittable[C, L, E, O], X: Any, y: Any, sample_weight: Any, eva
         examples, validation = map(examples.take, split)
 
     # Train, again with another seed where a run fails, and learn what the validation set tells.
+    about = None
+    if parameters.verbose and labels_are_read(labels):
+        about = RowFacts.of(task, columns, task.label_numbers(columns, labels, start.tokenizer))
     folder = checkpoint_folder(parameters)
     with nullcontext() if folder is None else FitCheckpoints(folder) as checkpoints:
         model, history = _train_with_restarts(
-            task, start, config, examples, validation, parameters, seed, callbacks, checkpoints
+            task, start, config, about, examples, validation, parameters, seed, callbacks, checkpoints
         )
     task.after_training(model, examples, validation, pad_id)
 
@@ -138,6 +141,7 @@ def _train_with_restarts(
     task: Task[C, L, E, O],
     start: Start,
     config: BertConfig,
+    about: RowFacts | None,
     examples: E,
     validation: E | None,
     parameters: Parameters,
@@ -158,12 +162,12 @@ def _train_with_restarts(
         run = Run(restart, run_seed, seed, callbacks, checkpoints)
         if few_labels:
             model, history = _tuned_by_contrast(
-                task, start, config, examples, data, validation, parameters, policy, run, pad_id
+                task, start, config, about, examples, data, validation, parameters, policy, run, pad_id
             )
             loss, linear_loss = np.inf, None  # the contrast's loss is another one
         else:
             model, linear_loss = _new_model(task, start, config, examples, policy, run, pad_id)
-            _say(parameters, model.config, examples, data, policy)
+            _say(parameters, model.config, about, examples, data, policy)
             history = _train(task, model, task.loss, data, validation, parameters, run, pad_id)
             loss = history["loss"][-1]
         n_epochs = len(history["loss"])
@@ -205,6 +209,7 @@ def _tuned_by_contrast(
     task: Task[C, L, E, O],
     start: Start,
     config: BertConfig,
+    about: RowFacts | None,
     examples: E,
     data: TrainingData,
     validation: E | None,
@@ -219,7 +224,7 @@ def _tuned_by_contrast(
     """
     assert task.contrast is not None  # `_check_few_labels`
     config = replace(config, classifier_pooling=parameters.classifier_pooling)
-    _say(parameters, config, examples, data, policy)
+    _say(parameters, config, about, examples, data, policy)
     features = partial(BertForFeatures, config, "last", config.classifier_pooling, dtype=policy, seed=run.seed)
     reads_pooler = config.classifier_pooling == "cls"
     tuned = start.new_model(features, _load_encoder if reads_pooler and run.number == 0 else _load_silent)
@@ -233,7 +238,14 @@ def _tuned_by_contrast(
     return model, history
 
 
-def _say(parameters: Parameters, config: BertConfig, examples: Examples, data: TrainingData, policy: str) -> None:
+def _say(
+    parameters: Parameters,
+    config: BertConfig,
+    about: RowFacts | None,
+    examples: Examples,
+    data: TrainingData,
+    policy: str,
+) -> None:
     """With ``verbose``, say what a run goes by, with what "auto" stood for."""
     if not parameters.verbose:
         return
@@ -241,7 +253,18 @@ def _say(parameters: Parameters, config: BertConfig, examples: Examples, data: T
         parameters = Parameters(**{**vars(parameters), "classifier_pooling": config.classifier_pooling})
     n_sequences = len(data.sequences)
     n_counted = examples.n_rows if data.whole_rows else n_sequences
-    facts = RunFacts.of(parameters, examples.n_rows, n_sequences, data.sequences.lengths, n_counted, policy)
+    n_in_windows = 0 if data.whole_rows else int((np.bincount(data.sequences.rows) > 1).sum())
+    facts = RunFacts.of(
+        parameters,
+        about,
+        examples.n_rows,
+        n_sequences,
+        len(examples.cut_rows),
+        n_in_windows,
+        data.sequences.lengths,
+        n_counted,
+        policy,
+    )
     for line in facts.lines():
         say(line)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Iterable
 from copy import deepcopy
 from functools import partial
 from typing import Any
@@ -14,9 +13,9 @@ from numpy.typing import NDArray
 from kbert.config import BertConfig
 from kbert.data.batches import DealtTexts
 from kbert.data.columns import Columns
-from kbert.estimators.fit_plan import FitPlan, RunFacts, median_and_95
+from kbert.estimators.fit_plan import FitPlan, RowFacts, RunFacts, median_and_95
 from kbert.estimators.parameters import Parameters, checked_parameters, draw_seed, warn_of_high_rate
-from kbert.estimators.preparing import HasTask, find_start, held_out, read_rows, settle
+from kbert.estimators.preparing import HasTask, find_start, held_out, labels_are_read, read_rows, settle
 from kbert.tasks.row_lengths import RowLengths, row_lengths
 from kbert.tasks.task import Task
 from kbert.training.backends import able_to_train
@@ -64,7 +63,7 @@ def plan(estimator: HasTask[Any, Any, Any, Any], X: Any, y: Any, sample_weight: 
     lengths = row_lengths(task, some, start.tokenizer)
     tokenizing = time.perf_counter() - began
     numbers = task.label_numbers(columns, read.labels, start.tokenizer)
-    n_duplicates, n_contradictions = _repeated(columns.keys(), numbers)
+    about = RowFacts.of(task, columns, numbers)
 
     # What is trained on: exactly, or as the rows that were tokenised tell.
     weights = read.weights
@@ -80,7 +79,19 @@ def plan(estimator: HasTask[Any, Any, Any, Any], X: Any, y: Any, sample_weight: 
     policy = dtype_policy(parameters.dtype)
     rows = np.unique(lengths.rows[of_sequences], return_inverse=True)[1] if task.whole_rows else None
     dealt = DealtTexts(sequences, rows, parameters.batch_size, seed)
-    run = RunFacts.of(parameters, len(trained), n_sequences, sequences, n_counted, policy)
+    whole = lengths.whole[trained] if chosen is None else lengths.whole
+    n_long = round(float(np.mean(whole > parameters.max_length)) * len(trained))
+    run = RunFacts.of(
+        parameters,
+        about if labels_are_read(read.labels) else None,
+        len(trained),
+        n_sequences,
+        0 if lengths.in_windows else n_long,
+        n_long if lengths.in_windows else 0,
+        sequences,
+        n_counted,
+        policy,
+    )
 
     # Seconds, in passes over a batch.
     forward = measure_forward(partial(task.new_model, dtype=policy, seed=0), config, dealt.layout)
@@ -95,9 +106,9 @@ def plan(estimator: HasTask[Any, Any, Any, Any], X: Any, y: Any, sample_weight: 
         n_rows=n_rows,
         n_validation_rows=n_rows - len(trained),
         n_missing=columns.n_missing,
-        n_duplicates=n_duplicates,
-        n_contradictions=n_contradictions,
-        classes=task.label_shares(numbers),
+        n_duplicates=about.n_duplicates,
+        n_contradictions=about.n_contradictions,
+        classes=about.classes,
         n_rows_tokenized=some.n_rows,
         tokens_median=median,
         tokens_95=long,
@@ -121,18 +132,6 @@ def _chosen_rows(columns: Columns) -> NDArray[np.int64] | None:
         return None
     order = np.random.default_rng(0).permutation(columns.n_rows)
     return np.sort(order[: int(np.searchsorted(np.cumsum(n_characters[order]), _CHARACTERS)) + 1])
-
-
-def _repeated(keys: Iterable[Hashable], numbers: list[tuple[Any, ...]]) -> tuple[int, int]:
-    """How many rows are the same as an earlier one, and how many different rows have more than one labelling."""
-    # Their hashes, so that no text is kept: of a million rows two have the same by chance once in forty million times.
-    first: dict[int, tuple[Any, ...]] = {}
-    contradicting, n_duplicates = set[int](), 0
-    for key, of_row in zip(map(hash, keys), numbers, strict=True):
-        n_duplicates += key in first
-        if first.setdefault(key, of_row) != of_row:
-            contradicting.add(key)
-    return n_duplicates, len(contradicting)
 
 
 def _share_longer(lengths: RowLengths, max_length: int) -> dict[int, float]:

@@ -16,6 +16,7 @@ from kbert.data.labels import sample_weights
 from kbert.estimators.parameters import Parameters
 from kbert.estimators.recipe import settle_lengths, settle_training
 from kbert.estimators.validation import split_rows
+from kbert.tasks.tagging import UnreadTags
 from kbert.tasks.task import FEW_LABELS, Examples, Recipe, Task
 from kbert.weights.start import Start
 
@@ -82,6 +83,11 @@ def read_rows(
     if few_labels:
         _check_few_labels(parameters, task, is_warm_start)
     return RowsOfFit(X, task, columns, labels, weights)
+
+
+def labels_are_read(labels: Any) -> bool:
+    """Whether labels were read by `read_rows`: tags are read once their words are split."""
+    return not isinstance(labels, UnreadTags)
 
 
 def find_start(estimator: HasTask[C, L, E, O], parameters: Parameters, task: Task[C, L, E, O], columns: C) -> Start:

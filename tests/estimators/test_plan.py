@@ -67,7 +67,7 @@ class Counter:
     ],
     ids=["several labels", "held out", "regressor", "tagger", "questions", "choice"],
 )
-def test_the_fit_does_what_the_plan_says(quick_folder, kind, changes):
+def test_the_fit_does_what_the_plan_says(quick_folder, kind, changes, capsys):
     X, y = rows_for(kind)
     if kind in (BertTagger, BertQA, BertMultipleChoice):
         changes = {"max_length": 32, **changes}
@@ -75,7 +75,9 @@ def test_the_fit_does_what_the_plan_says(quick_folder, kind, changes):
     plan = estimator.plan(X, y)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        estimator.fit(X, y, callbacks=Counter())
+        estimator.set_params(verbose=1).fit(X, y, callbacks=Counter())
+    first, second = capsys.readouterr().out.splitlines()[:2]
+    assert first == next(plan.run.lines()) and second.startswith("fit: max_length=")
     for name in SETTLED:
         if hasattr(estimator, f"{name}_"):
             assert plan.settings[name] == getattr(estimator, f"{name}_"), name
@@ -115,6 +117,8 @@ def test_duplicates_contradictions_and_shares(toy, planted):
     assert (plan.n_rows, plan.n_duplicates, plan.n_contradictions) == (68, 8, 2)
     assert plan.n_duplicates == planted.text.duplicated().sum()
     assert plan.classes == planted.label.value_counts(normalize=True).to_dict()
+    (line, _) = plan.run.lines()
+    assert line.startswith("fit: 68 rows, 8 repeated (2 contradict), labels bad 65% and good 35%, ")
     pairs = toy().plan(pd.DataFrame({"a": planted.text, "b": range(68)}).astype(str), planted.label)
     assert (pairs.n_duplicates, pairs.n_contradictions) == (0, 0)
     numbers = BertRegressor(weights=toy().weights).plan(planted.text, planted.label == "good")
@@ -129,6 +133,8 @@ def test_shares_of_several_labels_tags_and_answers(toy_folder):
     tagger = BertTagger(weights=toy_folder, max_length=16).plan(words * 4, tags * 4)
     assert tagger.classes == pytest.approx({"B-SIGN": 1 / 3, "O": 2 / 3})
     assert (tagger.n_rows, tagger.n_sequences, tagger.n_duplicates) == (12, 8, 9)
+    assert "labels" not in next(tagger.run.lines())  # they are read with the words
+    assert ", 3 labels from bad 50% to sad 25%, " in next(several.run.lines())
     X, y = rows_for(BertQA)
     answers = BertQA(weights=toy_folder, max_length=32, stride=8).plan(X, y)
     assert answers.classes == pytest.approx({"answer": 0.8, "no answer": 0.2})
@@ -141,8 +147,10 @@ def test_lengths_and_cut_rows(toy, reviews):
     assert plan.tokens_median == 8 and plan.tokens_95 == plan.tokens_max == longest > 64
     assert plan.share_longer == {16: 0.25, 64: 0.25, 128: 0.0, 256: 0.0, 512: 0.0}
     assert (plan.reads_windows, plan.n_sequences, plan.max_length) == (False, 40, 16)
+    assert ", 25% cut, " in next(plan.run.lines())
     windows = toy(max_length=16, long_text="window").plan(X, reviews.label[:40])
     assert windows.reads_windows and windows.n_sequences > 40 and windows.seconds_predict > 0
+    assert ", 25% in windows, " in next(windows.run.lines())
 
 
 def test_of_many_characters_some_rows_are_tokenised(toy, reviews, monkeypatch):
