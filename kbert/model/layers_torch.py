@@ -27,6 +27,15 @@ from kbert.model.products_torch import product
 # `kbert.training.fused_layers` sets it. Layers then have first derivatives only.
 weights_in_use: ContextVar[dict[int, torch.Tensor] | None] = ContextVar("fused_layers", default=None)
 
+# Not part of PyTorch's public interface. With a version that does not have them, `kbert.model.layers` computes the layers.
+try:
+    _softmax_backward = torch._softmax_backward_data
+    _gelu_backward = torch.ops.aten.gelu_backward
+    _norm_backward = torch.ops.aten.native_layer_norm_backward
+    can_differentiate = True
+except (AttributeError, RuntimeError):
+    can_differentiate = False
+
 # Of `hidden_act` in config.json, and what PyTorch's GELU calls them.
 _GELU = {"gelu": "none", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
 
@@ -38,13 +47,14 @@ def fused_layer(
 
     Where all tokens are readers, they are x itself. None where this module cannot compute it. It can where
     `weights_in_use` is set, in float32 and bfloat16 on a CPU, unless a kernel is quantized or has LoRA, or nearly
-    all is dropped.
+    all is dropped, or PyTorch has other derivatives than those known here.
     """
     dense = (*_projections(layer.attention), layer.attention.output_dense, layer.intermediate, layer.output_dense)
     dropouts = (layer.attention.dropout, layer.attention_dropout, layer.output_dropout)
     rates = [dropout.rate if training else 0.0 for dropout in dropouts]
     if (
         weights_in_use.get() is None
+        or not can_differentiate
         or x.device.type != "cpu"
         or x.dtype not in (torch.float32, torch.bfloat16)
         or not x.numel()
@@ -138,7 +148,7 @@ class _Attention(torch.autograd.Function):
         d_dropped = torch.matmul(d_context, value.transpose(-1, -2))
         if factors is not None:
             d_dropped.mul_(factors)
-        d_scores = torch._softmax_backward_data(d_dropped, probabilities, -1, probabilities.dtype)
+        d_scores = _softmax_backward(d_dropped, probabilities, -1, probabilities.dtype)
         d_query = _joined(torch.matmul(d_scores, key).mul_(ctx.scale))
         d_key, d_value = _joined(torch.matmul(d_scores.transpose(-1, -2), query)), _joined(d_value)
         for_readers, for_x, _, for_weights = ctx.needs_input_grad[:4]
@@ -171,7 +181,7 @@ class _Expansion(torch.autograd.Function):
     def backward(ctx: Any, d_active: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         flat, wide, kernel = ctx.saved_tensors
         for_y, for_weights = ctx.needs_input_grad[:2]
-        d_wide = torch.ops.aten.gelu_backward(d_active.reshape(wide.shape), wide, approximate=ctx.approximate)
+        d_wide = _gelu_backward(d_active.reshape(wide.shape), wide, approximate=ctx.approximate)
         return (
             product(d_wide, kernel.t()).view(*d_active.shape[:-1], -1) if for_y else None,
             _by_kernel(flat, d_wide, kernel) if for_weights else None,
@@ -209,7 +219,7 @@ class _OutputAndNorm(torch.autograd.Function):
         flat, residual, mean, deviation, factors, kernel, gamma, beta = ctx.saved_tensors
         for_inside, for_x, for_weights = ctx.needs_input_grad[:3]
         wanted = [True, for_weights, for_weights]
-        d_residual, d_gamma, d_beta = torch.ops.aten.native_layer_norm_backward(
+        d_residual, d_gamma, d_beta = _norm_backward(
             dy.reshape(residual.shape), residual, residual.shape[-1:], mean, deviation, gamma, beta, wanted
         )
         d_out = d_residual if factors is None else d_residual * factors

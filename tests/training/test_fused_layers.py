@@ -138,8 +138,18 @@ def test_elsewhere_there_are_derivatives_of_any_order(inputs):
     assert second.abs().max() > 0
 
 
-@pytest.mark.parametrize("reason", ["activation", "float16", "LoRA", "rate"])
-def test_what_it_cannot_compute_is_left_to_the_layers(inputs, reason):
+def test_this_pytorch_has_what_they_use():
+    """Not public in PyTorch: where this fails, look for the new names (`layers_torch`, `products_torch`)."""
+    import torch
+
+    from kbert.model import layers_torch, products_torch
+
+    assert layers_torch.can_differentiate
+    assert products_torch._linear is not None or not torch.backends.mkldnn.is_available()
+
+
+@pytest.mark.parametrize("reason", ["activation", "float16", "LoRA", "rate", "PyTorch"])
+def test_what_it_cannot_compute_is_left_to_the_layers(inputs, reason, monkeypatch):
     from kbert.model import layers_torch
     from kbert.training.fused_layers import FusedLayers
 
@@ -152,6 +162,8 @@ def test_what_it_cannot_compute_is_left_to_the_layers(inputs, reason):
         layer.attention.value.enable_lora(2)
     x = keras.ops.cast(keras.random.normal((1, 4, 32)), layer.compute_dtype)
     mask = keras.ops.ones((1, 1, 4, 4), "bool")
+    if reason == "PyTorch":
+        monkeypatch.setattr(layers_torch, "can_differentiate", False)
     with FusedLayers(model).in_use():
         assert layers_torch.fused_layer(layer, x, mask, x, reason == "rate") is None
         assert layer(x, mask).shape == x.shape
