@@ -21,7 +21,8 @@ _lock = threading.Lock()
 class FusedLayers:
     """Has the transformer layers of a model computed by `kbert.model.layers_torch`.
 
-    Where they compute in bfloat16, it casts their weights once, for a step or a prediction, and not at each use.
+    Where they compute in bfloat16, it casts their weights once, for a step or a prediction, and not at each use. Those
+    of LayerNorm stay in float32.
 
     Parameters
     ----------
@@ -30,16 +31,20 @@ class FusedLayers:
 
     def __init__(self, model: keras.Model):
         layers = [layer for layer in _layers(model) if isinstance(layer, TransformerLayer)]
-        variables = [v for layer in layers if layer.compute_dtype == "bfloat16" for v in layer.variables]
+        layers = [layer for layer in layers if layer.compute_dtype == "bfloat16"]
+        norms = {
+            id(v): v.value for layer in layers for v in (*layer.attention_norm.variables, *layer.output_norm.variables)
+        }
+        variables = [v for layer in layers for v in layer.variables if id(v) not in norms]
         if any(variable.value.device.type != "cpu" for variable in variables):
-            variables = []
+            variables, norms = [], {}
         self._variables = variables
         self._values = [variable.value.detach() for variable in variables]
         self._versions = [value._version for value in self._values]
         self._cast = [value.to(torch.bfloat16) for value in self._values]
         for cast, variable in zip(self._cast, variables, strict=True):
             cast.requires_grad_(variable.trainable)
-        self._by_variable = {id(variable): cast for variable, cast in zip(variables, self._cast, strict=True)}
+        self._by_variable = norms | {id(variable): cast for variable, cast in zip(variables, self._cast, strict=True)}
         self._by_value = {id(variable.value): cast for variable, cast in zip(variables, self._cast, strict=True)}
 
     @classmethod

@@ -87,6 +87,24 @@ def test_in_bfloat16_they_are_close_to_float32(inputs, training, monkeypatch):
         assert (one - other).norm() < 0.05 * other.norm() + 5e-3, variable.path
 
 
+def test_layer_norm_keeps_its_weights_in_float32(inputs, monkeypatch):
+    import torch
+
+    from kbert.model import layers_torch
+
+    seen = []
+
+    def noted(residual, shape, gamma, beta, epsilon):
+        seen.append((residual.dtype, gamma.dtype, beta.dtype))
+        return norm(residual, shape, gamma, beta, epsilon)
+
+    norm = torch.native_layer_norm
+    monkeypatch.setattr(layers_torch.torch, "native_layer_norm", noted)
+    model = BertForSequenceClassification(config(), 3, dtype="mixed_bfloat16")
+    outputs_and_gradients(model, inputs, False, True, monkeypatch)
+    assert seen and set(seen) == {(torch.bfloat16, torch.float32, torch.float32)}
+
+
 def test_gradients_lie_in_memory_as_their_parameters_do(inputs, monkeypatch):
     """So that the optimiser copies none: kernels that come from a file are transposed."""
     import torch
