@@ -9,7 +9,8 @@ The Python blocks of a page run in their order, in one namespace, in a temporary
 files and models that the page takes for given.
 
 Every other text block has a comment before it: ``<!-- pasted: why -->`` if a program printed it, else
-``<!-- drawn -->``.
+``<!-- drawn -->``. The commands in pasted blocks, ``$ kbert ...``, are run by a test on little data: what they print is
+what the page shows, but for numbers and indented lines.
 """
 
 from __future__ import annotations
@@ -32,6 +33,10 @@ _BLOCK = re.compile(
 )
 _TEXT = re.compile(
     r"^(?P<said> *<!-- (?:pasted: [^>]+|drawn) -->\n)? *```text\n", re.MULTILINE
+)
+_PASTED = re.compile(
+    r"^<!-- pasted: [^>]+ -->\n```text\n(?:\$ (?P<command>(?:[^\n]*\\\n)*[^\n]*)\n)?(?P<printed>.*?)^```\n",
+    re.MULTILINE | re.DOTALL,
 )
 _NUMBER = re.compile(r"-?\d+\.?\d*(?:e-?\d+)?")
 
@@ -61,6 +66,24 @@ def blocks(text: str) -> list[Block]:
         line = text[: match.start(name)].count("\n") + 1
         if not match["left_out"]:
             found.append(Block(match[name], line, match["output"]))
+    return found
+
+
+def commands(text: str) -> list[tuple[str, list[str]]]:
+    """Return the commands of a page's pasted blocks, each with the lines that it prints.
+
+    Lines that are indented are left out: they show data, or go on. A block without a command has more of what the last
+    one prints.
+    """
+    found: list[tuple[str, list[str]]] = []
+    for match in _PASTED.finditer(text):
+        if match["command"]:
+            found.append((match["command"].replace("\\\n", " "), []))
+        lines = match["printed"].splitlines()
+        if found:
+            found[-1][1].extend(
+                line for line in lines if line.strip() and line[0] != " "
+            )
     return found
 
 

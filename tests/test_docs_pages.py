@@ -1,8 +1,10 @@
 """The code of the site's pages runs as it stands, with a smaller BERT than minilm-l6; the thorough tests take that."""
 
 import os
+import random
 import re
 import runpy
+import shlex
 from pathlib import Path
 
 import pytest
@@ -46,6 +48,10 @@ PAGES = [
     "concepts/fit",
     "concepts/reproducibility",
     "reference/datasets",
+    "reference/classifier",
+    "reference/cli",
+    "reference/errors",
+    "reference/scikit_learn",
 ]
 # Where a page reads its data from if only kbert is installed; the tests read the same files from the repository.
 DATA = "https://raw.githubusercontent.com/kbert-learn/kbert/main/examples/data/"
@@ -63,6 +69,7 @@ SHORTER = {
         "max_steps=100_000,": "max_steps=10,",
         "batch_size=256": "batch_size=2",
     },
+    "reference/classifier": {"tune_thresholds=True)": "tune_thresholds=True, epochs=1)"},
 }
 
 
@@ -160,6 +167,40 @@ def test_blocks_are_found():
     assert pages["blocks"](text) == [("print(1)\n", 3, "1\n")]
     assert pages["written"](text, ["2\n3\n"]) == text.replace("```text\n1\n", "```text\n2\n3\n")
     assert pages["written"]("```python\nf()\n```\n", ["2\n"]) == "```python\nf()\n```\n"
+    text = "<!-- pasted: x -->\n```text\n$ a b \\\n --c\n1 of 2\n  data\n```\n\n<!-- pasted: x -->\n```text\nend\n```\n"
+    assert pages["commands"](text) == [("a b   --c", ["1 of 2", "end"])]
+
+
+@pytest.fixture
+def folder_of_commands(tmp_path, monkeypatch, bert_tiny_folder):
+    """The current folder, which has what the commands on the pages read."""
+    monkeypatch.chdir(tmp_path)
+    people = ["Ada wrote a program.", "Grace found the bug.", "Alan broke that code."]
+    text = "\n\n".join("\n".join(random.Random(i).choices(people, k=8)) for i in range(20))
+    (tmp_path / "wikipedia").mkdir()
+    for name in ("wikipedia/0.txt", "held_out.txt"):
+        (tmp_path / name).write_text(text)
+    (tmp_path / "run.toml").write_text("[pretrain]\nbatchsize = 32\n")
+    (tmp_path / "bert-tiny").symlink_to(bert_tiny_folder)
+
+
+def masked(text):
+    """In one line, with # for each number and checksum."""
+    return " ".join(re.sub(r"\b[0-9a-f]{64}\b|\d[\d,.]*", "#", text).split())
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # the commands print them
+@pytest.mark.usefixtures("folder_of_commands")
+@pytest.mark.parametrize("name", ["reference/cli", "howto/weights"])
+def test_commands_print_what_a_page_shows(name, capfd):
+    from kbert.cli import main
+
+    for command, shown in pages["commands"]((DOCS / f"{name}.md").read_text(encoding="utf-8")):
+        command = command.replace("--max-seconds 60 --batch-size 32", "--max-steps 2 --batch-size 4")
+        main(shlex.split(command)[1:])
+        printed = masked("".join(capfd.readouterr()))
+        assert shown and [line for line in shown if masked(line) not in printed] == [], printed
 
 
 def test_outputs_are_compared_by_words_and_numbers():
