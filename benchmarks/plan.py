@@ -7,7 +7,8 @@ The first command plans each case with minilm-l6, fits it by the default recipe 
 as much longer in plan and fit) and predicts 1,000 rows, on as many threads as OMP_NUM_THREADS says. The second times
 `plan` alone on rows of SST-2, repeated to so many. Each appends a line to benchmarks/results/plan.csv; a ratio is the
 predicted seconds divided by the measured ones. A CPU that other processes use meanwhile makes wall times of both
-meaningless: cpu_s is the fit's own.
+meaningless: cpu_s is the fit's own. Each case runs in a process of its own: memory_gb is what the fit takes beyond what
+this process has, and memory that an earlier fit has left would hide it.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ import argparse
 import csv
 import datetime
 import os
-import resource
 import time
+from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import version
+from multiprocessing import get_context
 from pathlib import Path
 
 import keras
 import pandas as pd
+from memory import settle, status
 
 import kbert
 from kbert import BertClassifier
@@ -67,8 +70,14 @@ def read(name: str) -> tuple[pd.DataFrame, pd.Series]:
     return frame[columns], frame[label]
 
 
+def prepare() -> None:
+    """Import what a plan and a fit import, and read the folder of the weights."""
+    BertClassifier("minilm-l6").plan(["a text", "another text"] * 8, [0, 1] * 8)
+
+
 def measure(name: str, epochs: str | int, share: float) -> dict:
     """Plan, fit and predict one case."""
+    prepare()
     X, y = read(name)
     n_rows = round(CASES[name] * share)
     train, labels, test = X[:n_rows], y[:n_rows], X[-1000:][: round(1000 * share)]
@@ -77,11 +86,11 @@ def measure(name: str, epochs: str | int, share: float) -> dict:
     plan = classifier.plan(train, labels)
     planning, cpu_of_plan = time.perf_counter() - began, time.process_time() - cpu
     print(plan, flush=True)
-    clock, before = Clock(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    clock, before = Clock(), settle()
     fit_began, cpu = time.perf_counter(), time.process_time()
     classifier.fit(train, labels, callbacks=clock)
     fitting, cpu = time.perf_counter() - fit_began, time.process_time() - cpu
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    peak = status("VmHWM")
     if plan.seconds["compile"]:
         classifier.predict(test)
     began = time.perf_counter()
@@ -95,7 +104,7 @@ def measure(name: str, epochs: str | int, share: float) -> dict:
         "fit_planned_s": plan.seconds_fit, "fit_s": fitting, "fit_ratio": plan.seconds_fit / fitting,
         "predict_planned_s": plan.seconds_predict, "predict_s": predicting,
         "predict_ratio": plan.seconds_predict / predicting,
-        "memory_planned_gb": plan.memory_bytes / 1e9, "memory_gb": (peak - before) * 1024 / 1e9,
+        "memory_planned_gb": plan.memory_bytes / 1e9, "memory_gb": (peak - before) / 1e3,
         "step_s": step, "step_in_forward_passes": (step - optimizer) / plan.seconds_forward,
         "first_step_s": clock.first - clock.began, "before_training_s": clock.began - fit_began,
         "cpu_s": cpu,
@@ -153,11 +162,13 @@ if __name__ == "__main__":
     parser.add_argument("--share", type=float, default=1.0, help="of each case's rows")
     parser.add_argument("--rows", type=int, help="time plan alone on so many rows of SST-2")
     options = parser.parse_args()
-    BertClassifier("minilm-l6").plan(["a text", "another text"] * 8, [0, 1] * 8)  # imports, and reads weights' folder
     if options.rows:
+        prepare()
         append(time_plan(options.rows))
     else:
-        for case in options.cases:
-            line = measure(case, options.epochs or "auto", options.share)
-            append(line)
-            print({name: line[name] for name in ("case", "fit_ratio", "predict_ratio")}, flush=True)
+        with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as pool:
+            for case in options.cases:
+                line = pool.submit(measure, case, options.epochs or "auto", options.share).result()
+                append(line)
+                names = ("case", "fit_ratio", "predict_ratio", "memory_planned_gb", "memory_gb")
+                print({name: line[name] for name in names}, flush=True)
