@@ -123,10 +123,12 @@ def fit(estimator: Fittable[C, L, E, O], X: Any, y: Any, sample_weight: Any, eva
     if split is not None:
         examples, validation = map(examples.take, split)
 
-    # Train, again with another seed where a run fails, and learn what the validation set tells.
+    # With verbose, the first line tells of repeated rows and of labels.
     about = None
     if parameters.verbose and labels_are_read(labels):
         about = RowFacts.of(task, columns, task.label_numbers(columns, labels, start.tokenizer))
+
+    # Train, again with another seed where a run fails, and learn what the outputs of the trained model tell.
     folder = checkpoint_folder(parameters)
     with nullcontext() if folder is None else FitCheckpoints(folder) as checkpoints:
         model, history = _train_with_restarts(
