@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 NAME = "kbert-learn"
 SUFFIXES = (".py", ".md", ".toml", ".txt", ".yml", ".yaml", ".cff")
 # What would install the other package, or find it: pip install kbert, 'kbert[jax]', version("kbert").
-ANOTHER = re.compile(r"""pip3? install[^\n]*[ '"]kbert(?![-\w/.])|['"]kbert\[|version\(["']kbert["']\)""")
+ANOTHER = re.compile(r"""pip3? install[^\n`]*[ '"]kbert(?![-\w/.])|['"]kbert\[|version\(["']kbert["']\)""")
 
 
 def test_it_is_installed_under_its_name():

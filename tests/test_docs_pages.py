@@ -53,7 +53,7 @@ PAGES = [
     "reference/errors",
     "reference/scikit_learn",
 ]
-# Where a page reads its data from if only kbert is installed; the tests read the same files from the repository.
+# Where the data of the first examples are for those who have no clone.
 DATA = "https://raw.githubusercontent.com/kbert-learn/kbert/main/examples/data/"
 # What comes out the same under every model and on every machine, so that it is compared to the letter here too.
 EXACT = {"concepts/tokens", "reference/datasets", "tasks/pretraining"}
@@ -94,7 +94,6 @@ def run(name, layers=6, shorter=()):
     for long, short in dict(shorter).items():
         assert text.count(long) == 1, f"{name} has no {long}, or more than one"
         text = text.replace(long, short)
-    text = text.replace(DATA, "examples/data/")
     text = re.sub(r"freeze=(\d)", lambda match: f"freeze={min(int(match[1]), layers)}", text)
     with pages["working_folder"]():
         return list(pages["run"](page, text))
@@ -143,8 +142,9 @@ def test_a_page_shows_what_is_printed(name):
 def test_what_runs_without_a_clone():
     for name in ("../README", "index"):
         (block, *_) = pages["blocks"]((DOCS / f"{name}.md").read_text(encoding="utf-8"))
-        (place,) = re.findall(r'read_csv\(folder \+ "(.*?)"\)', block.code)
-        assert f'folder = "{DATA}"' in block.code and (ROOT / "examples" / "data" / place).is_file()
+        (place,) = re.findall(r'read_csv\("examples/data/(.*?)"\)', block.code)
+        assert f"<{DATA}{place}>" in (DOCS / f"{name}.md").read_text(encoding="utf-8")
+        assert (ROOT / "examples" / "data" / place).is_file()
 
 
 def test_every_output_is_compared_or_says_why_not():
@@ -190,7 +190,6 @@ def masked(text):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("default")  # the commands print them
 @pytest.mark.usefixtures("folder_of_commands")
 @pytest.mark.parametrize("name", ["reference/cli", "howto/weights"])
 def test_commands_print_what_a_page_shows(name, capfd):

@@ -28,7 +28,7 @@ def load(
         Predict a few stored texts and compare with the logits that were stored with them.
     revision : str, optional
         Branch, tag or commit of a hub name. Give the commit to have the same model always.
-    runtime : {"auto", "onnxruntime", "openvino"}, default="auto"
+    runtime : {"auto", "onnxruntime", "openvino", "tensorflow"}, default="auto"
         What runs the model of a folder that ``export`` wrote; see ``load`` of the estimators.
 
     Returns

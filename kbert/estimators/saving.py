@@ -189,7 +189,7 @@ class SavableEstimator(BaseEstimator):
         --------
         >>> from kbert import BertClassifier
         >>> texts, labels = ["so good", "so bad"] * 20, ["pos", "neg"] * 20
-        >>> classifier = BertClassifier("minilm-l6", epochs=1, random_state=0).fit(texts, labels)
+        >>> classifier = BertClassifier("minilm-l6", epochs=1).fit(texts, labels)
         >>> commit = classifier.push_to_hub("me/reviews", private=True)  # doctest: +SKIP
         >>> BertClassifier.load("me/reviews", revision=commit)  # doctest: +SKIP
         """
@@ -277,10 +277,11 @@ class SavableEstimator(BaseEstimator):
             Predict a few stored texts and compare with the logits that were stored with them.
         revision : str, optional
             Branch, tag or commit of a hub name. Give the commit to have the same model always.
-        runtime : {"auto", "onnxruntime", "openvino"}, default="auto"
+        runtime : {"auto", "onnxruntime", "openvino", "tensorflow"}, default="auto"
             What runs the model of a folder that `export` wrote. "auto": the one that is installed; of both, ONNX
-            Runtime for int8, and else OpenVINO. Keras and its backend are not imported, and the estimator predicts: it
-            cannot be saved or explained.
+            Runtime for "int8_dynamic", and else OpenVINO. Keras and its backend are not imported, and the estimator
+            predicts: it cannot be saved or explained. A SavedModel is a program, which may read and write files: it
+            needs "tensorflow", by name.
 
         Returns
         -------
@@ -293,7 +294,8 @@ class SavableEstimator(BaseEstimator):
         WeightsNotFoundError, WeightsMismatchError
             When the folder is not there, not complete, damaged, or (with ``verify``) predicts something else.
         ValueError
-            When a ``revision`` is given for a folder, or a ``runtime`` for a folder that was not exported.
+            When a ``revision`` is given for a folder, a ``runtime`` for a folder that was not exported, or none for a
+            SavedModel.
         ImportError
             When no runtime is installed for an exported model.
         """

@@ -44,7 +44,7 @@ class ExportedModel:
         It holds ``model.onnx`` and ``config.json``, or a SavedModel.
     runtime : {"auto", "onnxruntime", "openvino", "tensorflow"}, default="auto"
         What runs it. "auto": the first of `RUNTIMES` that is installed, or the last where ``quantize`` is
-        "int8_dynamic"; a SavedModel is run by TensorFlow.
+        "int8_dynamic". A SavedModel takes "tensorflow", by name: it is a program, which may read and write files.
     dtype : {"auto", "float32"}, default="float32"
         "auto" lets OpenVINO compute in bfloat16 on processors that have instructions for it, unless the environment
         variable KBERT_CPU_BFLOAT16 is 0. ONNX Runtime and TensorFlow compute in float32.
@@ -133,7 +133,7 @@ def chosen_runtime(folder: Path, runtime: str, quantize: str | None = None) -> s
     Raises
     ------
     ValueError
-        If the name is none, or of one that cannot run this folder.
+        If the name is none, or of one that cannot run this folder, or "auto" for a SavedModel.
     WeightsNotFoundError
         If the folder holds no exported model.
     ImportError
@@ -145,6 +145,11 @@ def chosen_runtime(folder: Path, runtime: str, quantize: str | None = None) -> s
         able: tuple[str, ...] = RUNTIMES
     elif (folder / SAVED_MODEL[0]).is_file():
         able = ("tensorflow",)
+        if runtime == "auto":
+            raise ValueError(
+                f"{folder} holds a SavedModel, which is a program for TensorFlow: it may read and write files. If you "
+                "trust where it comes from, give runtime='tensorflow'."
+            )
     else:
         raise WeightsNotFoundError(f"{folder} holds no {MODEL} and no {SAVED_MODEL[0]}. Export the estimator again.")
     if runtime != "auto" and runtime not in able:

@@ -527,7 +527,13 @@ for kind, folder, X in zip((BertClassifier, BertTagger, BertQA), folders, (texts
     estimator = kind.load(folder).set_params(max_length=24)
     report = estimator.export(tmp / kind.__name__, format="savedmodel", X=X)
     assert report.max_difference < 1e-5, report
-    loaded = kind.load(tmp / kind.__name__, verify=True)
+    try:
+        kind.load(tmp / kind.__name__)
+    except ValueError as error:
+        assert "which is a program for TensorFlow" in str(error)
+    else:
+        raise AssertionError("a program was run without being asked for")
+    loaded = kind.load(tmp / kind.__name__, verify=True, runtime="tensorflow")
     assert loaded.model_.runtime == "tensorflow"
     assert list(map(list, loaded.predict(X))) == list(map(list, estimator.predict(X)))
 vectorizer = BertVectorizer(weights=folders[0], max_length=24, dtype="float32").fit(texts)
