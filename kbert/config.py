@@ -67,8 +67,7 @@ class BertConfig:
     >>> from kbert import BertConfig
     >>> BertConfig.from_size("tiny").hidden_size
     128
-    >>> config = BertConfig(vocab_size=8000, hidden_size=256, num_hidden_layers=4, num_attention_heads=4)
-    >>> config.head_size
+    >>> BertConfig(hidden_size=256, num_attention_heads=4, intermediate_size=1024).head_size
     64
     """
 

@@ -38,6 +38,11 @@ def test_every_public_name_has_an_example():
     assert PUBLIC and [name for name in PUBLIC if name not in EXAMPLES] == []
 
 
+def test_the_code_fits_the_page():
+    wide = [line for text in EXAMPLES.values() for line in text.splitlines() if line.startswith((">>>", "..."))]
+    assert [line for line in wide if len(line) > 88] == []
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::kbert.errors.KbertWarning")  # so small a model learns little
 @pytest.mark.usefixtures("bert_tiny_for_all")

@@ -51,8 +51,8 @@ def read_choices(path: str | Path) -> pd.DataFrame:
     --------
     >>> import pandas as pd
     >>> from kbert.datasets import read_choices
-    >>> exam = pd.DataFrame({"context": ["It rains."], "options": [["dry", "wet"]], "label": [1]})
-    >>> exam.to_json("exam.jsonl", orient="records", lines=True)
+    >>> rows = {"context": ["It rains."], "options": [["dry", "wet"]], "label": [1]}
+    >>> pd.DataFrame(rows).to_json("exam.jsonl", orient="records", lines=True)
     >>> read_choices("exam.jsonl")
          context     options  label
     0  It rains.  [dry, wet]      1

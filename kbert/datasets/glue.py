@@ -129,8 +129,9 @@ def read_glue(task: str, part: str, folder: str | Path | None = None) -> pd.Data
     >>> import pandas as pd
     >>> from kbert.datasets import read_glue
     >>> Path("glue/rte").mkdir(parents=True)
-    >>> rows = {"sentence1": ["It rains."], "sentence2": ["It is wet."], "label": ["entailment"]}
-    >>> pd.DataFrame(rows).to_csv("glue/rte/train.tsv", sep="\\t", index_label="index")
+    >>> columns = ["sentence1", "sentence2", "label"]
+    >>> rows = pd.DataFrame([("It rains.", "It is wet.", "entailment")], columns=columns)
+    >>> rows.to_csv("glue/rte/train.tsv", sep="\\t", index_label="index")
     >>> read_glue("rte", "train", "glue")
           text_a      text_b       label  index
     0  It rains.  It is wet.  entailment      0

@@ -182,7 +182,8 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
     --------
     >>> import pandas as pd
     >>> from kbert import BertClassifier
-    >>> df = pd.DataFrame({"text": ["so good", "so bad"] * 20, "label": ["pos", "neg"] * 20})
+    >>> rows = {"text": ["so good", "so bad"] * 20, "label": ["pos", "neg"] * 20}
+    >>> df = pd.DataFrame(rows)
     >>> classifier = BertClassifier(size="minilm-l6", random_state=0).fit(df.text, df.label)
     >>> classifier.predict(["very good"]).tolist()
     ['pos']
@@ -457,8 +458,8 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         --------
         >>> from kbert import BertClassifier
         >>> texts, labels = ["so good", "so bad"] * 20, ["pos", "neg"] * 20
-        >>> classifier = BertClassifier("minilm-l6", epochs=5, random_state=0).fit(texts, labels)
-        >>> why = classifier.explain(["very good"], labels=["pos"])
+        >>> classifier = BertClassifier("minilm-l6", epochs=5, random_state=0)
+        >>> why = classifier.fit(texts, labels).explain(["very good"], labels=["pos"])
         >>> why.sort_values("score").word.iloc[-1]
         'good'
         """

@@ -75,7 +75,7 @@ class ExportReport:
     --------
     >>> from kbert import BertClassifier
     >>> texts, labels = ["so good", "so bad"] * 20, ["pos", "neg"] * 20
-    >>> classifier = BertClassifier("minilm-l6", epochs=1, random_state=0).fit(texts, labels)
+    >>> classifier = BertClassifier("minilm-l6", epochs=1).fit(texts, labels)
     >>> report = classifier.export("exported", X=texts, y=labels)  # ONNX
     >>> report.n_rows, report.agreement, report.score == report.estimator_score
     (40, 1.0, True)

@@ -266,9 +266,9 @@ class FineTunedEstimator(ServableEstimator, Generic[T]):
         Examples
         --------
         >>> from kbert import BertClassifier
-        >>> train, test = (["so good", "so bad"] * 20, ["pos", "neg"] * 20), (["good", "bad"], ["pos", "neg"])
-        >>> classifier = BertClassifier("minilm-l6", epochs=1, random_state=0).fit(*train)
-        >>> report = classifier.report(*test, train=train)
+        >>> texts, labels = ["so good", "so bad"] * 20, ["pos", "neg"] * 20
+        >>> classifier = BertClassifier("minilm-l6", epochs=1).fit(texts, labels)
+        >>> report = classifier.report(["good", "bad"], ["pos", "neg"], train=(texts, labels))
         >>> report.save("report.html")
         """
         from kbert.reports.report import report

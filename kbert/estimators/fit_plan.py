@@ -37,6 +37,14 @@ class RowFacts(NamedTuple):
         The share of each label, as in `FitPlan`.
     n_duplicates, n_contradictions : int
         As in `FitPlan`.
+
+    Examples
+    --------
+    >>> from kbert import BertClassifier
+    >>> texts, labels = ["so good", "so bad", "so so"] * 20, ["pos", "neg", "pos"] * 20
+    >>> rows = BertClassifier("minilm-l6").plan(texts, labels).run.rows
+    >>> rows.n_duplicates, rows.n_contradictions
+    (57, 0)
     """
 
     classes: dict[Any, float]

@@ -145,8 +145,10 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
     ...     "options": [["by bus", "by train"]] * 40,
     ...     "label": [1, 0] * 20,
     ... })
-    >>> chooser = BertMultipleChoice("minilm-l6", epochs=10, learning_rate=5e-4, random_state=0)
-    >>> chooser.fit(df, df.label).predict(df[:2])
+    >>> chooser = BertMultipleChoice(
+    ...     "minilm-l6", epochs=10, learning_rate=5e-4, random_state=0
+    ... ).fit(df, df.label)
+    >>> chooser.predict(df[:2])
     array([1, 0])
     """
 

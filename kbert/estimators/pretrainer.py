@@ -167,7 +167,7 @@ class BertPretrainer(BertEstimator):
     --------
     >>> from kbert import BertClassifier, BertPretrainer
     >>> notes = ["It rained. We stayed in.", "The sun shone. We went out."] * 10
-    >>> pretrainer = BertPretrainer("tiny", weights=None, max_steps=5, batch_size=4, random_state=0)
+    >>> pretrainer = BertPretrainer("tiny", weights=None, max_steps=5, batch_size=4)
     >>> pretrainer.fit(notes).save("my-bert")
     >>> classifier = BertClassifier(weights="my-bert", epochs=1)
     >>> classifier = classifier.fit(["wet", "dry"] * 10, ["rain", "sun"] * 10)

@@ -156,7 +156,8 @@ class BertRegressor(RegressorMixin, FineTunedEstimator[Regression]):
     --------
     >>> from kbert import BertRegressor
     >>> pairs = [("a cat", "a kitten"), ("a cat", "a train")] * 20
-    >>> regressor = BertRegressor("minilm-l6", epochs=10, random_state=0).fit(pairs, [4.5, 0.5] * 20)
+    >>> regressor = BertRegressor("minilm-l6", epochs=10, random_state=0)
+    >>> regressor = regressor.fit(pairs, [4.5, 0.5] * 20)
     >>> near, far = regressor.predict([("a cat", "a kitten"), ("a cat", "a train")])
     >>> print(near > far)
     True

@@ -44,8 +44,8 @@ class ServableEstimator(BertEstimator):
         --------
         >>> from kbert import BertClassifier
         >>> texts, labels = ["so good", "so bad"] * 20, ["pos", "neg"] * 20
-        >>> BertClassifier("minilm-l6", max_length=32, epochs=1).fit(texts, labels).save("reviews")
-        >>> classifier = BertClassifier.load("reviews").warm_up()
+        >>> BertClassifier("minilm-l6", epochs=1).fit(texts, labels).save("reviews")
+        >>> classifier = BertClassifier.load("reviews").warm_up(range(1, 33))
         """
         fitted = self._of_one_fit()
         longest = settled_values(vars(fitted))["max_length"]

@@ -147,10 +147,10 @@ class BertTagger(FineTunedEstimator[Tagging]):
     Examples
     --------
     >>> from kbert import BertTagger
-    >>> words = [["Ada", "Lovelace", "lived", "in", "London"], ["It", "rains", "in", "Rome"]] * 20
-    >>> tags = [["B-PER", "I-PER", "O", "O", "B-LOC"], ["O", "O", "O", "B-LOC"]] * 20
-    >>> tagger = BertTagger("minilm-l6", epochs=10, learning_rate=5e-4, random_state=0).fit(words, tags)
-    >>> tagger.predict([["It", "rains", "in", "London"]])
+    >>> words = [["Ada", "Byron", "lived", "in", "London"], ["It", "rained", "in", "Rome"]]
+    >>> tags = [["B-PER", "I-PER", "O", "O", "B-LOC"], ["O", "O", "O", "B-LOC"]]
+    >>> tagger = BertTagger("minilm-l6", epochs=10, learning_rate=5e-4, random_state=0)
+    >>> tagger.fit(words * 20, tags * 20).predict([["It", "rained", "in", "London"]])
     [['O', 'O', 'O', 'B-LOC']]
     """
 

@@ -98,7 +98,7 @@ def answer_scores(y_true: Iterable[str | Sequence[str]], y_pred: Iterable[str]) 
     Examples
     --------
     >>> from kbert.metrics import answer_scores
-    >>> exact, f1 = answer_scores(["Oslo", ["1048", "in 1048"]], ["the city of Oslo", "1048"])
+    >>> exact, f1 = answer_scores(["Oslo", ["1048", "in 1048"]], ["city of Oslo", "1048"])
     >>> exact
     array([0., 1.])
     >>> f1

@@ -225,7 +225,8 @@ class BertForFeatures(FunctionalBert):
     >>> from kbert.model import BertForFeatures
     >>> tokenizer = WordPieceTokenizer.from_pretrained("minilm-l6")
     >>> inputs = tokenizer(["Ada lived in London", "It rains"])
-    >>> model = BertForFeatures(BertConfig.from_size("tiny"), layers="concat_last_4", pooling=None)
+    >>> config = BertConfig.from_size("tiny")
+    >>> model = BertForFeatures(config, layers="concat_last_4", pooling=None)
     >>> model.predict(inputs, verbose=0).shape
     (2, 6, 256)
     """

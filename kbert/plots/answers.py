@@ -29,8 +29,9 @@ class AnswerDisplay(HtmlDisplay):
     >>> import pandas as pd
     >>> from kbert import BertQA
     >>> from kbert.plots import AnswerDisplay
-    >>> questions = {"question": ["Where did Mia move?"] * 20, "context": ["Mia moved to Lisbon."] * 20}
-    >>> df = pd.DataFrame({**questions, "answer": "Lisbon", "answer_start": 13})
+    >>> row = ("Where did Mia move?", "Mia moved to Lisbon.", "Lisbon", 13)
+    >>> columns = ["question", "context", "answer", "answer_start"]
+    >>> df = pd.DataFrame([row] * 20, columns=columns)
     >>> qa = BertQA("minilm-l6", epochs=1, random_state=0).fit(df, df)
     >>> AnswerDisplay.from_estimator(qa, df[:1], n_best=3).save("answers.html")
     """

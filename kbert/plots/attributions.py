@@ -37,7 +37,7 @@ class AttributionDisplay(HtmlDisplay):
     >>> from kbert.plots import AttributionDisplay
     >>> from kbert import BertClassifier
     >>> texts, labels = ["so good", "so bad"] * 20, ["pos", "neg"] * 20
-    >>> classifier = BertClassifier("minilm-l6", epochs=1, random_state=0).fit(texts, labels)
+    >>> classifier = BertClassifier("minilm-l6", epochs=1).fit(texts, labels)
     >>> AttributionDisplay.from_estimator(classifier, ["very good"]).save("why.html")
     """
 

@@ -55,7 +55,8 @@ class LengthDisplay:
     >>> from kbert import BertClassifier
     >>> from kbert.plots import LengthDisplay
     >>> texts = ["so good", "so bad", "much too long a story"] * 20
-    >>> display = LengthDisplay.from_estimator(BertClassifier("minilm-l6", max_length=5), texts)
+    >>> classifier = BertClassifier("minilm-l6", max_length=5)
+    >>> display = LengthDisplay.from_estimator(classifier, texts)
     >>> round(display.share_longer_, 2)
     0.33
     >>> display.figure_.savefig("lengths.png")

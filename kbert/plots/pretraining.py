@@ -57,9 +57,11 @@ class PretrainingDisplay:
     >>> from kbert import BertPretrainer
     >>> from kbert.plots import PretrainingDisplay
     >>> notes = ["It rained. We stayed in.", "The sun shone. We went out."] * 10
-    >>> pretrainer = BertPretrainer("tiny", weights=None, max_steps=5, batch_size=4).fit(notes)
-    >>> PretrainingDisplay.from_estimator(pretrainer).figure_.savefig("tokens.png")
-    >>> PretrainingDisplay.from_history(pretrainer.history_, x="step").figure_.savefig("steps.png")
+    >>> pretrainer = BertPretrainer("tiny", weights=None, max_steps=5, batch_size=4)
+    >>> display = PretrainingDisplay.from_estimator(pretrainer.fit(notes))
+    >>> display.figure_.savefig("tokens.png")
+    >>> display = PretrainingDisplay.from_history(pretrainer.history_, x="step")
+    >>> display.figure_.savefig("steps.png")
     """
 
     ax_: Axes

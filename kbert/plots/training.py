@@ -56,8 +56,9 @@ class TrainingDisplay:
     >>> from kbert import BertClassifier
     >>> from kbert.plots import TrainingDisplay
     >>> texts, labels = ["so good", "so bad"] * 20, ["pos", "neg"] * 20
-    >>> classifier = BertClassifier("minilm-l6", epochs=2, random_state=0)
-    >>> classifier = classifier.fit(texts, labels, eval_set=(["good", "bad"], ["pos", "neg"]))
+    >>> held_out = ["good", "bad"], ["pos", "neg"]
+    >>> classifier = BertClassifier("minilm-l6", epochs=2)
+    >>> classifier = classifier.fit(texts, labels, eval_set=held_out)
     >>> TrainingDisplay.from_estimator(classifier).figure_.savefig("training.png")
     """
 

@@ -104,7 +104,7 @@ class Pretraining:
     >>> run.step, len(history)
     (2, 2)
 
-    The same call goes on from the last checkpoint in ``folder`` after a run that was stopped.
+    After a run that was stopped, the same lines go on from its last checkpoint.
     """
 
     def __init__(

@@ -72,7 +72,7 @@ class Report(HtmlPage):
     --------
     >>> from kbert import BertClassifier
     >>> texts, labels = ["so good", "so bad"] * 20, ["pos", "neg"] * 20
-    >>> classifier = BertClassifier("minilm-l6", epochs=1, random_state=0).fit(texts, labels)
+    >>> classifier = BertClassifier("minilm-l6", epochs=1).fit(texts, labels)
     >>> report = classifier.report(["good", "bad", "so bad"], ["pos", "neg", "pos"])
     >>> report.save("report.html")
     >>> report.as_dict()["score"]["name"]

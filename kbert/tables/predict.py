@@ -74,7 +74,7 @@ class Written(NamedTuple):
     >>> import pandas as pd
     >>> from kbert import BertClassifier, predict_table
     >>> texts, labels = ["so good", "so bad"] * 20, ["pos", "neg"] * 20
-    >>> classifier = BertClassifier("minilm-l6", epochs=1, random_state=0).fit(texts, labels)
+    >>> classifier = BertClassifier("minilm-l6", epochs=1).fit(texts, labels)
     >>> pd.DataFrame({"text": texts}).to_csv("reviews.csv", index=False)
     >>> written = predict_table(classifier, "reviews.csv", "predicted", rows_per_part=10)
     >>> written.rows, written.parts
@@ -183,13 +183,13 @@ def predict_table(
     >>> import pandas as pd
     >>> from kbert import BertClassifier, predict_table
     >>> texts, labels = ["so good", "so bad"] * 20, ["pos", "neg"] * 20
-    >>> classifier = BertClassifier("minilm-l6", epochs=1, random_state=0).fit(texts, labels)
+    >>> classifier = BertClassifier("minilm-l6", epochs=1).fit(texts, labels)
     >>> classifier.save("reviews-model")
     >>> reviews = pd.DataFrame({"id": range(40), "review": texts})
     >>> reviews.to_csv("reviews.csv.gz", index=False)
-    >>> predict_table("reviews-model", "*.csv.gz", "labels.parquet", columns="review", keep="id")
+    >>> predict_table("reviews-model", "*.gz", "out.parquet", columns="review", keep="id")
     Written(rows=40, parts=1, made_before=0)
-    >>> list(pd.read_parquet("labels.parquet"))
+    >>> list(pd.read_parquet("out.parquet"))
     ['id', 'prediction', 'probability']
     """
     require_pyarrow()

@@ -70,7 +70,8 @@ class WordPieceTokenizer(BaseTokenizer):
     Examples
     --------
     >>> from kbert import WordPieceTokenizer
-    >>> tokenizer = WordPieceTokenizer.train(["the cat sat", "the cats sit"] * 10, vocab_size=40)
+    >>> texts = ["the cat sat", "the cats sit"] * 10
+    >>> tokenizer = WordPieceTokenizer.train(texts, vocab_size=40)
     >>> encoding = tokenizer.encode("The cat sits")
     >>> encoding.tokens
     ['[CLS]', 'the', 'cat', 'sit', '##s', '[SEP]']
