@@ -14,8 +14,9 @@ Shapley values, on --shapley-rows rows, since they take longer; the attention th
 layers, heads and tokens, by transformers); words at random; and LIME (pip install lime) with its default 5,000 samples
 a row, on --lime-rows rows alone, since it takes long. All methods are compared on the same rows: those of LIME and of
 Shapley values beside all. --methods takes some of them. The first 20 rows are also explained one by one: the
-time of the first call, the median of the others and the longest. With --one-by-one nothing else is done, and the
-seconds are printed. Other runs replace the lines of their methods and data sets in benchmarks/results/explain.csv.
+time of the first call, the median of the others and the longest. With --one-by-one nothing else is done. A run replaces
+the lines of its methods and data sets in benchmarks/results/explain.csv, and leaves the others. Where LIME was run too,
+minus_lime is the mean difference to its drops on the same rows, and minus_lime_se its standard error.
 """
 
 import argparse
@@ -96,17 +97,26 @@ def lime(classifier, texts: list[str], words: list[list[str]], numbers: np.ndarr
 
 
 def drops(classifier, texts, spans, numbers, scores) -> np.ndarray:
-    """By how much the predicted probability of each row's label falls without its highest words."""
+    """By how much the predicted probability of each row's label falls without its highest words.
+
+    Of the first rows, as many as there are texts.
+    """
     cut = [
         without(text, of_words, np.argsort(-of_text, kind="stable")[: math.ceil(SHARE * len(of_words))])
-        for text, of_words, of_text in zip(texts, spans, scores, strict=True)
+        for text, of_words, of_text in zip(texts, spans, scores, strict=False)
     ]
     rows = np.arange(len(texts))
     return (classifier.predict_proba(texts) - classifier.predict_proba(cut))[rows, numbers]
 
 
-def one_by_one(classifier, data: str, texts: list[str], labels: np.ndarray) -> tuple[float, list[float]]:
-    """Seconds of the first call, and of calls with one of the first rows each."""
+def mean_and_error(name: str, values: np.ndarray) -> dict[str, float]:
+    """The mean under a name, and its standard error."""
+    error = float(values.std(ddof=1)) / math.sqrt(len(values))
+    return {name: round(float(values.mean()), 4), f"{name}_se": round(error, 4)}
+
+
+def one_by_one(classifier, data: str, texts: list[str], labels: np.ndarray) -> dict[str, float]:
+    """Seconds of the first call, and of calls with one of the first rows each; the predicted label is explained."""
     start = time.perf_counter()
     classifier.explain(texts[:1], labels[:1])
     first = time.perf_counter() - start
@@ -120,7 +130,10 @@ def one_by_one(classifier, data: str, texts: list[str], labels: np.ndarray) -> t
         f"{data}: rows one by one: first {first:.2f} s, then median {np.median(times):.2f} s, shortest "
         f"{min(times):.2f} s, longest {max(times):.2f} s, {cpu:.2f} s of CPU time in the mean"
     )
-    return first, times
+    return {
+        "one_row_first_s": round(first, 2), "one_row_s": round(float(np.median(times)), 2),
+        "one_row_longest_s": round(max(times), 2),
+    }  # fmt: skip
 
 
 def run(data: str, options: argparse.Namespace) -> Iterator[dict]:
@@ -138,8 +151,17 @@ def run(data: str, options: argparse.Namespace) -> Iterator[dict]:
     numbers = probabilities.argmax(axis=1)
     labels = classifier.classes_[numbers]
 
-    first, times = one_by_one(classifier, data, texts, labels)
+    backend = keras.backend.backend()
+    facts = {
+        "accuracy": round(float((labels == rows.label).mean()), 4), "train": n_train, "backend": backend,
+        "cores": len(os.sched_getaffinity(0)), "date": datetime.date.today().isoformat(),
+        "kbert": version("kbert-learn"), "keras": version("keras"), "backend_version": version(backend),
+        "dtype": classifier.model_.dtype_policy.compute_dtype,
+    }  # fmt: skip
+    of_one_row = one_by_one(classifier, data, texts, labels)
     if options.one_by_one:
+        load = round(os.getloadavg()[0], 1)
+        yield {"data": data, "method": "explain, one by one", "rows": ONE_BY_ONE, **of_one_row, "load": load, **facts}
         return
 
     frame = classifier.explain(texts, labels, method="gradient_x_input")
@@ -169,30 +191,28 @@ def run(data: str, options: argparse.Namespace) -> Iterator[dict]:
     n_lime, n_shapley = min(options.lime_rows, n_rows), min(options.shapley_rows, n_rows)
     if n_shapley:
         methods["explain, Shapley values"] = lambda: explained(n_shapley, method="shapley")
-    if n_lime:
-        methods["LIME"] = lambda: lime(classifier, texts[:n_lime], words[:n_lime], numbers[:n_lime])
     methods["explain, from [MASK]"] = from_masks
+    if n_lime:  # first, since the others are compared with it
+        of_lime = {"LIME": lambda: lime(classifier, texts[:n_lime], words[:n_lime], numbers[:n_lime])}
+        methods = of_lime | methods
     if options.methods:
-        methods = {name: methods[name] for name in options.methods}
-    backend = keras.backend.backend()
-    facts = {
-        "accuracy": round(float((labels == rows.label).mean()), 4), "train": n_train, "backend": backend,
-        "cores": len(os.sched_getaffinity(0)), "date": datetime.date.today().isoformat(),
-        "kbert": version("kbert-learn"), "keras": version("keras"), "backend_version": version(backend),
-    }  # fmt: skip
+        methods = {name: of for name, of in methods.items() if name in options.methods}
+    lime_drops = np.zeros(0)
     for name, scores_of in methods.items():
         start, cpu = time.perf_counter(), time.process_time()
         scores = scores_of()
         seconds = (time.perf_counter() - start) / len(scores)
         cpu = (time.process_time() - cpu) / len(scores)
+        found = drops(classifier, texts[: len(scores)], spans, numbers[: len(scores)], scores)
+        if name == "LIME":
+            lime_drops = found
         for n in sorted(n for n in {len(scores), n_lime, n_shapley} if 0 < n <= len(scores)):
-            found = drops(classifier, texts[:n], spans[:n], numbers[:n], scores[:n])
+            line = {"data": data, "method": name, "rows": n, **mean_and_error("drop", found[:n])}
+            if n == len(lime_drops) and name != "LIME":
+                line |= mean_and_error("minus_lime", found[:n] - lime_drops)
             yield {
-                "data": data, "method": name, "rows": n, "drop": round(float(found.mean()), 4),
-                "drop_se": round(float(found.std(ddof=1)) / math.sqrt(n), 4), "seconds_a_row": round(seconds, 3),
-                "cpu_seconds_a_row": round(cpu, 3), "one_row_first_s": round(first, 2),
-                "one_row_s": round(float(np.median(times)), 2),
-                "one_row_longest_s": round(max(times), 2), "load": round(os.getloadavg()[0], 1), **facts,
+                **line, "seconds_a_row": round(seconds, 3), "cpu_seconds_a_row": round(cpu, 3), **of_one_row,
+                "load": round(os.getloadavg()[0], 1), **facts,
             }  # fmt: skip
 
 
