@@ -41,7 +41,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--weights", type=Path, help="a folder with minilm-l6; by default it has random weights too")
     parser.add_argument("--vocabulary", type=Path, help="a folder with that of kbert-mini; by default it is learned")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of this run; 480 by default")
-    parser.add_argument("--minutes", type=float, help="of training kbert-mini in all runs: 20, in short 8 by default")
+    parser.add_argument("--minutes", type=float, help="of training kbert-mini in all runs: 20, in short 6 by default")
     parser.add_argument("--only", nargs="+", default=[""], help="cells whose name has one of these in it")
     parser.add_argument("--miniature", action="store_true", help="toy shapes, for a CPU: to see that it runs")
     parser.add_argument("--in-process", action="store_true", help="without a worker process, for debugging")
@@ -60,6 +60,14 @@ def main(argv: list[str] | None = None) -> int:
     if backend not in ("jax", "torch"):
         parser.error(f"set the environment variable KERAS_BACKEND to jax or torch; it is {backend!r}")
     data = os.environ.get("KBERT_DATA")
+    # A slip here would be noticed when all is measured.
+    for name, folder, file in (
+        ("--weights", options.weights, "config.json"),
+        ("--vocabulary", options.vocabulary, "vocab.txt"),
+        ("KBERT_DATA", data and Path(data), "."),
+    ):
+        if folder and not (folder / file).exists():
+            parser.error(f"{name}: {folder} is not there, or has no {file}")
     out = options.out.resolve()
     setting = Setting(
         backend,

@@ -381,6 +381,14 @@ def test_the_command_says_what_it_needs(gpu, monkeypatch, capsys):
         with pytest.raises(SystemExit):
             command.main(arguments)
         assert message in capsys.readouterr().err
+    for option in ("--weights", "--vocabulary"):
+        with pytest.raises(SystemExit):
+            command.main(["short", "--out", "x", option, "not there"])
+        assert f"{option}: not there is not there" in capsys.readouterr().err
+    monkeypatch.setenv("KBERT_DATA", "no data")
+    with pytest.raises(SystemExit):
+        command.main(["short", "--out", "x"])
+    assert "KBERT_DATA: no data is not there" in capsys.readouterr().err
 
 
 # --- The rehearsal -----------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from gpu_stages.runner import run_stage
 from gpu_stages.setting import Setting
 
 # Of training kbert-mini.
-MINUTES = 8.0
+MINUTES = 6.0
 
 
 class Part(NamedTuple):
