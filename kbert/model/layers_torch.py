@@ -27,7 +27,7 @@ from kbert.model.products_torch import product
 # `kbert.training.fused_layers` sets it. Layers then have first derivatives only.
 weights_in_use: ContextVar[dict[int, torch.Tensor] | None] = ContextVar("fused_layers", default=None)
 
-# Not part of PyTorch's public interface. With a version that does not have them, `kbert.model.layers` computes the layers.
+# Not part of PyTorch's public interface. A version that does not have them leaves the layers to `kbert.model.layers`.
 try:
     _softmax_backward = torch._softmax_backward_data
     _gelu_backward = torch.ops.aten.gelu_backward
