@@ -50,6 +50,8 @@ PUBLISHED_TEST = {
     "mini": {"sst2": 0.859, "cola": 0.0, "mrpc": 0.718, "stsb": 0.754, "rte": 0.579, "qqp": 0.862},
     "tiny": {"sst2": 0.832, "cola": 0.0, "mrpc": 0.711, "stsb": 0.743, "rte": 0.572, "qqp": 0.834},
 }
+# Of a piece of training, for ending it.
+_KEPT_SECONDS = 45
 # Points of the curve that are kept.
 _POINTS = 200
 
@@ -192,8 +194,9 @@ def new_run(setting: Setting, on_step_end: Any = None) -> Any:
 
 def training(setting: Setting, seconds: float) -> dict[str, Any]:
     """Train to the end of the minutes, or of this piece."""
-    # A tenth is left for the last checkpoint, and for compiling the first step.
-    end, folder = time.perf_counter() + 0.9 * seconds, _folder(setting)
+    # Left for the last checkpoint, and for a step that is compiled when the time is nearly over.
+    kept = max(setting.pick(_KEPT_SECONDS, 0), 0.1 * seconds)
+    end, folder = time.perf_counter() + seconds - kept, _folder(setting)
     if (seen := _minutes_so_far(setting)) is not None and seen != setting.minutes:
         raise ValueError(
             f"The run was begun with --minutes {seen:g}, on which its learning rates depend. Give the same, or another "
