@@ -19,6 +19,7 @@ go to benchmarks/results/explain_limits.csv: the mean drop, its difference to LI
 import argparse
 import datetime
 import math
+import warnings
 from itertools import combinations
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from explain import SHARE, mean_and_error, read, without
 
 import kbert
 from kbert import BertClassifier
+from kbert.errors import MissingTextWarning
 from kbert.training.shapley import Orders
 
 RESULTS = Path(__file__).parent / "results" / "explain_limits.csv"
@@ -44,7 +46,9 @@ class Row:
     def __init__(self, classifier: BertClassifier, text: str, spans: np.ndarray):
         self.n = len(spans)
         self.left = (np.arange(2**self.n)[:, None] >> np.arange(self.n) & 1).astype(bool)
-        found = classifier.predict_proba([without(text, spans, np.flatnonzero(~left)) for left in self.left])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", MissingTextWarning)  # one subset is empty
+            found = classifier.predict_proba([without(text, spans, np.flatnonzero(~left)) for left in self.left])
         self.probability = found[:, found[-1].argmax()]
         self.log_odds = np.log(self.probability / (1 - self.probability))
         self.n_removed = math.ceil(SHARE * self.n)
