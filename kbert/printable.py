@@ -1,12 +1,15 @@
-"""Text from files, made safe for a terminal: what would steer it is shown instead.
+"""What messages show: values in one line, and text from files, made safe for a terminal.
 
 The names of labels, of arrays and of files may come from anybody. Printed as they are, they could clear the screen,
-hide what stands before them, or look like a line of kbert's own.
+hide what stands before them, or look like a line of kbert's own. So what would steer a terminal is shown instead.
 """
 
 from __future__ import annotations
 
 import re
+from typing import Any
+
+import numpy as np
 
 # Control characters, among them the one that begins ANSI's escape sequences; characters that end a line or turn the
 # direction of writing; lone surrogates, which a terminal cannot show. All others stay, such as those that join emoji.
@@ -21,3 +24,9 @@ def printable(text: str) -> str:
 def printable_lines(text: str) -> str:
     """Return a text as `printable` does, but with its line breaks: those of kbert's own messages."""
     return "\n".join(map(printable, text.split("\n")))
+
+
+def shown(value: Any) -> str:
+    """A value in a message, cut if it is long."""
+    text = " ".join(repr(value.item() if isinstance(value, np.generic) else value).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."

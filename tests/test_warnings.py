@@ -404,6 +404,12 @@ def a_run_that_is_too_short(folder):
     return short.fit(texts, [0, 1] * 8)
 
 
+@warns(KbertWarning, "PyTorch sees 2 GPUs")
+def several_gpus_of_which_one_is_used(folder):
+    with mock.patch("torch.cuda.device_count", return_value=2):
+        return toy_of(BertClassifier, folder).fit(TEXTS, LABELS)
+
+
 @warns(FailedRunWarning, "The run failed")
 def a_run_that_fails_in_a_search(folder):
     split = ShuffleSplit(1, random_state=0)

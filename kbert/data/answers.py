@@ -18,12 +18,12 @@ from kbert.data.frames import (
     read_table,
     refuse_one_row,
     refuse_what_has_no_rows,
-    shown,
     to_known_container,
 )
 from kbert.data.labels import check_n_labels
 from kbert.data.misplaced import misplaced
 from kbert.data.questions import QuestionColumns
+from kbert.printable import shown
 from kbert.text.ragged import Selection
 
 NAMES = ("answer", "answer_start")

@@ -21,10 +21,10 @@ from kbert.data.frames import (
     named_columns,
     read_table,
     refuse_what_has_no_rows,
-    shown,
 )
 from kbert.data.labels import check_n_labels
 from kbert.data.texts import plain_texts
+from kbert.printable import shown
 
 NAMES = ("context", "question", "options")
 

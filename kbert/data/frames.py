@@ -14,6 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from kbert.data.arrow_texts import ArrowTexts
+from kbert.printable import shown
 from kbert.text.vocabulary import require_no_surrogates
 
 NO_SAMPLES = "Found array with 0 sample(s) (shape={}) while a minimum of 1 is required."
@@ -402,9 +403,3 @@ def listed_positions(X: Any, positions: NDArray[Any], most: int = 5) -> str:
         called, rows = "rows" if len(positions) > 1 else "row", [str(i) for i in first]
     more = f" and {len(positions) - most} more" if len(positions) > most else ""
     return f"{called} {', '.join(rows)}{more}"
-
-
-def shown(value: Any) -> str:
-    """A value in a message, cut if it is long."""
-    text = " ".join(repr(value.item() if isinstance(value, np.generic) else value).split())
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kbert.data.frames import Column, is_missing, read_table, shown, to_known_container
+from kbert.data.frames import Column, is_missing, read_table, to_known_container
 from kbert.data.labels import check_n_labels, typed_labels
+from kbert.printable import shown
 
 _LISTS = (list, tuple, set, frozenset, np.ndarray)
 

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kbert.data.frames import Column, is_missing, listed_rows, read_table, refuse_what_has_no_rows, shown
+from kbert.data.frames import Column, is_missing, listed_rows, read_table, refuse_what_has_no_rows
 from kbert.data.labels import check_n_labels
+from kbert.printable import shown
 
 
 def number_columns(y: Any, n_rows: int, name: str = "y") -> tuple[NDArray[np.float64], list[str | int] | None, bool]:

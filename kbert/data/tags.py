@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbert.data.columns import rows_with_empty
-from kbert.data.frames import NO_SAMPLES, Column, is_missing, read_column, shown
+from kbert.data.frames import NO_SAMPLES, Column, is_missing, read_column
 from kbert.data.labels import check_n_labels
 from kbert.errors import LabelsWarning
+from kbert.printable import shown
 from kbert.text.chunks import chunks
 from kbert.text.vocabulary import require_no_surrogates
 from kbert.warn import warn_user

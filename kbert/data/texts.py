@@ -20,10 +20,10 @@ from kbert.data.frames import (
     is_scalar,
     read_table,
     refuse_what_has_no_rows,
-    shown,
 )
 from kbert.data.mistakes import texts_of
 from kbert.errors import MissingTextWarning
+from kbert.printable import shown
 from kbert.text.vocabulary import require_no_surrogates
 from kbert.warn import warn_user
 

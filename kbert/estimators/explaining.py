@@ -11,8 +11,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from kbert.data.columns import Columns
-from kbert.data.frames import indexed_lines, shown
+from kbert.data.frames import indexed_lines
 from kbert.pretraining.segments import sentence_splitter
+from kbert.printable import shown
 from kbert.tasks.explaining import Explainer, Spans, ToExplain, one_for_each_row
 from kbert.text import WordPieceTokenizer
 from kbert.training.attributions import Path

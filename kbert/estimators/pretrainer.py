@@ -16,7 +16,7 @@ import pandas as pd
 from sklearn.utils import Tags
 
 from kbert.config import BertConfig
-from kbert.data.frames import NO_SAMPLES, listed_labels, refuse_what_has_no_rows, shown
+from kbert.data.frames import NO_SAMPLES, listed_labels, refuse_what_has_no_rows
 from kbert.data.texts import text_columns
 from kbert.errors import DivergedError, WeightsMismatchError, WeightsNotFoundError
 from kbert.estimators.base import BertEstimator
@@ -52,6 +52,7 @@ from kbert.pretraining.recipe import (
 from kbert.pretraining.shards import tokenised
 from kbert.pretraining.stream import BatchStream
 from kbert.pretraining.trainer import Pretraining
+from kbert.printable import shown
 from kbert.saved_values import TEXT, SavedValues, list_of
 from kbert.text import WordPieceTokenizer, build_sequences
 from kbert.training.backends import able_to_train

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
-from kbert.data.frames import shown
 from kbert.input_files import OPENERS, endings_of, files_at
+from kbert.printable import shown
 
 FORMATS = ("parquet", "csv", "tsv", "jsonl")
 _KNOWN = "Known are .csv, .tsv and .jsonl, plain or packed (.gz, .bz2, .xz), and .parquet."

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from kbert.data.frames import shown
 from kbert.estimators import (
     BertClassifier,
     BertMultipleChoice,
@@ -19,6 +18,7 @@ from kbert.estimators import (
     BertVectorizer,
 )
 from kbert.estimators.base import of_one_fit
+from kbert.printable import shown
 from kbert.tables.reading import X_of_fit, lists_of_json
 
 # The columns that a task reads under these names, where no others are given.

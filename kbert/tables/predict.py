@@ -21,11 +21,11 @@ import joblib
 import numpy as np
 from tqdm import tqdm
 
-from kbert.data.frames import shown
 from kbert.estimators.base import BertEstimator
 from kbert.estimators.loading import load
 from kbert.estimators.persistence import encode_value
 from kbert.folder_lock import alone_in
+from kbert.printable import shown
 from kbert.tables.files import (
     FORMATS,
     Head,

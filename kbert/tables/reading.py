@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from kbert.data.frames import shown
+from kbert.printable import shown
 from kbert.tables.files import find_tables, other_separator, read_in_parts, require_pyarrow
 
 _ANSWER = ["answer", "answer_start"]

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbert.data.columns import Columns
-from kbert.data.frames import is_scalar, shown
+from kbert.data.frames import is_scalar
 from kbert.errors import IncompleteWarning
+from kbert.printable import shown
 from kbert.text import WordPieceTokenizer
 from kbert.text.chunks import chunks
 from kbert.text.sequences import Sequences

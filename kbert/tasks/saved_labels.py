@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from kbert.config_json import output_names, read_config_json
-from kbert.data.frames import shown
 from kbert.errors import LabelNamesWarning, WeightsMismatchError
+from kbert.printable import shown
 from kbert.saved_values import SavedValues, is_number, list_of, one_of
 from kbert.warn import warn_user
 

@@ -10,11 +10,11 @@ import numpy as np
 from scipy.special import log_softmax, softmax, xlogy
 from sklearn.utils.class_weight import compute_class_weight
 
-from kbert.data.frames import shown
 from kbert.data.labels import label_column
 from kbert.data.mistakes import check_labels
 from kbert.data.texts import TextColumns
 from kbert.errors import WeightsMismatchError
+from kbert.printable import shown
 from kbert.saved_values import POSITIVE, SavedValues
 from kbert.tasks.calibration import divide_by_temperature
 from kbert.tasks.class_weight import checked_class_weight

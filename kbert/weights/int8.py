@@ -120,7 +120,14 @@ def smoothing(inputs: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def quantized(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Integers of a matrix from -127 to 127, and the scale of each row: row = integers * scale."""
-    scales = np.abs(matrix).max(axis=1) / 127
+    """Integers of a matrix from -127 to 127, and the scale of each row: row = integers * scale.
+
+    Two neighbours of a row are at most 128 together. Processors without VNNI multiply them with two numbers of up to
+    255 and add the products in 16 bits, which hold no more.
+    """
+    sizes = np.abs(matrix)
+    neighbours = (sizes[:, :-1] + sizes[:, 1:]).max(axis=1, initial=0)
+    # Rounding adds a half to each of the two at most.
+    scales = np.maximum(sizes.max(axis=1), neighbours) / 127
     scales = np.where(scales > 0, scales, 1.0).astype("float32")
     return np.rint(matrix / scales[:, None]).astype("int8"), scales

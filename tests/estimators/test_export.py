@@ -43,6 +43,7 @@ from kbert.weights import (
     save_sequence_classifier,
     save_token_classifier,
 )
+from kbert.weights.int8 import quantized
 from kbert.weights.onnx_graph import onnx_model
 from kbert.weights.runtimes import ExportedModel
 
@@ -361,18 +362,18 @@ def test_int8_calibrated_on_rows_is_closer_than_dynamic(classifier, tmp_path, ru
 
 
 @pytest.mark.parametrize(
-    "make, X",
+    "make, X, bound",
     [
-        pytest.param(_tagger, WORDS, id="tagger"),
-        pytest.param(_answerer, PAIRS.values.tolist(), id="answers"),
-        pytest.param(_chooser, CHOICES, id="options"),
+        pytest.param(_tagger, WORDS, 0.2, id="tagger"),
+        pytest.param(_answerer, PAIRS.values.tolist(), 0.3, id="answers"),  # logits, not probabilities
+        pytest.param(_chooser, CHOICES, 0.2, id="options"),
     ],
 )
-def test_tasks_in_int8(folder_of, tmp_path, make, X):
+def test_tasks_in_int8(folder_of, tmp_path, make, X, bound):
     estimator = make(folder_of)
     report = estimator.export(tmp_path / "out", X=X, quantize="int8")
     exact = estimator.export(tmp_path / "exact", X=X)
-    assert exact.max_difference < report.max_difference < 0.2
+    assert exact.max_difference < report.max_difference < bound
     assert type(estimator).load(tmp_path / "out").predict(X) is not None
     sizes = [(tmp_path / name / "model.onnx").stat().st_size for name in ("out", "exact")]
     assert sizes[0] < 0.7 * sizes[1]  # of so small a model
@@ -392,7 +393,26 @@ def test_masked_words_in_int8(folder_of, tmp_path):
     """Their head multiplies by the table of word embeddings, which is int8."""
     pretrainer = BertPretrainer.load(folder_of(BertForPreTraining, save_pretraining)).set_params(max_length=16)
     report = pretrainer.export(tmp_path / "out", X=TEXTS, quantize="int8")
-    assert 1e-4 < report.max_difference < 0.2
+    assert 1e-4 < report.max_difference < 0.5  # of logits of up to 7
+
+
+def test_products_of_int8_hold_on_every_processor(classifier, tmp_path):
+    """Two neighbours of a row of weights are multiplied and added in 16 bits where there is no VNNI."""
+    matrix = np.random.default_rng(0).normal(size=(40, 64)).astype("float32")
+    matrix[:, 10:12] = 4.0  # as large as can be, side by side
+    matrix[0] = 0
+    integers, scales = quantized(matrix)
+    assert integers.dtype == np.int8 and (np.abs(integers[:, :-1].astype(int)) + np.abs(integers[:, 1:]) <= 128).all()
+    assert (np.abs(integers * scales[:, None] - matrix) <= scales[:, None] * 0.501).all()
+    # The optimised graph multiplies integers, and the other one multiplies what they stand for.
+    classifier.export(tmp_path / "out", X=TEXTS, quantize="int8")
+    inputs, found = plain_inputs(tmp_path / "out", TEXTS), []
+    for level in ("ORT_DISABLE_ALL", "ORT_ENABLE_ALL"):
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
+        session = onnxruntime.InferenceSession(str(tmp_path / "out" / "model.onnx"), options)
+        found.append(session.run(["logits"], inputs)[0])
+    np.testing.assert_allclose(*found, atol=1e-3)
 
 
 # === Nothing is left behind ===
