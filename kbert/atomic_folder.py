@@ -191,12 +191,17 @@ def sync(path: Path) -> None:
 
     Where the system cannot do that, as Windows with folders, nothing happens.
     """
-    with suppress(OSError):
+    try:
         handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EBADF, errno.ENOTSUP):  # a disk that fails is told of
+            raise
+    finally:
+        os.close(handle)
 
 
 def check_new_or_empty(folder: Path) -> None:

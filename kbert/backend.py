@@ -25,6 +25,8 @@ CPU_BFLOAT16 = "KBERT_CPU_BFLOAT16"
 
 # Set beside KERAS_BACKEND where kbert has set that, so that a process that is started says why, too.
 _SELECTED = "KBERT_SELECTED_BACKEND"
+# And where Keras was imported before kbert.
+_FOLLOWED = "KBERT_FOLLOWED_BACKEND"
 
 
 def installed_backends() -> list[str]:
@@ -36,9 +38,13 @@ def select_backend() -> None:
     """Set ``KERAS_BACKEND`` to the first installed backend of `BACKENDS`, unless the user has chosen one.
 
     The user's own choice is kept: the environment variable, or a ``keras.json`` that names an installed backend. The
-    ``keras.json`` that Keras itself writes is no choice. Nothing happens if Keras has been imported already.
+    ``keras.json`` that Keras itself writes is no choice. If Keras has been imported already, the variable is set to its
+    backend, so that processes which are started take the same one.
     """
-    if "keras" in sys.modules or os.environ.get("KERAS_BACKEND"):
+    if os.environ.get("KERAS_BACKEND"):
+        return
+    if keras := sys.modules.get("keras"):
+        os.environ["KERAS_BACKEND"] = os.environ[_FOLLOWED] = keras.backend.backend()
         return
     installed = installed_backends()
     if _backend_of_keras_json() not in installed and installed:
@@ -112,6 +118,8 @@ def reason_of_backend(backend: str) -> str:
     """Why this backend is in use."""
     if os.environ.get("KERAS_BACKEND") != backend:
         return "by keras.json" if _backend_of_keras_json() == backend else "Keras's own choice"
+    if os.environ.get(_FOLLOWED) == backend:
+        return "Keras was imported before kbert"
     if os.environ.get(_SELECTED) != backend:
         return "by KERAS_BACKEND"
     installed = installed_backends()

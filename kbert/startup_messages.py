@@ -69,7 +69,13 @@ def _without_lines_of_log() -> Iterator[None]:
     except OSError:  # it is closed
         yield
         return
-    with tempfile.TemporaryFile() as written:
+    try:
+        file = tempfile.TemporaryFile()
+    except OSError:  # no folder can be written to
+        os.close(kept)
+        yield
+        return
+    with file as written:
         os.dup2(written.fileno(), 2)
         try:
             yield

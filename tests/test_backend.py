@@ -8,6 +8,7 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from types import SimpleNamespace
 
 import joblib
 import pytest
@@ -31,6 +32,7 @@ def machine(monkeypatch, tmp_path):
         # Set first, so that the variable is put back as it was even where it was not there.
         monkeypatch.setenv("KERAS_BACKEND", variable or "")
         monkeypatch.setenv("KBERT_SELECTED_BACKEND", "")
+        monkeypatch.setenv("KBERT_FOLLOWED_BACKEND", "")
         if variable is None:
             monkeypatch.delenv("KERAS_BACKEND")
         if keras_json is not None:
@@ -119,11 +121,13 @@ def test_the_file_that_keras_writes_is_no_choice(tmp_path):
     assert json.loads((tmp_path / "keras.json").read_text()) == backend._KERAS_JSON
 
 
-def test_nothing_is_selected_once_keras_is_loaded(machine, monkeypatch):
-    machine("jax")
-    monkeypatch.setitem(sys.modules, "keras", object())
+def test_keras_that_is_loaded_keeps_its_backend_and_other_processes_follow(machine, monkeypatch):
+    machine("tensorflow jax torch", keras_json=_KERAS_OWN)
+    loaded = SimpleNamespace(backend=SimpleNamespace(backend=lambda: "tensorflow"))
+    monkeypatch.setitem(sys.modules, "keras", loaded)
     backend.select_backend()
-    assert "KERAS_BACKEND" not in os.environ
+    assert os.environ["KERAS_BACKEND"] == "tensorflow"
+    assert backend.reason_of_backend("tensorflow") == "Keras was imported before kbert"
 
 
 def test_no_backend_at_all_is_an_error_with_the_pip_command(machine):

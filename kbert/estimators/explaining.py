@@ -45,8 +45,8 @@ def new_explainer(
     """
     if isinstance(model, ExportedModel):
         raise ValueError(
-            f"To explain takes the derivatives of the model, and {model.folder} holds an exported model, which only "
-            "predicts. Load the folder that `save` wrote."
+            f"To explain takes the Keras model, and {model.folder} holds an exported one, which only predicts. Load "
+            "the folder that `save` wrote."
         )
     for name, value, allowed in (("unit", unit, _UNITS), ("method", method, _METHODS)):
         if value not in allowed:

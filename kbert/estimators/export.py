@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -100,6 +100,9 @@ class ExportReport:
 class ExportableEstimator(SavableEstimator):
     """An estimator with ``export``."""
 
+    # Whether `score` compares rows of X with those of y.
+    _scores_rows: ClassVar[bool] = True
+
     def export(
         self,
         path: str | os.PathLike[str],
@@ -124,7 +127,8 @@ class ExportableEstimator(SavableEstimator):
             "onnx" writes ``model.onnx`` under any backend; "savedmodel" TensorFlow's format, under TensorFlow.
         X : array-like, optional
             Rows as in ``predict``, on which the exported model is compared with the estimator; a few stored texts by
-            default. With ``quantize="int8"`` they also calibrate it, a few hundred being enough.
+            default. With ``quantize="int8"`` they also calibrate it, a few hundred being enough. Of BertPretrainer's
+            documents the first eight are read.
         quantize : {None, "int8", "int8_dynamic"}, default=None
             Makes ``model.onnx`` about a quarter of its size, and often faster. The report says how much the predictions
             change. "int8" observes the numbers that each layer reads on the rows of X. "int8_dynamic" does without X:
@@ -162,8 +166,9 @@ class ExportableEstimator(SavableEstimator):
                 'quantize="int8" is calibrated on rows: give some hundred as X, as for predict; or quantize='
                 f'"{DYNAMIC}", which does without.'
             )
-        if y is not None and (X is None or not hasattr(estimator, "score")):
-            raise ValueError("y is the truth of the rows of X, for estimators with a score.")
+        y = readable_again(y)
+        if y is not None and (X is None or not estimator._scores_rows):
+            raise ValueError("y is the truth of the rows of X, for estimators that score rows by it.")
         folder = Path(os.path.expanduser(path))
         if folder.suffix == ".onnx":
             raise ValueError(
@@ -207,6 +212,8 @@ class ExportableEstimator(SavableEstimator):
         _require_close(expected[0], found[0], getattr(self, "y_scale_", 1.0), format)
         if quantize:
             if calibrated:
+                if not exported.model_.ranges:
+                    raise ValueError('quantize="int8" is calibrated on rows, and the rows of X have no words.')
                 write(partial(Int8Graph, ranges=exported.model_.ranges))
             else:
                 quantize_dynamically(folder)

@@ -15,6 +15,7 @@ from kbert.data.columns import Columns
 from kbert.estimators.parameters import Parameters
 from kbert.estimators.recipe import SETTLED
 from kbert.model.setup import keras
+from kbert.printable import printable
 from kbert.tasks.task import Task
 from kbert.training.precision import DTYPES
 
@@ -37,6 +38,7 @@ class RowFacts(NamedTuple):
         The share of each label, as in `FitPlan`.
     n_duplicates, n_contradictions : int
         As in `FitPlan`.
+    n_rows : int
 
     Examples
     --------
@@ -50,6 +52,7 @@ class RowFacts(NamedTuple):
     classes: dict[Any, float]
     n_duplicates: int = 0
     n_contradictions: int = 0
+    n_rows: int = 0
 
     @classmethod
     def of(cls, task: Task[C, Any, Any, Any], columns: C, numbers: list[tuple[Any, ...]]) -> RowFacts:
@@ -62,7 +65,7 @@ class RowFacts(NamedTuple):
             n_duplicates += key in first
             if first.setdefault(key, of_row) != of_row:
                 contradicting.add(key)
-        return cls(task.label_shares(numbers), n_duplicates, len(contradicting))
+        return cls(task.label_shares(numbers), n_duplicates, len(contradicting), len(numbers))
 
 
 @dataclass(frozen=True)
@@ -169,14 +172,23 @@ class RunFacts:
         """Repeated rows if there are any, and the shares of the classes, or of the largest and the smallest."""
         if self.rows is None:
             return
-        classes, n_duplicates, n_contradictions = self.rows
+        classes, n_duplicates, n_contradictions, n_all = self.rows
         if n_duplicates:
-            yield f"{n_duplicates:,} repeated" + (f" ({n_contradictions:,} contradict)" if n_contradictions else "")
-        shares = [f"{label} {_percent(share)}" for label, share in _by_share(classes)]
+            of_all = "" if n_all == self.n_rows else f" of {n_all:,}"
+            yield f"{n_duplicates:,}{of_all} repeated" + (
+                f" ({n_contradictions:,} contradict)" if n_contradictions else ""
+            )
+        shares = [f"{_label(label)} {_percent(share)}" for label, share in _by_share(classes)]
         if len(shares) > _CLASSES_IN_LINE:
             yield f"{len(shares)} labels from {shares[0]} to {shares[-1]}"
         elif shares:
             yield f"labels {' and '.join(shares)}"
+
+
+def _label(label: Any) -> str:
+    """A label in one line, cut if it is long: labels come from files, which may be anybody's."""
+    text = printable(str(label))
+    return text if len(text) <= 40 else f"{text[:37]}..."
 
 
 def _by_share(classes: dict[Any, float]) -> list[tuple[Any, float]]:
@@ -365,7 +377,7 @@ class FitPlan:
         if self.classes:
             shown = _by_share(self.classes)[:_CLASSES_SHOWN]
             more = f", and {len(self.classes) - len(shown)} more" if len(self.classes) > len(shown) else ""
-            yield "labels", ", ".join(f"{label} {_percent(share)}" for label, share in shown) + more
+            yield "labels", ", ".join(f"{_label(label)} {_percent(share)}" for label, share in shown) + more
         longer = ", ".join(f"{length}: {_percent(share)}" for length, share in self.share_longer.items())
         what = "read in windows" if self.reads_windows else "cut"
         most = f"{self.tokens_median} in the median, {self.tokens_95} at 95%, {self.tokens_max} at most"

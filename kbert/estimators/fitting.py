@@ -57,6 +57,10 @@ E = TypeVar("E", bound=Examples)
 O = TypeVar("O")  # noqa: E741
 
 
+# Rows up to which verbose tells of repeated ones: that takes some 200 bytes a row.
+_ROWS_COMPARED = 1_000_000
+
+
 class Run(NamedTuple):
     """One of the runs of a fit, which starts again where a run fails.
 
@@ -125,7 +129,7 @@ def fit(estimator: Fittable[C, L, E, O], X: Any, y: Any, sample_weight: Any, eva
 
     # With verbose, the first line tells of repeated rows and of labels.
     about = None
-    if parameters.verbose and labels_are_read(labels):
+    if parameters.verbose and labels_are_read(labels) and columns.n_rows <= _ROWS_COMPARED:
         about = RowFacts.of(task, columns, task.label_numbers(columns, labels, start.tokenizer))
 
     # Train, again with another seed where a run fails, and learn what the outputs of the trained model tell.

@@ -180,6 +180,7 @@ def _read(folder: str | Path) -> SavedValues | None:
 def _most_bytes(folder: Path) -> int:
     """The size of kbert.json beyond which it is not parsed. Each label in it has a row of numbers in the weights."""
     weights = [path for found in hugging_face_weights(folder)[:1] for path in files_of_weights(found)]
+    weights += [*folder.glob("model.onnx*"), *folder.glob("variables/*")]  # of an exported model
     return min(_MOST_BYTES, MOST_BYTES + sum(path.stat().st_size for path in weights if path.is_file()))
 
 

@@ -179,6 +179,8 @@ class BertPretrainer(BertEstimator):
     model_: BertForPreTraining
     new_words_: list[str]
 
+    _scores_rows = False
+
     def __init__(
         self,
         size: str | BertConfig = "base",

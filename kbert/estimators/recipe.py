@@ -68,7 +68,7 @@ def settle_training(parameters: Parameters, recipe: Recipe, config: BertConfig, 
 
 def automatic_epochs(parameters: Parameters, recipe: Recipe, n_rows: int) -> int:
     """What ``epochs="auto"`` stands for, once the batch size is settled."""
-    updates_per_epoch = -(-n_rows // parameters.batch_size)
+    updates_per_epoch = -(-n_rows // (parameters.batch_size * parameters.gradient_accumulation))
     enough = max(recipe.epochs, -(-recipe.updates // updates_per_epoch))
     return min(enough, max(1, recipe.most_updates // updates_per_epoch))
 

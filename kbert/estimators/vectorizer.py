@@ -121,6 +121,8 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Servable
 
     model_: models.BertForFeatures
 
+    _scores_rows = False
+
     def __init__(
         self,
         size: str | BertConfig = "base",
@@ -202,6 +204,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Servable
     def _with_layers(self, layers: str) -> Self:
         """This fitted vectorizer with another choice of layers of the same encoder."""
         other = self._of_one_fit()
+        other._require_keras_model("another choice of layers")
         other.layers = layers
         start = Start(self.config_, self.tokenizer_, encoder=self.model_.encoder)
         other.model_ = other._new_model(start, dtype=self.model_.dtype_policy.name)

@@ -196,7 +196,7 @@ _NUMBERS = {
     "epochs": "default: by the number of rows",
     "batch-size": "default: by the number of rows",
     "learning-rate": "default: by the size",
-    "max-length": "most tokens of a text (default: 256; longer texts are read in windows)",
+    "max-length": "most tokens of a text, or of a window of it (default: by the task)",
     "freeze": "layers that are not trained (default: 0)",
 }
 

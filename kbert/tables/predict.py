@@ -459,6 +459,12 @@ def _settings(plan: _Plan, estimator: BertEstimator, files: list[Path], rows_per
     return json.loads(json.dumps(settings))
 
 
+def _engine(estimator: BertEstimator) -> str:
+    """What computes an estimator's predictions: a backend of Keras, or the runtime of an exported model."""
+    model = estimator.model_
+    return model.runtime if isinstance(model, ExportedModel) else backend_name()
+
+
 def _digest_of_model(estimator: BertEstimator) -> str:
     """A name for a fitted estimator, which changes with all that its predictions depend on."""
     estimator._check_fitted()
@@ -466,8 +472,7 @@ def _digest_of_model(estimator: BertEstimator) -> str:
     for name in ("verbose", "random_state", "checkpoint", "distribution", "weights"):
         parameters.pop(name, None)
     model = estimator.model_
-    engine = model.runtime if isinstance(model, ExportedModel) else backend_name()
-    facts = [type(estimator).__name__, engine, parameters, estimator._learned_to_json()]
+    facts = [type(estimator).__name__, _engine(estimator), parameters, estimator._learned_to_json()]
     found = hashlib.blake2b(json.dumps(facts, default=str, sort_keys=True).encode(), digest_size=16)
     if isinstance(model, ExportedModel):
         for path in model.files():
@@ -533,9 +538,10 @@ def _loaded(model: Any, digest: str) -> BertEstimator:
     """A saved estimator: a process loads it once, and anew where the folder has another one since."""
     found = _load_silent(model)
     if _digest_of_model(found) != digest:
+        engine, folder = _engine(found), found.model_.folder if isinstance(found.model_, ExportedModel) else model
         raise ValueError(
-            f"{model} holds another model in this process than where predict_table was called, or the backend is "
-            f"another one ({backend_name()}). Let all have the same files and the same KERAS_BACKEND."
+            f"{folder} holds another model in this process than where predict_table was called, or it is run by "
+            f"another library ({engine}). Let all have the same files, and the same KERAS_BACKEND or runtime."
         )
     return found
 

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     import keras
 
 
-# The thresholds are lowered where those of 0.5 leave the training rows less than this share of their labels.
-_TOO_FEW = 0.5
+# The thresholds are lowered where those of 0.5 leave the training rows less than this share of their labels, if so many
+# of these rows have the label.
+_TOO_FEW, _ENOUGH_ROWS = 0.5, 5
 
 
 @dataclass(kw_only=True)
@@ -170,16 +171,17 @@ class SeveralLabels(TextTask):
     ) -> None:
         """Temperature and thresholds, as far as they were asked for or are needed."""
         self.temperature_ = divide_by_temperature(self, model, validation, pad_id) if self.calibrate else 1.0
+        self.thresholds_ = np.full(len(self.classes_), 0.5)
         if self.tune_thresholds:
             assert validation is not None  # since `needs_validation` names the parameter
             self.thresholds_ = self.best_thresholds(self.outputs(model, validation, pad_id), validation)
-        elif not self.at_least_one_:
-            self.thresholds_ = np.full(len(self.classes_), 0.5)
+        elif not self.at_least_one_ and not isinstance(self.class_weight, dict):  # which may ask for few labels
             some = examples.take(some_rows(examples))
             outputs = self.outputs(model, some, pad_id)
             # A model that learned little from few rows finds hardly any label likelier than not.
             if self._indicator(outputs).sum() < _TOO_FEW * some.labels.sum():
-                self.thresholds_ = self.best_thresholds(outputs, some)
+                lowered = np.minimum(self.thresholds_, self.best_thresholds(outputs, some))
+                self.thresholds_ = np.where(some.labels.sum(axis=0) >= _ENOUGH_ROWS, lowered, self.thresholds_)
 
     def best_thresholds(self, outputs: np.ndarray, examples: TextExamples) -> np.ndarray:
         """For each label the threshold on its probability with the highest F1 on these examples.

@@ -30,7 +30,7 @@ _FACTS = "facts.json"
 # The key of facts.json with the checksum of the others. The arrays have theirs in the .npz files.
 _CHECKSUM = "checksum"
 # The modules of scikit-learn whose functions fit clones of one estimator to parts of the rows.
-_SEARCHES = ("sklearn.model_selection._search", "sklearn.model_selection._validation")
+_SEARCHES = ("sklearn.model_selection._search", "sklearn.model_selection._validation", "sklearn.calibration")
 
 Read = TypeVar("Read")
 

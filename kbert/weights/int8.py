@@ -96,7 +96,7 @@ class Int8Graph(Graph):
         )
 
     def word_vectors(self, token_ids: str, rows: int, width: int) -> str:
-        integers, scales = quantized(self.checked(WORDS, rows, width))
+        integers, scales = quantized(self.checked(WORDS, rows, width), in_products=False)
         self.words = self.constant(integers, WORDS), self.constant(scales)
         found = self.op("Cast", self.op("Gather", self.words[0], token_ids), to=1)  # 1 is float32
         scale = self.op("Gather", self.words[1], token_ids)
@@ -119,15 +119,17 @@ def smoothing(inputs: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return (inputs**_ALPHA / weights ** (1 - _ALPHA)).astype("float32")
 
 
-def quantized(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def quantized(matrix: np.ndarray, in_products: bool = True) -> tuple[np.ndarray, np.ndarray]:
     """Integers of a matrix from -127 to 127, and the scale of each row: row = integers * scale.
 
-    Two neighbours of a row are at most 128 together. Processors without VNNI multiply them with two numbers of up to
-    255 and add the products in 16 bits, which hold no more.
+    With ``in_products``, two neighbours of a row are at most 128 together. Processors without VNNI multiply them with
+    two numbers of up to 255 and add the products in 16 bits, which hold no more.
     """
     sizes = np.abs(matrix)
-    neighbours = (sizes[:, :-1] + sizes[:, 1:]).max(axis=1, initial=0)
-    # Rounding adds a half to each of the two at most.
-    scales = np.maximum(sizes.max(axis=1), neighbours) / 127
+    largest = sizes.max(axis=1)
+    if in_products:
+        # Rounding adds a half to each of the two at most.
+        largest = np.maximum(largest, (sizes[:, :-1] + sizes[:, 1:]).max(axis=1, initial=0))
+    scales = largest / 127
     scales = np.where(scales > 0, scales, 1.0).astype("float32")
     return np.rint(matrix / scales[:, None]).astype("int8"), scales

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from functools import cached_property
 from importlib.util import find_spec
@@ -28,7 +29,10 @@ INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 RUNTIMES = ("openvino", "onnxruntime")
 DYNAMIC = "int8_dynamic"
 
-# A function that runs an exported model: from its inputs to its outputs, both by name.
+# What a forked process cannot use. To close it would wait for threads that only the parent has.
+_of_parents: list[Any] = []
+
+# A function that runs an exported model, in several threads at once: from its inputs to its outputs, both by name.
 Run = Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]
 
 
@@ -96,14 +100,24 @@ class ExportedModel:
         return None, None, _main_output(outputs).shape[-1]
 
     def files(self) -> list[Path]:
-        """The files that the model is made of, in a fixed order."""
+        """The files that the model is made of, in a fixed order.
+
+        Raises
+        ------
+        WeightsNotFoundError
+            If they are gone.
+        """
         names = SAVED_MODEL if self.runtime == "tensorflow" else (f"{MODEL}*",)
         parts = [part for name in names for part in self.folder.glob(name)]
-        return sorted(path for part in parts for path in (part, *part.rglob("*")) if path.is_file())
+        found = sorted(path for part in parts for path in (part, *part.rglob("*")) if path.is_file())
+        if not found:
+            raise WeightsNotFoundError(f"{self.folder} holds no exported model (any more).")
+        return found
 
     def _run(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         # The threads of a runtime do not exist in a forked process.
         if self._opened is None or self._opened[0] != os.getpid():
+            _of_parents.append(self._opened)
             self._opened = os.getpid(), RUNNERS[self.runtime](self.folder, self.dtype)
         return self._opened[1](inputs)
 
@@ -148,7 +162,7 @@ def chosen_runtime(folder: Path, runtime: str, quantize: str | None = None) -> s
         if runtime == "auto":
             raise ValueError(
                 f"{folder} holds a SavedModel, which is a program for TensorFlow: it may read and write files. If you "
-                "trust where it comes from, give runtime='tensorflow'."
+                "trust where it comes from, load it with runtime='tensorflow', and use that estimator."
             )
     else:
         raise WeightsNotFoundError(f"{folder} holds no {MODEL} and no {SAVED_MODEL[0]}. Export the estimator again.")
@@ -191,9 +205,13 @@ def _openvino(folder: Path, dtype: str) -> Run:
     model = openvino.Core().compile_model(str(folder / MODEL), "CPU", settings)
     # OpenVINO 2025.0 leaves out inputs that the model does not use: without attention there is no use of the mask.
     names = {name for found in model.inputs for name in found.names}
+    # A request holds one text's results: a thread that calls the model itself could get those of another.
+    of_thread = threading.local()
 
     def run(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        results = model({name: array for name, array in inputs.items() if name in names})
+        if not hasattr(of_thread, "request"):
+            of_thread.request = model.create_infer_request()
+        results = of_thread.request.infer({name: array for name, array in inputs.items() if name in names})
         return {name: results[output] for output in model.outputs for name in output.names}
 
     return run

@@ -384,6 +384,10 @@ def test_where_half_would_leave_rows_without_their_labels_the_thresholds_are_low
     for label in range(2):
         scores = [f1_score(matrix[:, label], probabilities[:, label] >= t) for t in probabilities[:, label]]
         assert f1_score(matrix[:, label], predicted[:, label]) == pytest.approx(max(scores))
+    # Not where weights of the classes ask for few labels, nor for a label that hardly any row has.
+    assert (toy(epochs=2, class_weight={1: 0.9}).fit(texts, matrix).thresholds_ == 0.5).all()
+    rare = matrix * (np.arange(len(matrix)) < 12)[:, None]
+    assert 0 < rare[:, 0].sum() < 5 and (toy(epochs=2).fit(texts, rare).thresholds_ == 0.5).all()
     # A warm start on labels that the texts tell brings back 0.5.
     warm = copy.deepcopy(learned).set_params(warm_start=True, epochs=40, dropout=0, learning_rate=1e-3)
     assert (warm.fit(texts, tagged[1]).thresholds_ == 0.5).all()

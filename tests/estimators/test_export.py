@@ -396,6 +396,12 @@ def test_masked_words_in_int8(folder_of, tmp_path):
     assert 1e-4 < report.max_difference < 0.5  # of logits of up to 7
 
 
+def test_int8_needs_rows_with_words(folder_of, tmp_path):
+    with pytest.raises(ValueError, match="is calibrated on rows, and the rows of X have no words"):
+        _tagger(folder_of).export(tmp_path / "out", X=[[]], quantize="int8")
+    assert not os.listdir(tmp_path)
+
+
 def test_products_of_int8_hold_on_every_processor(classifier, tmp_path):
     """Two neighbours of a row of weights are multiplied and added in 16 bits where there is no VNNI."""
     matrix = np.random.default_rng(0).normal(size=(40, 64)).astype("float32")

@@ -1,9 +1,11 @@
 """The folder of an export as an estimator: it predicts without Keras, and says what it cannot do."""
 
 import json
+import os
 import pickle
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -90,6 +92,36 @@ def test_a_pickle_is_small_and_opens_the_folder_again(folder, reviews):
     pickled = pickle.dumps(loaded)
     assert len(pickled) < (folder / "model.onnx").stat().st_size / 2
     np.testing.assert_array_equal(pickle.loads(pickled).predict_proba(reviews.text), expected)
+
+
+@pytest.mark.parametrize("runtime", ["onnxruntime", "openvino"])
+def test_threads_share_it(folder, reviews, runtime):
+    pytest.importorskip(runtime, reason=f"to run this, run: pip install {runtime}")
+    loaded = BertClassifier.load(folder, runtime=runtime).set_params(dtype="float32")
+    texts = reviews.text[:16].tolist()
+    expected = [loaded.predict_proba([text]) for text in texts]
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda text: loaded.predict_proba([text]), texts * 20))
+    np.testing.assert_array_equal(found, expected * 20)
+
+
+_IN_A_FORK = """
+import os, sys
+from kbert import BertClassifier
+loaded = BertClassifier.load(sys.argv[1], runtime=sys.argv[2])
+expected = loaded.predict_proba(sys.argv[3:])
+if not (child := os.fork()):
+    os._exit((loaded.predict_proba(sys.argv[3:]) != expected).any())
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.parametrize("runtime", ["onnxruntime", "openvino"])
+def test_a_forked_process_opens_it_anew(folder, reviews, runtime):
+    pytest.importorskip(runtime, reason=f"to run this, run: pip install {runtime}")
+    call = [sys.executable, "-c", _IN_A_FORK, str(folder), runtime, *reviews.text[:3]]
+    assert subprocess.run(call, timeout=60).returncode == 0
 
 
 @pytest.mark.parametrize(

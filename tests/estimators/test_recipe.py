@@ -20,7 +20,14 @@ pytestmark = pytest.mark.slow
 
 def settled(n_rows, **values):
     parameters = Parameters(
-        **{"size": "minilm-l6", "weights": "auto", "epochs": "auto", "batch_size": "auto", "learning_rate": "auto"}
+        **{
+            "size": "minilm-l6",
+            "weights": "auto",
+            "epochs": "auto",
+            "batch_size": "auto",
+            "learning_rate": "auto",
+            "gradient_accumulation": 1,
+        }
         | values
     )
     settle_training(parameters, SingleLabel.recipe, BertConfig.from_size("minilm-l6"), n_rows)
@@ -36,6 +43,11 @@ def test_small_data_gets_enough_updates_and_large_data_few_passes(n_rows):
     one_less = -(-n_rows // found.batch_size) * (found.epochs - 1)
     assert found.epochs == SingleLabel.recipe.epochs or one_less < SingleLabel.recipe.updates
     assert found.batch_size == (16 if n_rows < 1000 else 32)
+
+
+def test_several_batches_in_an_update_count_as_one_that_is_larger():
+    assert settled(200_000, batch_size=8, gradient_accumulation=4).epochs == settled(200_000, batch_size=32).epochs == 3
+    assert settled(100, batch_size=8, gradient_accumulation=4).epochs == settled(100, batch_size=32).epochs
 
 
 @pytest.mark.parametrize(("n_rows", "epochs"), [(392_702, 3), (500_000, 2), (1_000_000, 1), (100_000_000, 1)])
