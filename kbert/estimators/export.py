@@ -212,8 +212,6 @@ class ExportableEstimator(SavableEstimator):
         _require_close(expected[0], found[0], getattr(self, "y_scale_", 1.0), format)
         if quantize:
             if calibrated:
-                if not exported.model_.ranges:
-                    raise ValueError('quantize="int8" is calibrated on rows, and the rows of X have no words.')
                 write(partial(Int8Graph, ranges=exported.model_.ranges))
             else:
                 quantize_dynamically(folder)

@@ -75,7 +75,9 @@ class Int8Graph(Graph):
 
     def encoder_dense(self, x: str, names: Sequence[str], width: int, units: int) -> list[str]:
         kernels = [self.checked(f"{name}.weight", units, width) for name in names]
-        low, high = self.ranges[names[0]]
+        low, high = self.ranges.get(names[0], (0, 0))
+        if not np.any(high - low):  # padding alone was read
+            raise ValueError('quantize="int8" is calibrated on rows, and the rows of X have no words.')
         divisors = smoothing(np.maximum(-low, high), np.abs(kernels).max(axis=(0, 1)))
         lowest, highest = min(0.0, (low / divisors).min()), max(0.0, (high / divisors).max())
         scale = (highest - lowest) / 255 or 1.0

@@ -111,7 +111,7 @@ from kbert import BertClassifier
 loaded = BertClassifier.load(sys.argv[1], runtime=sys.argv[2])
 expected = loaded.predict_proba(sys.argv[3:])
 if not (child := os.fork()):
-    os._exit((loaded.predict_proba(sys.argv[3:]) != expected).any())
+    os._exit(int((loaded.predict_proba(sys.argv[3:]) != expected).any()))
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
