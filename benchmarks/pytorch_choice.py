@@ -20,7 +20,8 @@ import numpy as np
 import pandas as pd
 import torch
 import transformers
-from pytorch_scores import DEVICE, batches
+from pytorch_loop import DEVICE
+from pytorch_loop import train as train_model
 
 import kbert
 from kbert.hub import resolve_folder
@@ -52,22 +53,8 @@ def fit(folder: Path, train: pd.DataFrame, recipe: dict[str, Any], seed: int) ->
         return {name: array.view(len(frame), -1, array.shape[-1]).to(DEVICE) for name, array in encoded.items()}
 
     lengths = train.context.str.len().to_numpy() + train.options.map(lambda options: max(map(len, options))).to_numpy()
-    plain = [p for name, p in model.named_parameters() if name.endswith("bias") or "LayerNorm" in name]
-    decayed = [p for name, p in model.named_parameters() if not (name.endswith("bias") or "LayerNorm" in name)]
-    groups = [{"params": decayed, "weight_decay": 0.01}, {"params": plain, "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, recipe["learning_rate"], eps=1e-6)
-    n_steps = recipe["epochs"] * -(-len(train) // recipe["batch_size"])
-    schedule = transformers.get_linear_schedule_with_warmup(optimizer, n_steps // 10, n_steps)
-    rng = np.random.default_rng(seed)
-    model.train()
-    for _ in range(recipe["epochs"]):
-        for rows in batches(lengths, recipe["batch_size"], rng):
-            model(**encode(train.iloc[rows]), labels=targets[rows]).loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            schedule.step()
-            optimizer.zero_grad()
-    model.eval()
+    run = {**recipe, "seed": seed}
+    train_model(model, lengths, run, lambda rows: model(**encode(train.iloc[rows]), labels=targets[rows]).loss)
 
     def predict(frame: pd.DataFrame) -> np.ndarray:
         parts = [frame.iloc[start : start + 64] for start in range(0, len(frame), 64)]

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import torch
 import transformers
-from pytorch_loop import DEVICE, batches, train  # noqa: F401
+from pytorch_loop import DEVICE, train
 
 from kbert.hub import resolve_folder
 

@@ -24,7 +24,7 @@ from kbert.saved_values import SHARE, SavedValues, whole
 from kbert.tasks.row_notices import RowShares
 from kbert.text import WordPieceTokenizer
 from kbert.text.files import check_vocabulary
-from kbert.training.precision import dtype_policy, runtime_dtype
+from kbert.training.precision import dtype_policy
 from kbert.warn import warn_user
 from kbert.weights.folder import is_exported
 from kbert.weights.runtimes import ExportedModel
@@ -83,7 +83,7 @@ class SavableEstimator(BaseEstimator):
 
     def _exported_model(self, folder: Path, runtime: str, quantize: str | None) -> ExportedModel:
         """The model of a folder that `export` wrote."""
-        return ExportedModel(folder, runtime, runtime_dtype(self.dtype), quantize=quantize)
+        return ExportedModel(folder, runtime, self.dtype, quantize=quantize)
 
     def _logits_of_texts(self, texts: list[str]) -> np.ndarray:
         """The model's outputs for a few texts, to be stored and compared when the estimator is loaded."""

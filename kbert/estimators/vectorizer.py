@@ -30,7 +30,7 @@ from kbert.tasks.task import task_of
 from kbert.tasks.texts import TextReader
 from kbert.tasks.words import WordReader
 from kbert.text import WordPieceTokenizer
-from kbert.training.precision import dtype_policy, runtime_dtype
+from kbert.training.precision import dtype_policy
 from kbert.training.progress import PredictionProgress
 from kbert.weights.runtimes import ExportedModel
 from kbert.weights.start import Start
@@ -318,7 +318,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Servable
         weights.save_encoder(self.model_.encoder, folder)
 
     def _exported_model(self, folder: Path, runtime: str, quantize: str | None) -> ExportedModel:
-        return ExportedModel(folder, runtime, runtime_dtype(self.dtype), self._choices(), quantize)
+        return ExportedModel(folder, runtime, self.dtype, self._choices(), quantize)
 
     def _load_model(self, folder: Path, policy: str) -> models.BertForFeatures:
         tokenizer = WordPieceTokenizer.from_pretrained(folder)

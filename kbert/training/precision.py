@@ -58,11 +58,6 @@ def in_float32(model: keras.Model) -> keras.Model:
     return copy
 
 
-def runtime_dtype(dtype: str) -> str:
-    """The ``dtype`` for a runtime that can choose by itself: "auto", but with KBERT_CPU_BFLOAT16=0."""
-    return "float32" if dtype == "auto" and os.environ.get(CPU_BFLOAT16) == "0" else dtype
-
-
 def why_auto() -> str:
     """Why "auto" is what it is, for people."""
     if has_accelerator():
