@@ -7,9 +7,8 @@ hide what stands before them, or look like a line of kbert's own. So what would 
 from __future__ import annotations
 
 import re
+import sys
 from typing import Any
-
-import numpy as np
 
 # Control characters, among them the one that begins ANSI's escape sequences; characters that end a line or turn the
 # direction of writing; lone surrogates, which a terminal cannot show. All others stay, such as those that join emoji.
@@ -27,6 +26,9 @@ def printable_lines(text: str) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value in a message, cut if it is long."""
-    text = " ".join(repr(value.item() if isinstance(value, np.generic) else value).split())
+    """A value in a message, cut if it is long; a scalar of NumPy's as Python's own."""
+    numpy = sys.modules.get("numpy")  # errors, and with them `import kbert`, do without it
+    if numpy is not None and isinstance(value, numpy.generic):
+        value = value.item()
+    text = " ".join(repr(value).split())
     return text if len(text) <= 60 else f"{text[:57]}..."
