@@ -71,6 +71,7 @@ coverage: $(VENV)/.test
 
 test-thorough: $(VENV)/.backends
 	OMP_NUM_THREADS=1 KERAS_BACKEND=torch $(PYTEST) -m thorough tests
+	KERAS_BACKEND=tensorflow $(PYTEST) -m "backend and thorough" tests
 	KERAS_BACKEND=jax $(PYTEST) -m backend tests
 
 # PyTorch runs the gallery (examples/plot_*.py): it compiles nothing, so its fits of a few hundred rows are the quickest.

@@ -209,6 +209,7 @@ def test_outputs_are_compared_by_words_and_numbers():
     assert len(differences("accuracy 0.90\n", "error 0.90\n", 0.1)) == 1
 
 
+@pytest.mark.slow
 def test_the_service_answers(bert_tiny_folder, tmp_path, monkeypatch):
     testing = pytest.importorskip("fastapi.testclient", reason="run: pip install fastapi httpx")
     from kbert import BertClassifier

@@ -42,6 +42,7 @@ def test_several_devices_train_as_one(differences):
 
 
 @pytest.mark.backend
+@pytest.mark.thorough
 @pytest.mark.skipif(keras.backend.backend() == "torch", reason="PyTorch's devices belong to several processes")
 def test_two_devices_train_the_other_estimators_as_one(differences):
     found = differences("--others")
