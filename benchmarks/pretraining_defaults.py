@@ -25,6 +25,13 @@ from kbert.pretraining.shards import tokenised
 HELD_OUT_DOCUMENTS = 50
 
 
+def value_of(text: str) -> int | float | list[tuple[int, float]]:
+    """A parameter's value; "32:0.9,256:0.1" are the lengths of phases with their shares."""
+    if ":" in text:
+        return [(int(length), float(share)) for length, share in (phase.split(":") for phase in text.split(","))]
+    return float(text) if "." in text or "e" in text else int(text)
+
+
 def main() -> None:
     """Pre-train, score, and add a line to the file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -38,8 +45,7 @@ def main() -> None:
     options = parser.parse_args()
     files = sorted(Path(os.environ["KBERT_DATA"], "wiki_en").glob("*.txt*"))
     held_out = Corpus(list(itertools.islice(Corpus(files[-1]), HELD_OUT_DOCUMENTS)))
-    given = dict(text.split("=") for text in options.set)
-    parameters = {name: float(value) if "." in value or "e" in value else int(value) for name, value in given.items()}
+    parameters = {name: value_of(text) for name, text in (pair.split("=") for pair in options.set)}
 
     begin = time.perf_counter()
     training = Corpus(files[: options.files])

@@ -45,6 +45,14 @@ def bert_tiny_for_all(bert_tiny_folder, monkeypatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
 
+@pytest.fixture
+def one_pass(monkeypatch) -> None:
+    """``epochs="auto"`` is one pass over the rows, for code of which it counts that it runs."""
+    from kbert.estimators import recipe
+
+    monkeypatch.setattr(recipe, "automatic_epochs", lambda *_: 1)
+
+
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
     """The public data sets."""

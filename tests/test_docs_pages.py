@@ -61,6 +61,7 @@ EXACT = {"concepts/tokens", "reference/datasets", "tasks/pretraining"}
 SHORTER = {
     "tasks/text_pairs": {"sample(4000,": "sample(40,", "sample(1000,": "sample(40,"},
     "tasks/regression": {"sample(500,": "sample(40,"},
+    "tasks/embeddings": {'support_messages.csv")': 'support_messages.csv", nrows=150)'},
     "tasks/pretraining": {
         "max_seconds=3600,": "max_steps=2,",
         "max_steps=100,": "max_steps=2,",
@@ -86,8 +87,8 @@ def needs(text):
         pytest.skip("set KBERT_DATA to a folder with the public data sets (see CONTRIBUTING.md)")
 
 
-def run(name, layers=6, shorter=()):
-    """A page's blocks, each with what it printed. At most so many layers are frozen."""
+def run(name, layers=6, shorter=(), epochs=None):
+    """A page's blocks, each with what it printed. At most so many layers are frozen; ``epochs`` stand for all others."""
     page = DOCS / f"{name}.md"
     text = page.read_text(encoding="utf-8")
     needs(text)
@@ -95,6 +96,8 @@ def run(name, layers=6, shorter=()):
         assert text.count(long) == 1, f"{name} has no {long}, or more than one"
         text = text.replace(long, short)
     text = re.sub(r"freeze=(\d)", lambda match: f"freeze={min(int(match[1]), layers)}", text)
+    if epochs is not None:
+        text = re.sub(r"\bepochs=\d+", f"epochs={epochs}", text)
     with pages["working_folder"]():
         return list(pages["run"](page, text))
 
@@ -118,10 +121,10 @@ def made_up_data(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::kbert.errors.KbertWarning")  # so small a model learns little
-@pytest.mark.usefixtures("bert_tiny_for_all", "made_up_data")
+@pytest.mark.usefixtures("bert_tiny_for_all", "one_pass", "made_up_data")
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_runs(name):
-    for block, printed in run(name, layers=2, shorter=SHORTER.get(name, ())):
+    for block, printed in run(name, layers=2, shorter=SHORTER.get(name, ()), epochs=1):
         if block.output is not None:
             assert block.output.strip(), f"line {block.line} shows an empty output"
             assert printed.rstrip().count("\n") == block.output.rstrip().count("\n"), f"line {block.line}"

@@ -45,7 +45,7 @@ def test_the_code_fits_the_page():
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::kbert.errors.KbertWarning")  # so small a model learns little
-@pytest.mark.usefixtures("bert_tiny_for_all")
+@pytest.mark.usefixtures("bert_tiny_for_all", "one_pass")
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_runs(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -94,7 +94,9 @@ def test_a_stage_runs(gpu, setting, stage):
         if stage in FIGURE:
             assert np.isfinite(line[FIGURE[stage]]) and line[FIGURE[stage]] > 0
     if stage == "check":
-        assert all(line["passed"] for line in measured) and measured[-1]["logit_difference"] < 1e-4
+        assert all(line["passed"] for line in measured)
+        # Parity with transformers, where that is installed.
+        assert all(line["logit_difference"] < 1e-4 for line in measured if "parity" in line["cell"])
         assert measured[0]["weights_drift"] == 0
     if stage == "attention":
         # Every way has the same outputs.

@@ -174,7 +174,8 @@ def n_parts(distribution: Any) -> int:
     if distribution is None:
         return 1
     if _is_of_keras(distribution):
-        return int(distribution.num_model_replicas)
+        mesh = distribution.device_mesh  # `num_model_replicas` came after Keras 3.10
+        return int(mesh.shape[mesh.axis_names.index(distribution.batch_dim_name)])
     return int(distribution.size() if backend_name() == "torch" else distribution.num_replicas_in_sync)
 
 

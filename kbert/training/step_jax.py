@@ -120,7 +120,7 @@ class Trainer:
             return self.replicated
         try:
             layout.backend_layout.shard_shape(tuple(variable.shape))
-        except ValueError as error:
+        except (ValueError, IndexError) as error:  # IndexError of JAX 0.5: more axes than the weight has
             raise ValueError(
                 f"distribution: {variable.path} of shape {tuple(variable.shape)} cannot be divided by {layout.axes}, "
                 "as the LayoutMap has it. Divide another axis, or among fewer devices."

@@ -17,6 +17,7 @@ backend = os.environ["KERAS_BACKEND"]
 if backend == "jax":
     # Before JAX is loaded.
     os.environ["XLA_FLAGS"] += f" --xla_force_host_platform_device_count={n_devices}"
+    os.environ["JAX_CPU_COLLECTIVES_IMPLEMENTATION"] = "gloo"  # the default of later versions than 0.5
 
 import keras  # noqa: E402
 import numpy as np  # noqa: E402
