@@ -23,13 +23,15 @@ parser.add_argument("--random-state", type=int, default=None)
 given = parser.parse_args()
 flags = os.environ.get("XLA_FLAGS", "")
 os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={given.devices}"  # before JAX is loaded
-os.environ["JAX_CPU_COLLECTIVES_IMPLEMENTATION"] = "gloo"  # the default of later versions than 0.5
 
 import keras  # noqa: E402
 import numpy as np  # noqa: E402
 
 number, distribution = 0, "auto"
 if given.process:
+    import jax
+
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")  # the default of later versions than 0.5
     number, n_processes, port = given.process
     keras.distribution.initialize(f"127.0.0.1:{port}", n_processes, number)
 if "RANK" in os.environ:

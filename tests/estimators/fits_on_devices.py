@@ -102,7 +102,7 @@ def checks_of_divided(kinds):
     found["divided in force"] = max(apart(one, automatic), float(np.ptp(shares, axis=0).max()))
     for mesh, key, wrong in [
         ((1, 3), ".*query/kernel", "cannot be divided by"),
-        ((1, 2), "query", "no key of the LayoutMap"),
+        ((1, 2), "qvery", "no key of the LayoutMap"),
     ]:
         mesh = keras.distribution.DeviceMesh(mesh, ("batch", "model"), keras.distribution.list_devices()[: mesh[1]])
         layouts = keras.distribution.LayoutMap(mesh)

@@ -17,7 +17,6 @@ backend = os.environ["KERAS_BACKEND"]
 if backend == "jax":
     # Before JAX is loaded.
     os.environ["XLA_FLAGS"] += f" --xla_force_host_platform_device_count={n_devices}"
-    os.environ["JAX_CPU_COLLECTIVES_IMPLEMENTATION"] = "gloo"  # the default of later versions than 0.5
 
 import keras  # noqa: E402
 import numpy as np  # noqa: E402
@@ -28,6 +27,9 @@ if "RANK" in os.environ:  # torchrun
     processes.init_process_group("gloo")
     process = [processes.get_rank(), processes.get_world_size()]
 elif process:
+    import jax
+
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")  # the default of later versions than 0.5
     number, n_processes, port = process
     keras.distribution.initialize(f"127.0.0.1:{port}", n_processes, number)
 if backend == "tensorflow":
