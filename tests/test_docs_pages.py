@@ -124,7 +124,8 @@ def made_up_data(tmp_path, monkeypatch):
 @pytest.mark.usefixtures("bert_tiny_for_all", "one_pass", "made_up_data")
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_runs(name):
-    for block, printed in run(name, layers=2, shorter=SHORTER.get(name, ()), epochs=1):
+    epochs = None if name == "howto/tracking" else 1  # it prints a line for each epoch
+    for block, printed in run(name, layers=2, shorter=SHORTER.get(name, ()), epochs=epochs):
         if block.output is not None:
             assert block.output.strip(), f"line {block.line} shows an empty output"
             assert printed.rstrip().count("\n") == block.output.rstrip().count("\n"), f"line {block.line}"
