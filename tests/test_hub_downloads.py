@@ -89,7 +89,9 @@ def test_importing_asks_for_nothing(hub, start):
 def test_a_revision_is_what_is_asked_for(hub, ask):
     assert isinstance(ask("v2"), Path)
     asked = [path for _, path, _ in hub.requests if path.startswith(f"/api/models/{NAME}")]
-    assert asked and all("/revision/v2" in path or "/tree/" in path for path in asked)
+    assert "/revision/v2" in asked[0]
+    # What follows may be asked of the commit that this revision stands for.
+    assert all("/revision/v2" in path or "/tree/" in path or path.endswith(f"/{hub.head}") for path in asked)
 
 
 def test_all_shards_are_fetched_and_nothing_else(hub, ask):
@@ -111,7 +113,10 @@ def test_a_repository_that_lacks_a_shard_is_refused(hub, ask):
 def test_a_connection_that_breaks_goes_on_where_it_was(hub, ask):
     hub.files["model.safetensors"] = LARGE
     hub.cut["model.safetensors"] = len(LARGE) - 1000
-    assert (ask() / "model.safetensors").read_bytes() == LARGE
+    found = ask()
+    if isinstance(found, str):  # huggingface_hub 0.30 goes on in the next call
+        found = ask()
+    assert (found / "model.safetensors").read_bytes() == LARGE
     starts = [part for method, path, part in hub.requests if method == "GET" and path.endswith("/model.safetensors")]
     assert len(starts) == 2 and starts[0] is None and int(starts[1].removeprefix("bytes=").rstrip("-")) > 0
 

@@ -22,15 +22,12 @@ class Recipe(NamedTuple):
     mask_rate : float
     dropout : float or None
         None is the checkpoint's.
-    rate_factor : float, default=1.0
-        By how much the learning rate is multiplied.
     """
 
     phases: Phases
     batch_size: int
     mask_rate: float
     dropout: float | None
-    rate_factor: float = 1.0
 
 
 # Short rows first: a network that knows nothing learns little but frequencies until it finds its neighbours, which are
@@ -38,10 +35,6 @@ class Recipe(NamedTuple):
 # et al., 2023, "Should You Mask 15% in Masked Language Modeling?"), and text that is read a few times at most needs no
 # dropout (Geiping and Goldstein, 2023, "Cramming").
 _FROM_SCRATCH = Recipe(phases=((64, 0.9), (256, 0.1)), batch_size=64, mask_rate=0.4, dropout=0.0)
-# A narrow network in minutes: sixteen times as many updates, each of fewer tokens and with a sixth of the rate. It finds
-# its neighbours after fewer tokens (docs/tasks/pretraining.md has the losses).
-_IN_MINUTES = _FROM_SCRATCH._replace(phases=((32, 0.9), (256, 0.1)), batch_size=8, rate_factor=1 / 6)
-_SECONDS_OF_MINUTES = 1800
 # The masks, rows and dropout that the checkpoint knows.
 _FROM_WEIGHTS = Recipe(phases=((128, 1.0),), batch_size=32, mask_rate=0.15, dropout=None)
 
@@ -80,12 +73,6 @@ def longest_automatic_row(config: BertConfig) -> int:
     return min(max(length for length, _ in _FROM_WEIGHTS.phases), config.max_position_embeddings)
 
 
-def _from_scratch(config: BertConfig, max_seconds: float | None) -> Recipe:
-    """The recipe of a run from scratch: it follows the width of the network and the budget."""
-    is_short = max_seconds is not None and max_seconds <= _SECONDS_OF_MINUTES
-    return _IN_MINUTES if is_short and config.hidden_size <= _NARROW else _FROM_SCRATCH
-
-
 def settle_pretraining(parameters: Any, config: BertConfig, from_scratch: bool) -> Phases:
     """Replace "auto" in the parameters of `kbert.BertPretrainer`, and give the phases of the run.
 
@@ -98,13 +85,12 @@ def settle_pretraining(parameters: Any, config: BertConfig, from_scratch: bool) 
     from_scratch : bool
         Whether the start is random.
     """
-    recipe = _from_scratch(config, parameters.max_seconds) if from_scratch else _FROM_WEIGHTS
+    recipe = _FROM_SCRATCH if from_scratch else _FROM_WEIGHTS
     for name in ("batch_size", "mask_rate", "dropout"):
         if getattr(parameters, name) == "auto":
             setattr(parameters, name, getattr(recipe, name))
     if parameters.learning_rate == "auto":
-        rate = default_pretraining_rate(config, continued=not from_scratch)
-        parameters.learning_rate = rate * recipe.rate_factor
+        parameters.learning_rate = default_pretraining_rate(config, continued=not from_scratch)
     lengths: Any = parameters.max_length
     if lengths == "auto":
         lengths = [(min(length, config.max_position_embeddings), share) for length, share in recipe.phases]

@@ -15,9 +15,7 @@ from sklearn.base import clone
 
 from kbert import BertClassifier, BertConfig, BertPretrainer, WordPieceTokenizer
 from kbert.errors import DivergedError, NewWeightsWarning, WeightsMismatchError
-from kbert.estimators.parameters import checked_parameters
 from kbert.pretraining import Corpus
-from kbert.pretraining.recipe import settle_pretraining
 
 SUBJECTS = {"ada": ("wrote", "a", "program"), "grace": ("found", "the", "bug"), "alan": ("broke", "that", "code")}
 SIZE = BertConfig(
@@ -155,24 +153,6 @@ def test_the_defaults_from_scratch(tmp_path):
     assert loaded.max_length == "auto" and loaded.max_length_ == 100
     again = BertPretrainer(weights=tmp_path / "mine", split="lines", max_steps=1, random_state=0).fit(texts)
     assert (again.max_length_, again.batch_size_, again.mask_rate_, again.learning_rate_) == (100, 32, 0.15, 2e-5)
-
-
-@pytest.mark.parametrize(
-    ("width", "budget", "expected"),
-    [
-        (128, {"max_seconds": 600}, (8, 5e-4, [32, 256])),
-        (256, {"max_seconds": 600}, (8, 1e-3 / 6, [32, 256])),
-        (128, {"max_seconds": 3600}, (64, 3e-3, [64, 256])),
-        (128, {"max_steps": 1000}, (64, 3e-3, [64, 256])),
-        (512, {"max_seconds": 600}, (64, 5e-4, [64, 256])),
-    ],
-)
-def test_the_defaults_from_scratch_follow_budget_and_width(width, budget, expected):
-    parameters = checked_parameters(BertPretrainer(weights=None, **budget))
-    config = replace(SIZE, hidden_size=width, num_attention_heads=2, max_position_embeddings=512)
-    phases = settle_pretraining(parameters, config, from_scratch=True)
-    found = parameters.batch_size, parameters.learning_rate, [length for length, _ in phases]
-    assert found == (expected[0], pytest.approx(expected[1]), expected[2])
 
 
 def test_from_scratch_it_starts_at_the_frequencies(fitted, tmp_path):
