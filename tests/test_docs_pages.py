@@ -88,7 +88,7 @@ def needs(text):
 
 
 def run(name, layers=6, shorter=(), epochs=None):
-    """A page's blocks, each with what it printed. At most so many layers are frozen; ``epochs`` stand for all others."""
+    """A page's blocks, each with what it printed. At most so many layers are frozen; ``epochs`` replaces all others."""
     page = DOCS / f"{name}.md"
     text = page.read_text(encoding="utf-8")
     needs(text)
