@@ -95,8 +95,11 @@ def test_a_stage_runs(gpu, setting, stage):
             assert np.isfinite(line[FIGURE[stage]]) and line[FIGURE[stage]] > 0
     if stage == "check":
         assert all(line["passed"] for line in measured)
-        # Parity with transformers, where that is installed.
-        assert all(line["logit_difference"] < 1e-4 for line in measured if "parity" in line["cell"])
+        parity = [line for line in lines if "parity" in line["cell"]]
+        if all(map(importlib.util.find_spec, ("torch", "transformers"))):
+            assert parity and all(line["logit_difference"] < 1e-4 for line in parity)
+        else:
+            assert parity and all("absent" in line for line in parity)
         assert measured[0]["weights_drift"] == 0
     if stage == "attention":
         # Every way has the same outputs.

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import huggingface_hub
 import pytest
 from loopback_hub import NAME, LoopbackHub
 
@@ -19,6 +20,7 @@ try:
 except KbertError as error:
     print(type(error).__name__, error)
 """
+OLDEST = huggingface_hub.__version__.startswith("0.30.")
 # Of more than one part, in which huggingface_hub writes what it gets.
 LARGE = bytes(range(256)) * (16 << 12)
 
@@ -89,9 +91,9 @@ def test_importing_asks_for_nothing(hub, start):
 def test_a_revision_is_what_is_asked_for(hub, ask):
     assert isinstance(ask("v2"), Path)
     asked = [path for _, path, _ in hub.requests if path.startswith(f"/api/models/{NAME}")]
-    assert "/revision/v2" in asked[0]
-    # What follows may be asked of the commit that this revision stands for.
-    assert all("/revision/v2" in path or "/tree/" in path or path.endswith(f"/{hub.head}") for path in asked)
+    if OLDEST:  # which asks for the rest by the commit that this revision stands for
+        asked = [path for path in asked if not path.endswith(f"/revision/{hub.head}")]
+    assert asked and all("/revision/v2" in path or "/tree/" in path for path in asked)
 
 
 def test_all_shards_are_fetched_and_nothing_else(hub, ask):
@@ -114,7 +116,8 @@ def test_a_connection_that_breaks_goes_on_where_it_was(hub, ask):
     hub.files["model.safetensors"] = LARGE
     hub.cut["model.safetensors"] = len(LARGE) - 1000
     found = ask()
-    if isinstance(found, str):  # huggingface_hub 0.30 goes on in the next call
+    if OLDEST:  # which goes on in the next call
+        assert isinstance(found, str)
         found = ask()
     assert (found / "model.safetensors").read_bytes() == LARGE
     starts = [part for method, path, part in hub.requests if method == "GET" and path.endswith("/model.safetensors")]

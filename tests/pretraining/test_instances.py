@@ -38,7 +38,7 @@ DOCUMENTS = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=12), min_
 
 
 @given(DOCUMENTS, st.integers(5, 60), st.integers(0, 5))
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=60)
 def test_pairs_are_what_the_rules_allow(tokenizer, lengths, max_length, seed):
     documents = numbered(lengths)
     document_of = np.repeat(np.arange(len(lengths)), [sum(document) for document in lengths])
