@@ -294,10 +294,10 @@ class Runtime:
 class KerasHub:
     """KerasHub's BertTextClassifier, from a preset of the weights; ``length=None`` is its default, 512."""
 
-    def __init__(self, folder: Path, length: int | None = LENGTH):
+    def __init__(self, folder: Path, length: int | None = LENGTH, dtype: str = "float32"):
         import keras_hub
 
-        self.preset = folder
+        self.preset, self.dtype = folder, dtype
         options = {} if length is None else {"sequence_length": length}
         self.preprocessor = keras_hub.models.BertTextClassifierPreprocessor.from_preset(str(self.preset), **options)
         self.model = None
@@ -309,7 +309,7 @@ class KerasHub:
         # A second fit goes on with what is compiled, which is the best it can do.
         if self.model is None:
             self.model = keras_hub.models.BertTextClassifier.from_preset(
-                str(self.preset), num_classes=LABELS, preprocessor=self.preprocessor
+                str(self.preset), num_classes=LABELS, preprocessor=self.preprocessor, dtype=self.dtype
             )
             self.model.compile(
                 optimizer=keras.optimizers.AdamW(RATE),
@@ -393,7 +393,7 @@ def no_attention_dropout(make):
 
 
 BF16 = {"bf16": True}
-HALF = {"dtype": "bfloat16"}
+HALF, KERAS_HALF = {"dtype": "bfloat16"}, {"dtype": "mixed_bfloat16"}
 FIT, FEW = {"fit_rows": 4000, "predict_rows": 10_000}, {"fit_rows": 2000, "predict_rows": 872}
 PREDICT = {"predict_rows": 10_000}
 SST2 = {
@@ -428,6 +428,13 @@ SST2 = {
     # 48 tokens hold 99% of the rows.
     "KerasHub at 48, jax": Contestant(partial(KerasHub, length=48), "jax", 512, 512, needs="keras_hub"),
     "KerasHub at 48, tensorflow": Contestant(partial(KerasHub, length=48), "tensorflow", 512, 512, needs="keras_hub"),
+    "KerasHub at 48, torch": Contestant(partial(KerasHub, length=48), "torch", 512, 512, needs="keras_hub"),
+    "KerasHub at 48 in bfloat16, jax": Contestant(
+        partial(KerasHub, length=48, **KERAS_HALF), "jax", 512, 512, needs="keras_hub"
+    ),
+    "KerasHub at 48 in bfloat16, torch": Contestant(
+        partial(KerasHub, length=48, **KERAS_HALF), "torch", 512, 512, needs="keras_hub"
+    ),
     "KerasHub at 128, jax": Contestant(KerasHub, "jax", 128, 256, needs="keras_hub"),
     "KerasHub at 128, tensorflow": Contestant(KerasHub, "tensorflow", 128, 256, needs="keras_hub"),
     "KerasHub, jax": Contestant(partial(KerasHub, length=None), "jax", 32, 64, needs="keras_hub"),

@@ -1,31 +1,35 @@
 """What kbert's own training step gains beside Keras's `fit`, and each of its parts by itself.
 
-    KBERT_DATA=... KERAS_BACKEND=torch python benchmarks/engine.py [--rounds 3] [--only kbert "Keras's fit"]
+    KBERT_DATA=... python benchmarks/engine.py [--rounds 3] [--backends torch jax] [--only kbert "Keras's fit"]
 
-minilm-l6 learns SST-2, 480 rows, batch 32, three epochs, twice in a process, each variant in a process of its own:
+minilm-l6 learns SST-2, 480 rows, batch 32, four epochs, twice in a process, each variant in a process of its own, in
+the dtype that "auto" finds, and on PyTorch in float32 too where that is bfloat16:
 
     kbert                     as it is
     Keras's fit               `keras.Model.compile` and `fit` with Keras's AdamW, on the same model and packed batches
     Keras's dropout           instead of hashed random bits (of 64 bits for four values, on PyTorch)
     whole token table         the embeddings of all 30,522 tokens are updated, not only those that occur
     settings of the process   `KBERT_KEEP_PROCESS_SETTINGS=1`: glibc and JAX's dispatch as they are
-    PyTorch's product         in float32, instead of oneDNN called as PyTorch's compiler calls it
+    PyTorch's product         on PyTorch in float32, instead of oneDNN called as PyTorch's compiler calls it
     layers by Keras           on PyTorch: operation by operation, instead of few with derivatives by hand
 
 "first fit" and "second fit" are the seconds of both, "warm" are the rows a second of the second fit's last epochs, and
-"peak" is the most memory of the process. A line for each run is appended to benchmarks/results/engine.csv.
+"peak" is the most memory of the process. A line for each run is appended to benchmarks/results/engine.csv, and the
+medians, each as a multiple of kbert's own, are printed and written to engine_table.csv.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import datetime
 import json
 import os
 import resource
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from unittest import mock
@@ -33,16 +37,17 @@ from unittest import mock
 import pandas as pd
 
 RESULTS = Path(__file__).parent / "results" / "engine.csv"
-ROWS, EPOCHS = 480, 3
-VARIANTS = {
-    "kbert": ("torch", "jax", "tensorflow"),
-    "Keras's fit": ("torch", "jax", "tensorflow"),
-    "Keras's dropout": ("torch", "jax", "tensorflow"),
-    "whole token table": ("torch", "jax", "tensorflow"),
-    "settings of the process": ("torch", "jax", "tensorflow"),
-    "PyTorch's product": ("torch",),
-    "layers by Keras": ("torch",),
+ROWS, EPOCHS = 480, 4
+EVERYWHERE = ("kbert", "Keras's fit", "Keras's dropout", "whole token table", "settings of the process")
+ON_TORCH = (*EVERYWHERE, "layers by Keras")
+# What is run: the backend, the dtype, and the variants that differ there.
+CASES = {
+    ("torch", "auto"): ON_TORCH,
+    ("torch", "float32"): (*ON_TORCH, "PyTorch's product"),
+    ("jax", "auto"): EVERYWHERE,
+    ("tensorflow", "auto"): EVERYWHERE,
 }
+MEASURED = ["first_fit_s", "second_fit_s", "warm_rows_s", "peak_mb"]
 
 
 def train_by_keras(model, loss, batches, targets, weights, options, evaluation=None, level="text"):
@@ -129,7 +134,7 @@ def as_variant(name: str):
         yield
 
 
-def run(name: str) -> dict:
+def run(name: str, dtype: str) -> dict:
     """The figures of one variant, in this process."""
     import warnings
 
@@ -148,8 +153,8 @@ def run(name: str) -> dict:
         for _ in range(2):
             times: list[float] = []
             start = time.perf_counter()
-            classifier = BertClassifier.paper("minilm-l6", epochs=EPOCHS, random_state=0, callbacks=[Clock()])
-            classifier.fit(rows.text, rows.label)
+            classifier = BertClassifier.paper("minilm-l6", epochs=EPOCHS, dtype=dtype, random_state=0)
+            classifier.fit(rows.text, rows.label, callbacks=[Clock()])
             fits.append(time.perf_counter() - start)
     epochs = [after - before for before, after in zip(times, times[1:], strict=False)]
     return {
@@ -162,40 +167,56 @@ def run(name: str) -> dict:
     }
 
 
+def in_a_process(backend: str, dtype: str, name: str) -> dict | None:
+    """The figures of one variant, in a process of its own; None if it fails."""
+    environment = {**os.environ, "KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    if name == "settings of the process":
+        environment["KBERT_KEEP_PROCESS_SETTINGS"] = "1"
+    call = [sys.executable, __file__, "--child", name, dtype]
+    done = subprocess.run(call, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        print(f"{name} failed:\n{done.stderr[-2000:]}", file=sys.stderr, flush=True)
+        return None
+    found = json.loads(done.stdout.strip().splitlines()[-1])
+    versions = {"keras": version("keras"), "backend_version": version(backend)}
+    return {"backend": backend, "variant": name, **found, "date": datetime.date.today().isoformat(), **versions}
+
+
+def table(runs: pd.DataFrame) -> pd.DataFrame:
+    """Medians, and the warm rate and the first fit as multiples of what kbert has as it is."""
+    medians = runs.groupby(["backend", "dtype", "variant"], sort=False)[MEASURED].median()
+    ours = medians.xs("kbert", level="variant")
+    ratios = {
+        "warm rate": medians.warm_rows_s / ours.warm_rows_s.reindex(medians.index.droplevel("variant")).to_numpy(),
+        "first fit": medians.first_fit_s / ours.first_fit_s.reindex(medians.index.droplevel("variant")).to_numpy(),
+    }
+    return medians.assign(**ratios).round(2).reset_index()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", nargs="+", default=list(VARIANTS), choices=list(VARIANTS))
-    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--backends", nargs="+", default=["torch", "jax", "tensorflow"])
+    parser.add_argument("--only", nargs="+", default=[*ON_TORCH, "PyTorch's product"])
+    parser.add_argument("--table", action="store_true", help="run nothing")
+    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        print(json.dumps(run(options.child)))
+        print(json.dumps(run(*options.child)))
         return
-    from importlib.metadata import version
-
-    backend = os.environ.get("KERAS_BACKEND", "torch")
-    versions = {name: version(name) for name in ("keras", backend)}
-    for _ in range(options.rounds):
-        for name in options.only:
-            if backend not in VARIANTS[name]:
-                continue
-            environment = {**os.environ, "KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
-            if name == "settings of the process":
-                environment["KBERT_KEEP_PROCESS_SETTINGS"] = "1"
-            call = [sys.executable, __file__, "--child", name]
-            done = subprocess.run(call, env=environment, capture_output=True, text=True)
-            if done.returncode:
-                print(f"{name} failed:\n{done.stderr[-2000:]}", file=sys.stderr, flush=True)
-                continue
-            found = json.loads(done.stdout.strip().splitlines()[-1])
-            row = {"backend": backend, "variant": name, **found, "date": pd.Timestamp.now().date(), **versions}
-            frame = pd.DataFrame([row]).rename(columns={backend: "backend_version"}).round(3)
-            frame.to_csv(RESULTS, mode="a", header=not RESULTS.exists(), index=False)
-            print(frame.to_string(index=False, header=False), flush=True)
-    runs = pd.read_csv(RESULTS)
-    columns = ["first_fit_s", "second_fit_s", "warm_rows_s", "peak_mb"]
-    table = runs.groupby(["backend", "dtype", "variant"], sort=False)[columns].median()
-    print(table.round(2).to_string())
+    for _ in range(0 if options.table else options.rounds):
+        for (backend, dtype), variants in CASES.items():
+            for name in variants:
+                if backend not in options.backends or name not in options.only:
+                    continue
+                row = in_a_process(backend, dtype, name)
+                if row is not None:
+                    frame = pd.DataFrame([row]).round(3)
+                    frame.to_csv(RESULTS, mode="a", header=not RESULTS.exists(), index=False)
+                    print(frame.to_string(index=False, header=False), flush=True)
+    frame = table(pd.read_csv(RESULTS))
+    frame.to_csv(RESULTS.with_name("engine_table.csv"), index=False)
+    print(frame.to_string(index=False))
 
 
 if __name__ == "__main__":

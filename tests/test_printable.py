@@ -3,9 +3,10 @@
 import sys
 import unicodedata
 
+import numpy as np
 import pytest
 
-from kbert.printable import printable, printable_lines
+from kbert.printable import printable, printable_lines, shown
 
 
 @pytest.mark.parametrize(
@@ -35,3 +36,19 @@ def test_no_character_that_steers_is_left():
 
 def test_lines_stay_where_they_are_wanted():
     assert printable_lines("one\n\x1btwo\r\n") == "one\n\\x1btwo\\r\n"
+
+
+@pytest.mark.parametrize(
+    "value, text",
+    [
+        (np.int64(3), "3"),
+        (np.str_("three"), "'three'"),
+        # Python has no dates of nanoseconds: NumPy gives whole numbers for them.
+        (np.datetime64("2024-05-01", "ns"), "2024-05-01"),
+        (np.datetime64("2024-05-01T12:30:00.000000001"), "2024-05-01T12:30:00.000000001"),
+        ("a\n b", "'a\\n b'"),
+        ("x" * 100, "'" + "x" * 56 + "..."),
+    ],
+)
+def test_a_value_in_a_message(value, text):
+    assert shown(value) == text

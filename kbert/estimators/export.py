@@ -264,8 +264,8 @@ class ExportableEstimator(SavableEstimator):
         rows = self.predict_proba(X)
         # A tagger's are arrays of each row; the options that a row does not have are NaN.
         numbers = np.nan_to_num(np.concatenate(rows) if isinstance(rows, list) else rows)
-        thresholds = getattr(self, "thresholds_", None)
-        answers = numbers.argmax(axis=1) if thresholds is None else numbers >= thresholds
+        several = getattr(self, "thresholds_", None) is not None
+        answers = self._task().given(numbers) if several else numbers.argmax(axis=1)
         return numbers, answers, len(rows)
 
 

@@ -18,7 +18,7 @@ from kbert.estimators import (
     BertVectorizer,
 )
 from kbert.estimators.base import of_one_fit
-from kbert.printable import shown
+from kbert.printable import printable, shown
 from kbert.tables.reading import X_of_fit, lists_of_json
 
 # The columns that a task reads under these names, where no others are given.
@@ -40,7 +40,7 @@ def columns_read(estimator: Any, names: Sequence[str], given: Sequence[str] | No
     Raises
     ------
     ValueError
-        If the table lacks one, or it is not clear which is meant.
+        If the table lacks one, one is named twice, or it is not clear which is meant.
     """
     wanted = list(given) if given is not None else _known_columns(estimator, names)
     missing = [name for name in wanted if name not in names]
@@ -51,8 +51,11 @@ def columns_read(estimator: Any, names: Sequence[str], given: Sequence[str] | No
             else f"does not say which column {type(estimator).__name__} reads"
         )
         raise ValueError(
-            f"the table {which}. It has {', '.join(names)}. Name them: columns (--text on the command line)."
+            f"the table {which}. It has {printable(', '.join(names))}. Name them: columns (--text on the command line)."
         )
+    twice = next((name for name in wanted if wanted.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"the column {twice!r} is named twice in columns (--text on the command line). Name it once.")
     return wanted
 
 

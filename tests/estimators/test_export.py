@@ -193,6 +193,11 @@ def test_several_labels_a_row(folder_of, tmp_path):
     (found,) = run(tmp_path / "out", plain_inputs(tmp_path / "out", TEXTS), "probabilities")
     np.testing.assert_allclose(found, classifier.predict_proba(TEXTS), atol=1e-5)
     assert_same_results(BertClassifier.load(tmp_path / "out"), classifier, TEXTS)
+    # No label reaches its threshold, so each row gets the likeliest, and that is what is compared.
+    classifier.thresholds_, classifier.at_least_one_ = np.full(3, 0.999), True
+    report = classifier.export(tmp_path / "out", X=TEXTS, quantize="int8_dynamic")
+    found = BertClassifier.load(tmp_path / "out", runtime="onnxruntime").predict(TEXTS)
+    assert report.agreement == (np.asarray(found) == np.asarray(classifier.predict(TEXTS))).all(axis=1).mean()
 
 
 def test_long_texts_in_windows(classifier, tmp_path):
