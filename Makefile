@@ -1,7 +1,8 @@
 # Each target works alone on a fresh machine with Python 3.11 or newer and a package registry.
 #   make quickstart   fine-tune a real BERT on 600 customer messages (two minutes on two cores)
 #   make test         the tests on TensorFlow, but for those that train much
-#   make test-backends  these, on PyTorch; what depends on the backend, on JAX and PyTorch; parity with transformers
+#   make test-backends  what trains much, on PyTorch; what depends on the backend, on JAX and PyTorch; parity with
+#                     transformers
 #   make test-thorough  what takes long, for what shorter tests hold too: before a release
 #   make coverage     the tests of make test, and which lines and branches they run
 #   make docs         the documentation, warnings as errors, in docs/_build/html; it runs examples/plot_*.py
@@ -24,8 +25,9 @@ LONGEST := $(addprefix tests/,test_examples.py estimators/test_scikit_learn_chec
 	test_docs_pages.py pretraining/test_trainer.py)
 
 # What depends on the backend most; `make test-thorough` and the continuous integration on GitHub run all on JAX.
-ON_JAX := $(addprefix tests/,model training pretraining weights test_gpu_stages.py) $(addprefix tests/estimators/test_,\
-	classifier_learning.py fits_on_devices.py forks.py servable.py tagger.py qa.py)
+ON_JAX := $(addprefix tests/,model training test_gpu_stages.py) \
+	$(addprefix tests/pretraining/test_,objective.py several_devices.py) tests/weights/test_transformers_exchange.py \
+	$(addprefix tests/estimators/test_,classifier_learning.py fits_on_devices.py forks.py servable.py)
 
 .PHONY: quickstart test test-backends test-thorough coverage docs docs-check docs-links bench lint
 
@@ -59,7 +61,6 @@ test: $(VENV)/.test
 	KERAS_BACKEND=tensorflow $(PYTEST) -m "(backend or not slow) and not thorough" $(LONGEST) tests
 
 test-backends: $(VENV)/.backends
-	KERAS_BACKEND=tensorflow $(PYTEST) -m "parity and backend" tests
 	KERAS_BACKEND=jax $(PYTEST) -m "backend and not thorough" $(ON_JAX)
 	OMP_NUM_THREADS=1 KERAS_BACKEND=torch $(PYTEST) -m "(backend or slow or parity) and not thorough" $(LONGEST) tests
 
@@ -71,7 +72,7 @@ coverage: $(VENV)/.test
 
 test-thorough: $(VENV)/.backends
 	OMP_NUM_THREADS=1 KERAS_BACKEND=torch $(PYTEST) -m thorough tests
-	KERAS_BACKEND=tensorflow $(PYTEST) -m "backend and thorough" tests
+	KERAS_BACKEND=tensorflow $(PYTEST) -m "backend and (thorough or parity)" tests
 	KERAS_BACKEND=jax $(PYTEST) -m backend tests
 
 # PyTorch runs the gallery (examples/plot_*.py): it compiles nothing, so its fits of a few hundred rows are the quickest.

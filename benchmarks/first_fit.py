@@ -132,7 +132,7 @@ def _squad() -> Data:
 
 
 DATA = {
-    **{name: (lambda name=name: _glue(name)) for name in ("sst2", "cola", "mrpc", "rte", "stsb")},
+    **{name: (lambda name=name: _glue(name)) for name in ("sst2", "cola", "mrpc", "rte", "qqp", "stsb")},
     "agnews": _agnews,
     "imdb": _imdb,
     "imdb15": _imdb_15,

@@ -59,7 +59,8 @@ def classifier() -> BertClassifier:
         model = BertForSequenceClassification(BertConfig.from_folder(folder), num_labels=2)
         save_sequence_classifier(model, place, {0: "no", 1: "yes"}, "single_label_classification")
         WordPieceTokenizer.from_pretrained(folder).save(place)
-        return BertClassifier.load(place)
+        # The rows of `long_rows` are cut, as in `paper`.
+        return BertClassifier.load(place).set_params(max_length=128, long_text="truncate")
 
 
 def one_text(fitted: BertClassifier) -> tuple[float, float]:

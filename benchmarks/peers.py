@@ -13,8 +13,9 @@ installed runs in a process of its own, one after the other, several rounds of a
     peak, MB        most memory of the process
     accuracy        on the dev rows, after the first fit
 
-Each run is appended to benchmarks/results/peers_sst2.csv or peers_imdb.csv; the table of medians, and how many times as
-fast as each peer kbert is in them, is printed and written to peers_sst2_table.csv or peers_imdb_table.csv.
+Each run is appended to benchmarks/results/peers_sst2.csv or peers_imdb.csv, or to the file that ``--name`` says; the
+table of medians, and how many times as fast as each peer kbert is in them, is printed and written to
+peers_sst2_table.csv, and so on.
 """
 
 import argparse
@@ -82,6 +83,14 @@ def _seconds(function, *arguments) -> float:
     return time.perf_counter() - start
 
 
+def is_installed(module: str) -> bool:
+    """Whether a module can be imported; it may be part of a package, which is imported for that."""
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
 def in_a_process(data: str, name: str, folder: Path, most: tuple[int, int]) -> dict | None:
     """The figures of one contestant, in a process of its own; None if it fails."""
     environment = {**os.environ, "KERAS_BACKEND": CONTESTANTS[data][name].backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
@@ -143,6 +152,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--most", type=int, nargs=2, default=(4000, 10_000), help="rows to fit and to predict, at most")
     parser.add_argument("--only", nargs="+", default=[""], help="contestants whose name begins so")
+    parser.add_argument("--name", help="of the file of results; peers_sst2 or peers_imdb by default")
     parser.add_argument("--table", action="store_true", help="run nothing")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--weights", type=Path, help="a folder; minilm-l6's by default")
@@ -154,10 +164,10 @@ def main() -> None:
     from kbert.hub import resolve_folder
 
     folder = options.weights or resolve_folder("minilm-l6")
-    contestants, results = CONTESTANTS[options.data], RESULTS / f"peers_{options.data}.csv"
+    contestants, results = CONTESTANTS[options.data], RESULTS / f"{options.name or f'peers_{options.data}'}.csv"
     chosen = [name for name in contestants if name.startswith(tuple(options.only))]
-    for name in [name for name in chosen if find_spec(contestants[name].needs) is None]:
-        print(f"{name}: left out; pip install {contestants[name].needs.replace('_', '-')}")
+    for name in [name for name in chosen if not is_installed(contestants[name].needs)]:
+        print(f"{name}: left out, since {contestants[name].needs} is not installed")
         chosen.remove(name)
     preset = preset_of(folder) if any(contestants[name].needs == "keras_hub" for name in chosen) else None
     for n_round in range(0 if options.table else options.rounds):

@@ -5,8 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
+
 from kbert.model.setup import keras
 from kbert.training.updater import Updater
+
+
+class LearningRate(float):
+    """A number that answers as Keras's scalar variable does; trackers such as W&B's ask it for ``numpy()``."""
+
+    shape = ()
+
+    def numpy(self) -> np.float64:
+        """The number as a scalar of NumPy's."""
+        return np.float64(self)
 
 
 class CallbackOptimizer:
@@ -14,7 +26,7 @@ class CallbackOptimizer:
 
     Attributes
     ----------
-    learning_rate : float
+    learning_rate : LearningRate
         Of the next update. It follows the schedule until it is set; then it stays as it was set.
     iterations : int
         Updates so far.
@@ -24,9 +36,9 @@ class CallbackOptimizer:
         self._updater = updater
 
     @property
-    def learning_rate(self) -> float:
+    def learning_rate(self) -> LearningRate:
         """The rate of the next update."""
-        return self._updater.learning_rate
+        return LearningRate(self._updater.learning_rate)
 
     @learning_rate.setter
     def learning_rate(self, value: float) -> None:

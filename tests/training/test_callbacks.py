@@ -124,6 +124,19 @@ class _Rates(keras.callbacks.Callback):
         self.iterations.append(int(self.model.optimizer.iterations))
 
 
+def test_the_learning_rate_answers_as_a_variable_of_keras_does(model_of, trained):
+    found = []
+
+    def ask(batch, logs=None):  # as W&B's WandbMetricsLogger does
+        rate = model.optimizer.learning_rate
+        found.append((rate.shape, rate.numpy().item(), float(keras.ops.convert_to_numpy(rate))))
+
+    model = model_of()
+    callback = keras.callbacks.LambdaCallback(on_train_batch_begin=ask)
+    trained(model, n_texts=16, epochs=1, learning_rate=1e-3, warmup=0, callbacks=[callback])
+    assert found == [((), 1e-3, pytest.approx(1e-3))]
+
+
 def test_the_learning_rate_follows_the_schedule_until_a_callback_sets_it(model_of, trained, arrays_of):
     rates = _Rates()
     model = model_of()
