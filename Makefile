@@ -2,7 +2,7 @@
 #   make quickstart   fine-tune a real BERT on 600 customer messages (two minutes on two cores)
 #   make test         the tests on TensorFlow, but for those that train much
 #   make test-backends  what trains much, on PyTorch; what depends on the backend, on JAX and PyTorch; parity with
-#                     transformers
+#                     transformers, on PyTorch
 #   make test-thorough  what takes long, for what shorter tests hold too: before a release
 #   make coverage     the tests of make test, and which lines and branches they run
 #   make docs         the documentation, warnings as errors, in docs/_build/html; it runs examples/plot_*.py

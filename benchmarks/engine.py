@@ -196,21 +196,26 @@ def table(runs: pd.DataFrame) -> pd.DataFrame:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--backends", nargs="+", default=["torch", "jax", "tensorflow"])
-    parser.add_argument("--only", nargs="+", default=[*ON_TORCH, "PyTorch's product"])
+    backends, names = ["torch", "jax", "tensorflow"], [*ON_TORCH, "PyTorch's product"]
+    parser.add_argument("--backends", nargs="+", default=backends, choices=backends)
+    parser.add_argument("--only", nargs="+", default=names, choices=names)
     parser.add_argument("--table", action="store_true", help="run nothing")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
         print(json.dumps(run(*options.child)))
         return
+    auto_is_float32 = False
     for _ in range(0 if options.table else options.rounds):
         for (backend, dtype), variants in CASES.items():
             for name in variants:
-                if backend not in options.backends or name not in options.only:
+                measured = dtype == "float32" and auto_is_float32 and name in CASES[backend, "auto"]
+                if backend not in options.backends or name not in options.only or measured:
                     continue
                 row = in_a_process(backend, dtype, name)
                 if row is not None:
+                    if backend == "torch" and dtype == "auto":
+                        auto_is_float32 = row["dtype"] == "float32"
                     frame = pd.DataFrame([row]).round(3)
                     frame.to_csv(RESULTS, mode="a", header=not RESULTS.exists(), index=False)
                     print(frame.to_string(index=False, header=False), flush=True)

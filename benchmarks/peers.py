@@ -36,6 +36,9 @@ from contestants import CONTESTANTS
 
 RESULTS = Path(__file__).parent / "results"
 VERSIONS = ["keras", "transformers", "torch", "jax", "tensorflow", "openvino", "onnxruntime"]
+# What else contestants need, by module: the package whose version is stored with their runs.
+OTHERS = {"keras_hub": "keras-hub", "sentence_transformers": "sentence-transformers", "optimum.intel": "optimum-intel",
+          "optimum.onnxruntime": "optimum-onnx"}  # fmt: skip
 MEASURED = ["process_s", "first_fit_s", "fit_rows_s", "first_predict_s", "predict_rows_s", "features_rows_s", "peak_mb"]
 MEASURED += ["accuracy"]
 
@@ -177,10 +180,14 @@ def main() -> None:
                 versions = {p: version(p) for p in VERSIONS if find_spec(p)}
                 versions = {"kbert": version("kbert-learn"), **versions}
                 row = {"contestant": name, **{column: found.get(column) for column in MEASURED}}
-                wanted = contestants[name].fit_rows, contestants[name].predict_rows
+                contestant = contestants[name]
+                versions["peer"] = version(OTHERS[contestant.needs]) if contestant.needs in OTHERS else None
+                wanted = contestant.fit_rows, contestant.predict_rows or contestant.transform_rows
                 rows = " ".join(str(min(pair)) for pair in zip(wanted, options.most, strict=True))
                 row |= {"rows": rows, "date": datetime.date.today().isoformat(), **versions}
                 frame = pd.DataFrame([row]).round(4)
+                if results.exists():  # with the columns that it has
+                    frame = frame.reindex(columns=pd.read_csv(results, nrows=0).columns)
                 frame.to_csv(results, mode="a", header=not results.exists(), index=False)
                 print(f"round {n_round + 1}, {name}: {found}", flush=True)
     frame = table(pd.read_csv(results))

@@ -4,7 +4,8 @@
     KBERT_DATA=... KERAS_BACKEND=torch python benchmarks/step_profile.py --sst2
 
 A fit of minilm-l6 on 64 rows of 128 tokens, or on 960 rows of SST-2, batch 32, after one that compiles. Shares of the
-time in operations, the greatest first. On JAX an operation is what XLA fused, by the name it has there; ynn_fusion and dot are products.
+time in operations, the greatest first. On JAX an operation is what XLA fused, by the name it has there; ynn_fusion and
+dot are products.
 """
 
 import argparse

@@ -52,3 +52,7 @@ def test_lines_stay_where_they_are_wanted():
 )
 def test_a_value_in_a_message(value, text):
     assert shown(value) == text
+
+
+def test_a_duration_in_a_message_has_its_unit():
+    assert "timedelta64(5,'ns')" in shown(np.timedelta64(5, "ns"))  # NumPy 2 has np. before it

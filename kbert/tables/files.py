@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TextIO
 import numpy as np
 
 from kbert.input_files import OPENERS, endings_of, files_at
-from kbert.printable import shown
+from kbert.printable import printable, shown
 
 FORMATS = ("parquet", "csv", "tsv", "jsonl")
 _KNOWN = "Known are .csv, .tsv and .jsonl, plain or packed (.gz, .bz2, .xz), and .parquet."
@@ -131,7 +131,7 @@ def read_in_parts(
         for found in _parquet(path, n_rows, columns) if format_of(path) == "parquet" else _of_lines(path, n_rows, told):
             rest = found
             if len(set(rest.column_names)) < rest.num_columns:
-                raise ValueError(f"it has a column twice: {', '.join(rest.column_names)}")
+                raise ValueError(f"it has a column twice: {printable(', '.join(rest.column_names))}")
             while n_kept + rest.num_rows >= n_rows:
                 yield pa.concat_tables([*kept, rest.slice(0, n_rows - n_kept)]).combine_chunks()
                 rest = rest.slice(n_rows - n_kept)

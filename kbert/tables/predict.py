@@ -25,7 +25,7 @@ from kbert.estimators.base import BertEstimator
 from kbert.estimators.loading import load
 from kbert.estimators.persistence import encode_value
 from kbert.folder_lock import alone_in
-from kbert.printable import shown
+from kbert.printable import printable, shown
 from kbert.tables.files import (
     FORMATS,
     Head,
@@ -584,5 +584,5 @@ def _kept(keep: tuple[str, ...] | None, names: list[str]) -> list[str]:
     if keep is None:
         return names
     if missing := [name for name in keep if name not in names]:
-        raise ValueError(f"keep names {missing[0]!r}, and the table has {', '.join(names)}.")
+        raise ValueError(f"keep names {missing[0]!r}, and the table has {printable(', '.join(names))}.")
     return list(dict.fromkeys(keep))

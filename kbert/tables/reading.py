@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from kbert.printable import shown
+from kbert.printable import printable, shown
 from kbert.tables.files import find_tables, other_separator, read_in_parts, require_pyarrow
 
 _ANSWER = ["answer", "answer_start"]
@@ -109,7 +109,7 @@ def require_columns(frame: pd.DataFrame, names: Sequence[str], source: str | Pat
     missing = [name for name in names if name not in frame.columns]
     if missing:
         raise ValueError(
-            f"{source} has no column {missing[0]!r}. It has {', '.join(map(str, frame.columns))}. "
+            f"{source} has no column {missing[0]!r}. It has {printable(', '.join(map(str, frame.columns)))}. "
             f"Name those to use: --text for texts, --label for labels. {_other_separator(frame)}".rstrip()
         )
     for name in names:

@@ -257,6 +257,7 @@ def test_bad_input_is_named(estimator, rows, tmp_path, monkeypatch):
     refused(ValueError, "in.csv: the column 'text' is named twice in columns", columns=["text", "text"])
     (tmp_path / "escape.csv").write_text("id,\x1b[31mtext,words\n1,a,b\n")
     refused(ValueError, r"It has id, \\x1b\[31mtext, words", source="escape.csv")
+    refused(ValueError, r"has id, \\x1b\[31mtext, words", source="escape.csv", columns="words", keep=["name"])
     refused(ValueError, "keep names 'name', and the table has id, text", keep=["name"])
     refused(ValueError, "rows_per_part must be a whole number of at least 1, got 0", rows_per_part=0)
     for n_jobs in (0, 1.5, True):
