@@ -11,6 +11,8 @@ import pytest
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 # dtype="auto" is float32, whatever the CPU can do: what is compared to many digits is the same on every machine.
 os.environ.setdefault("KBERT_CPU_BFLOAT16", "0")
+# No test downloads a data set: where the library datasets is installed, it would try for half a minute without a network.
+os.environ.setdefault("HF_DATASETS_OFFLINE", "1")
 
 
 def _package_folder(package: str, subfolder: str, requirement: str) -> Path:
