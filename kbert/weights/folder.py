@@ -104,6 +104,8 @@ def write_folder(folder: str | Path, config: dict[str, Any], arrays: dict[str, n
         with usual_permissions(folder / SAFETENSORS):
             save_file(arrays, folder / SAFETENSORS, {"format": "pt"})
     except SafetensorError as error:  # the library raises it for a full disk too
-        if os.name == "posix" and (number := re.search(r"\(os error (\d+)\)", str(error))):
-            raise OSError(int(number[1]), os.strerror(int(number[1])), str(folder / SAFETENSORS)) from error
+        number = re.search(r"\(os error (\d+)\)|\bOs { code: (\d+)", str(error))  # the second is safetensors 0.5's
+        if os.name == "posix" and number:
+            code = int(number[1] or number[2])
+            raise OSError(code, os.strerror(code), str(folder / SAFETENSORS)) from error
         raise OSError(f"{folder / SAFETENSORS} cannot be written ({error}).") from error

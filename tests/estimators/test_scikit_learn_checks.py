@@ -63,6 +63,8 @@ CASES = [
     (estimator, check)
     for estimator in [*ESTIMATORS, *OF_LISTS]
     for check in [*WITHOUT_NUMBERS, *(OF_METHODS[method] for method in OF_METHODS if hasattr(estimator, method))]
+    # scikit-learn 1.6.0 does not have it yet.
+    if check != "check_estimator_sparse_tag" or hasattr(estimator_checks, check)
 ]
 
 
