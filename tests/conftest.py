@@ -11,7 +11,7 @@ import pytest
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 # dtype="auto" is float32, whatever the CPU can do: what is compared to many digits is the same on every machine.
 os.environ.setdefault("KBERT_CPU_BFLOAT16", "0")
-# No test downloads a data set. Where the library datasets is installed, it would try for half a minute without a network.
+# No test downloads a data set. The library datasets, where installed, would try for half a minute without a network.
 os.environ.setdefault("HF_DATASETS_OFFLINE", "1")
 
 
