@@ -379,7 +379,7 @@ class SentenceTransformer:
         quantize: str | None = None,
         **options,
     ):
-        from sentence_transformers import SentenceTransformer, export_dynamic_quantized_onnx_model, models
+        from sentence_transformers import SentenceTransformer, models
 
         layers = models.Transformer(
             str(folder), max_seq_length=length, backend=backend, **({"model_args": model} if model else {})
@@ -388,6 +388,8 @@ class SentenceTransformer:
             modules=[layers, models.Pooling(layers.get_word_embedding_dimension())], backend=backend
         )
         if quantize:
+            from sentence_transformers import export_dynamic_quantized_onnx_model
+
             place = tempfile.mkdtemp()
             self.model.save_pretrained(place)
             export_dynamic_quantized_onnx_model(self.model, quantize, place)

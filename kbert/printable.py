@@ -28,9 +28,10 @@ def printable_lines(text: str) -> str:
 def shown(value: Any) -> str:
     """A value in a message, cut if it is long; a scalar of NumPy's as Python's own, its dates as ISO 8601 has them."""
     numpy = sys.modules.get("numpy")  # errors, and with them `import kbert`, do without it
-    if numpy is not None and isinstance(value, numpy.datetime64):
-        return str(numpy.datetime_as_string(value, unit="auto"))
-    if numpy is not None and isinstance(value, numpy.generic) and not isinstance(value, numpy.timedelta64):
-        value = value.item()
+    if numpy is not None and isinstance(value, numpy.generic):
+        if isinstance(value, numpy.datetime64):
+            return str(numpy.datetime_as_string(value, unit="auto"))
+        if not isinstance(value, numpy.timedelta64):  # of nanoseconds it would become a whole number
+            value = value.item()
     text = " ".join(repr(value).split())
     return text if len(text) <= 60 else f"{text[:57]}..."

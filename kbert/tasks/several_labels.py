@@ -96,7 +96,7 @@ class SeveralLabels(TextTask):
 
     def right_rows(self, y: Any, outputs: np.ndarray) -> np.ndarray:
         """Which rows of y have exactly the labels that the outputs give them."""
-        found = self.given(self.probabilities(outputs))
+        found = self._indicator(outputs)
         sets = self._sets(y, len(outputs), "y")
         known = np.isin(sets.classes, self.classes_)
         known_sets = LabelSets(sets.indicator[:, known], sets.classes[known])
@@ -179,7 +179,7 @@ class SeveralLabels(TextTask):
             some = examples.take(some_rows(examples))
             outputs = self.outputs(model, some, pad_id)
             # A model that learned little from few rows finds hardly any label likelier than not.
-            if self.given(self.probabilities(outputs)).sum() < _TOO_FEW * some.labels.sum():
+            if self._indicator(outputs).sum() < _TOO_FEW * some.labels.sum():
                 lowered = np.minimum(self.thresholds_, self.best_thresholds(outputs, some))
                 self.thresholds_ = np.where(some.labels.sum(axis=0) >= _ENOUGH_ROWS, lowered, self.thresholds_)
 
@@ -243,10 +243,13 @@ class SeveralLabels(TextTask):
 
     def decode(self, outputs: np.ndarray) -> np.ndarray | list[list[Any]]:
         """The labels of each row: an indicator matrix of int64, or lists."""
-        indicator = self.given(self.probabilities(outputs))
+        indicator = self._indicator(outputs)
         if self.y_type_ == "indicator":
             return indicator.astype("int64")
         return [self.classes_[row].tolist() for row in indicator]
+
+    def _indicator(self, outputs: np.ndarray) -> np.ndarray:
+        return self.given(self.probabilities(outputs))
 
     def given(self, probabilities: np.ndarray) -> np.ndarray:
         """Whether each row gets each label, by its thresholds and `at_least_one_`."""
