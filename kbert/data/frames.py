@@ -212,9 +212,9 @@ def read_table(X: Any, name: str, of_texts: bool = False) -> Table:
         if X.ndim == 0:
             raise TypeError(_not_array_like(X, name))
         if X.ndim == 1:
-            return _split_rows(Column(X.tolist(), name, convert, X.dtype), name)
+            return _split_rows(Column(_listed(X), name, convert, X.dtype), name)
         if X.ndim == 2:
-            columns = [Column(X[:, j].tolist(), f"column {j}", convert, X.dtype) for j in range(X.shape[1])]
+            columns = [Column(_listed(X[:, j]), f"column {j}", convert, X.dtype) for j in range(X.shape[1])]
             return Table(columns, X.shape)
         raise ValueError(
             f"Found array with dim {X.ndim}, while dim <= 2 is required. Give {name} the shape (rows, columns)."
@@ -254,6 +254,11 @@ def _split_rows(column: Column, name: str) -> Table:
     convert = f"[[str(value) for value in row] for row in {name}]"
     columns = [Column([row[j] for row in rows], f"column {j}", convert, None, column.index) for j in range(width)]
     return Table(columns, (len(rows), width))
+
+
+def _listed(X: np.ndarray) -> list[Any]:
+    """The values of an array. Dates and durations stay NumPy's: `tolist` makes whole numbers of nanoseconds."""
+    return list(X) if X.dtype.kind in "mM" else X.tolist()
 
 
 def read_column(X: Any, name: str) -> Column:

@@ -211,6 +211,8 @@ def _whole_floats(column: Column, name: str) -> NDArray[np.float64]:
 
 def _label_kind(kind: type) -> str:
     """The name of a type of labels; types with the same name may be mixed."""
+    if issubclass(kind, np.timedelta64):  # an integer to NumPy
+        return kind.__name__
     for name, types in (
         ("str", str),
         ("bool", bool | np.bool_),

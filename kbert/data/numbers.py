@@ -61,7 +61,9 @@ def _numbers(column: Column, name: str) -> NDArray[np.float64]:
             f"from X and {name}, or fill them."
         )
     for i, value in enumerate(column.values):
-        if not isinstance(value, int | float | np.number | np.bool_) and not hasattr(value, "__float__"):
+        # Durations are numbers to NumPy, and dates have __float__, like all of its scalars.
+        is_time = isinstance(value, np.datetime64 | np.timedelta64)
+        if is_time or not (isinstance(value, int | float | np.number | np.bool_) or hasattr(value, "__float__")):
             raise TypeError(
                 f"{name} should be numeric: {column.row(i)} is {shown(value)}, of type {type(value).__name__}. Convert "
                 "with pd.to_numeric, or use BertClassifier for labels."

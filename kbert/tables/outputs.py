@@ -55,7 +55,8 @@ def columns_read(estimator: Any, names: Sequence[str], given: Sequence[str] | No
         )
     twice = next((name for name in wanted if wanted.count(name) > 1), None)
     if twice is not None:
-        raise ValueError(f"the column {twice!r} is named twice in columns (--text on the command line). Name it once.")
+        where = "columns (--text on the command line)" if given is not None else "the columns of the fit"
+        raise ValueError(f"the column {twice!r} is named twice in {where}. Name it once.")
     return wanted
 
 

@@ -334,7 +334,14 @@ def _tell(told: dict[type[Warning], str], fault: list[Exception], unreadable: li
 
 
 def _names(given: str | Sequence[str] | None) -> tuple[str, ...] | None:
-    return (given,) if isinstance(given, str) else None if given is None else tuple(given)
+    if given is None:
+        return None
+    return tuple(map(_plain, (given,) if isinstance(given, str) else given))
+
+
+def _plain(name: Any) -> Any:
+    """A name as Python's own: an array gives NumPy's strings."""
+    return str(name) if isinstance(name, np.str_) else name
 
 
 def _is_whole(value: Any) -> bool:

@@ -20,6 +20,10 @@ class LearningRate(float):
         """The number as a scalar of NumPy's."""
         return np.float64(self)
 
+    def __reduce__(self) -> tuple[type[float], tuple[float]]:
+        """A copy, or what is stored, is a plain number, which opens without kbert."""
+        return float, (float(self),)
+
 
 class CallbackOptimizer:
     """Stands for the optimiser in ``model.optimizer`` while a model is trained.

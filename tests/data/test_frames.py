@@ -413,6 +413,8 @@ def test_a_column_of_labels_warns(y):
         (pd.Series([True, 1, 0], dtype=object), TypeError, ["mixes", "bool", "int", "y.astype(str)"]),
         ([b"a", b"b", b"c"], TypeError, ["bytes", "decode"]),
         (pd.Series(pd.to_datetime(["2020-01-01"] * 3)), TypeError, ["Timestamp", "y.astype(str)"]),
+        (np.array(["2020-01-01"] * 3, "M8[ns]"), TypeError, ["datetime64", "row 0 is 2020-01-01", "y.astype(str)"]),
+        (np.array([1, 2, 3], "m8[ns]"), TypeError, ["timedelta64", "row 0 is", "y.astype(str)"]),
         (pd.cut([1, 2, 3], 2), TypeError, ["Interval", "astype(str)"]),
         (np.zeros((3, 2)), ValueError, ["y should be a 1d array, got an array of shape (3, 2) instead", "df['label']"]),
         (FRAME, ValueError, ["y should be a 1d array", "df['label']"]),

@@ -208,6 +208,9 @@ def test_it_works_in_searches_and_pipelines(make, priced):
         ([1.0, np.inf, 2.0], ValueError, "contains infinity.*row 1"),
         (["1", "2", "3"], TypeError, "y should be numeric: row 0 is '1', of type str. Convert with pd.to_numeric"),
         (pd.Series([1, None, 3], index=[7, 8, 9], dtype="Int64"), ValueError, r"row 1 \(index 8\)"),
+        (np.array(["2024-05-01"] * 3, "M8[ns]"), TypeError, "row 0 is 2024-05-01, of type datetime64"),
+        (list(np.array(["2024-05-01"] * 3, "M8[D]")), TypeError, "should be numeric: row 0 is 2024-05-01"),
+        (np.array([1, 2, 3], "m8[ns]"), TypeError, r"should be numeric: row 0 is .*timedelta64\(1,'ns'\)"),
     ],
 )
 def test_y_that_cannot_be_used_is_named(make, y, error, message):

@@ -255,6 +255,8 @@ def test_bad_input_is_named(estimator, rows, tmp_path, monkeypatch):
 
     refused(ValueError, "in.csv: the table has no column 'review'. It has id, text", columns="review")
     refused(ValueError, "in.csv: the column 'text' is named twice in columns", columns=["text", "text"])
+    refused(ValueError, "in.csv: the column 'text' is named twice in columns", columns=np.array(["text", "text"]))
+    refused(ValueError, "in.csv: the table has no column 'review'", columns=np.array(["review"]))
     (tmp_path / "escape.csv").write_text("id,\x1b[31mtext,words\n1,a,b\n")
     refused(ValueError, r"It has id, \\x1b\[31mtext, words", source="escape.csv")
     refused(ValueError, r"has id, \\x1b\[31mtext, words", source="escape.csv", columns="words", keep=["name"])

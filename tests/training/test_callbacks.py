@@ -1,5 +1,7 @@
 """Keras's callbacks, and stopping when held-out rows no longer gain."""
 
+import copy
+import pickle
 from importlib.util import find_spec
 
 import keras
@@ -8,6 +10,7 @@ import pytest
 from keras import ops
 
 from kbert.estimators.parameters import _REFUSED_CALLBACKS, checked_callbacks
+from kbert.training.callbacks import LearningRate
 from kbert.training.early_stopping import Evaluation
 
 pytestmark = pytest.mark.backend
@@ -135,6 +138,12 @@ def test_the_learning_rate_answers_as_a_variable_of_keras_does(model_of, trained
     callback = keras.callbacks.LambdaCallback(on_train_batch_begin=ask)
     trained(model, n_texts=16, epochs=1, learning_rate=1e-3, warmup=0, callbacks=[callback])
     assert found == [((), 1e-3, pytest.approx(1e-3))]
+
+
+def test_a_learning_rate_is_stored_as_a_plain_number():
+    rate = LearningRate(1e-3)
+    for copied in (pickle.loads(pickle.dumps(rate)), copy.deepcopy(rate)):
+        assert type(copied) is float and copied == 1e-3
 
 
 def test_the_learning_rate_follows_the_schedule_until_a_callback_sets_it(model_of, trained, arrays_of):
