@@ -21,7 +21,7 @@ from torch.autograd.function import once_differentiable
 
 from kbert.model.base import MASKED
 from kbert.model.dropout import LARGEST_RATE, kept
-from kbert.model.products_torch import product
+from kbert.model.products_torch import product, product_gelu, product_sum
 
 # What takes the place of weights, by their variables' ids, where layers may be computed by this module; None elsewhere.
 # `kbert.training.fused_layers` sets it. Layers then have first derivatives only.
@@ -35,6 +35,9 @@ try:
     can_differentiate = True
 except (AttributeError, RuntimeError):
     can_differentiate = False
+
+# Scores of attention that are computed at a time when predicting in bfloat16: 4 MB, which a processor's cache holds.
+_SCORES = 2 << 20
 
 # Of `hidden_act` in config.json, and what PyTorch's GELU calls them.
 _GELU = {"gelu": "none", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
@@ -64,6 +67,8 @@ def fused_layer(
         or torch.compiler.is_compiling()
     ):
         return None
+    if not torch.is_grad_enabled() and not any(rates):
+        return _predicted(layer, x, mask, readers)
     config, attention = layer.config, layer.attention
     attended = _Attention.apply(
         readers, x, mask, *(array for part in _projections(attention) for array in _weights(part.kernel, part.bias)),
@@ -97,6 +102,46 @@ def _weights(*variables: Any) -> Iterator[torch.Tensor]:
         yield variable.value if weight is None else weight
 
 
+def _predicted(layer: Any, x: torch.Tensor, mask: torch.Tensor, readers: torch.Tensor) -> torch.Tensor:
+    """The same without dropout and derivatives, for which nothing has to be kept."""
+    attention, (B, S, D) = layer.attention, readers.shape
+    read, flat = readers.reshape(-1, D), x.reshape(-1, D)
+    query, key, value = (
+        _heads(product(of, *_weights(part.kernel, part.bias)), B, layer.config.num_attention_heads).contiguous()
+        for of, part in zip((read, flat, flat), _projections(attention), strict=True)
+    )
+    context = _joined(_attended(query, key, value, mask))
+    y = _sum_and_norm(context, read, attention.output_dense, layer.attention_norm)
+    kernel, bias = _weights(layer.intermediate.kernel, layer.intermediate.bias)
+    active = product_gelu(y, kernel, bias, _GELU[layer.config.hidden_act])
+    return _sum_and_norm(active, y, layer.output_dense, layer.output_norm).view(B, S, D)
+
+
+def _attended(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Attention: query (B, N, S, H), which is changed, key and value (B, N, T, H), mask (B, 1, S, T)."""
+    B, N, S, H = query.shape
+    if query.dtype != torch.bfloat16:
+        return torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+    # PyTorch's own multiplies bfloat16 no faster than float32.
+    query.mul_(H**-0.5)
+    context = torch.empty_like(query)
+    n_rows = max(1, _SCORES // (N * S * key.shape[2]))
+    for start in range(0, B, n_rows):
+        rows = slice(start, start + n_rows)
+        scores = torch.matmul(query[rows], key[rows].transpose(-1, -2))
+        scores.add_(torch.where(mask[rows], 0.0, MASKED).to(scores.dtype))
+        torch.matmul(torch.softmax(scores, -1), value[rows], out=context[rows])
+    return context
+
+
+def _sum_and_norm(inside: torch.Tensor, x: torch.Tensor, dense: Any, norm: Any) -> torch.Tensor:
+    """LayerNorm(x + inside kernel + bias), of matrices."""
+    kernel, bias = _weights(dense.kernel, dense.bias)
+    summed = product_sum(inside, kernel, bias, x)
+    weights = _weights(norm.gamma, norm.beta)
+    return torch.nn.functional.layer_norm(summed, summed.shape[-1:], *weights, norm.epsilon)
+
+
 class _Attention(torch.autograd.Function):
     """What readers (B, S, D) attend to in x (B, T, D), (B, S, D): the layer's attention without its output product."""
 
@@ -123,10 +168,6 @@ class _Attention(torch.autograd.Function):
                 (read, query_kernel, query_bias), (flat, key_kernel, key_bias), (flat, value_kernel, value_bias)
             )
         )  # (B, N, S, H), and (B, N, T, H) twice  # fmt: skip
-        if not any(ctx.needs_input_grad) and not rate:
-            # PyTorch's own stores no matrix of probabilities.
-            context = torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
-            return _joined(context).view(readers.shape)
         scale = (D // n_heads) ** -0.5
         query.mul_(scale)
         scores = torch.matmul(query, key.transpose(-1, -2)).add_(torch.where(mask, 0.0, MASKED).to(x.dtype))

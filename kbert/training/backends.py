@@ -16,6 +16,11 @@ def backend_name() -> str:
     return str(keras.backend.backend())
 
 
+def takes_any_shape() -> bool:
+    """Whether batches of a new shape cost nothing: PyTorch compiles none."""
+    return backend_name() == "torch"
+
+
 def backend_step() -> BackendStep:
     """The step of the backend in use. An error in a forked process that would wait without end."""
     require_usable_process()

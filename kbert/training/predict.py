@@ -15,7 +15,7 @@ from kbert.data.spans import SpanReader
 from kbert.model.names import INPUT_NAMES
 from kbert.text.sequences import Sequences
 from kbert.text.words import WordSequences
-from kbert.training.backends import backend_step
+from kbert.training.backends import backend_step, takes_any_shape
 from kbert.training.distribution import prediction_devices
 from kbert.training.finite_outputs import require_finite
 from kbert.training.memory import memory_kept
@@ -91,8 +91,9 @@ def _texts_of_batches(
 
 def _batches(model: keras.Model | ExportedModel, sequences: Sequences, pad_id: int) -> Iterator[Batch]:
     """Packed for a Keras model, padded for an exported one."""
-    make = padded_batches if isinstance(model, ExportedModel) else prediction_batches
-    return make(sequences, pad_id)
+    if isinstance(model, ExportedModel):
+        return padded_batches(sequences, pad_id)
+    return prediction_batches(sequences, pad_id, any_shape=takes_any_shape())
 
 
 def predict_words(

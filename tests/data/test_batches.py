@@ -112,6 +112,25 @@ def test_prediction_takes_each_text_once_in_one_shape(sequences_of, realistic_le
     assert sum(batch.n_tokens for batch in batches) == realistic_lengths[:n].sum()
 
 
+@pytest.mark.parametrize("n", [1, 3, 2000])
+def test_in_any_shape_hardly_anything_is_padding(sequences_of, realistic_lengths, n):
+    sequences = sequences_of(realistic_lengths[:n])
+    batches = list(prediction_batches(sequences, pad_id=0, n_tokens=512, any_shape=True))
+    assert sorted(text for batch in batches for text in _texts(batch)) == list(range(n))
+    for batch in batches:
+        (rows, length), used = batch.inputs["token_ids"].shape, (batch.inputs["text_ids"] > 0).sum(axis=1)
+        assert used.max() <= length < used.max() + 16
+        assert rows == 1 or rows * length <= 512
+        assert (used > 0).all() and batch.inputs["first_positions"].shape[1] == (batch.texts >= 0).sum(axis=1).max()
+    one_shape = sum(batch.inputs["token_ids"].size for batch in prediction_batches(sequences, pad_id=0))
+    assert sum(batch.inputs["token_ids"].size for batch in batches) <= one_shape
+    for batch in batches:
+        for row, slot in np.argwhere(batch.texts >= 0):
+            ids = sequences.tokens.row(batch.texts[row, slot])
+            start = batch.inputs["first_positions"][row, slot]
+            np.testing.assert_array_equal(batch.inputs["token_ids"][row, start : start + len(ids)], ids)
+
+
 @pytest.mark.parametrize("longest", [2, 16, 17, 70, 128, 129, 384, 385, 512, 1000])
 def test_rows_to_predict_are_at_most_half_as_long_again_as_the_longest_text(sequences_of, longest):
     (batch,) = prediction_batches(sequences_of([1, longest]), pad_id=0)

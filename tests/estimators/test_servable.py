@@ -16,6 +16,11 @@ LONG = ["a", "the table was red and " * 3, "this room with the sad chair and it 
 VALUES = dict(max_length=48, epochs=1, batch_size=8, dtype="float32", random_state=0)
 
 
+COMPILED = pytest.mark.skipif(
+    keras.backend.backend() == "torch", reason="PyTorch compiles nothing, and its batches have any shape"
+)
+
+
 def classifier(folder):
     return BertClassifier(weights=folder, **VALUES).fit(TEXTS, [0, 1] * 4), lambda text: [text]
 
@@ -37,6 +42,7 @@ def chooser(folder):
     return BertMultipleChoice(weights=folder, **VALUES).fit(X, [0, 1] * 4), lambda text: [("what", [text, "a chair"])]
 
 
+@COMPILED
 @pytest.mark.parametrize(
     "make",
     [
@@ -85,7 +91,7 @@ def test_some_lengths_alone_can_be_compiled(toy_folder, monkeypatch):
 
 
 @pytest.mark.backend
-@pytest.mark.skipif(keras.backend.backend() == "torch", reason="PyTorch compiles nothing")
+@COMPILED
 def test_what_a_request_needs_is_compiled(toy_folder, monkeypatch):
     monkeypatch.setattr(compiled, "_cache", OrderedDict())  # the one that there is may be full
     vectorizer = BertVectorizer(weights=toy_folder, max_length=40, layers="second_to_last", dtype="float32").fit(TEXTS)

@@ -87,6 +87,33 @@ def test_in_bfloat16_they_are_close_to_float32(inputs, training, monkeypatch):
         assert (one - other).norm() < 0.05 * other.norm() + 5e-3, variable.path
 
 
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.parametrize("hidden_act", ["gelu", "gelu_new"])
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize("scores", [1, 10**6])
+def test_predictions_keep_nothing_for_gradients(inputs, dtype, hidden_act, pooling, scores, monkeypatch):
+    """They have a form of their own, though the weights could be trained; attention a row or all rows at a time."""
+    import torch
+
+    from kbert.model import layers_torch
+    from kbert.training.fused_layers import FusedLayers
+
+    settings = config(hidden_act=hidden_act, classifier_pooling=pooling, **DROPOUT)
+    model = BertForSequenceClassification(settings, 3, dtype=dtype)
+    monkeypatch.setattr(layers_torch, "_SCORES", scores)
+    with torch.no_grad():
+        expected = model(inputs)
+        for function in (layers_torch._Attention, layers_torch._Expansion, layers_torch._OutputAndNorm):
+            monkeypatch.setattr(function, "forward", None)
+        layers, predicted = [], layers_torch._predicted
+        monkeypatch.setattr(layers_torch, "_predicted", lambda *of: layers.append(of) or predicted(*of))
+        with FusedLayers(model).in_use():
+            found = model(inputs)
+    tolerance = 1e-5 if dtype == "float32" else 0.05
+    np.testing.assert_allclose(found.float(), expected.float(), rtol=tolerance, atol=tolerance)
+    assert len(layers) == 2
+
+
 def test_layer_norm_keeps_its_weights_in_float32(inputs, monkeypatch):
     import torch
 
@@ -163,7 +190,9 @@ def test_this_pytorch_has_what_they_use():
     from kbert.model import layers_torch, products_torch
 
     assert layers_torch.can_differentiate
-    assert products_torch._linear is not None or not torch.backends.mkldnn.is_available()
+    if torch.backends.mkldnn.is_available():
+        assert products_torch._linear is not None and products_torch._linear_and_sum is not None
+        assert products_torch._takes_bfloat16 == torch.ops.mkldnn._is_mkldnn_bf16_supported()
 
 
 @pytest.mark.parametrize("reason", ["activation", "float16", "LoRA", "rate", "PyTorch"])
