@@ -82,7 +82,8 @@ class KbertExported:
         model = transformers.AutoModelForSequenceClassification.from_pretrained(self.folder, num_labels=LABELS)
         model.save_pretrained(saved)
         transformers.AutoTokenizer.from_pretrained(self.folder).save_pretrained(saved)
-        classifier = BertClassifier.load(saved).set_params(max_length=self.length)
+        # Cut, as the others cut: by default longer texts are read in windows.
+        classifier = BertClassifier.load(saved).set_params(max_length=self.length, long_text="truncate")
         classifier.export(out, X=texts, quantize=self.quantize)
         return BertClassifier.load(out)
 

@@ -18,11 +18,11 @@ _POOL = 64
 
 # Tokens of a batch in prediction: enough to keep the matrix products busy, and few enough to stay in the cache.
 _PREDICT_TOKENS = 4096
+# The same where rows hold one text each.
+_PADDED_TOKENS = 1024
 # Where each batch may have a shape of its own, its rows have a multiple of so many tokens: matrices of other sides take
 # up to twice as long to multiply in bfloat16.
 _STEP = 16
-# The same where rows hold one text each.
-_PADDED_TOKENS = 1024
 
 
 class Batch(NamedTuple):
@@ -199,7 +199,10 @@ def prediction_batches(
 def _small_batches(
     sequences: Sequences, rows: list[list[int]], longest: int, pad_id: int, n_tokens: int
 ) -> Iterator[Batch]:
-    """Rows with about as many tokens each are together, and hardly longer than that; ``longest`` holds any of them."""
+    """Rows with about as many tokens share a batch. It is as long as its fullest row, rounded up to `_STEP`.
+
+    ``longest`` is a length that holds every row; no batch is longer.
+    """
     lengths = sequences.lengths
     used = np.array([int(lengths[row].sum()) for row in rows])
     fullest_first = np.argsort(-used, kind="stable")
@@ -233,7 +236,10 @@ def _prediction_size(n_rows: int, length: int, n_tokens: int | None = None) -> i
 
 
 def prediction_layouts(lengths: Iterable[int], n_texts: int) -> list[Layout]:
-    """The shapes of all batches that `prediction_batches` makes of up to ``n_texts`` texts of these lengths."""
+    """The shapes of all batches that `prediction_batches` makes of up to ``n_texts`` texts of these lengths.
+
+    Without its ``any_shape``.
+    """
     return [
         Layout(size, length, slots_of(length))
         for length in sorted({prediction_row_length(longest) for longest in lengths})

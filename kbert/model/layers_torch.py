@@ -21,7 +21,7 @@ from torch.autograd.function import once_differentiable
 
 from kbert.model.base import MASKED
 from kbert.model.dropout import LARGEST_RATE, kept
-from kbert.model.products_torch import product, product_gelu, product_sum
+from kbert.model.products_torch import product
 
 # What takes the place of weights, by their variables' ids, where layers may be computed by this module; None elsewhere.
 # `kbert.training.fused_layers` sets it. Layers then have first derivatives only.
@@ -112,8 +112,8 @@ def _predicted(layer: Any, x: torch.Tensor, mask: torch.Tensor, readers: torch.T
     )
     context = _joined(_attended(query, key, value, mask))
     y = _sum_and_norm(context, read, attention.output_dense, layer.attention_norm)
-    kernel, bias = _weights(layer.intermediate.kernel, layer.intermediate.bias)
-    active = product_gelu(y, kernel, bias, _GELU[layer.config.hidden_act])
+    wide = product(y, *_weights(layer.intermediate.kernel, layer.intermediate.bias))
+    active = torch.nn.functional.gelu(wide, approximate=_GELU[layer.config.hidden_act])
     return _sum_and_norm(active, y, layer.output_dense, layer.output_norm).view(B, S, D)
 
 
@@ -136,8 +136,7 @@ def _attended(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask:
 
 def _sum_and_norm(inside: torch.Tensor, x: torch.Tensor, dense: Any, norm: Any) -> torch.Tensor:
     """LayerNorm(x + inside kernel + bias), of matrices."""
-    kernel, bias = _weights(dense.kernel, dense.bias)
-    summed = product_sum(inside, kernel, bias, x)
+    summed = product(inside, *_weights(dense.kernel, dense.bias)).add_(x)
     weights = _weights(norm.gamma, norm.beta)
     return torch.nn.functional.layer_norm(summed, summed.shape[-1:], *weights, norm.epsilon)
 

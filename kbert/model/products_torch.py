@@ -1,8 +1,4 @@
-"""Products of matrices on PyTorch: by oneDNN on a CPU, called as PyTorch's compiler calls it.
-
-Of float32 all products, since oneDNN is faster than PyTorch's own choice. Of bfloat16, which PyTorch gives to oneDNN
-anyway, those that predicting follows with an addition or with GELU: oneDNN does that before it writes the result.
-"""
+"""Products of matrices on PyTorch: of float32 on a CPU by oneDNN, called as PyTorch's compiler calls it."""
 
 from __future__ import annotations
 
@@ -13,11 +9,8 @@ import torch
 # Not part of PyTorch's public interface. A version that does not have it uses PyTorch's own product.
 try:
     _linear = torch.ops.mkldnn._linear_pointwise
-    _linear_and_sum = _linear.binary
-    _takes_bfloat16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
 except (AttributeError, RuntimeError):
-    _linear = _linear_and_sum = None
-    _takes_bfloat16 = False
+    _linear = None
 
 
 class _Product(torch.autograd.Function):
@@ -53,30 +46,12 @@ def product(x: torch.Tensor, kernel: torch.Tensor, bias: torch.Tensor | None = N
     return torch.mm(x, kernel) if bias is None else torch.addmm(bias, x, kernel)
 
 
-def product_gelu(x: torch.Tensor, kernel: torch.Tensor, bias: torch.Tensor, approximate: str) -> torch.Tensor:
-    """GELU(x kernel + bias), without derivatives, in one pass where oneDNN can."""
-    if _takes(x, kernel, _takes_bfloat16):
-        y: torch.Tensor = _linear(x, kernel.t(), bias, "gelu", [], approximate)
-        return y
-    return torch.nn.functional.gelu(product(x, kernel, bias), approximate=approximate)
-
-
-def product_sum(x: torch.Tensor, kernel: torch.Tensor, bias: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Give x kernel + bias + other (M, U), without derivatives, in one pass where oneDNN can."""
-    if _takes(x, kernel, _takes_bfloat16):
-        y: torch.Tensor = _linear_and_sum(x, other, kernel.t(), bias, "add")
-        return y
-    return product(x, kernel, bias).add_(other)
-
-
-def _takes(x: torch.Tensor, kernel: torch.Tensor, bfloat16: bool = False) -> bool:
-    """Whether oneDNN is called: for a product of float32, or also of bfloat16."""
+def _takes(x: torch.Tensor, kernel: torch.Tensor) -> bool:
     return (
         _linear is not None
         and torch.backends.mkldnn.enabled
         and x.device.type == "cpu"
         and x.numel() > 0
-        and x.dtype == kernel.dtype
-        and (x.dtype == torch.float32 or (bfloat16 and x.dtype == torch.bfloat16))
+        and x.dtype == kernel.dtype == torch.float32
         and not torch.compiler.is_compiling()
     )

@@ -17,8 +17,12 @@ def backend_name() -> str:
 
 
 def takes_any_shape() -> bool:
-    """Whether batches of a new shape cost nothing: PyTorch compiles none."""
-    return backend_name() == "torch"
+    """Whether batches of a new shape cost nothing: PyTorch compiles none, but on Apple's GPUs."""
+    if backend_name() != "torch":
+        return False
+    import torch
+
+    return not torch.backends.mps.is_available()
 
 
 def backend_step() -> BackendStep:

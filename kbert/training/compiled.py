@@ -79,8 +79,18 @@ def _key(model: keras.Model, variables: list[keras.Variable], trainable: list[bo
     # which takes seconds, and half a gigabyte, under the other backends.
     kinds = [(tuple(v.shape), v.dtype, is_trained) for v, is_trained in zip(variables, trainable, strict=True)]
     choices = getattr(model, "choices", {})
-    facts = [type(model).__name__, model.config.to_dict(), choices, model.dtype_policy.name, kinds]
+    facts = [type(model).__name__, model.config.to_dict(), choices, model.dtype_policy.name, kinds, _constants(model)]
     return json.dumps(facts, sort_keys=True)
+
+
+def _constants(model: keras.Model) -> list[list[Any]]:
+    """What layers compute with beside their variables: LoRA's factor, and how quantized inputs are scaled."""
+    names = ("lora_alpha", "lora_rank", "quantization_mode")
+    return [
+        [layer.name, *found, type(getattr(layer, "inputs_quantizer", None)).__name__]
+        for layer in model._flatten_layers()
+        if any(found := [getattr(layer, name, None) for name in names])
+    ]
 
 
 def model_key(model: keras.Model) -> str:

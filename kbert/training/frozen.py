@@ -17,11 +17,11 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from kbert.data.batches import Batch, prediction_batches
+from kbert.data.batches import Batch
 from kbert.model.parts import LowerPart, UpperPart
 from kbert.model.setup import keras
 from kbert.text.sequences import Sequences, some_at_a_time
-from kbert.training.predict import batch_outputs
+from kbert.training.predict import batch_outputs, batches_for
 
 # Vectors are kept in memory up to so many bytes of one model, and beyond them in a file without a name.
 MOST_IN_MEMORY = 512 * 1024**2
@@ -133,7 +133,7 @@ class FrozenPart:
             return
         some = sequences.take(np.fromiter(new.values(), np.int64, len(new)))
         room = self._vectors.room(int(some.lengths.sum()))
-        for batch, found in batch_outputs(lower, ((batch, batch.inputs) for batch in prediction_batches(some, pad_id))):
+        for batch, found in batch_outputs(lower, ((batch, batch.inputs) for batch in batches_for(lower, some, pad_id))):
             is_token = batch.tokens >= 0
             room[batch.tokens[is_token]] = found[is_token]
         self._vectors.keep(list(new), some.lengths, room)

@@ -82,15 +82,15 @@ def _texts_of_batches(
     first_row = 0
     for chunk in chunks:
         share_of_row = (1 / np.bincount(chunk.rows)).astype("float32")
-        for batch in _batches(model, chunk, pad_id):
+        for batch in batches_for(model, chunk, pad_id):
             slots = batch.texts >= 0
             rows = chunk.rows[batch.texts[slots]]
             yield _Texts(first_row + rows, share_of_row[rows], slots), batch.inputs
         first_row += chunk.n_rows
 
 
-def _batches(model: keras.Model | ExportedModel, sequences: Sequences, pad_id: int) -> Iterator[Batch]:
-    """Packed for a Keras model, padded for an exported one."""
+def batches_for(model: keras.Model | ExportedModel, sequences: Sequences, pad_id: int) -> Iterator[Batch]:
+    """The batches in which a model predicts: packed for a Keras model, padded for an exported one."""
     if isinstance(model, ExportedModel):
         return padded_batches(sequences, pad_id)
     return prediction_batches(sequences, pad_id, any_shape=takes_any_shape())
@@ -118,7 +118,7 @@ def predict_words(
     results = np.zeros((words.n_words, model.output_shape[-1]), "float32")
     if not words.n_words:
         return results
-    batches = ((batch, batch.inputs) for batch in _batches(model, words.sequences, pad_id))
+    batches = ((batch, batch.inputs) for batch in batches_for(model, words.sequences, pad_id))
     for batch, outputs in batch_outputs(model, batches):
         numbers = np.where(batch.tokens >= 0, words.words[batch.tokens], -1)
         is_word = numbers >= 0
@@ -144,7 +144,7 @@ def predict_spans(model: keras.Model | ExportedModel, reader: SpanReader, pad_id
     first_row : int, default=0
         What errors call the first row.
     """
-    batches = ((batch, batch.inputs) for batch in _batches(model, reader.windows, pad_id))
+    batches = ((batch, batch.inputs) for batch in batches_for(model, reader.windows, pad_id))
     for batch, outputs in batch_outputs(model, batches):
         row, position = np.nonzero(~np.isfinite(outputs).all(axis=-1) & (batch.tokens >= 0))
         if len(row):

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kbert.data.batches import prediction_batches
 from kbert.text.ragged import Ragged
 from kbert.text.sequences import Sequences, TokenSequences
 from kbert.training.attributions import Attributions, Targets, Tokens
-from kbert.training.predict import batch_outputs, input_names
+from kbert.training.predict import batch_outputs, batches_for, input_names
 
 if TYPE_CHECKING:
     import keras
@@ -113,7 +112,7 @@ def _outputs(
     """Chosen outputs of each copy, each at its token where the model has outputs for tokens; (n_copies, n_outputs)."""
     of_texts = "first_positions" in input_names(model)
     chosen = np.zeros((len(copies), len(outputs)))
-    batches = ((batch, batch.inputs) for batch in prediction_batches(copies, pad_id))
+    batches = ((batch, batch.inputs) for batch in batches_for(model, copies, pad_id))
     for batch, found in batch_outputs(model, batches):
         row, slot = np.nonzero(batch.texts >= 0)
         place = slot[:, None] if of_texts else batch.inputs["first_positions"][row, slot][:, None] + tokens

@@ -8,7 +8,6 @@ import jax
 import numpy as np
 from jax import numpy as jnp
 
-from kbert.model.compile_cache import compiled_or_kept
 from kbert.model.setup import keras
 from kbert.training.compiled import ModelVariables, compiled, model_key, model_variables, shapes_key
 from kbert.training.functional import state_values, updated
@@ -176,10 +175,7 @@ class Trainer:
             # Compiled at once and kept without the function, which would keep this trainer and its weights alive.
             return jax.jit(function, donate_argnums=0, **shardings).lower(*arguments).compile()
 
-        key = (*self.key, name, shapes_key(inputs))
-        if self.distribution is None:
-            return compiled(key, lambda: compiled_or_kept(key, arguments, compile))
-        return compiled(key, compile)
+        return compiled((*self.key, name, shapes_key(inputs)), compile)
 
     def _gradients(
         self, values: list[Tensor], frozen: list[Tensor], batch: StepBatch, hyper: Hyperparameters
@@ -215,13 +211,6 @@ class Trainer:
         return updated(*state, gradients, hyper, self.optimizer)
 
 
-def _compiled(key: tuple[Any, ...], function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
-    """A function compiled for its arguments, in this process or in an earlier one."""
-    return compiled(
-        key, lambda: compiled_or_kept(key, arguments, lambda: jax.jit(function).lower(*arguments).compile())
-    )
-
-
 def _on_one_device(parts: ModelVariables) -> tuple[list[Tensor], list[Tensor]]:
     """A model's trainable and other weights. Of a model that was made while a distribution was in force, a copy."""
     weights = ([variable.value for variable in parts.trainable], [variable.value for variable in parts.others])
@@ -249,7 +238,8 @@ def predictor(model: keras.Model, devices: Sequence[Any] = ()) -> Predictor:
             if device not in copies:
                 copies[device] = jax.device_put(weights, device)
             held = copies[device]
-        return _compiled((*key, str(device), shapes_key(inputs)), function, held, inputs)(held, inputs)
+        run = compiled((*key, str(device), shapes_key(inputs)), lambda: jax.jit(function).lower(held, inputs).compile())
+        return run(held, inputs)
 
     return predict
 
@@ -273,6 +263,7 @@ def differentiator(model: keras.Model, name: str) -> Differentiator:
 
     def differentiate(inputs: dict[str, np.ndarray], chosen: np.ndarray) -> tuple[Tensor, Tensor]:
         arguments = (weights, inputs, chosen)
-        return _compiled((*key, shapes_key(inputs)), function, *arguments)(*arguments)
+        run = compiled((*key, shapes_key(inputs)), lambda: jax.jit(function).lower(*arguments).compile())
+        return run(*arguments)
 
     return differentiate

@@ -70,35 +70,6 @@ def test_other_types_are_left_to_pytorch(arrays, onednn_product):
     assert onednn_product(x.double(), kernel.double(), None) is None
 
 
-@pytest.mark.parametrize("approximate", ["none", "tanh"])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_gelu_and_sum_within_the_product(arrays, dtype, approximate, monkeypatch):
-    """The same as after it; in bfloat16 but for one rounding less. Where PyTorch lacks the call, they come after it."""
-    import torch
-
-    from kbert.model import products_torch
-
-    x, kernel, bias = (array.detach().to(getattr(torch, dtype)) for array in arrays)
-    other = torch.linspace(-2, 2, 70 * 33).reshape(70, 33).to(x.dtype)
-    exact = x.double() @ kernel.double() + bias.double()
-    expected = [torch.nn.functional.gelu(exact, approximate=approximate), exact + other.double()]
-    rounding = 2e-2 if dtype == "bfloat16" else 1e-5
-    for there in (True, False):
-        if not there:
-            monkeypatch.setattr(products_torch, "_linear", None)
-        before = other.clone()
-        # Kernels from files lie transposed in memory.
-        for of in (kernel, kernel.T.contiguous().T):
-            found = [
-                products_torch.product_gelu(x, of, bias, approximate),
-                products_torch.product_sum(x, of, bias, other),
-            ]
-            for one, right in zip(found, expected, strict=True):
-                assert one.dtype == x.dtype
-                torch.testing.assert_close(one.double(), right, rtol=rounding, atol=rounding)
-        assert torch.equal(other, before)
-
-
 def test_the_layers_use_it(monkeypatch):
     from kbert.model import products_torch
     from kbert.model.layers import Dense

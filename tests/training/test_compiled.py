@@ -48,6 +48,17 @@ def test_variables_that_are_added_to_a_frozen_layer_are_seen(model):
     assert after.key != before.key
 
 
+def test_the_factor_of_lora_is_in_the_key(model_of):
+    keys = []
+    for alpha in (2, 4, 2):
+        model = model_of()
+        for layer in model._flatten_layers():
+            if isinstance(layer, keras.layers.Dense):
+                layer.enable_lora(2, lora_alpha=alpha)
+        keys.append(model_variables(model).key)
+    assert keys[0] == keys[2] != keys[1]
+
+
 def test_the_key_that_is_kept_does_not_keep_the_model(model_of):
     model = model_of()
     key = model_variables(model).key

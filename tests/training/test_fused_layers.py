@@ -190,9 +190,7 @@ def test_this_pytorch_has_what_they_use():
     from kbert.model import layers_torch, products_torch
 
     assert layers_torch.can_differentiate
-    if torch.backends.mkldnn.is_available():
-        assert products_torch._linear is not None and products_torch._linear_and_sum is not None
-        assert products_torch._takes_bfloat16 == torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    assert products_torch._linear is not None or not torch.backends.mkldnn.is_available()
 
 
 @pytest.mark.parametrize("reason", ["activation", "float16", "LoRA", "rate", "PyTorch"])
