@@ -27,13 +27,13 @@ import pandas as pd
 from tokenizers import Tokenizer
 
 from kbert import BertClassifier, BertConfig, WordPieceTokenizer, datasets
-from kbert.data.batches import prediction_batches
 from kbert.hub import resolve_folder
 from kbert.model import BertForSequenceClassification
 from kbert.pretraining.rates import flops_per_token, matrix_peak
 from kbert.text import build_sequences
 from kbert.training.backends import backend_step
 from kbert.training.precision import dtype_policy
+from kbert.training.predict import batches_for
 from kbert.weights import save_sequence_classifier
 
 RESULTS = Path(__file__).parent / "results" / "overheads.csv"
@@ -65,7 +65,7 @@ def classifier() -> BertClassifier:
 
 def one_text(fitted: BertClassifier) -> tuple[float, float]:
     sequences = build_sequences(fitted.tokenizer_, [TEXT], max_length=128)
-    (batch,) = prediction_batches(sequences, fitted.tokenizer_.pad_id)
+    (batch,) = batches_for(fitted.model_, sequences, fitted.tokenizer_.pad_id)
     inputs = {tensor.name: batch.inputs[tensor.name] for tensor in fitted.model_.inputs}
     predict = backend_step().predictor(fitted.model_)
     return in_turns(lambda: fitted.predict([TEXT]), lambda: keras.ops.convert_to_numpy(predict(inputs)), 200)

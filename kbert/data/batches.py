@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from kbert.data.packing import Layout, choose_layout, pack, slots_of
+from kbert.data.packing import Layout, choose_layout, pack, slots_of, sums_of_rows
 from kbert.text.ragged import ranges
 from kbert.text.sequences import Sequences, SequenceSource
 
@@ -188,29 +188,27 @@ def prediction_batches(
     slots = slots_of(length)
     rows = pack(lengths, length, slots)
     if any_shape:
-        yield from _small_batches(sequences, rows, length, pad_id, n_tokens or _PREDICT_TOKENS)
-        return
-    size = _prediction_size(len(rows), length, n_tokens)
-    for start in range(0, len(rows), size):
-        members = [np.asarray(row) for row in rows[start : start + size]]
-        yield make_batch(sequences, members, Layout(size, length, slots), pad_id)
+        groups = _by_fullness(sums_of_rows(lengths, rows), rows, length, n_tokens or _PREDICT_TOKENS)
+    else:
+        size = _prediction_size(len(rows), length, n_tokens)
+        groups = ((rows[at : at + size], Layout(size, length, slots)) for at in range(0, len(rows), size))
+    for members, layout in groups:
+        yield make_batch(sequences, [np.asarray(row) for row in members], layout, pad_id)
 
 
-def _small_batches(
-    sequences: Sequences, rows: list[list[int]], longest: int, pad_id: int, n_tokens: int
-) -> Iterator[Batch]:
-    """Rows with about as many tokens share a batch. It is as long as its fullest row, rounded up to `_STEP`.
+def _by_fullness(
+    used: NDArray[Any], rows: list[list[int]], longest: int, n_tokens: int
+) -> Iterator[tuple[list[list[int]], Layout]]:
+    """Rows with about as many tokens each, and a shape as long as the fullest of them, rounded up to `_STEP`.
 
-    ``longest`` is a length that holds every row; no batch is longer.
+    ``used`` are the tokens of each row. ``longest`` is a length that holds every row; no shape is longer.
     """
-    lengths = sequences.lengths
-    used = np.array([int(lengths[row].sum()) for row in rows])
     fullest_first = np.argsort(-used, kind="stable")
     start = 0
     while start < len(rows):
         length = min(-(-int(used[fullest_first[start]]) // _STEP) * _STEP, longest)
-        members = [np.asarray(rows[i]) for i in fullest_first[start : start + max(1, n_tokens // length)]]
-        yield make_batch(sequences, members, Layout(len(members), length, max(map(len, members))), pad_id)
+        members = [rows[i] for i in fullest_first[start : start + max(1, n_tokens // length)]]
+        yield members, Layout(len(members), length, max(map(len, members)))
         start += len(members)
 
 
@@ -238,7 +236,7 @@ def _prediction_size(n_rows: int, length: int, n_tokens: int | None = None) -> i
 def prediction_layouts(lengths: Iterable[int], n_texts: int) -> list[Layout]:
     """The shapes of all batches that `prediction_batches` makes of up to ``n_texts`` texts of these lengths.
 
-    Without its ``any_shape``.
+    This is without its ``any_shape``, under which there are many more.
     """
     return [
         Layout(size, length, slots_of(length))

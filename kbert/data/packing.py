@@ -6,6 +6,7 @@ so that its vectors are those that it would have alone.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,6 +75,13 @@ def pack(lengths: NDArray[Any], length: int, slots: int) -> list[list[int]]:
             rows_by_room[room - need].append(row)
             rooms |= 1 << (room - need)
     return rows
+
+
+def sums_of_rows(values: NDArray[Any], rows: list[list[int]]) -> NDArray[Any]:
+    """The sum of the values of each row's texts, for rows that `pack` made."""
+    texts = np.fromiter(chain.from_iterable(rows), int, len(values))
+    sizes = np.fromiter(map(len, rows), int, len(rows))
+    return np.add.reduceat(values[texts], np.cumsum(sizes) - sizes) if rows else np.zeros(0, int)
 
 
 def row_length(longest: int) -> int:

@@ -107,7 +107,7 @@ def _predicted(layer: Any, x: torch.Tensor, mask: torch.Tensor, readers: torch.T
     attention, (B, S, D) = layer.attention, readers.shape
     read, flat = readers.reshape(-1, D), x.reshape(-1, D)
     query, key, value = (
-        _heads(product(of, *_weights(part.kernel, part.bias)), B, layer.config.num_attention_heads).contiguous()
+        _heads(product(of, *_weights(part.kernel, part.bias)), B, layer.config.num_attention_heads)
         for of, part in zip((read, flat, flat), _projections(attention), strict=True)
     )
     context = _joined(_attended(query, key, value, mask))
@@ -162,7 +162,7 @@ class _Attention(torch.autograd.Function):
         B, T, D = x.shape
         read, flat = readers.reshape(-1, D), x.reshape(-1, D)
         query, key, value = (
-            _heads(product(of, kernel, bias), B, n_heads).contiguous()
+            _heads(product(of, kernel, bias), B, n_heads)
             for of, kernel, bias in (
                 (read, query_kernel, query_bias), (flat, key_kernel, key_bias), (flat, value_kernel, value_bias)
             )
@@ -183,7 +183,7 @@ class _Attention(torch.autograd.Function):
     def backward(ctx: Any, d_context: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         read, flat, query, key, value, probabilities, factors, dropped, *kernels = ctx.saved_tensors
         B, N, _, H = value.shape
-        d_context = _heads(d_context.reshape(-1, N * H), B, N).contiguous()
+        d_context = _heads(d_context.reshape(-1, N * H), B, N)
         d_value = torch.matmul(dropped.transpose(-1, -2), d_context)
         d_dropped = torch.matmul(d_context, value.transpose(-1, -2))
         if factors is not None:
@@ -285,7 +285,7 @@ def _by_kernel(x: torch.Tensor, dy: torch.Tensor, kernel: torch.Tensor) -> torch
 
 def _heads(flat: torch.Tensor, B: int, n_heads: int) -> torch.Tensor:
     """(M, D) to (B, N, T, H)."""
-    return flat.view(B, -1, n_heads, flat.shape[-1] // n_heads).transpose(1, 2)
+    return flat.view(B, -1, n_heads, flat.shape[-1] // n_heads).transpose(1, 2).contiguous()
 
 
 def _joined(heads: torch.Tensor) -> torch.Tensor:

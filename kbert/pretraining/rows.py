@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
-from kbert.data.packing import pack
+from kbert.data.packing import pack, sums_of_rows
 from kbert.pretraining.masking import Masking
 
 # The numbers of instances a row that `choose_row_shape` tries.
@@ -52,7 +51,7 @@ def packed_rows(lengths: np.ndarray, masking: Masking, shape: RowShape) -> list[
     rows = pack(lengths, shape.length, shape.texts)
     # Short instances have more tokens to predict for their length. The shape has room for those of nearly all rows; the
     # others are divided.
-    for i in np.flatnonzero(_sums(n_masked, rows) > shape.masked):
+    for i in np.flatnonzero(sums_of_rows(n_masked, rows) > shape.masked):
         row = rows[i]
         divided = []
         while row:
@@ -84,16 +83,9 @@ def choose_row_shape(lengths: np.ndarray, masking: Masking, length: int, masked_
     for texts in _TEXTS:
         rows = pack(lengths, length, texts)
         # An instance that fills a row has to fit too, though the sample may have none.
-        masked = max(int(_sums(n_masked, rows).max(initial=0)), int(masking.number(length)))
+        masked = max(int(sums_of_rows(n_masked, rows).max(initial=0)), int(masking.number(length)))
         shapes.append(RowShape(length, texts, masked))
         costs.append(len(rows) * (length + masked_cost * masked))
         if max(map(len, rows), default=0) < texts:  # more room for instances is of no use
             break
     return shapes[int(np.argmin(costs))]
-
-
-def _sums(values: np.ndarray, rows: list[list[int]]) -> np.ndarray:
-    """The sum of the values of each row's members."""
-    members = np.fromiter(chain.from_iterable(rows), int, len(values))
-    sizes = np.fromiter(map(len, rows), int, len(rows))
-    return np.add.reduceat(values[members], np.cumsum(sizes) - sizes) if rows else np.zeros(0, int)

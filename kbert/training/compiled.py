@@ -85,7 +85,7 @@ def _key(model: keras.Model, variables: list[keras.Variable], trainable: list[bo
 
 def _constants(model: keras.Model) -> list[list[Any]]:
     """What layers compute with beside their variables: LoRA's factor, and how quantized inputs are scaled."""
-    names = ("lora_alpha", "lora_rank", "quantization_mode")
+    names = ("lora_alpha", "quantization_mode")
     return [
         [layer.name, *found, type(getattr(layer, "inputs_quantizer", None)).__name__]
         for layer in model._flatten_layers()
