@@ -313,7 +313,7 @@ def rows() -> None:
         for size in ("tiny", "base"):
             stream = BatchStream(
                 [documents], tokenizer, BertConfig.from_size(size),
-                nsp=nsp, masking=masking, lengths=[length], batch_size=32, seed=SEED,
+                nsp=nsp, masking=masking, lengths=[length], batch_sizes=[32], seed=SEED,
             )  # fmt: skip
             shapes[size] = stream.shape(0)
         for which, shape in shapes.items():

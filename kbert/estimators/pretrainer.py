@@ -7,6 +7,7 @@ import numbers
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -83,8 +84,8 @@ class BertPretrainer(BertEstimator):
         Branch, tag or commit of the hub's repository, where ``weights`` come from one. None takes the newest.
     max_length : "auto", int or sequence of (int, float), default="auto"
         Tokens of a row, special ones included; or several lengths, each with its share of the budget, as
-        ``((128, 0.9), (512, 0.1))`` in the paper. "auto": from scratch 64 for nine tenths and 256 for the last, on from
-        weights 128.
+        ``((128, 0.9), (512, 0.1))`` in the paper. "auto": from scratch 64 at first, and more and more often 256 (both
+        have 64 x ``batch_size`` tokens in a batch), on from weights 128.
     vocab_size : "auto" or int, default="auto"
         Greatest size of a vocabulary that is learned. "auto": 8,000 for tiny and mini, and the checkpoint's for larger
         sizes; a BertConfig says its own.
@@ -329,7 +330,7 @@ class BertPretrainer(BertEstimator):
             held_out = _single_element(_documents(held_out_corpus, tokenizer, parameters.nsp, "eval_set"))
 
         from_scratch = start.folder is None and start.model is None
-        phases = settle_pretraining(parameters, start.config, from_scratch)
+        phases, mixed = settle_pretraining(parameters, start.config, from_scratch)
         config, policy = start.config.with_dropout(parameters.dropout), dtype_policy(parameters.dtype)
         model = start.new_model(
             lambda: BertForPreTraining(config, parameters.nsp, dtype=policy, seed=seed), load_pretraining_weights
@@ -337,7 +338,7 @@ class BertPretrainer(BertEstimator):
         if from_scratch:
             start_at_frequencies(model, documents)
         new_words = self.new_words_ if start.model is not None else start_new_words(model, start.tokenizer, tokenizer)
-        options = _options(parameters, phases, self._scored_mask_rate(), config, seed, documents, tokenizer)
+        options = _options(parameters, phases, mixed, self._scored_mask_rate(), config, seed, documents, tokenizer)
         run = Pretraining(model, tokenizer, documents, options, held_out, folder, distribution=parameters.distribution)
         history = run.run()
         model.has_new_mlm_head = False
@@ -574,6 +575,7 @@ def _single_element(elements: list[Documents]) -> Documents:
 def _options(
     parameters: Parameters,
     phases: Phases,
+    mixed: bool,
     held_out_mask_rate: float,
     config: BertConfig,
     seed: int,
@@ -583,43 +585,45 @@ def _options(
     """How to pre-train, with the updates that ``epochs`` stand for."""
     if parameters.max_steps is not None and parameters.max_seconds is not None:
         raise ValueError("BertPretrainer: give max_steps or max_seconds, not both.")
-    max_steps = parameters.max_steps
-    if max_steps is None and parameters.max_seconds is None:
-        max_steps = _steps_of_epochs(parameters, phases, config, seed, documents, tokenizer)
     same = (
         "max_seconds", "batch_size", "gradient_accumulation", "warmup", "weight_decay", "bias_correction", "mask_rate",
         "whole_word", "verbose", "learning_rate",
     )  # fmt: skip
-    return PretrainingOptions(
+    in_epochs = parameters.max_steps is None and parameters.max_seconds is None
+    options = PretrainingOptions(
         **{name: getattr(parameters, name) for name in same},
-        max_steps=max_steps,
+        max_steps=1 if in_epochs else parameters.max_steps,
         phases=phases,
+        mixed=mixed,
         held_out_mask_rate=held_out_mask_rate,
         seed=seed,
     )
+    if in_epochs:
+        n_steps = _steps_of_epochs(parameters.epochs, options, parameters.nsp, config, documents, tokenizer)
+        options = replace(options, max_steps=n_steps)
+    return options
 
 
 def _steps_of_epochs(
-    parameters: Parameters,
-    phases: Phases,
+    epochs: int,
+    options: PretrainingOptions,
+    nsp: bool,
     config: BertConfig,
-    seed: int,
     documents: list[Documents],
     tokenizer: WordPieceTokenizer,
 ) -> int:
     """How many updates read all texts ``epochs`` times."""
-    masking = Masking(tokenizer, parameters.mask_rate, parameters.whole_word)
     stream = BatchStream(
         documents,
         tokenizer,
         config,
-        nsp=parameters.nsp,
-        masking=masking,
-        lengths=[length for length, _ in phases],
-        batch_size=parameters.batch_size,
-        seed=seed,
+        nsp=nsp,
+        masking=Masking(tokenizer, options.mask_rate, options.whole_word),
+        lengths=[length for length, _ in options.phases],
+        batch_sizes=options.batch_sizes(),
+        seed=options.seed,
     )
-    # A phase has its share of the updates, and the longer its rows, the more of the text each of them reads.
-    shares = [share / stream.n_batches(parameters.epochs, phase) for phase, (_, share) in enumerate(phases)]
-    n_batches = sum(share for _, share in phases) / sum(shares)
-    return math.ceil(n_batches / parameters.gradient_accumulation - 1e-6)
+    # A phase has its share of the updates, and the more tokens its batches have, the more of the text each of them reads.
+    shares = [share / stream.n_batches(epochs, phase) for phase, (_, share) in enumerate(options.phases)]
+    n_batches = sum(share for _, share in options.phases) / sum(shares)
+    return math.ceil(n_batches / options.gradient_accumulation - 1e-6)

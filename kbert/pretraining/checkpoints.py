@@ -21,7 +21,7 @@ from kbert.training.checkpoint_folders import (
     read_facts,
 )
 
-_FACTS = {"settings", "tokens", "cursor", "updater", "checksum"}
+_FACTS = {"settings", "tokens", "cursors", "updater", "checksum"}
 
 
 class Checkpoint(NamedTuple):
@@ -89,7 +89,7 @@ def _facts(path: Path) -> SavedValues:
         raise ValueError(f"{path} is of a fit, or was written by another version of kbert. Give another folder.")
     facts.inner("settings")
     facts.checked("tokens", whole(0))
-    facts.checked("cursor", list_of(whole(0), 4))
+    facts.checked("cursors", list_of(list_of(whole(0), 4)))
     updater = facts.inner("updater")
     for name in ("updates", "batches"):
         updater.checked(name, whole(0))

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import numbers
 from dataclasses import dataclass
 from pathlib import Path
 
 _WHOLE = ("max_steps", "batch_size", "gradient_accumulation", "seed", "evaluate_every", "checkpoint_every", "verbose")
 _REAL = ("max_seconds", "learning_rate", "weight_decay", "mask_rate", "held_out_mask_rate")
-_FLAGS = ("bias_correction", "whole_word", "fixed")
+_FLAGS = ("mixed", "bias_correction", "whole_word", "fixed")
+# With ``mixed``, the share of the budget after which longer rows begin to come: by then a network uses the neighbouring
+# words in short rows, and learns to use them at further positions while the learning rate is high (docs/tasks/pretraining.md).
+_LONGER_FROM = 0.3
+# Multiples of it, less their whole parts, fall evenly on the numbers from 0 to 1: no stretch of updates lacks a length.
+_GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
 
 
 @dataclass(frozen=True)
@@ -28,6 +35,10 @@ class PretrainingOptions:
         Lengths of the rows in tokens, and the share of the budget that each gets. Rows of 128 cost less than long ones
         and teach most; the paper's schedule is ((128, 0.9), (512, 0.1)), so that the late positions are learned too
         (Devlin et al., 2018, appendix A.2).
+    mixed : bool, default=False
+        False: one length after the other. True: the batches are of different lengths throughout. At first all have the
+        shortest rows; from three tenths of the budget on longer ones come, and ever more of them, so that each length
+        has its share in the end. Batches of longer rows have fewer of them, and so about as many tokens.
     batch_size : int, default=256
         Rows of a batch, each filled with one or more instances. On several devices, of all of them together.
     gradient_accumulation : int, default=1
@@ -63,7 +74,8 @@ class PretrainingOptions:
     Raises
     ------
     ValueError
-        If there is no budget, or both.
+        If there is no budget, or both; or if ``mixed`` lengths do not begin with the shortest, or give the others more
+        than 0.35 of the budget.
 
     Examples
     --------
@@ -76,6 +88,7 @@ class PretrainingOptions:
     max_steps: int | None = None
     max_seconds: float | None = None
     phases: tuple[tuple[int, float], ...] = ((128, 1.0),)
+    mixed: bool = False
     batch_size: int = 256
     gradient_accumulation: int = 1
     learning_rate: float = 1e-4
@@ -105,3 +118,45 @@ class PretrainingOptions:
         object.__setattr__(self, "warmup", warmup)
         phases = tuple((int(length), float(share)) for length, share in self.phases)
         object.__setattr__(self, "phases", phases)
+        if self.mixed and (phases[0][0] != min(phases)[0] or max(self._most_of_longer(), default=0) > 1 + 1e-9):
+            raise ValueError(
+                f"mixed takes phases that begin with the shortest rows and give the others {(1 - _LONGER_FROM) / 2:.2f} of "
+                f"the budget at most, and they are {phases}."
+            )
+
+    def phase(self, n_updates: int, share: float) -> int:
+        """Which of ``phases`` the next update is of.
+
+        Parameters
+        ----------
+        n_updates : int
+            Updates before it.
+        share : float
+            How much of the budget they have used.
+        """
+        total, used = sum(share for _, share in self.phases), 0.0
+        if self.mixed:
+            grown = max(0.0, share - _LONGER_FROM) / (1 - _LONGER_FROM)
+            place = n_updates * _GOLDEN_RATIO % 1
+            return next((phase for phase, end in enumerate(self._most_of_longer(), 1) if place < grown * end), 0)
+        for phase, (_, share_of_phase) in enumerate(self.phases):
+            used += share_of_phase / total
+            # Shares such as 0.9 of 10 steps are no exact numbers.
+            if share < used - 1e-9:
+                return phase
+        return len(self.phases) - 1
+
+    def _most_of_longer(self) -> list[float]:
+        """With ``mixed``, the shares of the second length, of the second and third, ... when the budget ends.
+
+        They grow linearly from 0, so in the mean over the whole budget they are those of ``phases``.
+        """
+        most = 2 / (1 - _LONGER_FROM) / sum(share for _, share in self.phases)
+        return list(itertools.accumulate(most * share for _, share in self.phases[1:]))
+
+    def batch_sizes(self, n_devices: int = 1) -> list[int]:
+        """Rows of a batch in each phase, a multiple of the devices that share it."""
+        if not self.mixed:
+            return [self.batch_size] * len(self.phases)
+        n_tokens = self.batch_size * self.phases[0][0]
+        return [max(1, n_tokens // (length * n_devices)) * n_devices for length, _ in self.phases]

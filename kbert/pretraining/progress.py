@@ -49,9 +49,13 @@ class PretrainingProgress:
             return
         self.options, self.nsp = options, model.choices["nsp"]
         self.peak = n_devices * matrix_peak(model.compute_dtype)
+        self.shares = [share / sum(share for _, share in options.phases) for _, share in options.phases]
         self.flops = [
             flops_per_token(model.config, length, options.mask_rate, self.nsp) for length, _ in options.phases
         ]
+        if options.mixed:  # the lengths change all the time: as if there were one, of what they cost together
+            self.flops = [sum(share * flops for share, flops in zip(self.shares, self.flops, strict=True))]
+            self.shares = [1.0]
         self.phase = 0
         self.window: deque[tuple[int, float, int]] = deque(maxlen=_WINDOW)
         self.tokens_per_second: float | None = None
@@ -101,6 +105,8 @@ class PretrainingProgress:
         """
         if self.bar is None:
             return {}
+        if self.options.mixed:
+            phase = 0
         if phase != self.phase:
             self.phase, self.tokens_per_second, self.seconds_per_step = phase, None, None
             self.window.clear()
@@ -126,10 +132,10 @@ class PretrainingProgress:
             return max(0.0, options.max_seconds - seconds)
         if options.max_steps is None or self.seconds_per_step is None:
             return None
-        work = [length * flops for (length, _), flops in zip(options.phases, self.flops, strict=True)]
-        total, end, left = sum(share for _, share in options.phases), 0.0, 0.0
-        for (_, share), of_step in zip(options.phases, work, strict=True):
-            begin, end = end, end + options.max_steps * share / total
+        work = [length * flops for (length, _), flops in zip(options.phases, self.flops, strict=False)]
+        end, left = 0.0, 0.0
+        for share, of_step in zip(self.shares, work, strict=True):
+            begin, end = end, end + options.max_steps * share
             left += max(0.0, end - max(step, begin)) * of_step / work[self.phase]
         return left * self.seconds_per_step
 

@@ -17,26 +17,31 @@ class Recipe(NamedTuple):
     Attributes
     ----------
     phases : tuple of (int, float)
+    mixed : bool
+        Whether the batches are of all these lengths throughout (`kbert.pretraining.PretrainingOptions`).
     batch_size : int
-        Rows.
+        Rows, of the shortest length.
     mask_rate : float
     dropout : float or None
         None is the checkpoint's.
     """
 
     phases: Phases
+    mixed: bool
     batch_size: int
     mask_rate: float
     dropout: float | None
 
 
 # Short rows first: a network that knows nothing learns little but frequencies until it finds its neighbours, which are
-# near. The last tenth teaches the positions that fine-tuning reads. Many masks give each row more to learn from (Wettig
+# near. Longer rows, for the positions that fine-tuning reads, come in little by little: rows of 256 tokens in the last
+# tenth alone came at a learning rate that was too low to learn them (docs/tasks/pretraining.md). Many masks give each row more to learn from (Wettig
 # et al., 2023, "Should You Mask 15% in Masked Language Modeling?"), and text that is read a few times at most needs no
 # dropout (Geiping and Goldstein, 2023, "Cramming").
-_FROM_SCRATCH = Recipe(phases=((64, 0.9), (256, 0.1)), batch_size=64, mask_rate=0.4, dropout=0.0)
+_FROM_SCRATCH = Recipe(
+    phases=((64, 0.825), (256, 0.175)), mixed=True, batch_size=64, mask_rate=0.4, dropout=0.0)
 # The masks, rows and dropout that the checkpoint knows.
-_FROM_WEIGHTS = Recipe(phases=((128, 1.0),), batch_size=32, mask_rate=0.15, dropout=None)
+_FROM_WEIGHTS = Recipe(phases=((128, 1.0),), mixed=False, batch_size=32, mask_rate=0.15, dropout=None)
 
 # The greatest hidden_size of a narrow network, tiny or mini. It spends most of its time on the softmax over the
 # vocabulary, so it has fewer pieces.
@@ -73,8 +78,8 @@ def longest_automatic_row(config: BertConfig) -> int:
     return min(max(length for length, _ in _FROM_WEIGHTS.phases), config.max_position_embeddings)
 
 
-def settle_pretraining(parameters: Any, config: BertConfig, from_scratch: bool) -> Phases:
-    """Replace "auto" in the parameters of `kbert.BertPretrainer`, and give the phases of the run.
+def settle_pretraining(parameters: Any, config: BertConfig, from_scratch: bool) -> tuple[Phases, bool]:
+    """Replace "auto" in the parameters of `kbert.BertPretrainer`, and give the phases of the run and if they are mixed.
 
     Parameters
     ----------
@@ -92,10 +97,11 @@ def settle_pretraining(parameters: Any, config: BertConfig, from_scratch: bool) 
     if parameters.learning_rate == "auto":
         parameters.learning_rate = default_pretraining_rate(config, continued=not from_scratch)
     lengths: Any = parameters.max_length
+    mixed = isinstance(lengths, str) and recipe.mixed
     if lengths == "auto":
         lengths = [(min(length, config.max_position_embeddings), share) for length, share in recipe.phases]
     if isinstance(lengths, int):
         lengths = [(lengths, 1.0)]
     phases = tuple((int(length), float(share)) for length, share in lengths)
     parameters.max_length = max(length for length, _ in phases)
-    return phases
+    return phases, mixed

@@ -21,7 +21,7 @@ _SAMPLED = 8
 
 
 class Cursor(NamedTuple):
-    """How far a run has read.
+    """How far a run has read in one phase.
 
     Attributes
     ----------
@@ -56,8 +56,8 @@ class BatchStream:
     masking : Masking
     lengths : sequence of int
         Tokens of a row in each phase.
-    batch_size : int
-        Rows of a batch.
+    batch_sizes : sequence of int
+        Rows of a batch in each phase.
     seed : int
     fixed : bool, default=False
         The same instances and masks in every epoch.
@@ -72,12 +72,12 @@ class BatchStream:
         nsp: bool,
         masking: Masking,
         lengths: Sequence[int],
-        batch_size: int,
+        batch_sizes: Sequence[int],
         seed: int,
         fixed: bool = False,
     ):
         self.source, self.tokenizer, self.config = source, tokenizer, config
-        self.masking, self.lengths, self.batch_size = masking, lengths, batch_size
+        self.masking, self.lengths, self.batch_sizes = masking, lengths, batch_sizes
         self.seed, self.fixed = seed, fixed
         self._draw = draw_pairs if nsp else draw_runs
         self._shapes: dict[int, RowShape] = {}
@@ -112,7 +112,7 @@ class BatchStream:
         for epoch in range(epochs):
             for number in range(len(self.source)):
                 instances, seed = self._instances(number, phase, epoch), [*self._seed(number, phase, epoch), 1]
-                n_batches += n_batches_of(instances, self.masking, self.batch_size, seed, self.shape(phase))
+                n_batches += n_batches_of(instances, self.masking, self.batch_sizes[phase], seed, self.shape(phase))
         return n_batches
 
     def shape(self, phase: int) -> RowShape:
@@ -148,7 +148,7 @@ class BatchStream:
         return batches_of(
             self._instances(number, phase, epoch),
             self.masking,
-            self.batch_size,
+            self.batch_sizes[phase],
             self.lengths[phase],
             self.tokenizer.pad_id,
             [*self._seed(number, phase, epoch), 1],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, nullcontext
@@ -133,6 +134,8 @@ class Pretraining:
                 f"A phase has {max(lengths)} tokens, and the model has {model.config.max_position_embeddings} "
                 "positions."
             )
+        self.distribution = checked(distribution, options.batch_size)
+        check_layout(self.distribution, model)
         self.stream = BatchStream(
             source,
             tokenizer,
@@ -140,12 +143,10 @@ class Pretraining:
             nsp=self.nsp,
             masking=self.masking,
             lengths=lengths,
-            batch_size=options.batch_size,
+            batch_sizes=options.batch_sizes(n_devices(self.distribution)),
             seed=options.seed,
             fixed=options.fixed,
         )
-        self.distribution = checked(distribution, options.batch_size)
-        check_layout(self.distribution, model)
         self.process, self.n_processes = process_number()
         if self.n_processes > 1 and options.max_seconds is not None:
             raise ValueError("Give max_steps where there are several processes: their clocks differ.")
@@ -153,7 +154,8 @@ class Pretraining:
         self.guard = NonFiniteGuard(
             model.compute_dtype == "float16", "a lower learning_rate, a longer warmup, or dtype='float32'"
         )
-        self.cursor = Cursor()
+        self.cursors = [Cursor(phase) for phase in range(len(lengths))]
+        self.phase = 0  # of the newest update
         self.history = History()
         self._history_file: HistoryFile | None = None
         self._written = 0.0  # when the newest checkpoint was
@@ -226,16 +228,10 @@ class Pretraining:
             # Alone: a process that stops at another step than the others would leave them waiting for it.
             Interruption(self.folder is not None and self.n_processes == 1) as interruption,
         ):
-            while updater.share < 1:
-                phase = self._phase(updater.share)
-                if phase != self.cursor.phase:
-                    self.cursor = Cursor(phase)
-                with closing(updater.updates(self._step_batches())) as updates:
-                    for update in updates:
-                        self._take_in(update, progress)
-                        self._after_update(updater, progress, board, interruption)
-                        if updater.share >= 1 or self._phase(updater.share) != phase:
-                            break
+            with closing(updater.updates(self._step_batches(updater))) as updates:
+                while updater.share < 1:
+                    self._take_in(next(updates), progress)
+                    self._after_update(updater, progress, board, interruption)
             self.guard.read_all()
             board.write(self.history)
             updater.trainer.write_back()
@@ -259,7 +255,8 @@ class Pretraining:
         """Losses and accuracies on the held-out text, under masks that are always the same."""
         if self.held_out is None:
             raise ValueError("There is no text to evaluate on: give held_out.")
-        length = self.options.phases[self.cursor.phase][0]
+        lengths = self.stream.lengths
+        length = max(lengths) if self.options.mixed else lengths[self.phase]
         rate = self.options.held_out_mask_rate or self.options.mask_rate
         masking = Masking(self.tokenizer, rate, self.options.whole_word)
         return held_out_scores(self.model, self.tokenizer, self.held_out, masking, self.options.batch_size, length)
@@ -278,30 +275,24 @@ class Pretraining:
 
     # --- The course of a run -------------------------------------------------------------------------------------
 
-    def _phase(self, share: float) -> int:
-        """Which phase comes after a share of the budget."""
-        total, used = sum(share for _, share in self.options.phases), 0.0
-        for phase, (_, share_of_phase) in enumerate(self.options.phases):
-            used += share_of_phase / total
-            # Shares such as 0.9 of 10 steps are no exact numbers.
-            if share < used - 1e-9:
-                return phase
-        return len(self.options.phases) - 1
-
-    def _step_batches(self) -> Iterator[tuple[BatchRead, StepBatch]]:
-        """The batches from here on, without end."""
-        for cursor, batch in self.stream.batches(self.cursor):
-            yield BatchRead(cursor, batch.n_tokens), step_batch(self.model, batch)
+    def _step_batches(self, updater: Updater) -> Iterator[tuple[BatchRead, StepBatch]]:
+        """The batches from here on, without end. They are made some updates ahead."""
+        streams = [self.stream.batches(cursor) for cursor in self.cursors]
+        for n_updates in itertools.count(updater.n_updates):
+            phase = self.options.phase(n_updates, updater.schedule.share(n_updates, updater.seconds))
+            for cursor, batch in itertools.islice(streams[phase], updater.accumulation):
+                yield BatchRead(cursor, batch.n_tokens), step_batch(self.model, batch)
 
     def _take_in(self, update: Update[BatchRead], progress: PretrainingProgress) -> None:
         """Count what an update has read, and note its losses once they are computed."""
-        self.cursor = update.notes[-1].cursor
+        cursor = update.notes[-1].cursor
+        self.cursors[cursor.phase], self.phase = cursor, cursor.phase
         self.tokens += sum(note.n_tokens for note in update.notes)
         record = {
             "step": self.step, "learning_rate": update.learning_rate, "tokens": self.tokens, "seconds": self.seconds,
         }  # fmt: skip
         newest = self.history.record(-1) if len(self.history) else None
-        record |= progress.advance(self.cursor.phase, self.step, self.seconds, self.tokens, newest)
+        record |= progress.advance(self.phase, self.step, self.seconds, self.tokens, newest)
         n = len(update.losses)
         losses = update.losses[0] if n == 1 else sum(losses / n for losses in update.losses)
         self.guard.record(self.step, losses, partial(self._append_to_history, record))
@@ -361,7 +352,7 @@ class Pretraining:
         if self.folder is None or self._history_file is None or self.process > 0:
             return
         facts = {
-            "settings": self._settings(), "tokens": self.tokens, "cursor": self.cursor, "updater": updater.state(),
+            "settings": self._settings(), "tokens": self.tokens, "cursors": self.cursors, "updater": updater.state(),
         }  # fmt: skip
         arrays = updater.trainer.state()
         require_finite_weights(arrays, self.step)
@@ -391,4 +382,4 @@ class Pretraining:
         updater.trainer.restore(found.arrays)
         updater.restore(facts["updater"])
         self.history, self.tokens = History(found.history), facts["tokens"]
-        self.cursor = Cursor(*facts["cursor"])
+        self.cursors = [Cursor(*cursor) for cursor in facts["cursors"]]

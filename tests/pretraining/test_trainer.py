@@ -141,6 +141,36 @@ def test_phases_have_their_shares_and_lengths(monkeypatch):
     assert seen == [(4, 16)] * 9 + [(4, 32)]
 
 
+def test_mixed_lengths_have_their_shares_and_grow(monkeypatch):
+    seen = []
+    run = made(max_steps=200, phases=((8, 0.8), (16, 0.15), (32, 0.05)), mixed=True)
+    train = backend_step().Trainer.train
+    monkeypatch.setattr(
+        backend_step().Trainer,
+        "train",
+        lambda self, inputs, *rest: seen.append(inputs["token_ids"].shape) or train(self, inputs, *rest),
+    )
+    run.run()
+    # Each batch has as many tokens.
+    assert set(seen) == {(4, 8), (2, 16), (1, 32)}
+    lengths = np.array([length for _, length in seen])
+    assert (lengths[:60] == 8).all()
+    assert abs((lengths == 16).mean() - 0.15) <= 0.02 and abs((lengths == 32).mean() - 0.05) <= 0.02
+    assert (lengths[60:130] > 8).mean() < (lengths[130:] > 8).mean() < 0.57
+
+
+def test_batches_of_mixed_lengths_divide_among_devices():
+    options = PretrainingOptions(max_steps=1, phases=((64, 0.8), (256, 0.2)), mixed=True, batch_size=64)
+    assert [options.batch_sizes(n) for n in (1, 8, 32)] == [[64, 16], [64, 16], [64, 32]]
+    assert replace(options, mixed=False).batch_sizes(8) == [64, 64]
+
+
+@pytest.mark.parametrize("phases", [((64, 0.1), (32, 0.9)), ((32, 0.6), (64, 0.4))])
+def test_phases_that_cannot_be_mixed_are_refused(phases):
+    with pytest.raises(ValueError, match="begin with the shortest rows and give the others 0.35"):
+        PretrainingOptions(max_steps=1, phases=phases, mixed=True)
+
+
 @pytest.mark.backend
 def test_accumulated_batches_are_one_update():
     run = made(gradient_accumulation=3, max_steps=4)
@@ -186,11 +216,14 @@ def test_new_masks_every_epoch_unless_fixed():
 
 # --- Going on
 
+# Of twelve updates the sixth, eighth and eleventh have long rows.
+MIXED = {"phases": ((16, 0.7), (32, 0.3)), "mixed": True}
+
 
 @pytest.mark.backend
-@pytest.mark.parametrize("nsp", [True, False])
-def test_a_resumed_run_ends_at_the_same_weights(tmp_path, nsp):
-    whole = made(nsp, gradient_accumulation=2)
+@pytest.mark.parametrize(("nsp", "lengths"), [(True, {}), (False, {}), (False, MIXED)])
+def test_a_resumed_run_ends_at_the_same_weights(tmp_path, nsp, lengths):
+    whole = made(nsp, gradient_accumulation=2, **lengths)
     whole.run()
 
     class Stop(Exception):
@@ -200,7 +233,7 @@ def test_a_resumed_run_ends_at_the_same_weights(tmp_path, nsp):
         if step == 7:
             raise Stop
 
-    options = dict(gradient_accumulation=2, checkpoint_every=3, folder=tmp_path)
+    options = dict(gradient_accumulation=2, checkpoint_every=3, folder=tmp_path, **lengths)
     with pytest.raises(Stop):
         made(nsp, on_step_end=stop, **options).run()
     resumed = made(nsp, **options)
@@ -398,7 +431,7 @@ def test_a_checkpoint_of_another_version_is_told(tmp_path):
         made(folder=tmp_path).run()
 
 
-@pytest.mark.parametrize("key", ["settings", "tokens", "cursor", "updater"])
+@pytest.mark.parametrize("key", ["settings", "tokens", "cursors", "updater"])
 def test_a_damaged_fact_of_a_checkpoint_is_told_by_its_key(tmp_path, key):
     made(folder=tmp_path).run()
     facts = checkpoints_in(tmp_path)[-1] / "facts.json"
@@ -416,9 +449,9 @@ def poisoned(run, steps):
     """The run, whose batches of some steps weigh NaN."""
     batches, n = run._step_batches, run.options.gradient_accumulation
 
-    def poison():
+    def poison(updater):
         # Where the run goes on from a checkpoint, from the step after it.
-        for i, (note, batch) in enumerate(batches(), n * run.step):
+        for i, (note, batch) in enumerate(batches(updater), n * run.step):
             if i // n + 1 in steps:
                 batch = batch._replace(weights={k: w * np.nan for k, w in batch.weights.items()})
             yield note, batch
