@@ -84,8 +84,8 @@ class BertPretrainer(BertEstimator):
         Branch, tag or commit of the hub's repository, where ``weights`` come from one. None takes the newest.
     max_length : "auto", int or sequence of (int, float), default="auto"
         Tokens of a row, special ones included; or several lengths, each with its share of the budget, as
-        ``((128, 0.9), (512, 0.1))`` in the paper. "auto": from scratch 64 at first, and more and more often 256 (both
-        have 64 x ``batch_size`` tokens in a batch), on from weights 128.
+        ``((128, 0.9), (512, 0.1))`` in the paper. "auto": from scratch 64 at first, and later more and more often
+        256, in batches of as many tokens; on from weights 128.
     vocab_size : "auto" or int, default="auto"
         Greatest size of a vocabulary that is learned. "auto": 8,000 for tiny and mini, and the checkpoint's for larger
         sizes; a BertConfig says its own.
@@ -623,7 +623,7 @@ def _steps_of_epochs(
         batch_sizes=options.batch_sizes(),
         seed=options.seed,
     )
-    # A phase has its share of the updates, and the more tokens its batches have, the more of the text each of them reads.
+    # A phase has its share of the updates, and the more tokens its batches have, the more of the text each reads.
     shares = [share / stream.n_batches(epochs, phase) for phase, (_, share) in enumerate(options.phases)]
     n_batches = sum(share for _, share in options.phases) / sum(shares)
     return math.ceil(n_batches / options.gradient_accumulation - 1e-6)

@@ -110,7 +110,7 @@ def _held_out(options: Namespace, tokenizer: WordPieceTokenizer) -> Documents:
 def _settings(options: Namespace, config: BertConfig) -> PretrainingOptions:
     rate = options.learning_rate
     same = (
-        "max_steps", "max_seconds", "phases", "batch_size", "warmup", "weight_decay", "optimizer", "mask_rate",
+        "max_steps", "max_seconds", "phases", "mixed", "batch_size", "warmup", "weight_decay", "optimizer", "mask_rate",
         "whole_word", "fixed", "seed", "evaluate_every", "checkpoint_every", "tensorboard",
     )  # fmt: skip
     return PretrainingOptions(

@@ -11,8 +11,8 @@ from pathlib import Path
 _WHOLE = ("max_steps", "batch_size", "gradient_accumulation", "seed", "evaluate_every", "checkpoint_every", "verbose")
 _REAL = ("max_seconds", "learning_rate", "weight_decay", "mask_rate", "held_out_mask_rate")
 _FLAGS = ("mixed", "bias_correction", "whole_word", "fixed")
-# With ``mixed``, the share of the budget after which longer rows begin to come: by then a network uses the neighbouring
-# words in short rows, and learns to use them at further positions while the learning rate is high (docs/tasks/pretraining.md).
+# With ``mixed``, the share of the budget after which longer rows begin to come: about when a tiny network begins to use
+# the neighbouring words in a run of ten minutes, and while the learning rate is high (docs/tasks/pretraining.md).
 _LONGER_FROM = 0.3
 # Multiples of it, less their whole parts, fall evenly on the numbers from 0 to 1: no stretch of updates lacks a length.
 _GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
@@ -120,8 +120,8 @@ class PretrainingOptions:
         object.__setattr__(self, "phases", phases)
         if self.mixed and (phases[0][0] != min(phases)[0] or max(self._most_of_longer(), default=0) > 1 + 1e-9):
             raise ValueError(
-                f"mixed takes phases that begin with the shortest rows and give the others {(1 - _LONGER_FROM) / 2:.2f} of "
-                f"the budget at most, and they are {phases}."
+                "mixed takes phases that begin with the shortest rows and give the others "
+                f"{(1 - _LONGER_FROM) / 2:.2f} of the budget at most, and they are {phases}."
             )
 
     def phase(self, n_updates: int, share: float) -> int:

@@ -383,3 +383,4 @@ class Pretraining:
         updater.restore(facts["updater"])
         self.history, self.tokens = History(found.history), facts["tokens"]
         self.cursors = [Cursor(*cursor) for cursor in facts["cursors"]]
+        self.phase = self.options.phase(self.step, updater.share)
