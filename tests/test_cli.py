@@ -245,6 +245,7 @@ def test_options_come_from_a_file_and_the_command_line_wins(tmp_path):
         out = "model"
         max_steps = 1000
         phases = "128:0.9,512:0.1"
+        mixed = true
         learning_rate = 1e-3
         warmup = 100
         nsp = false
@@ -254,7 +255,7 @@ def test_options_come_from_a_file_and_the_command_line_wins(tmp_path):
     vocab = read_options(COMMANDS["vocab"], ["--config", str(path), "--vocab-size", "8000", "--no-cased"])
     assert (vocab.source, vocab.vocab_size, vocab.cased, vocab.out) == (["a.txt", "b"], 8000, False, Path("vocab"))
     read = read_options(COMMANDS["pretrain"], ["--config", str(path), "--warmup", "0.2"])
-    assert (read.shards, read.phases, read.nsp) == ("shards", ((128, 0.9), (512, 0.1)), False)
+    assert (read.shards, read.phases, read.mixed, read.nsp) == ("shards", ((128, 0.9), (512, 0.1)), True, False)
     assert (read.learning_rate, read.warmup, read.max_steps) == (1e-3, 0.2, 1000)
     # Another budget and another model take the place of those of the file.
     read = read_options(COMMANDS["pretrain"], ["--config", str(path), "--max-seconds", "60", "--weights", "base"])

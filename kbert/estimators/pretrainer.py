@@ -592,7 +592,7 @@ def _options(
     in_epochs = parameters.max_steps is None and parameters.max_seconds is None
     options = PretrainingOptions(
         **{name: getattr(parameters, name) for name in same},
-        max_steps=1 if in_epochs else parameters.max_steps,
+        max_steps=1 if in_epochs else parameters.max_steps,  # 1 until they are counted
         phases=phases,
         mixed=mixed,
         held_out_mask_rate=held_out_mask_rate,
@@ -620,7 +620,7 @@ def _steps_of_epochs(
         nsp=nsp,
         masking=Masking(tokenizer, options.mask_rate, options.whole_word),
         lengths=[length for length, _ in options.phases],
-        batch_sizes=options.batch_sizes(),
+        batch_sizes=options.batch_sizes,
         seed=options.seed,
     )
     # A phase has its share of the updates, and the more tokens its batches have, the more of the text each reads.

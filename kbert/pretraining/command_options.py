@@ -71,7 +71,7 @@ def add_pretrain_options(parser: ArgumentParser) -> None:
         "(default: 128:1)"
     )
     task.add_argument("--phases", type=_phases, default=((128, 1.0),), metavar="LENGTH:SHARE,...", help=text)
-    _add_flag(task, "--mixed", False, "mix these lengths: longer rows come more and more often, not at the end alone")
+    _add_flag(task, "--mixed", False, "longer rows come more and more often, instead of one length after the other")
     _add_flag(task, "--nsp", True, "learn the next sentence too")
     share = number(lambda value: 0 < value < 1, "a number between 0 and 1")
     text = "of the tokens that are to be predicted (default: 0.15)"

@@ -36,11 +36,13 @@ class PretrainingOptions:
         and teach most; the paper's schedule is ((128, 0.9), (512, 0.1)), so that the late positions are learned too
         (Devlin et al., 2018, appendix A.2).
     mixed : bool, default=False
-        False: one length after the other. True: the batches are of different lengths throughout. At first all have the
-        shortest rows; from three tenths of the budget on longer ones come, and ever more of them, so that each length
-        has its share in the end. Batches of longer rows have fewer of them, and so about as many tokens.
+        False: one length after the other. True: at first all batches have the shortest rows; after three tenths of the
+        updates batches of longer rows come in between, more and more often. In the whole run each length has its
+        share of the updates. A batch of longer rows has fewer of them, so that it has no more tokens than one of the
+        shortest.
     batch_size : int, default=256
-        Rows of a batch, each filled with one or more instances. On several devices, of all of them together.
+        Rows of a batch, each filled with one or more instances; with ``mixed``, of the shortest length. On several
+        devices, of all of them together.
     gradient_accumulation : int, default=1
         Batches whose gradients are averaged into one update: for large batches in little memory.
     learning_rate : float, default=1e-4
@@ -74,8 +76,8 @@ class PretrainingOptions:
     Raises
     ------
     ValueError
-        If there is no budget, or both; or if ``mixed`` lengths do not begin with the shortest, or give the others more
-        than 0.35 of the budget.
+        If there is no budget, or both; or if with ``mixed`` the first length is not the shortest, or the others have
+        more than 0.35 of the budget.
 
     Examples
     --------
@@ -118,10 +120,10 @@ class PretrainingOptions:
         object.__setattr__(self, "warmup", warmup)
         phases = tuple((int(length), float(share)) for length, share in self.phases)
         object.__setattr__(self, "phases", phases)
-        if self.mixed and (phases[0][0] != min(phases)[0] or max(self._most_of_longer(), default=0) > 1 + 1e-9):
+        if self.mixed and (phases[0][0] != min(phases)[0] or max(self._shares_at_the_end(), default=0) > 1 + 1e-9):
             raise ValueError(
-                "mixed takes phases that begin with the shortest rows and give the others "
-                f"{(1 - _LONGER_FROM) / 2:.2f} of the budget at most, and they are {phases}."
+                f"With mixed, the first of the phases has the shortest rows, and the others have "
+                f"{(1 - _LONGER_FROM) / 2:.2f} of the budget at most; phases is {phases}."
             )
 
     def phase(self, n_updates: int, share: float) -> int:
@@ -134,11 +136,11 @@ class PretrainingOptions:
         share : float
             How much of the budget they have used.
         """
-        total, used = sum(share for _, share in self.phases), 0.0
         if self.mixed:
             grown = max(0.0, share - _LONGER_FROM) / (1 - _LONGER_FROM)
             place = n_updates * _GOLDEN_RATIO % 1
-            return next((phase for phase, end in enumerate(self._most_of_longer(), 1) if place < grown * end), 0)
+            return next((phase for phase, end in enumerate(self._shares_at_the_end(), 1) if place < grown * end), 0)
+        total, used = sum(share for _, share in self.phases), 0.0
         for phase, (_, share_of_phase) in enumerate(self.phases):
             used += share_of_phase / total
             # Shares such as 0.9 of 10 steps are no exact numbers.
@@ -146,17 +148,18 @@ class PretrainingOptions:
                 return phase
         return len(self.phases) - 1
 
-    def _most_of_longer(self) -> list[float]:
-        """With ``mixed``, the shares of the second length, of the second and third, ... when the budget ends.
+    def _shares_at_the_end(self) -> list[float]:
+        """With ``mixed``, the cumulative shares of the longer lengths among the updates at the end of the budget.
 
         They grow linearly from 0, so in the mean over the whole budget they are those of ``phases``.
         """
         most = 2 / (1 - _LONGER_FROM) / sum(share for _, share in self.phases)
         return list(itertools.accumulate(most * share for _, share in self.phases[1:]))
 
-    def batch_sizes(self, n_devices: int = 1) -> list[int]:
-        """Rows of a batch in each phase, a multiple of the devices that share it."""
+    @property
+    def batch_sizes(self) -> list[int]:
+        """Rows of a batch in each phase."""
         if not self.mixed:
             return [self.batch_size] * len(self.phases)
-        n_tokens = self.batch_size * self.phases[0][0]
-        return [max(1, n_tokens // (length * n_devices)) * n_devices for length, _ in self.phases]
+        shortest = self.phases[0][0]
+        return [max(1, self.batch_size // math.ceil(length / shortest)) for length, _ in self.phases]

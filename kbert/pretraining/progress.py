@@ -49,17 +49,16 @@ class PretrainingProgress:
             return
         self.options, self.nsp = options, model.choices["nsp"]
         self.peak = n_devices * matrix_peak(model.compute_dtype)
-        self.shares = [share / sum(share for _, share in options.phases) for _, share in options.phases]
         self.flops = [
             flops_per_token(model.config, length, options.mask_rate, self.nsp) for length, _ in options.phases
         ]
-        if options.mixed:  # the lengths change all the time: as if there were one, of what they cost together
-            self.flops = [sum(share * flops for share, flops in zip(self.shares, self.flops, strict=True))]
-            self.shares = [1.0]
         self.phase = 0
-        self.window: deque[tuple[int, float, int]] = deque(maxlen=_WINDOW)
+        self.tokens, self.operations = 0, 0.0
+        # Step, seconds, tokens and operations after each of the last updates.
+        self.window: deque[tuple[int, float, int, float]] = deque(maxlen=_WINDOW)
         self.tokens_per_second: float | None = None
         self.seconds_per_step: float | None = None
+        self.flops_per_second: float | None = None
         in_steps = options.max_seconds is None
         self.bar = tqdm(
             total=options.max_steps if options.max_seconds is None else math.ceil(options.max_seconds),
@@ -105,37 +104,42 @@ class PretrainingProgress:
         """
         if self.bar is None:
             return {}
-        if self.options.mixed:
-            phase = 0
-        if phase != self.phase:
-            self.phase, self.tokens_per_second, self.seconds_per_step = phase, None, None
+        if phase != self.phase and not self.options.mixed:
+            self.tokens_per_second, self.seconds_per_step, self.flops_per_second = None, None, None
             self.window.clear()
-        self.window.append((step, seconds, tokens))
-        n_steps, duration, n_tokens = (
+        self.phase = phase
+        self.operations += (tokens - self.tokens) * self.flops[phase]
+        self.tokens = tokens
+        self.window.append((step, seconds, tokens, self.operations))
+        n_steps, duration, n_tokens, n_operations = (
             last - first for first, last in zip(self.window[0], self.window[-1], strict=True)
         )
         if duration > 0:
             self.tokens_per_second, self.seconds_per_step = n_tokens / duration, duration / n_steps
+            self.flops_per_second = n_operations / duration
         rates: dict[str, float] = {}
-        if self.tokens_per_second is not None:
-            rates["peak_share"] = self.tokens_per_second * self.flops[phase] / self.peak
+        if self.flops_per_second is not None:
+            rates["peak_share"] = self.flops_per_second / self.peak
         self._show(step, seconds, rates, record)
         return rates
 
     def seconds_left(self, step: int, seconds: float) -> float | None:
         """The time to the end of the budget; None where it is not known yet.
 
-        Steps of phases to come are taken to last as much longer as they have more arithmetic.
+        Steps of phases to come are taken to last as much longer as they have more arithmetic; those of mixed phases
+        have about as much.
         """
         options = self.options
         if options.max_seconds is not None:
             return max(0.0, options.max_seconds - seconds)
         if options.max_steps is None or self.seconds_per_step is None:
             return None
-        work = [length * flops for (length, _), flops in zip(options.phases, self.flops, strict=False)]
-        end, left = 0.0, 0.0
-        for share, of_step in zip(self.shares, work, strict=True):
-            begin, end = end, end + options.max_steps * share
+        if options.mixed:
+            return (options.max_steps - step) * self.seconds_per_step
+        work = [length * flops for (length, _), flops in zip(options.phases, self.flops, strict=True)]
+        total, end, left = sum(share for _, share in options.phases), 0.0, 0.0
+        for (_, share), of_step in zip(options.phases, work, strict=True):
+            begin, end = end, end + options.max_steps * share / total
             left += max(0.0, end - max(step, begin)) * of_step / work[self.phase]
         return left * self.seconds_per_step
 

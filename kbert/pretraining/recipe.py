@@ -78,7 +78,7 @@ def longest_automatic_row(config: BertConfig) -> int:
 
 
 def settle_pretraining(parameters: Any, config: BertConfig, from_scratch: bool) -> tuple[Phases, bool]:
-    """Replace "auto" in the parameters of `kbert.BertPretrainer`, and give the phases of the run and if they are mixed.
+    """Replace "auto" in the parameters of `kbert.BertPretrainer`; the phases of the run, and whether they are mixed.
 
     Parameters
     ----------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, nullcontext
@@ -31,7 +32,15 @@ from kbert.pretraining.stream import BatchStream, Cursor
 from kbert.text import WordPieceTokenizer
 from kbert.training.backends import able_to_train
 from kbert.training.checkpoint_folders import SECONDS_BETWEEN, write_checkpoint
-from kbert.training.distribution import check_layout, checked, n_devices, process_number, same_everywhere, trainer_on
+from kbert.training.distribution import (
+    check_layout,
+    checked,
+    n_devices,
+    n_parts,
+    process_number,
+    same_everywhere,
+    trainer_on,
+)
 from kbert.training.finite_outputs import may_overflow, require_finite_weights
 from kbert.training.hyperparameters import HyperparameterFactory
 from kbert.training.interruption import Interruption
@@ -135,6 +144,14 @@ class Pretraining:
                 "positions."
             )
         self.distribution = checked(distribution, options.batch_size)
+        n = n_parts(self.distribution)
+        if any(rows % n for rows in options.batch_sizes):
+            longest = max(lengths)
+            raise ValueError(
+                f"The batches of {longest} tokens a row have {options.batch_sizes[lengths.index(longest)]} rows, which "
+                f"cannot be divided evenly among {n} devices. Take a batch_size that is a multiple of "
+                f"{n * math.ceil(longest / min(lengths))}."
+            )
         check_layout(self.distribution, model)
         self.stream = BatchStream(
             source,
@@ -143,7 +160,7 @@ class Pretraining:
             nsp=self.nsp,
             masking=self.masking,
             lengths=lengths,
-            batch_sizes=options.batch_sizes(n_devices(self.distribution)),
+            batch_sizes=options.batch_sizes,
             seed=options.seed,
             fixed=options.fixed,
         )
@@ -155,7 +172,7 @@ class Pretraining:
             model.compute_dtype == "float16", "a lower learning_rate, a longer warmup, or dtype='float32'"
         )
         self.cursors = [Cursor(phase) for phase in range(len(lengths))]
-        self.phase = 0  # of the newest update
+        self.phase = 0  # of the newest update; after going on from a checkpoint, of the next
         self.history = History()
         self._history_file: HistoryFile | None = None
         self._written = 0.0  # when the newest checkpoint was
@@ -228,10 +245,13 @@ class Pretraining:
             # Alone: a process that stops at another step than the others would leave them waiting for it.
             Interruption(self.folder is not None and self.n_processes == 1) as interruption,
         ):
-            with closing(updater.updates(self._step_batches(updater))) as updates:
-                while updater.share < 1:
-                    self._take_in(next(updates), progress)
-                    self._after_update(updater, progress, board, interruption)
+            while updater.share < 1:
+                with closing(updater.updates(self._step_batches(updater))) as updates:
+                    for update in updates:
+                        self._take_in(update, progress)
+                        self._after_update(updater, progress, board, interruption)
+                        if updater.share >= 1 or self._is_over(self.phase, updater):
+                            break
             self.guard.read_all()
             board.write(self.history)
             updater.trainer.write_back()
@@ -275,11 +295,17 @@ class Pretraining:
 
     # --- The course of a run -------------------------------------------------------------------------------------
 
+    def _is_over(self, phase: int, updater: Updater) -> bool:
+        """Whether the lengths come one after the other, and it is time for the next."""
+        return not self.options.mixed and self.options.phase(updater.n_updates, updater.share) != phase
+
     def _step_batches(self, updater: Updater) -> Iterator[tuple[BatchRead, StepBatch]]:
-        """The batches from here on, without end. They are made some updates ahead."""
+        """The batches from here on, without end: of mixed lengths, or of the length that it is time for."""
         streams = [self.stream.batches(cursor) for cursor in self.cursors]
+        phase = self.options.phase(updater.n_updates, updater.share)
         for n_updates in itertools.count(updater.n_updates):
-            phase = self.options.phase(n_updates, updater.schedule.share(n_updates, updater.seconds))
+            if self.options.mixed:  # a budget in seconds is looked at when a batch is made, a few updates ahead
+                phase = self.options.phase(n_updates, updater.schedule.share(n_updates, updater.seconds))
             for cursor, batch in itertools.islice(streams[phase], updater.accumulation):
                 yield BatchRead(cursor, batch.n_tokens), step_batch(self.model, batch)
 

@@ -159,15 +159,26 @@ def test_mixed_lengths_have_their_shares_and_grow(monkeypatch):
     assert (lengths[60:130] > 8).mean() < (lengths[130:] > 8).mean() < 0.57
 
 
-def test_batches_of_mixed_lengths_divide_among_devices():
-    options = PretrainingOptions(max_steps=1, phases=((64, 0.8), (256, 0.2)), mixed=True, batch_size=64)
-    assert [options.batch_sizes(n) for n in (1, 8, 32)] == [[64, 16], [64, 16], [64, 32]]
-    assert replace(options, mixed=False).batch_sizes(8) == [64, 64]
+def test_batches_of_mixed_lengths_have_no_more_tokens_than_the_shortest():
+    options = PretrainingOptions(max_steps=1, phases=((64, 0.8), (256, 0.1), (100, 0.1)), mixed=True, batch_size=64)
+    assert options.batch_sizes == [64, 16, 32]
+    assert replace(options, mixed=False).batch_sizes == [64, 64, 64]
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_a_budget_in_seconds_reaches_all_lengths(mixed):
+    run = made(max_steps=None, max_seconds=6.0, phases=((16, 0.75), (32, 0.25)), mixed=mixed)
+    lengths = []
+    take_in = run._take_in
+    run._take_in = lambda update, progress: (take_in(update, progress), lengths.append(run.phase))
+    run.run()
+    assert set(lengths) == {0, 1} and lengths[0] == 0
+    assert mixed or lengths == sorted(lengths)
 
 
 @pytest.mark.parametrize("phases", [((64, 0.1), (32, 0.9)), ((32, 0.6), (64, 0.4))])
 def test_phases_that_cannot_be_mixed_are_refused(phases):
-    with pytest.raises(ValueError, match="begin with the shortest rows and give the others 0.35"):
+    with pytest.raises(ValueError, match="the first of the phases has the shortest rows, and the others have 0.35"):
         PretrainingOptions(max_steps=1, phases=phases, mixed=True)
 
 
