@@ -113,7 +113,8 @@ class BertPretrainer(BertEstimator):
         Training time in seconds, instead of ``epochs`` or ``max_steps``. The learning rate follows the share that is
         used, so runs do not repeat exactly.
     batch_size : "auto" or int, default="auto"
-        Rows of a batch, each filled with one text or several short ones. "auto": 64 from scratch, 32 on from weights.
+        Rows of a batch, each filled with one text or several short ones. "auto": 64 from scratch, where a
+        batch of longer rows has fewer, 32 on from weights.
     learning_rate : "auto" or float, default="auto"
         Peak of the schedule. "auto": from scratch 3e-3 for tiny, 1e-3 for mini, 5e-4 for small, medium and minilm-l6,
         1e-4 for base and large; 2e-5 on from weights.
