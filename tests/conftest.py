@@ -55,6 +55,21 @@ def one_pass(monkeypatch) -> None:
     monkeypatch.setattr(recipe, "automatic_epochs", lambda *_: 1)
 
 
+@pytest.fixture
+def trained_shapes(monkeypatch) -> list[tuple[int, int]]:
+    """The shapes (B, T) of all batches that are trained on in the test, in order."""
+    from kbert.training.backends import backend_step
+
+    shapes, trainer = [], backend_step().Trainer
+    train = trainer.train
+    monkeypatch.setattr(
+        trainer,
+        "train",
+        lambda self, inputs, *rest: shapes.append(inputs["token_ids"].shape) or train(self, inputs, *rest),
+    )
+    return shapes
+
+
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
     """The public data sets."""

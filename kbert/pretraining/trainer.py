@@ -250,7 +250,7 @@ class Pretraining:
                     for update in updates:
                         self._take_in(update, progress)
                         self._after_update(updater, progress, board, interruption)
-                        if updater.share >= 1 or self._is_over(self.phase, updater):
+                        if updater.share >= 1 or self._is_over(updater):
                             break
             self.guard.read_all()
             board.write(self.history)
@@ -295,9 +295,9 @@ class Pretraining:
 
     # --- The course of a run -------------------------------------------------------------------------------------
 
-    def _is_over(self, phase: int, updater: Updater) -> bool:
+    def _is_over(self, updater: Updater) -> bool:
         """Whether the lengths come one after the other, and it is time for the next."""
-        return not self.options.mixed and self.options.phase(updater.n_updates, updater.share) != phase
+        return not self.options.mixed and self.options.phase(updater.n_updates, updater.share) != self.phase
 
     def _step_batches(self, updater: Updater) -> Iterator[tuple[BatchRead, StepBatch]]:
         """The batches from here on, without end: of mixed lengths, or of the length that it is time for."""

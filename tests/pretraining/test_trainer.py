@@ -20,7 +20,6 @@ from kbert.model import BertForPreTraining
 from kbert.pretraining.instances import documents_of
 from kbert.pretraining.stream import Cursor
 from kbert.pretraining.trainer import Pretraining, PretrainingOptions
-from kbert.training.backends import backend_step
 from kbert.training.checkpoint_folders import checkpoints_in
 from kbert.training.non_finite import LossScaler
 
@@ -128,32 +127,18 @@ def test_a_budget_in_seconds_is_kept():
     assert history.learning_rate.min() > 0
 
 
-def test_phases_have_their_shares_and_lengths(monkeypatch):
-    seen = []
+def test_phases_have_their_shares_and_lengths(trained_shapes):
     run = made(max_steps=10, phases=((16, 0.9), (32, 0.1)))
-    train = backend_step().Trainer.train
-    monkeypatch.setattr(
-        backend_step().Trainer,
-        "train",
-        lambda self, inputs, *rest: seen.append(inputs["token_ids"].shape) or train(self, inputs, *rest),
-    )
     run.run()
-    assert seen == [(4, 16)] * 9 + [(4, 32)]
+    assert trained_shapes == [(4, 16)] * 9 + [(4, 32)]
 
 
-def test_mixed_lengths_have_their_shares_and_grow(monkeypatch):
-    seen = []
+def test_mixed_lengths_have_their_shares_and_grow(trained_shapes):
     run = made(max_steps=200, phases=((8, 0.8), (16, 0.15), (32, 0.05)), mixed=True)
-    train = backend_step().Trainer.train
-    monkeypatch.setattr(
-        backend_step().Trainer,
-        "train",
-        lambda self, inputs, *rest: seen.append(inputs["token_ids"].shape) or train(self, inputs, *rest),
-    )
     run.run()
     # Each batch has as many tokens.
-    assert set(seen) == {(4, 8), (2, 16), (1, 32)}
-    lengths = np.array([length for _, length in seen])
+    assert set(trained_shapes) == {(4, 8), (2, 16), (1, 32)}
+    lengths = np.array([length for _, length in trained_shapes])
     assert (lengths[:60] == 8).all()
     assert abs((lengths == 16).mean() - 0.15) <= 0.02 and abs((lengths == 32).mean() - 0.05) <= 0.02
     assert (lengths[60:130] > 8).mean() < (lengths[130:] > 8).mean() < 0.57
