@@ -2,10 +2,11 @@
 
     KBERT_DATA=... python benchmarks/pytorch_choice.py --rows 200 --dev-rows 200 --seeds 0 1 2
 
-BertForMultipleChoice from minilm-l6: batch 32, learning rate 5e-5, 3 epochs, rows of up to 512 tokens, float32, dynamic
-padding with length grouping, AdamW (decay 0.01, not on biases and LayerNorm), 10% warm-up, then linear decay, clip 1.0.
-An option is read as "[CLS] context [SEP] question option [SEP]", as kbert reads it. Runs go to a CSV of the same
-columns as that of examples/choice.py, under the backend "pytorch-transformers", and are not made twice.
+BertForMultipleChoice from minilm-l6: batch 32, learning rate 5e-5, 3 epochs, rows of up to 512 tokens, dynamic padding
+with length grouping, AdamW (decay 0.01, not on biases and LayerNorm), 10% warm-up, then linear decay, clip 1.0,
+bfloat16 where that is faster. An option is read as "[CLS] context [SEP] question option [SEP]", as kbert reads it. Runs
+go to a CSV of the same columns as that of examples/choice.py, under the backend "pytorch-transformers", and are not
+made twice.
 """
 
 import argparse
@@ -20,7 +21,7 @@ import numpy as np
 import pandas as pd
 import torch
 import transformers
-from pytorch_loop import DEVICE
+from pytorch_loop import DEVICE, prepared
 from pytorch_loop import train as train_model
 
 import kbert
@@ -36,7 +37,7 @@ def fit(folder: Path, train: pd.DataFrame, recipe: dict[str, Any], seed: int) ->
     """Fine-tune; a function from rows to the indices of the chosen options."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     torch.manual_seed(seed)
-    model = transformers.BertForMultipleChoice.from_pretrained(folder).to(DEVICE)
+    model = prepared(transformers.BertForMultipleChoice.from_pretrained(folder))
     targets = torch.tensor(train.label.to_numpy(), device=DEVICE)
 
     def encode(frame: pd.DataFrame) -> dict[str, torch.Tensor]:

@@ -2,10 +2,11 @@
 
     KBERT_DATA=... python benchmarks/pytorch_squad.py --rows 10000 --epochs 2 --seeds 0
 
-minilm-l6, batch 32, learning rate 5e-5, float32, windows of 384 tokens that start 128 apart, dynamic padding with
-length grouping, AdamW (decay 0.01, not on biases and LayerNorm), 10% warm-up, then linear decay, clip 1.0. Answers are
-read off the logits as in transformers' run_qa.py: the best 20 starts with the best 20 ends of each window, at most 30
-pieces. Runs go to the same CSV as kbert's, under the backend "pytorch-transformers", and are not made twice. 1.1 only.
+minilm-l6, batch 32, learning rate 5e-5, windows of 384 tokens that start 128 apart, dynamic padding with length
+grouping, AdamW (decay 0.01, not on biases and LayerNorm), 10% warm-up, then linear decay, clip 1.0, bfloat16 where that
+is faster. Answers are read off the logits as in transformers' run_qa.py: the best 20 starts with the best 20 ends of
+each window, at most 30 pieces. Runs go to the same CSV as kbert's, under the backend "pytorch-transformers", and are
+not made twice. 1.1 only.
 """
 
 import argparse
@@ -18,7 +19,7 @@ import numpy as np
 import pandas as pd
 import torch
 import transformers
-from pytorch_loop import DEVICE
+from pytorch_loop import DEVICE, prepared
 from pytorch_loop import train as train_model
 
 from kbert.hub import resolve_folder
@@ -80,7 +81,7 @@ def fit(run: dict[str, Any], train: pd.DataFrame) -> tuple:
     folder = resolve_folder(run["size"])
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     torch.manual_seed(run["seed"])
-    model = transformers.BertForQuestionAnswering.from_pretrained(folder).to(DEVICE)
+    model = prepared(transformers.BertForQuestionAnswering.from_pretrained(folder))
     examples = windows(tokenizer, train, run)
     starts, ends = train.answer_start.to_numpy(), train.answer_start.to_numpy() + train.answer.str.len().to_numpy()
     targets = np.array([target(window, starts[window["number"]], ends[window["number"]]) for window in examples])
@@ -104,7 +105,7 @@ def predict(model, tokenizer, dev: pd.DataFrame, run: dict[str, Any]) -> list[st
         with torch.no_grad():
             output = model(**inputs_of(some))
         for window, starting, ending in zip(
-            some, output.start_logits.cpu().numpy(), output.end_logits.cpu().numpy(), strict=True
+            some, output.start_logits.float().cpu().numpy(), output.end_logits.float().cpu().numpy(), strict=True
         ):
             places = window["offsets"]
             for i in np.argsort(-starting)[:N_BEST]:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import torch
 import transformers
-from pytorch_loop import DEVICE, train
+from pytorch_loop import DEVICE, prepared, train
 
 from kbert.hub import resolve_folder
 
@@ -24,7 +24,7 @@ def fit(run: dict[str, Any], words: pd.Series, tags: pd.Series) -> Callable[[pd.
     classes, counts = np.unique(np.concatenate(tags.tolist()), return_counts=True)
     numbers = {tag: number for number, tag in enumerate(classes)}
     torch.manual_seed(run["seed"])
-    model = transformers.BertForTokenClassification.from_pretrained(folder, num_labels=len(classes)).to(DEVICE)
+    model = prepared(transformers.BertForTokenClassification.from_pretrained(folder, num_labels=len(classes)))
 
     def encode(rows: list[list[str]]) -> tuple[Any, list[list[tuple[int, int]]]]:
         """Padded inputs, and for each row the word and the place of each word's first piece."""

@@ -3,6 +3,7 @@
     python examples/glue.py                                    # a small slice of three tasks, to see it run
     python examples/glue.py mrpc rte --seeds 0 1 2             # two tasks in full, three seeds
     python examples/glue.py mrpc --grid --submission mine      # the paper's grid; a file for gluebenchmark.com
+    python examples/glue.py mrpc --defaults                    # not the paper's recipe, but kbert's defaults
     python examples/glue.py all --table                        # run nothing, only print the table
 
 The environment variable KBERT_DATA names the folder that holds GLUE (docs/reference/datasets.md). Each finished run is
@@ -55,6 +56,7 @@ SLICE = {"rows": 400, "batch_size": 16, "learning_rate": 2e-4}  # so few steps n
 # The columns of the results. Runs that are equal in all of SETTING differ in the seed alone.
 FIXED = ["task", "backend", "device", "size", "weights", "max_length", "rows", "dev_rows"]
 SETTING = [*FIXED, *GRID]
+CHOSEN = ("max_length", *GRID)  # numbers, or "auto" where kbert chooses
 SCORES = ["score", "accuracy", "f1", "mcc", "pearson", "spearman", "mm"]
 COLUMNS = [*SETTING, "seed", "metric", *SCORES, "fit_s", "date", "kbert", "keras", "backend_version"]
 
@@ -76,11 +78,17 @@ def fit(run: dict[str, Any], texts: pd.DataFrame, labels: pd.Series) -> Any:
     """The estimator of a run."""
     from kbert import BertClassifier, BertRegressor  # here, because loading a backend takes seconds
 
-    names = ("size", "max_length", *GRID)
-    parameters = {name: run[name] for name in names} | {"random_state": run["seed"], "verbose": 1}
     weights = None if run["weights"] == "none" else run["weights"]
+    parameters = {"size": run["size"], "weights": weights, "random_state": run["seed"], "verbose": 1}
     estimator = BertRegressor if run["task"] == "stsb" else BertClassifier
-    return estimator.paper(weights=weights, **parameters).fit(texts, labels)
+    if is_default(run):
+        return estimator(**parameters).fit(texts, labels)
+    return estimator.paper(**parameters, **{name: run[name] for name in CHOSEN}).fit(texts, labels)
+
+
+def is_default(run: dict[str, Any]) -> bool:
+    """Whether a run is with kbert's defaults, which choose all four settings, and not with the paper's recipe."""
+    return all(run[name] == "auto" for name in CHOSEN)
 
 
 def dev_scores(task: str, predict: Any, texts: pd.DataFrame, labels: pd.Series) -> dict[str, float]:
@@ -102,7 +110,12 @@ def read(results: Path) -> pd.DataFrame:
     """All runs so far."""
     if not results.exists():
         return pd.DataFrame(columns=COLUMNS)
-    return pd.read_csv(results, converters={"learning_rate": float})  # to the last bit, as it is compared
+    return pd.read_csv(results, converters=dict.fromkeys(CHOSEN, _setting))
+
+
+def _setting(text: str) -> int | float | str:
+    """A setting as it was given: a number to its last bit, as it is compared, or "auto"."""
+    return text if text == "auto" else int(text) if text.isdigit() else float(text)
 
 
 def find(results: Path, run: dict[str, Any]) -> pd.Series | None:
@@ -165,6 +178,8 @@ def differences(setting: dict[str, Any], n_tried: int) -> str:
     notes = ["dev, not test"] if task.paper else ["no score in the paper"]
     if start not in ("base", "large"):
         notes.insert(0, f"{start}, not BERT-{'large' if size.startswith('large') else 'base'}")
+    if is_default(setting):
+        notes.append("kbert's defaults, not the paper's recipe")
     for column, part in (("rows", "training"), ("dev_rows", "dev")):
         if setting[column] < getattr(task, column):
             notes.append(f"{setting[column]:,} of {getattr(task, column):,} {part} rows")
@@ -203,7 +218,9 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--learning-rate", type=float, default=5e-5)
     parser.add_argument("--max-length", type=int, default=128)
-    parser.add_argument("--grid", action="store_true", help="the paper's 18 settings; the table shows the best on dev")
+    recipe = parser.add_mutually_exclusive_group()
+    recipe.add_argument("--grid", action="store_true", help="the paper's 18 settings; the table shows the best on dev")
+    recipe.add_argument("--defaults", action="store_true", help="kbert's defaults, which choose all settings")
     parser.add_argument("--rows", type=int, help="train on so many rows only")
     parser.add_argument("--results", type=Path, default=Path("glue_results.csv"))
     parser.add_argument("--submission", type=Path, metavar="FOLDER", help="write the official files of predictions")
@@ -221,6 +238,8 @@ def main(argv: list[str] | None = None) -> None:
             print(f"{error}\nMeanwhile, to see it run, a task that comes with this file.")
             tasks = ["messages"]
 
+    if options.defaults:
+        vars(options).update(dict.fromkeys(CHOSEN, "auto"))
     options.results.parent.mkdir(parents=True, exist_ok=True)
     absent = {}
     for task in tasks:

@@ -56,7 +56,8 @@ def replace_folder(folder: Path, write: Callable[[Path], object], kind: FolderKi
     Parameters
     ----------
     folder : Path
-        The target. Where it is a symbolic link, the folder that it points to is replaced.
+        The target. Where it is a symbolic link, the folder that it points to is replaced. One that is empty and cannot
+        be renamed, such as a mount point, is filled instead (`fill_folder`).
     write : callable
         ``write(path)`` fills the folder ``path``, which exists and is empty.
     kind : FolderKind
@@ -80,6 +81,9 @@ def replace_folder(folder: Path, write: Callable[[Path], object], kind: FolderKi
     with _lock(folder.parent):
         _complete(folder)
         check_replaceable(folder, kind)
+    if folder.is_dir() and not _can_be_renamed(folder):
+        fill_folder(folder, write, last=kind.marker)
+        return
     staging = folder.parent / f".{folder.name}.{uuid.uuid4().hex[:8]}"
     new, old = staging / _NEW, staging / _OLD
     working_folder = _working_folder()
@@ -114,8 +118,20 @@ def check_replaceable(folder: Path, kind: FolderKind) -> None:
     """Raise the FileExistsError of `replace_folder`, for callers that have work to do before they write."""
     if folder.exists() and not folder.is_dir():
         raise FileExistsError(f"{folder} is a file. Give the name of a folder, existing or not.")
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / kind.marker).is_file():
+    if not folder.is_dir() or not any(folder.iterdir()):
+        return
+    if not (folder / kind.marker).is_file():
         raise FileExistsError(f"{folder} exists and holds no {kind.name}: nothing was written. Choose another folder.")
+    if not _can_be_renamed(folder):
+        raise FileExistsError(
+            f"{folder} holds a {kind.name}, and cannot be replaced in one step: it is a mount point, or the folder "
+            "around it cannot be written. Give a new folder inside of it, or empty it first."
+        )
+
+
+def _can_be_renamed(folder: Path) -> bool:
+    """Whether another folder can take its place."""
+    return not os.path.ismount(folder) and os.access(folder.parent, os.W_OK)
 
 
 def complete_interrupted_replacement(folder: str | os.PathLike[str]) -> None:

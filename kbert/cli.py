@@ -23,6 +23,7 @@ from typing import Any, NoReturn, Protocol
 
 import kbert
 from kbert.errors import KbertError
+from kbert.option_values import path as as_path
 from kbert.pretraining.commands import COMMANDS as PRETRAINING_COMMANDS
 from kbert.printable import printable, printable_lines
 from kbert.tables.commands import COMMANDS as TABLE_COMMANDS
@@ -177,7 +178,7 @@ def read_options(command: Command, argv: Sequence[str]) -> argparse.Namespace:
     command.add_options(parser)
     parser.add_argument(
         "--config",
-        type=Path,
+        type=as_path,
         metavar="FILE.toml",
         help=f"take options from its table [{command.name}]; those of the command line win",
     )
@@ -211,7 +212,8 @@ def _of_command_line(
         options = [option for action in actions.values() for option in action.option_strings]
         raise ValueError(f"unknown argument {name}.{_nearest(name, options)}")
     # argparse gives None or an empty list for positional arguments that are not there.
-    return {name: v for name, v in vars(found).items() if v is not _NOT_GIVEN and v is not None and v != []}
+    absent = {name: (None,) if action.option_strings else (None, []) for name, action in actions.items()}
+    return {name: v for name, v in vars(found).items() if v is not _NOT_GIVEN and v not in absent[name]}
 
 
 def _of_file(path: Path, command: Command, actions: dict[str, argparse.Action]) -> dict[str, Any]:

@@ -366,6 +366,21 @@ def test_a_failure_while_files_are_moved_into_an_empty_folder_takes_them_back(tm
     assert sorted(moved) == ["variables", "vocab.txt"] and os.listdir(folder) == []
 
 
+def test_an_empty_mount_point_is_filled_and_a_full_one_is_refused_at_once(tmp_path, monkeypatch):
+    def write(folder):
+        (folder / "kbert.json").write_text("new")
+
+    monkeypatch.setattr(atomic_folder.os.path, "ismount", lambda path: Path(path).name == "volume")
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    number = volume.stat().st_ino
+    atomic_folder.replace_folder(volume, write, KIND)
+    assert volume.stat().st_ino == number and [path.name for path in volume.iterdir()] == ["kbert.json"]
+    assert list(tmp_path.iterdir()) == [volume]
+    with pytest.raises(FileExistsError, match="cannot be replaced in one step: it is a mount point"):
+        atomic_folder.replace_folder(volume, lambda folder: pytest.fail("it was written to"), KIND)
+
+
 def test_a_folder_that_holds_something_is_not_filled(tmp_path):
     (tmp_path / "mine").write_text("kept")
     for target in (tmp_path, tmp_path / "mine"):

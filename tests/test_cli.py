@@ -1,5 +1,6 @@
 """The command line: what it writes, where its options come from, and that a user's error is one line."""
 
+import dataclasses
 import json
 import re
 import shutil
@@ -14,7 +15,9 @@ import pytest
 import kbert
 from kbert import BertClassifier, BertConfig, BertForPreTraining, BertPretrainer, WordPieceTokenizer
 from kbert.cli import COMMANDS, main, read_options
-from kbert.pretraining import Corpus, PretrainingOptions, Shards, trainer, write_shards
+from kbert.pretraining import Corpus, Shards, trainer, write_shards
+from kbert.pretraining.command_run import with_recipe
+from kbert.pretraining.recipe import PAPER
 from kbert.weights.folder import read_folder
 
 pytestmark = pytest.mark.slow
@@ -24,7 +27,7 @@ CONFIG = dict(
     hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64, max_position_embeddings=32
 )
 # One compiled shape for all.
-TRAINING = "--phases 32 --batch-size 4 --dtype float32 --learning-rate 3e-3 --quiet".split()
+TRAINING = "--nsp --phases 32 --batch-size 4 --dtype float32 --learning-rate 3e-3 --quiet".split()
 
 
 def made_text(n, seed=0):
@@ -100,8 +103,7 @@ def test_shards_are_those_of_write_shards(folder, tmp_path, capsys):
     assert main(["shards", "--out", shards, "--tokenizer", vocab, "--jobs", "-1", "--split", "lines", text]) == 0
     printed = capsys.readouterr().out
     assert "complete already" in printed and "40 documents, 200 segments, 800 tokens in 1 shard " in printed
-    for relation in ("is next", "is random"):
-        assert re.search(rf"\[CLS\] \w+ (wrote a|found the|broke that) [^<]+ \[SEP\]\s+<- {relation}", printed)
+    assert re.search(r"\n  \[CLS\] \w+ (wrote a|found the|broke that) [^<]+ \[SEP\]\n", printed)
 
 
 def test_shards_of_one_document_are_told(folder, tmp_path, capsys):
@@ -109,10 +111,9 @@ def test_shards_of_one_document_are_told(folder, tmp_path, capsys):
     out = tmp_path / "shards"
     call = ["shards", tmp_path / "text.txt", "--tokenizer", folder / "vocab", "--out", out, "--split", "lines"]
     assert main(list(map(str, call))) == 0
-    printed = capsys.readouterr().out
-    assert "1 of 1 shards holds one document" in printed and "--no-nsp --size" in printed and "<-" not in printed
-    line = failed(capsys, "pretrain", out, "--out", tmp_path / "model", "--max-steps", 3)
-    assert "Give --no-nsp" in line and not (tmp_path / "model").exists()
+    line = failed(capsys, "pretrain", out, "--out", tmp_path / "model", "--max-steps", 3, "--nsp")
+    assert "The shard has one document only" in line and "Leave --nsp out" in line
+    assert not (tmp_path / "model").exists()
 
 
 @pytest.fixture(scope="module")
@@ -220,14 +221,43 @@ def write_config(folder, text):
     return path
 
 
-def test_the_defaults_are_those_of_the_library():
-    read = vars(read_options(COMMANDS["pretrain"], ["shards", "--out", "model", "--max-steps", "3"]))
-    library = PretrainingOptions(max_steps=3)
-    # "auto" is worked out by the command.
-    names = (vars(library).keys() & read.keys()) - {"learning_rate"}
-    assert {"phases", "batch_size", "warmup"} < names
-    assert {name: read[name] for name in names} == {name: getattr(library, name) for name in names}
-    assert read["accumulation"] == library.gradient_accumulation and read["nsp"] is True
+class Begun(Exception):
+    """Instead of a run: what it would have been."""
+
+
+@pytest.mark.parametrize("start", ["scratch", "weights"])
+@pytest.mark.parametrize("recipe", ["default", "paper"])
+def test_the_defaults_are_those_of_the_estimator(folder, trained, tmp_path, monkeypatch, start, recipe):
+    def begin(run):
+        values = dataclasses.replace(run.options, seed=0, verbose=0)
+        raise Begun(values, run.nsp, run.model.config.hidden_dropout_prob)
+
+    monkeypatch.setattr(trainer.Pretraining, "run", begin)
+    weights, size = (None, "tiny") if start == "scratch" else (trained, "base")
+    budget = {} if recipe == "paper" else {"max_steps": 3}
+    lengths = {"max_length": 32} if start == "weights" else {}  # that model has no more positions
+    made = BertPretrainer if recipe == "default" else BertPretrainer.paper
+    with pytest.raises(Begun) as of_estimator:
+        made(size, weights=weights, **budget, **lengths).fit(folder / "text.txt")
+    model = ["--size", size] if weights is None else ["--weights", str(weights), "--phases", "32"]
+    budget = ["--paper"] if recipe == "paper" else ["--max-steps", "3"]
+    call = ["pretrain", str(folder / "shards"), "--out", str(tmp_path / "model"), *model, *budget, "--quiet"]
+    with pytest.raises(Begun) as of_command:
+        main(call)
+    assert of_command.value.args == of_estimator.value.args
+    values, nsp, _ = of_command.value.args
+    assert nsp == (recipe == "paper") and values.mixed == (recipe == "default" and start == "scratch")
+
+
+def test_what_is_given_goes_before_the_paper():
+    def settled(*given):
+        return with_recipe(read_options(COMMANDS["pretrain"], ["shards", "--out", "model", "--paper", *given]))
+
+    whole = settled()
+    assert (whole.max_steps, whole.nsp, whole.phases, whole.warmup) == (1_000_000, True, PAPER["max_length"], 10_000)
+    some = settled("--max-seconds", "60", "--no-nsp", "--warmup", "0.2", "--phases", "128", "--dropout", "0")
+    assert (some.max_steps, some.max_seconds, some.nsp, some.warmup) == (None, 60.0, False, 0.2)
+    assert (some.phases, some.dropout, some.mask_rate) == (((128, 1.0),), 0.0, PAPER["mask_rate"])
 
 
 def test_options_come_from_a_file_and_the_command_line_wins(tmp_path):
@@ -280,6 +310,14 @@ def test_options_come_from_a_file_and_the_command_line_wins(tmp_path):
 )
 def test_errors_in_a_file_are_told(tmp_path, capsys, text, message):
     assert message in failed(capsys, "vocab", "--out", tmp_path / "out", "--config", write_config(tmp_path, text))
+
+
+def test_an_option_without_values_has_none(tmp_path, monkeypatch):
+    read = read_options(COMMANDS["predict"], ["model", "table.csv", "--out", "out.csv", "--keep"])
+    assert read.keep == [] and read.text is None
+    monkeypatch.setenv("HOME", str(tmp_path))
+    write_config(tmp_path, "[vocab]\nsource = 'a.txt'\nout = 'vocab'")
+    assert read_options(COMMANDS["vocab"], ["--config=~/run.toml"]).source == ["a.txt"]
 
 
 # --- Errors

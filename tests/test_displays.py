@@ -107,6 +107,14 @@ def test_a_page_has_the_texts_and_asks_for_nothing(name, tmp_path):
     assert not re.search(r"<script|<link|<img|@import|url\(|src=|href=|<b>bold|<i>&|<u>", page)
 
 
+def test_a_page_goes_into_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    AttributionDisplay([{"": "red"}], pd.DataFrame(columns=["row", "start", "end", "label", "score"])).save(
+        "~/why.html"
+    )
+    assert (tmp_path / "why.html").exists()
+
+
 def test_pairs_stand_under_their_names():
     lines = [(0, "left", "script", 1, 7, 0, 0.5), (0, "right", "it", 0, 2, 0, -0.5)]
     frame = pd.DataFrame(lines, columns=["row", "column", "word", "start", "end", "label", "score"])

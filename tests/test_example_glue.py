@@ -163,6 +163,26 @@ def test_all_nine_tasks_have_their_scores(glue, data, fits):
     assert Path("mine/MNLI-m.tsv").exists() and not Path("mine/MNLI-mm.tsv").exists()
 
 
+@pytest.mark.filterwarnings("ignore::kbert.errors.DatasetWarning", "ignore::kbert.errors.FailedRunWarning")
+@pytest.mark.filterwarnings("ignore::kbert.errors.UnderfitWarning")
+def test_the_defaults_choose_all_settings(glue, data, monkeypatch):
+    from kbert import BertRegressor
+
+    fitted = []
+    fit = BertRegressor.fit
+    monkeypatch.setattr(BertRegressor, "fit", lambda self, *data: fitted.append(self) or fit(self, *data))
+    defaults = ["stsb", "--size", "tiny", "--weights", "none", "--defaults"]
+    glue.main(defaults)
+    glue.main(defaults)  # is done already
+    (estimator,) = fitted
+    assert estimator.get_params() == BertRegressor("tiny", weights=None, random_state=0, verbose=1).get_params()
+    glue.main(["stsb", *TINY])
+    runs = pd.read_csv("glue_results.csv")
+    assert runs.learning_rate.to_list() == ["auto", "5e-05"] and runs.epochs.to_list() == ["auto", "1"]
+    notes = pd.read_csv("glue_table.csv", keep_default_na=False).query("metric == 'pearson'").notes
+    assert notes.str.contains("kbert's defaults").to_list() == [True, False]
+
+
 def test_without_arguments_it_takes_a_slice_of_three_tasks(glue, data, fits):
     for part, n_rows in (("train", 500), ("dev", 4)):
         write_part(data, "sst2", part, n_rows)

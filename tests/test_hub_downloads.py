@@ -1,5 +1,6 @@
 """Downloads from a hub on this machine, each in a process of its own, which reads the environment's settings anew."""
 
+import errno
 import json
 import os
 import re
@@ -10,6 +11,8 @@ from pathlib import Path
 import huggingface_hub
 import pytest
 from loopback_hub import NAME, LoopbackHub
+
+from kbert.hub import hugging_face
 
 CODE = """
 import sys
@@ -154,6 +157,16 @@ def test_offline_is_an_error_that_asks_nobody_and_the_cache_serves(hub, ask):
     assert hub.requests == []
     folder = ask()
     assert ask(HF_HUB_OFFLINE="1") == folder
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OSError(errno.ENOSPC, "No space left on device"), PermissionError(errno.EACCES, "Permission denied", "/c")],
+)
+def test_a_cache_that_cannot_be_written_is_no_missing_model(monkeypatch, error):
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", lambda *_, **__: (_ for _ in ()).throw(error))
+    with pytest.raises(type(error), match=f"{error.strerror}, while the files of 'a/b' were written.*HF_HOME"):
+        hugging_face.download("a/b", None)
 
 
 def test_a_proxy_is_asked_for_everything(hub, ask):

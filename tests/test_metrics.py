@@ -208,6 +208,8 @@ def test_scores_of_answerable_and_unanswerable_questions_are_also_given_alone():
     )
     assert list(squad_scores(["cat"], ["cat"])) == ["exact", "f1", "n"]
     assert squad_scores(truth, ["cat", "black", "", "mouse"], sample_weight=[1, 0, 0, 1])["f1"] == 0.5
+    without = squad_scores(["Oslo", ""], ["Oslo", ""], sample_weight=[1, 0])  # no question that has no answer counts
+    assert "answerable_f1" in without and "unanswerable_f1" not in without
 
 
 def test_a_null_score_above_the_threshold_silences_the_prediction():

@@ -1,6 +1,6 @@
 """Multiple choice on DREAM: kbert's BertMultipleChoice with its defaults, and plain PyTorch on the same rows.
 
-minilm-l6, three seeds. PyTorch's is the loop of benchmarks/pytorch_choice.py, in float32 as that has it. ``accuracy``
+minilm-l6, three seeds. PyTorch's is the loop of benchmarks/pytorch_choice.py, in bfloat16 too. ``accuracy``
 is that on dev; ``fit_s`` is the time of a first fit, with compiling, and ``predict_s`` that of predicting dev.
 """
 

@@ -69,6 +69,12 @@ def label_column(y: Any, n_rows: int, name: str = "y") -> NDArray[Any]:
     return typed_labels(table.columns[0], name)
 
 
+def require_same_type(labels: NDArray[Any], classes: NDArray[Any], name: str = "y") -> None:
+    """Raise a TypeError if labels are texts and those of fit were not, or the other way round."""
+    if isinstance(labels[0], str) != isinstance(classes[0], str):
+        raise TypeError(f"{name} holds {shown(labels[0])}, and y of fit held {shown(classes[0])}: give one type.")
+
+
 def check_n_labels(shape: tuple[int, ...], n_rows: int, name: str) -> None:
     """Raise a ValueError if y has another number of rows than X, or none."""
     n_labels = shape[0]

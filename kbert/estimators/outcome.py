@@ -93,6 +93,8 @@ def outcome_of(
     pad_id : int
     """
     baseline = task.baseline_loss(data)
+    if baseline == 0:  # y is constant: there is nothing to learn
+        return Outcome(Kind.ENOUGH, last_loss, baseline)
     if last_loss < _HIGH_SHARE * baseline and (linear_loss is None or last_loss < linear_loss):
         return Outcome(Kind.ENOUGH, last_loss, baseline)
     rows = some_rows(examples)

@@ -122,6 +122,11 @@ RULES: dict[str, Rule] = {
 }
 
 
+# A subclass may have parameters of its own.
+_ANYTHING: Rule = (lambda value: True), "anything"
+
+_NAMES = {*RULES, "random_state"}
+
 # The lengths of `BertPretrainer`.
 LENGTHS_OF_PHASES: Rule = (
     lambda v: _is_int(v, 5) or (isinstance(v, (list, tuple)) and len(v) > 0 and all(map(_is_phase, v))),
@@ -154,7 +159,9 @@ def checked_parameters(estimator: Any) -> Parameters:
         ValueError where its range is.
     """
     name = type(estimator).__name__
-    values = estimator.get_params(deep=False)
+    # A subclass need not list the parameters that it leaves as they are.
+    inherited = {parameter: value for parameter, value in vars(estimator).items() if parameter in _NAMES}
+    values = {**inherited, **estimator.get_params(deep=False)}
     for parameter, value in values.items():
         if parameter == "random_state":
             try:
@@ -196,17 +203,18 @@ def check_parameters_read_after_fit(estimator: Any) -> None:
 
 
 @cache
-def _has_auto(constructor: Callable[..., None], parameter: str) -> bool:
+def _has_auto(kind: type, parameter: str) -> bool:
     """Whether the default of a parameter is "auto". Kept, since looking takes longer than a short text's tokens do."""
-    declared = signature(constructor).parameters.get(parameter)
-    return declared is not None and isinstance(declared.default, str) and declared.default == "auto"
+    declared = (signature(base.__init__).parameters.get(parameter) for base in kind.__mro__)
+    default = next((found.default for found in declared if found is not None), None)
+    return isinstance(default, str) and default == "auto"
 
 
 def _check(estimator: Any, parameter: str, value: Any) -> None:
-    has_auto = _has_auto(type(estimator).__init__, parameter)
+    has_auto = _has_auto(type(estimator), parameter)
     if has_auto and isinstance(value, str) and value == "auto":
         return
-    test, wanted = getattr(estimator, "_own_rules", {}).get(parameter) or RULES[parameter]
+    test, wanted = getattr(estimator, "_own_rules", {}).get(parameter) or RULES.get(parameter, _ANYTHING)
     if not test(value):
         if has_auto:
             wanted = f'"auto"{"," if wanted.startswith(chr(34)) else " or"} {wanted}'

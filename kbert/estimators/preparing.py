@@ -98,6 +98,11 @@ def find_start(estimator: HasTask[C, L, E, O], parameters: Parameters, task: Tas
             f"{type(estimator).__name__}: freeze must be at most {start.config.num_hidden_layers}, the layers of this "
             f"model, got {parameters.freeze}."
         )
+    if _has_few_labels(parameters) and parameters.freeze == start.config.num_hidden_layers:
+        raise ValueError(
+            f"BertClassifier: few_labels=True tunes the encoder, and freeze={parameters.freeze} leaves no layer of it "
+            "to be tuned. Set a smaller freeze; or few_labels=False, which trains the head alone."
+        )
     settle_lengths(parameters, task, start.config)
     return start
 
@@ -109,7 +114,8 @@ def held_out(
     asking = ["early_stopping"] * parameters.early_stopping + task.needs_validation(labels)
     if not asking:
         return None
-    return split_rows(task.strata(labels), weights, parameters.validation_fraction, seed, asking[0])
+    fraction = parameters.validation_fraction
+    return split_rows(task.strata(labels, weights, fraction), weights, fraction, seed, asking[0])
 
 
 def settle(parameters: Parameters, task: Task[C, L, E, O], config: BertConfig, n_rows: int) -> Recipe:

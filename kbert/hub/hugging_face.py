@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import logging
 import os
@@ -20,6 +21,8 @@ HUB_TIMEOUT = 5.0
 
 _CONFIG = "config.json"
 _logger = logging.getLogger("kbert")
+# A disk that has no room, and files that may not be written.
+_FULL, _NOT_ALLOWED = (errno.ENOSPC, errno.EDQUOT), (errno.EACCES, errno.EPERM, errno.EROFS)
 # What kbert reads of a repository besides config.json and the weights, as far as it is there.
 _SMALL_FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json", "special_tokens_map.json", "kbert.json")
 
@@ -105,6 +108,13 @@ def download(name: str, revision: str | None) -> Path:
             raise WeightsNotFoundError(
                 f"The hub refuses {name!r} ({_first_line(error)}). A token that is set may be invalid, or may not read "
                 "this model: log in again with `hf auth login`, or set or unset HF_TOKEN."
+            ) from error
+        if isinstance(error, OSError) and (error.errno in _FULL or (error.errno in _NOT_ALLOWED and error.filename)):
+            raise OSError(
+                error.errno,
+                f"{error.strerror}, while the files of {name!r} were written into the hub's cache. Make room there or "
+                "get the permission to write; or set HF_HOME to another folder",
+                error.filename,
             ) from error
         raise _unreachable(name, revision, error) from error
 

@@ -172,7 +172,7 @@ def squad_scores(
     scores = _means("", np.ones(len(y_pred), bool), exact, f1, weights)
     if not answerable.all():
         for prefix, rows in (("answerable_", answerable), ("unanswerable_", ~answerable)):
-            if rows.any():
+            if weights[rows].any():
                 scores |= _means(prefix, rows, exact, f1, weights)
     return scores
 

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-from kbert.data.choices import choice_columns
+from kbert.data.choices import NAMES, choice_columns
+from kbert.data.frames import to_known_container
 from kbert.data.questions import question_columns
 from kbert.data.tags import word_column
 from kbert.data.texts import text_columns
@@ -182,14 +184,21 @@ def _texts_of(X: Any, explanation: Any) -> list[dict[Any, Any]]:
     if "column" not in explanation:
         return [{"": text} for text in word_column(X).texts()]
     named, names = set(explanation.column), list[Any]()
-    if "options" in named:
+    if _holds_options(X, named):
         choices = choice_columns(X)
-        names = ["context", "options"] if choices.questions is None else ["context", "question", "options"]
+        names = choices.names or [name for name in NAMES if name != "question" or choices.questions is not None]
         columns = choices.columns
-    elif "context" in named:
+    elif named <= {"question", "context"}:
         questions = question_columns(X)
         names, columns = questions.names or ["question", "context"], questions.columns
     else:
         pairs = text_columns(X)
         names, columns = pairs.names or [0, 1], pairs.columns
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _holds_options(X: Any, named: set[Any]) -> bool:
+    """Whether a column of X that an explanation names has lists. Names alone do not tell: texts may be "options"."""
+    X = to_known_container(X)
+    columns = [X[name] for name in X.columns if name in named] if isinstance(X, pd.DataFrame) else zip(*X, strict=True)
+    return any(isinstance(next(iter(column), None), list | tuple | np.ndarray) for column in columns)

@@ -159,9 +159,9 @@ class HtmlPage:
         Parameters
         ----------
         path : str or Path
-            A file that is there is replaced.
+            A file that is there is replaced. "~" is the home folder.
         """
-        Path(path).write_text(self.html(), encoding="utf-8", newline="")
+        Path(path).expanduser().write_text(self.html(), encoding="utf-8", newline="")
 
 
 class HtmlDisplay(HtmlPage):

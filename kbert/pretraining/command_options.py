@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from argparse import ArgumentParser, ArgumentTypeError, BooleanOptionalAction
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,10 @@ def add_shards_options(parser: ArgumentParser) -> None:
 
 
 def add_pretrain_options(parser: ArgumentParser) -> None:
-    """Declare the options of ``pretrain``; the defaults are those of `kbert.pretraining.PretrainingOptions`."""
+    """Declare the options of ``pretrain``; the defaults are those of `kbert.BertPretrainer`.
+
+    What follows the start and ``--paper`` is "auto" or None here. `kbert.pretraining.command_run` settles it.
+    """
     parser.add_argument("shards", nargs="?", metavar="SHARDS", help="folder of `kbert shards`")
     parser.add_argument("--out", type=path, metavar="FOLDER", help="where the model is written")
 
@@ -60,6 +64,9 @@ def add_pretrain_options(parser: ArgumentParser) -> None:
     text = "on from weights that have the vocabulary of the shards: a folder, a size, or a name on the hub"
     add("--weights", metavar="NAME", help=text)
 
+    text = "the settings of the paper (Devlin et al., 2018, A.2) for all options that are not given"
+    parser.add_argument("--paper", action="store_true", help=text)
+
     add = parser.add_argument_group("budget, one of these").add_argument
     add("--max-steps", type=whole(1), metavar="N", help="updates")
     text = "time to train; the learning rate follows the share of it that is used"
@@ -68,33 +75,35 @@ def add_pretrain_options(parser: ArgumentParser) -> None:
     task = parser.add_argument_group("task")
     text = (
         "greatest lengths in tokens, and the shares of the budget that they get, as 128:0.9,512:0.1 in the paper "
-        "(default: 128:1)"
+        "(default: auto, from scratch 64:0.825,256:0.175 --mixed, on from weights 128)"
     )
-    task.add_argument("--phases", type=_phases, default=((128, 1.0),), metavar="LENGTH:SHARE,...", help=text)
-    _add_flag(task, "--mixed", False, "longer rows come more and more often, instead of one length after the other")
-    _add_flag(task, "--nsp", True, "learn the next sentence too")
+    task.add_argument("--phases", type=_or_auto(_phases), default="auto", metavar="LENGTH:SHARE,...", help=text)
+    text = "longer rows come more and more often, instead of one length after the other (default: follows --phases)"
+    _add_flag(task, "--mixed", None, text)
+    _add_flag(task, "--nsp", None, "learn the next sentence too (default: no)")
     share = number(lambda value: 0 < value < 1, "a number between 0 and 1")
-    text = "of the tokens that are to be predicted (default: 0.15)"
-    task.add_argument("--mask-rate", type=share, default=0.15, metavar="SHARE", help=text)
+    text = "of the tokens that are to be predicted (default: auto, 0.4 from scratch and 0.15 on from weights)"
+    task.add_argument("--mask-rate", type=_or_auto(share), default="auto", metavar="SHARE", help=text)
     _add_flag(task, "--whole-word", False, "mask words with all of their pieces")
     _add_flag(task, "--fixed", False, "the same pairs and masks in every epoch, as in the original code")
 
     add = parser.add_argument_group("training").add_argument
-    add("--batch-size", type=whole(1), default=256, metavar="N", help="rows of a batch (default: 256)")
+    text = "rows of a batch (default: auto, 64 from scratch and 32 on from weights)"
+    add("--batch-size", type=_or_auto(whole(1)), default="auto", metavar="N", help=text)
     text = "batches whose gradients are averaged into one update (default: 1)"
     add("--accumulation", type=whole(1), default=1, metavar="N", help=text)
     text = "its peak (default: auto, by the width of the model)"
-    add("--learning-rate", type=_rate, default="auto", metavar="RATE", help=text)
+    add("--learning-rate", type=_or_auto(_over_0), default="auto", metavar="RATE", help=text)
     text = "a share of the budget, as 0.1, or a number of steps, as 1000 (default: 0.1)"
-    add("--warmup", type=_warmup, default=0.1, metavar="SHARE_OR_N", help=text)
+    add("--warmup", type=_warmup, metavar="SHARE_OR_N", help=text)
     decay = number(lambda value: 0 <= value < np.inf, "a number of at least 0")
     text = "of matrices and embeddings (default: 0.01)"
     add("--weight-decay", type=decay, default=0.01, metavar="RATE", help=text)
     text = "lamb is for large batches (default: adamw)"
     add("--optimizer", choices=("adamw", "lamb"), default="adamw", help=text)
     dropout = number(lambda value: 0 <= value < 1, "a rate of at least 0 and under 1")
-    text = "in hidden states and attention (default: that of the architecture)"
-    add("--dropout", type=dropout, metavar="RATE", help=text)
+    text = "in hidden states and attention (default: auto, 0 from scratch, that of the weights on from them)"
+    add("--dropout", type=_or_auto(dropout), default="auto", metavar="RATE", help=text)
     text = "of the computation (default: auto, bfloat16 where the device is faster in it, else float32)"
     add("--dtype", choices=("auto", "float32", "bfloat16", "float16"), default="auto", help=text)
     text = "of the random start, pairs, masks and dropout (default: 0)"
@@ -153,8 +162,8 @@ def _number_or_path(text: str) -> int | Path:
     return whole(1)(text) if re.fullmatch(r"[-+]?\d+", text) else path(text)
 
 
-def _rate(text: str) -> str | float:
-    return text if text == "auto" else _over_0(text)
+def _or_auto(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    return lambda text: text if text == "auto" else read(text)
 
 
 def _warmup(text: str) -> int | float:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from kbert.config import BertConfig
 from kbert.json_files import json_object
-from kbert.learning_rates import default_pretraining_rate
 from kbert.pretraining.corpus import Corpus
 from kbert.pretraining.instances import Documents, DocumentSource
 from kbert.pretraining.options import PretrainingOptions
+from kbert.pretraining.recipe import PAPER, SCORED_MASK_RATE, settle_pretraining
 from kbert.pretraining.shards import MANIFEST, Shards, tokenised, vocabulary_hash
 from kbert.text import WordPieceTokenizer
 
@@ -27,8 +27,22 @@ def folder_or_name(name: str) -> str | Path:
     return folder if folder.is_dir() else name
 
 
+# The options under which the parameters of `kbert.BertPretrainer` have other names.
+_OPTIONS = {"max_length": "phases", "gradient_accumulation": "accumulation"}
+
+
+def with_recipe(options: Namespace) -> Namespace:
+    """The options, with what ``--paper`` asks for; what follows the start is left to `new_run`."""
+    recipe = {"nsp": False, "warmup": 0.1, "bias_correction": True, **(PAPER if options.paper else {})}
+    recipe.pop("vocab_size", None)  # the shards have it
+    given = {name: value for name, value in vars(options).items() if value not in (None, "auto")}
+    if "max_seconds" in given:
+        recipe.pop("max_steps", None)
+    return Namespace(**{**vars(options), **{_OPTIONS.get(name, name): recipe[name] for name in recipe}, **given})
+
+
 def new_run(options: Namespace, shards: Shards) -> Pretraining:
-    """The run, before its first step."""
+    """The run, before its first step. The options have a recipe."""
     from kbert.model import BertForPreTraining
     from kbert.pretraining.new_words import start_new_words
     from kbert.pretraining.output_bias import start_at_frequencies
@@ -37,6 +51,7 @@ def new_run(options: Namespace, shards: Shards) -> Pretraining:
     from kbert.weights import load_pretraining_weights
 
     start = _start(options, shards.tokenizer)
+    settings = _settings(options, start.config)
     config = start.config.with_dropout(options.dropout)
     held_out = None if options.held_out is None else _held_out(options, shards.tokenizer)
     policy = dtype_policy(options.dtype)
@@ -46,7 +61,6 @@ def new_run(options: Namespace, shards: Shards) -> Pretraining:
     if options.weights is None:
         start_at_frequencies(model, shards)
     start_new_words(model, start.tokenizer, shards.tokenizer)
-    settings = _settings(options, config)
     return Pretraining(model, shards.tokenizer, shards, settings, held_out, options.out / "run")
 
 
@@ -108,14 +122,20 @@ def _held_out(options: Namespace, tokenizer: WordPieceTokenizer) -> Documents:
 
 
 def _settings(options: Namespace, config: BertConfig) -> PretrainingOptions:
-    rate = options.learning_rate
+    """The settings of the run. What is "auto" is settled in the options, as in `kbert.BertPretrainer`."""
+    held_out_mask_rate = SCORED_MASK_RATE if options.mask_rate == "auto" else options.mask_rate
+    options.max_length = options.phases
+    phases, mixed = settle_pretraining(options, config, from_scratch=options.weights is None)
     same = (
-        "max_steps", "max_seconds", "phases", "mixed", "batch_size", "warmup", "weight_decay", "optimizer", "mask_rate",
-        "whole_word", "fixed", "seed", "evaluate_every", "checkpoint_every", "tensorboard",
+        "max_steps", "max_seconds", "batch_size", "learning_rate", "warmup", "weight_decay", "optimizer",
+        "bias_correction", "mask_rate", "whole_word", "fixed", "seed", "evaluate_every", "checkpoint_every",
+        "tensorboard",
     )  # fmt: skip
     return PretrainingOptions(
         **{name: getattr(options, name) for name in same},
+        phases=phases,
+        mixed=mixed if options.mixed is None else options.mixed,
+        held_out_mask_rate=held_out_mask_rate,
         gradient_accumulation=options.accumulation,
-        learning_rate=default_pretraining_rate(config, options.weights is not None) if rate == "auto" else rate,
         verbose=not options.quiet,
     )

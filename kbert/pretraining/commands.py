@@ -21,7 +21,7 @@ from kbert.pretraining.command_options import (
     add_shards_options,
     add_vocab_options,
 )
-from kbert.pretraining.command_run import folder_or_name, new_run, words_not_in
+from kbert.pretraining.command_run import folder_or_name, new_run, with_recipe, words_not_in
 from kbert.pretraining.corpus import Corpus
 from kbert.pretraining.examples import N_SHOWN, print_batch, print_drawn, print_pieces
 from kbert.pretraining.run_folder import note_source, save_finished
@@ -106,8 +106,7 @@ class ShardsCommand:
         began = time.perf_counter()
         shards = write_shards(corpus, tokenizer, out, n_jobs=options.jobs, verbose=not options.quiet)
         seconds = time.perf_counter() - began
-        too_few = _too_few_documents(shards)
-        print_drawn(shards, nsp=not too_few)
+        print_drawn(shards)
         facts = shards.manifest
         n_bytes = sum(file["bytes"] for shard in facts["shards"] for file in shard["files"].values())
         print(f"\n{_counted({name: facts[name] for name in ('documents', 'segments', 'tokens')})}", end="")
@@ -118,10 +117,7 @@ class ShardsCommand:
             print(f"the rest in {_time(seconds)}; the shards are in {out}")
         else:
             print(f"in {_time(seconds)}, {facts['tokens'] / seconds:,.0f} tokens/s; the shards are in {out}")
-        if too_few:
-            print(f"{too_few}: pre-train with --no-nsp, or write shards of more documents.")
-        call = shlex.join(["kbert", "pretrain", str(out), *["--no-nsp"] * bool(too_few)])
-        print(f"next: {call} --size tiny --max-steps 10000 --out MODEL")
+        print(f"next: {shlex.join(['kbert', 'pretrain', str(out)])} --size tiny --max-steps 10000 --out MODEL")
 
 
 class PretrainCommand:
@@ -133,7 +129,7 @@ class PretrainCommand:
 
     name = "pretrain"
     summary = "pre-train BERT on token shards"
-    example = "kbert pretrain shards --out model --max-steps 100000 --phases 128:0.9,512:0.1"
+    example = "kbert pretrain shards --out model --size tiny --max-seconds 3600"
     required = ("shards", "out")
     either = (("max_steps", "max_seconds"), ("size", "model_config", "weights"))
     if_interrupted = "The same call goes on from the last checkpoint."
@@ -141,14 +137,14 @@ class PretrainCommand:
 
     def run(self, options: Namespace) -> None:
         """Train to the end of the budget."""
-        out = options.out
+        out, options = options.out, with_recipe(options)
         if options.max_steps is None and options.max_seconds is None:
-            raise ValueError("how long? Give --max-steps or --max-seconds.")
+            raise ValueError("how long? Give --max-steps or --max-seconds; or --paper, which makes a million updates.")
         if (out / "config.json").exists() and not (out / "run").is_dir():
             raise ValueError(f"{out} holds another model, which would be replaced. Give another folder.")
         shards = Shards(options.shards)
         if options.nsp and (too_few := _too_few_documents(shards)):
-            raise ValueError(f"{too_few}. Give --no-nsp, or write shards of more documents.")
+            raise ValueError(f"{too_few}. Leave --nsp out (--no-nsp), or write shards of more documents.")
         run = new_run(options, shards)
         note_source(out / "run", shards, None if options.weights is None else folder_or_name(options.weights))
 
@@ -205,10 +201,11 @@ def _vocabulary(options: Namespace, segments: Iterator[str]) -> tuple[WordPieceT
 
 
 def _too_few_documents(shards: Shards) -> str:
-    """A message if there are shards from which no pairs can be drawn; else an empty text."""
-    n = sum(shard["documents"] < 2 for shard in shards.manifest["shards"])
-    holds = "holds" if n == 1 else "hold"
-    return f"{n} of {len(shards)} shards {holds} one document only, and the next sentence wants two" if n else ""
+    """A message if there is no shard with text of another document; else an empty text."""
+    if any(shard["documents"] > 1 for shard in shards.manifest["shards"]):
+        return ""
+    which = "The shard has" if len(shards) == 1 else f"Each of the {len(shards)} shards has"
+    return f"{which} one document only, and the next sentence wants two"
 
 
 # --- Printing numbers

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kbert.pretraining.instances import Documents, draw_pairs, draw_runs
+from kbert.pretraining.instances import Documents, draw_runs
 from kbert.printable import printable
 from kbert.text import WordPieceTokenizer
 
@@ -31,15 +31,15 @@ def print_pieces(segments: list[str], tokenizer: WordPieceTokenizer) -> None:
         _print(" ".join(tokenizer.encode(segment).tokens[1:-1]))
 
 
-def print_drawn(shards: Shards, nsp: bool) -> None:
-    """Print instances drawn from the first documents of the first shard."""
+def print_drawn(shards: Shards) -> None:
+    """Print instances of the masked language model, drawn from the first documents of the first shard."""
     whole, tokenizer = shards[0], shards.tokenizer
     some = Documents(whole.tokens, whole.segments, whole.documents[: _DOCUMENTS + 1])
-    drawn = (draw_pairs if nsp else draw_runs)(some, tokenizer, _LENGTH, 0)
+    drawn = draw_runs(some, tokenizer, _LENGTH, 0)
     rows = drawn.take(np.arange(min(N_SHOWN, len(drawn)))).tokens
     print(f"The first instances, drawn with {_LENGTH} tokens at most:")
     for i in range(len(rows)):
-        _print(tokenizer.decode(rows.row(i), skip_special_tokens=False), _relation(drawn.is_random[i]) if nsp else "")
+        _print(tokenizer.decode(rows.row(i), skip_special_tokens=False))
 
 
 def print_batch(batch: PretrainingBatch, tokenizer: WordPieceTokenizer, nsp: bool) -> None:

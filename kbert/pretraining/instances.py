@@ -120,7 +120,7 @@ def require_tokens(source: DocumentSource, name: str, nsp: bool = False) -> None
     name : str
         What the message calls it.
     nsp : bool, default=False
-        Whether pairs are drawn, for which an element needs two documents. Only looked at where there is one element.
+        Whether pairs are drawn, for which an element needs two documents: at least one element must have them.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def require_tokens(source: DocumentSource, name: str, nsp: bool = False) -> None
     # Documents without tokens are left out, so that an element that has one has tokens.
     if not any(len(source[i]) for i in range(len(source))):
         raise ValueError(f"{name}: there is no token in the text. Is it the right file or column?")
-    if nsp and len(source) == 1 and len(source[0]) < 2:
+    if nsp and all(len(source[i]) < 2 for i in range(len(source))):
         raise ValueError(f"{name}: {_NEEDS_TWO.format(1)}")
 
 
@@ -140,12 +140,12 @@ def draw_pairs(documents: Documents, tokenizer: WordPieceTokenizer, max_length: 
     A document is read in chunks, as many segments as fill ``max_length`` tokens, or, in one document of ten, a random
     shorter length. A chunk is cut between two segments at random. In half of the cases, and always where the chunk is
     one segment, b is text from a random position of another document and the chunk's second part is read again; in the
-    others it is that second part. Pairs that are too long lose tokens of the longer text, from its front or its end.
+    others it is that second part. A document that is alone is its own other document, as in the original code. Pairs
+    that are too long lose tokens of the longer text, from its front or its end.
 
     Parameters
     ----------
     documents : Documents
-        At least two of them.
     tokenizer : WordPieceTokenizer
     max_length : int
         Greatest length in tokens, special ones included: at least 5.
@@ -156,8 +156,6 @@ def draw_pairs(documents: Documents, tokenizer: WordPieceTokenizer, max_length: 
     -------
     Instances
     """
-    if len(documents) < 2:
-        raise ValueError(_NEEDS_TWO.format(len(documents)))
     sequence = np.random.SeedSequence(seed)
     draw = Random(int(sequence.generate_state(1, "uint64")[0])).random
     room, n_documents = max_length - 3, len(documents)
@@ -173,7 +171,7 @@ def draw_pairs(documents: Documents, tokenizer: WordPieceTokenizer, max_length: 
             length = segments[cut] - segments[at]
             if stop - at == 1 or draw() < 0.5:
                 other = int(draw() * (n_documents - 1))
-                other += other >= document
+                other += other >= document and n_documents > 1
                 first, last = bounds[other], bounds[other + 1]
                 begin = first + int(draw() * (last - first))
                 finish = min(bisect_left(segments, segments[begin] + target - length, begin + 1, last), last)

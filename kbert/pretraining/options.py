@@ -12,7 +12,7 @@ _WHOLE = ("max_steps", "batch_size", "gradient_accumulation", "seed", "evaluate_
 _REAL = ("max_seconds", "learning_rate", "weight_decay", "mask_rate", "held_out_mask_rate")
 _FLAGS = ("mixed", "bias_correction", "whole_word", "fixed")
 # With ``mixed``, the share of the budget after which longer rows begin to come: about when a tiny network begins to use
-# the neighbouring words in a run of ten minutes, and while the learning rate is high (docs/tasks/pretraining.md).
+# the neighbouring words in a run of ten minutes, and while the learning rate is high (docs/benchmarks/pretraining.md).
 _LONGER_FROM = 0.3
 # Multiples of it, less their whole parts, fall evenly on the numbers from 0 to 1: no stretch of updates lacks a length.
 _GOLDEN_RATIO = (math.sqrt(5) - 1) / 2

@@ -12,7 +12,7 @@ Phases = tuple[tuple[int, float], ...]
 
 
 class Recipe(NamedTuple):
-    """Settings of a run of pre-training; docs/tasks/pretraining.md has the measurements.
+    """Settings of a run of pre-training; docs/benchmarks/pretraining.md has the measurements.
 
     Attributes
     ----------
@@ -35,9 +35,9 @@ class Recipe(NamedTuple):
 
 # Short rows first: a network that knows nothing learns little but frequencies until it finds its neighbours, which are
 # near. Longer rows, for the positions that fine-tuning reads, come in little by little: in the last tenth alone they
-# came at a learning rate that was too low to learn these positions (docs/tasks/pretraining.md). Many masks give more to
-# learn from each row (Wettig et al., 2023, "Should You Mask 15% in Masked Language Modeling?"), and text that is read a
-# few times at most needs no dropout (Geiping and Goldstein, 2023, "Cramming").
+# came at a learning rate that was too low to learn these positions (docs/benchmarks/pretraining.md). Many masks give
+# more to learn from each row (Wettig et al., 2023, "Should You Mask 15% in Masked Language Modeling?"), and text that
+# is read a few times at most needs no dropout (Geiping and Goldstein, 2023, "Cramming").
 _FROM_SCRATCH = Recipe(phases=((64, 0.825), (256, 0.175)), mixed=True, batch_size=64, mask_rate=0.4, dropout=0.0)
 # The masks, rows and dropout that the checkpoint knows.
 _FROM_WEIGHTS = Recipe(phases=((128, 1.0),), mixed=False, batch_size=32, mask_rate=0.15, dropout=None)

@@ -20,6 +20,7 @@ from kbert.json_files import json_object
 from kbert.pretraining.instances import Documents, documents_of
 from kbert.saved_values import TEXT, Rule, SavedValues, one_of, whole
 from kbert.text import WordPieceTokenizer
+from kbert.text.files import TokenizerSpec, bert_spec
 from kbert.text.ragged import row_splits
 
 if TYPE_CHECKING:
@@ -251,16 +252,24 @@ def _check_manifest(manifest: SavedValues, path: Path) -> None:
 
 @lru_cache(1)  # asked for when shards are begun, and again when they are opened
 def vocabulary_hash(tokenizer: WordPieceTokenizer) -> str:
-    """SHA-256 of a vocabulary, its ids and how it treats case."""
-    facts = json.dumps([tokenizer.vocab, tokenizer.lowercase], sort_keys=True)
-    return hashlib.sha256(facts.encode()).hexdigest()
+    """SHA-256 of a vocabulary, its ids, and how texts are split into its pieces."""
+    facts: list[Any] = [tokenizer.vocab, tokenizer.lowercase]
+    rules = _rules(tokenizer.spec)
+    if rules != _rules(bert_spec({}, "", tokenizer.lowercase, None, True)):  # which most have, and need not be named
+        facts.append(rules)
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def _rules(spec: TokenizerSpec) -> list[Any]:
+    return [spec["normalizer"], spec["pre_tokenizer"], spec["model"]["max_input_chars_per_word"]]
 
 
 def tokenised(corpus: Corpus, tokenizer: WordPieceTokenizer, shard_tokens: int = SHARD_TOKENS) -> list[Documents]:
     """A corpus as token ids in memory: what its shards would hold."""
     parts = [part for unit in corpus.units() for part in _tokenised(unit, tokenizer)]
     whole = _joined(parts)
-    n_elements = max(1, len(whole.tokens) // shard_tokens)
+    # The next sentence wants two documents in each.
+    n_elements = max(1, min(len(whole.tokens) // shard_tokens, len(whole) // 2))
     bounds = np.linspace(0, len(whole), n_elements + 1).astype(int)
     return [_slice(whole, *pair) for pair in zip(bounds[:-1], bounds[1:], strict=True)]
 

@@ -375,13 +375,16 @@ class Pretraining:
         }
 
     def _write(self, updater: Updater) -> None:
-        if self.folder is None or self._history_file is None or self.process > 0:
+        if self.folder is None:
+            return
+        # In every process: weights that are divided among devices come together, and all stop where one must.
+        arrays = updater.trainer.state()
+        require_finite_weights(arrays, self.step)
+        if self._history_file is None or self.process > 0:
             return
         facts = {
             "settings": self._settings(), "tokens": self.tokens, "cursors": self.cursors, "updater": updater.state(),
         }  # fmt: skip
-        arrays = updater.trainer.state()
-        require_finite_weights(arrays, self.step)
         write_checkpoint(self.folder, self.step, Checkpoint(arrays, self.history.columns(), facts).files(), facts)
         self._history_file.write(self.history)
         self._written = time.perf_counter()

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from kbert.data.answers import answer_texts
 from kbert.data.choices import option_indices
-from kbert.data.label_sets import LabelSets, label_sets
-from kbert.data.labels import label_column
+from kbert.data.label_sets import LabelSets
+from kbert.data.labels import label_column, require_same_type
 from kbert.data.tags import WidenedSpans, tag_lists
 from kbert.tasks import Choice, Questions, Regression, SeveralLabels, SingleLabel, Tagging
 
@@ -110,7 +110,7 @@ def read_given(kind: str, estimator: Any, columns: Any, y: Any, found: Found) ->
     if kind == "labels":
         found = found._replace(answers=np.asarray(found.answers))
     elif kind == "several labels":
-        found = _with_unknown_labels(found, label_sets(y, columns.n_rows, lists=estimator.y_type_ == "lists"))
+        found = _with_unknown_labels(found, estimator._task().read_sets(y, columns.n_rows))
     elif kind == "numbers":
         found = found._replace(answers=np.asarray(found.answers, "float64").reshape(columns.n_rows, -1))
     elif kind == "tags":
@@ -121,10 +121,11 @@ def read_given(kind: str, estimator: Any, columns: Any, y: Any, found: Found) ->
 def read_truth(kind: str, estimator: Any, columns: Any, y: Any, classes: Any, name: str = "y") -> Any:
     """Read y into the form that `Given` has; ``classes`` are those of its columns where a row has several labels."""
     if kind == "labels":
-        return label_column(y, columns.n_rows, name)
+        labels = label_column(y, columns.n_rows, name)
+        require_same_type(labels, classes, name)
+        return labels
     if kind == "several labels":
-        sets = label_sets(y, columns.n_rows, name, lists=estimator.y_type_ == "lists")
-        return sets.under(classes, name).astype("int64")
+        return estimator._task().read_sets(y, columns.n_rows, name).under(classes, name).astype("int64")
     if kind == "numbers":
         return estimator._task().read_labels(y, columns, name)
     if kind == "tags":

@@ -85,5 +85,6 @@ def _r2(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     errors, numbers, squares = np.split(sums[..., :-1], 3, axis=-1)
     spread = squares - numbers**2 / sums[..., -1:]
     with np.errstate(divide="ignore", invalid="ignore"):
-        scores: NDArray[np.float64] = np.where(spread > 0, 1 - errors / spread, np.nan).mean(axis=-1)
+        # Equal numbers have a spread of 0, but for the last digits.
+        scores: NDArray[np.float64] = np.where(spread > 1e-12 * squares, 1 - errors / spread, np.nan).mean(axis=-1)
     return scores

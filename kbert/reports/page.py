@@ -241,7 +241,8 @@ class Report(HtmlPage):
     def _told(self, line: Any, name: str) -> str:
         value = line[name]
         if self.kind == "choices":
-            return f"{value}: {line['options'][value]}"
+            options = [line[name] for name in self._text_names()][-1]
+            return f"{value}: {options[value]}"
         if self.kind == "answers":
             answers = value if isinstance(value, list) else [value]
             return " / ".join(dict.fromkeys(answer for answer in answers if answer)) or "no answer"
@@ -249,10 +250,12 @@ class Report(HtmlPage):
             return ", ".join(map(_short, value)) or "none"
         return _short(value)
 
+    def _text_names(self) -> list[Any]:
+        return [name for name in self.doubtful.columns if name not in OWN_NAMES]
+
     def _texts(self, line: Any) -> str:
         """The texts of a row under the names of their columns."""
-        names = [name for name in self.doubtful.columns if name not in OWN_NAMES]
-        pieces = []
+        names, pieces = self._text_names(), []
         for name in names:
             text = "\n".join(line[name]) if isinstance(line[name], list) else str(line[name])
             pieces.append((f'<p dir="auto">{escaped(name)}</p>' if len(names) > 1 else "") + marked(text, []))

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.base import clone
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv, cross_val_predict
 
 from kbert.data.frames import data_frame, indexed_lines, readable_again
@@ -48,7 +49,9 @@ def report(
     # Before the rows are predicted, which may take long.
     if y is not None:
         check_n_labels((y.shape[0] if hasattr(y, "shape") else len(y),), columns.n_rows, "y")
-    found, splits = (found_by(kind, fitted, X), None) if cv is None else _out_of_sample(kind, estimator, X, y, cv)
+    found, splits = (
+        (found_by(kind, fitted, X), None) if cv is None else _out_of_sample(kind, estimator, X, columns, y, cv)
+    )
     given = read_given(kind, fitted, columns, y, found)
     score, found_scores = main_score(given), scores(given)
     doubted = doubts(given)
@@ -80,18 +83,23 @@ def _check(kind: str, train: Any, cv: Any) -> None:
         raise ValueError("train must be a pair: (X, y).")
 
 
-def _out_of_sample(kind: str, estimator: Any, X: Any, y: Any, cv: Any) -> tuple[Found, Any]:
+def _out_of_sample(kind: str, estimator: Any, X: Any, columns: Any, y: Any, cv: Any) -> tuple[Found, Any]:
     """What clones find that were fitted without the row, and the splits by which they were."""
     if kind == "numbers":
         folds = KFold(cv, shuffle=True, random_state=0) if isinstance(cv, int) else check_cv(cv)
         splits = list(folds.split(np.zeros(len(y))))
         return Found(cross_val_predict(estimator, X, y, cv=splits)), splits
-    labels = label_column(y, len(X))
+    labels = label_column(y, columns.n_rows)
     # Shuffled: a table is often sorted.
     folds = StratifiedKFold(cv, shuffle=True, random_state=0) if isinstance(cv, int) else check_cv(cv)
     splits = list(folds.split(np.zeros(len(labels)), labels))
-    probabilities = cross_val_predict(estimator, X, labels, cv=splits, method="predict_proba")
     classes = np.unique(labels)
+    probabilities = np.zeros((len(labels), len(classes)))
+    # Not by `cross_val_predict`, which numbers the labels anew: class_weight names them as they are.
+    for training, rest in splits:
+        fold = clone(estimator).fit(_selected(columns, training.tolist()), labels[training])
+        at = np.searchsorted(classes, fold.classes_)
+        probabilities[np.ix_(rest, at)] = fold.predict_proba(_selected(columns, rest.tolist()))
     return Found(classes[probabilities.argmax(axis=1)], probabilities, classes), splits
 
 

@@ -107,10 +107,15 @@ def _by_label(columns: Any, labels: Any) -> pd.DataFrame:
 def _of_several_labels(given: Given) -> Scores:
     truth, answers = given.truth, given.found.answers
     shares: NDArray[np.float64] = given.found.probabilities.ravel()
-    columns = precision_recall_fscore_support(truth, answers, zero_division=0)
+    # Of each label by itself: scikit-learn takes a matrix of one column for two classes.
+    each = [
+        precision_recall_fscore_support(*label, labels=[1], zero_division=0)
+        for label in zip(truth.T, answers.T, strict=True)
+    ]
+    columns = [np.concatenate(of_labels) for of_labels in zip(*each, strict=True)]
     values = {
-        "f1_micro": float(f1_score(truth, answers, average="micro", zero_division=0)),
-        "f1_macro": float(f1_score(truth, answers, average="macro", zero_division=0)),
+        "f1_micro": float(f1_score(truth.ravel(), answers.ravel(), zero_division=0)),
+        "f1_macro": float(columns[2].mean()),
         "average_precision": float(average_precision_score(truth.ravel(), shares)) if truth.any() else np.nan,
         "rows_all_right": float(accuracy_score(truth, answers)),
     }

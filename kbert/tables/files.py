@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import lzma
+import math
 import os
 import zlib
 from bisect import bisect_left
@@ -345,7 +346,7 @@ def _write_csv(file: Any, tables: Iterable[Any], written_as: str) -> None:
 
 
 def _in_csv(value: Any) -> Any:
-    return json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, list | dict) else value
+    return _json(value) if isinstance(value, list | dict) else value
 
 
 def _write_json_lines(file: Any, tables: Iterable[Any], written_as: str) -> None:
@@ -353,7 +354,23 @@ def _write_json_lines(file: Any, tables: Iterable[Any], written_as: str) -> None
         columns = [_values(column.to_pylist(), column.type) for column in table.columns]
         for row in zip(*columns, strict=True):
             values = dict(zip(table.column_names, row, strict=True))
-            file.write(json.dumps(values, ensure_ascii=False, default=str).encode() + b"\n")
+            file.write(_json(values).encode() + b"\n")
+
+
+def _json(value: Any) -> str:
+    """JSON, which has no NaN and no infinity: null stands for them."""
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(value), ensure_ascii=False, default=str, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(of_name) for name, of_name in value.items()}
+    if isinstance(value, list):
+        return [_finite(element) for element in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _values(values: Iterable[Any], kind: Any) -> list[Any]:

@@ -87,7 +87,7 @@ def columns_of_lists(estimator: Any, table: Any) -> frozenset[str]:
     """The columns of texts that are JSON lists, as CSV has them: by a table's first rows, of what takes lists."""
     if not isinstance(estimator, BertTagger | BertMultipleChoice | BertVectorizer):
         return frozenset()
-    frame = table.slice(0, 100).to_pandas(types_mapper=_keep_texts)
+    frame = _frame(table.slice(0, 100))
     return frozenset(name for name, column in frame.items() if lists_of_json(column) is not column)
 
 
@@ -99,7 +99,7 @@ def as_X(estimator: Any, table: Any, columns: Sequence[str], lists: frozenset[st
     ValueError
         If a value of a column of lists is none.
     """
-    frame = table.select(columns).to_pandas(types_mapper=_keep_texts)
+    frame = _frame(table.select(columns))
     frame.index = pd.RangeIndex(first_row, first_row + len(frame))
     for name in lists.intersection(columns):
         frame[name] = [_as_list(value, name, row) for row, value in frame[name].items()]
@@ -116,11 +116,28 @@ def _as_list(text: Any, name: str, row: Any) -> list[Any]:
     return found
 
 
-def _keep_texts(kind: Any) -> Any:
-    """Texts stay Arrow's, which are read without making Python's."""
+def _frame(table: Any) -> pd.DataFrame:
+    """A table as pandas has it, but that its columns stay columns, also one that was pandas' index.
+
+    Texts stay Arrow's, which are read without making Python's, and those of a categorical column are texts.
+    """
     import pyarrow as pa
 
-    return pd.ArrowDtype(kind) if pa.types.is_string(kind) or pa.types.is_large_string(kind) else None
+    for i, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type) and _is_of_texts(field.type.value_type):
+            table = table.set_column(i, field.name, table.column(i).cast(field.type.value_type))
+    frame: pd.DataFrame = table.to_pandas(types_mapper=_keep_texts, ignore_metadata=True)
+    return frame
+
+
+def _keep_texts(kind: Any) -> Any:
+    return pd.ArrowDtype(kind) if _is_of_texts(kind) else None
+
+
+def _is_of_texts(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_string(kind) or types.is_large_string(kind))
 
 
 def predicted_names(estimator: Any, of_lists: bool, probabilities: bool) -> list[str]:

@@ -231,11 +231,11 @@ def predict_table(
 
         joblib may take them in another thread, where nobody would see an error: it is kept for the end.
         """
-        lists: frozenset[str] | None = None
         numbers = {name: number for number, name in enumerate(output.files)}
         for file, number in zip(files, map(numbers.__getitem__, settings["files"]), strict=True):
             try:
                 needed = _needed(plan, estimator, heads[file])
+                lists: frozenset[str] | None = None
                 for i, table in enumerate(total.parts_of(file, int(rows_per_part), needed)):
                     name, digest = part_name(number, i, plan.written_as), digest_of(table)
                     if lists is None:

@@ -1,5 +1,6 @@
 """The most probable tags of a row among those in which I- only continues an entity of its type."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -12,7 +13,7 @@ def legal_tags(log_probabilities: np.ndarray, classes: np.ndarray) -> np.ndarray
     ----------
     log_probabilities : ndarray of float, shape (n_words, n_classes)
     classes : ndarray of str
-        BIO tags: O, B-type or I-type. Other tags are always allowed.
+        BIO tags: O, B-type or I-type. Other tags are always allowed, and so are I-type where no class is B-type.
 
     Returns
     -------
@@ -38,11 +39,19 @@ def legal_tags(log_probabilities: np.ndarray, classes: np.ndarray) -> np.ndarray
     return path
 
 
+def is_legal(tags: Sequence[str], classes: np.ndarray) -> bool:
+    """Whether `legal_tags` may give these tags to a row's words."""
+    number = {tag: i for i, tag in enumerate(classes.tolist())}
+    numbers = [number[tag] for tag in tags]
+    return bool(_allowed(tuple(map(str, classes)))[[len(classes), *numbers[:-1]], numbers].all()) if numbers else True
+
+
 @lru_cache(maxsize=8)
 def _allowed(classes: tuple[str, ...]) -> np.ndarray:
     """Which tag may follow which; the last row is for the first word."""
     names = [*classes, "O"]
-    inside = [name == "I" or name.startswith("I-") for name in names[:-1]]
+    # Where no tag begins the entities of a type, I- may begin them.
+    inside = [name[:1] == "I" and name[1:2] in ("", "-") and f"B{name[1:]}" in names for name in names[:-1]]
     return np.array(
         [
             [

@@ -57,8 +57,10 @@ class FitHead(Protocol):
 def softmax_head(vectors: np.ndarray, targets: np.ndarray, weights: np.ndarray, n_outputs: int) -> LinearHead:
     """The head with the lowest cross-entropy of a softmax. ``targets``: the number of each row's class."""
     kernel, bias = np.zeros((vectors.shape[1], n_outputs)), np.full(n_outputs, 0.0)
+    some = weights > 0
+    vectors, targets, weights = vectors[some], targets[some], weights[some]
     masses = np.bincount(targets, weights, n_outputs)
-    present = np.unique(targets[weights > 0])
+    present = np.unique(targets)
     bias[masses == 0] = np.log(_HALF_A_ROW / len(vectors))
     if len(present) > 1:
         centre, scale = _centre_and_scale(vectors, weights)

@@ -220,7 +220,7 @@ class Questions(TaskDefaults[Answers, QuestionExamples]):
         share = sum(map(bool, numbers)) / len(numbers)
         return {"answer": share, "no answer": 1 - share}
 
-    def strata(self, labels: Answers) -> np.ndarray | None:
+    def strata(self, labels: Answers, weights: np.ndarray, fraction: float) -> np.ndarray | None:
         """Whether a question has an answer, where the threshold is taken from the validation set."""
         return labels.answerable if self._tunes(labels) else None
 

@@ -71,7 +71,9 @@ class Regression(TextTask):
         self, columns: TextColumns, labels: np.ndarray, weights: np.ndarray, tokenizer: WordPieceTokenizer
     ) -> TextExamples:
         """Rows as tokens, and the standardised numbers."""
-        standardised = ((labels - self.y_mean_) / self.y_scale_).astype("float32")
+        # Numbers of rows without weight may be anything, and infinity times 0 is no number.
+        of_rows = np.where(weights[:, None] > 0, labels - self.y_mean_, 0.0)
+        standardised = (of_rows / self.y_scale_).astype("float32")
         return super().examples(columns, standardised, weights, tokenizer)
 
     def learn(self, labels: np.ndarray, weights: np.ndarray) -> None:

@@ -68,7 +68,7 @@ class SeveralLabels(TextTask):
     def read_labels(self, y: Any, columns: TextColumns, name: str = "y") -> np.ndarray:
         """The indicator matrix; labels that are no classes, or other columns, raise."""
         if len(self.classes_):
-            return self._sets(y, columns.n_rows, name).under(self.classes_, name)
+            return self.read_sets(y, columns.n_rows, name).under(self.classes_, name)
         sets = label_sets(y, columns.n_rows)
         if not len(sets.classes):
             raise ValueError("No row of y has a label: nothing could be learned. Is it the right column?")
@@ -80,7 +80,8 @@ class SeveralLabels(TextTask):
         self.thresholds_ = np.full(len(sets.classes), 0.5)
         return sets.indicator
 
-    def _sets(self, y: Any, n_rows: int, name: str) -> LabelSets:
+    def read_sets(self, y: Any, n_rows: int, name: str = "y") -> LabelSets:
+        """The labels of each row, with those of lists that are no classes; a matrix is read as in ``fit``."""
         sets = label_sets(y, n_rows, name, lists=self.y_type_ == "lists")
         if self.y_type_ == "lists" or kind_of_labels(y) != "indicator":
             return sets
@@ -97,7 +98,7 @@ class SeveralLabels(TextTask):
     def right_rows(self, y: Any, outputs: np.ndarray) -> np.ndarray:
         """Which rows of y have exactly the labels that the outputs give them."""
         found = self._indicator(outputs)
-        sets = self._sets(y, len(outputs), "y")
+        sets = self.read_sets(y, len(outputs))
         known = np.isin(sets.classes, self.classes_)
         known_sets = LabelSets(sets.indicator[:, known], sets.classes[known])
         # A row with a label that is no class of this classifier is wrong, whatever is found.
@@ -133,15 +134,17 @@ class SeveralLabels(TextTask):
         """Of the rows."""
         return shares_of_classes(self.classes_, numbers, len(numbers))
 
-    def strata(self, labels: np.ndarray) -> np.ndarray:
-        """Each row's rarest label; -1 for rows without labels, and for labels that one row only has."""
-        counts = labels.sum(axis=0)
+    def strata(self, labels: np.ndarray, weights: np.ndarray, fraction: float) -> np.ndarray:
+        """Each row's rarest label; -1 for rows without labels, and for those of strata that are too small."""
+        counts = labels[weights > 0].sum(axis=0)
         rarest = np.where(labels, counts, len(labels) + 1).argmin(axis=1)
         rarest[~labels.any(axis=1)] = -1
-        _, inverse, sizes = np.unique(rarest, return_inverse=True, return_counts=True)
-        strata = np.where(sizes[inverse] > 1, rarest, -1)
-        # A stratum of one row cannot be split: then there are no strata.
-        return np.zeros_like(strata) if (strata == -1).sum() == 1 else strata
+        # So many rows that one goes to each side: then there are no more strata than rows on a side.
+        least = 1 / min(fraction, 1 - fraction)
+        sizes = np.bincount(rarest[weights > 0] + 1, minlength=len(counts) + 1)
+        strata = np.where(sizes[rarest + 1] >= least, rarest, -1)
+        others = ((strata == -1) & (weights > 0)).sum()
+        return np.zeros_like(strata) if 0 < others < least else strata
 
     def needs_validation(self, labels: np.ndarray) -> list[str]:
         """Temperature and thresholds are taken from rows that were not trained on."""

@@ -10,11 +10,10 @@ import numpy as np
 from scipy.special import log_softmax, softmax, xlogy
 from sklearn.utils.class_weight import compute_class_weight
 
-from kbert.data.labels import label_column
+from kbert.data.labels import label_column, require_same_type
 from kbert.data.mistakes import check_labels
 from kbert.data.texts import TextColumns
 from kbert.errors import WeightsMismatchError
-from kbert.printable import shown
 from kbert.saved_values import POSITIVE, SavedValues
 from kbert.tasks.calibration import divide_by_temperature
 from kbert.tasks.class_weight import checked_class_weight
@@ -97,8 +96,7 @@ class SingleLabel(TextTask):
             Where y holds numbers and y of fit held strings, or the other way round.
         """
         labels, answers = label_column(y, len(outputs)), self.decode(outputs)
-        if isinstance(labels[0], str) != isinstance(self.classes_[0], str):
-            raise TypeError(f"y holds {shown(labels[0])}, and y of fit held {shown(self.classes_[0])}: give one type.")
+        require_same_type(labels, self.classes_)
         return np.array([label == answer for label, answer in zip(labels.tolist(), answers.tolist(), strict=True)])
 
     def learn(self, labels: np.ndarray, weights: np.ndarray) -> None:
@@ -128,7 +126,7 @@ class SingleLabel(TextTask):
         """The classes."""
         return self.classes_.tolist()
 
-    def strata(self, labels: np.ndarray) -> np.ndarray:
+    def strata(self, labels: np.ndarray, weights: np.ndarray, fraction: float) -> np.ndarray:
         """The classes."""
         return labels
 

@@ -17,10 +17,10 @@ from kbert import model as models
 from kbert import weights
 from kbert.config import BertConfig
 from kbert.data.tags import WidenedSpans, WordColumn, tag_lists, words_in_texts
-from kbert.errors import DivergedError
+from kbert.errors import DivergedError, LabelsWarning
 from kbert.metrics import bio_spans, entity_f1, is_bio
 from kbert.saved_values import SavedValues
-from kbert.tasks.bio import legal_tags
+from kbert.tasks.bio import is_legal, legal_tags
 from kbert.tasks.explaining import Explained, Part, ToExplain
 from kbert.tasks.linear_head import softmax_head
 from kbert.tasks.probe import MOST_WORDS, rows_to_probe
@@ -33,6 +33,7 @@ from kbert.text.words import WordSequences, word_windows
 from kbert.training.attributions import Targets
 from kbert.training.losses import softmax_cross_entropy
 from kbert.training.predict import predict_words
+from kbert.warn import warn_user
 
 if TYPE_CHECKING:
     import keras
@@ -152,6 +153,13 @@ class Tagging(TaskDefaults[UnreadTags, TaggingExamples], WordReader):
                     "column?"
                 )
             self.classes_ = np.array(sorted(known), dtype=object)
+            if self.decoding == "bio" and (n := sum(not is_legal(row, self.classes_) for row in tags)):
+                warn_user(
+                    f"{labels.name}: {n} of {len(tags)} rows have an I- tag that continues no entity, and "
+                    'decoding="bio" never gives such tags. If y is IOB1, give kbert.datasets.iob1_to_bio(y); else set '
+                    'decoding="argmax".',
+                    LabelsWarning,
+                )
         number = {tag: i for i, tag in enumerate(self.classes_.tolist())}
         unknown = sorted(known - set(number))
         if unknown:

@@ -212,8 +212,11 @@ class Task(Protocol[C, L, E, O]):
         """Say that texts are missing."""
         ...
 
-    def strata(self, labels: L) -> np.ndarray | None:
-        """The stratum of each row, for a stratified split; None for a random one."""
+    def strata(self, labels: L, weights: np.ndarray, fraction: float) -> np.ndarray | None:
+        """The stratum of each row, for a stratified split; None for a random one.
+
+        ``fraction`` of the rows whose weight is not 0 are split off.
+        """
         ...
 
     def needs_validation(self, labels: L) -> list[str]:
@@ -348,7 +351,7 @@ class TaskDefaults(Generic[L, E]):
     def learn(self, labels: L, weights: np.ndarray) -> None:
         """Nothing."""
 
-    def strata(self, labels: L) -> np.ndarray | None:
+    def strata(self, labels: L, weights: np.ndarray, fraction: float) -> np.ndarray | None:
         """None: rows are split at random."""
         return None
 

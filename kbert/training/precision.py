@@ -21,7 +21,7 @@ DTYPES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_
 _INSTRUCTIONS = {"avx512_bf16", "amx_bf16", "bf16"}
 # A product in bfloat16 takes half the time of one in float32 where there are such instructions. Less than this is not
 # worth the digits.
-_LEAST_GAIN = 1.25
+LEAST_GAIN = 1.25
 # Rows and columns of the product that is timed: that of 256 tokens with the wide layer of a small model.
 _ROWS, _INNER, _COLUMNS, _TIMES = 256, 384, 1536, 5
 
@@ -87,7 +87,7 @@ def cpu_gains_by_bfloat16() -> bool:
     chosen = os.environ.get(CPU_BFLOAT16)
     if chosen:
         return chosen != "0"
-    return _has_instructions() and bfloat16_gain() > _LEAST_GAIN
+    return _has_instructions() and bfloat16_gain() > LEAST_GAIN
 
 
 @functools.cache

@@ -1,7 +1,10 @@
 """Several labels a row: which containers are read as what, and what is refused."""
 
+from collections import deque
+
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from scipy import sparse
 
@@ -26,7 +29,10 @@ def objects(rows):
         (pd.Series(["a", "b"]), "labels"),
         (pd.Series(["a", "b"], dtype="category"), "labels"),
         (np.array([[1], [0]]), "labels"),
+        (np.array([["a"], ["b"]], object), "labels"),
+        (np.array([["a"], ["b"]]), "labels"),
         ([[1], [0]], "labels"),
+        (pd.Series(["a", "b"], dtype=pd.ArrowDtype(pa.string())), "labels"),
         (pd.DataFrame({"label": ["a", "b"]}), "labels"),
         ([], "labels"),
         (MATRIX, "indicator"),
@@ -45,6 +51,9 @@ def objects(rows):
         (pd.Series(LISTS), "lists"),
         (pd.DataFrame({"labels": LISTS}), "lists"),
         (objects(LISTS), "lists"),
+        (objects(LISTS)[:, None], "lists"),
+        (pd.Series(LISTS, dtype=pd.ArrowDtype(pa.list_(pa.string()))), "lists"),
+        (deque(LISTS), "lists"),
         ([("a", "b"), {"c"}], "lists"),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,

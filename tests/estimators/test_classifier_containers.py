@@ -23,6 +23,7 @@ ONE_COLUMN = {
     "object array": object_array,
     "array of fixed width": np.array,
     "two-dimensional array": lambda texts: np.array(texts)[:, None],
+    "two-dimensional object array": lambda texts: object_array(texts)[:, None],
     "Series with a shuffled index": lambda texts: pd.Series(texts, index=range(len(texts), 0, -1)),
     "Series of the string dtype": lambda texts: pd.Series(texts, dtype="string"),
     "categorical Series": lambda texts: pd.Series(texts, dtype="category"),

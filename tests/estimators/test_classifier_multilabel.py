@@ -12,6 +12,7 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cros
 from sklearn.utils import get_tags
 
 from kbert import BertClassifier
+from kbert.estimators.validation import split_rows
 from kbert.tasks import SeveralLabels
 from kbert.tasks.texts import TextExamples
 
@@ -307,6 +308,27 @@ def test_tuned_thresholds_are_better_on_their_rows(toy, tagged):
 def test_rows_are_split_off_for_thresholds(toy, tagged):
     classifier = toy(tune_thresholds=True, validation_fraction=0.25).fit(*tagged)
     assert classifier.thresholds_.shape == (3,) and "val_score" in classifier.history_
+
+
+@pytest.mark.parametrize("fraction", [0.1, 0.8])
+def test_rows_are_split_off_however_rare_the_labels_are(tagged, fraction):
+    """As many labels as rows, and labels that only rows without weight have."""
+    rng = np.random.default_rng(0)
+    labels = np.hstack([rng.random((60, 2)) < 0.5, np.eye(60, 40, dtype=bool)])
+    weights = np.where(np.arange(60) < 20, 0.0, 1.0)
+    strata = SeveralLabels().strata(labels, weights, fraction)
+    training, validation = split_rows(strata, weights, fraction, 0, "early_stopping")
+    assert len(validation) == round(40 * fraction) and len(training) == 60 - len(validation)
+    assert (weights[validation] > 0).all()
+
+
+def test_rows_with_a_rare_label_are_on_both_sides():
+    labels = np.zeros((200, 2), bool)
+    labels[:10, 0] = labels[:100, 1] = True
+    strata = SeveralLabels().strata(labels, np.ones(200), 0.1)
+    for seed in range(5):
+        training, validation = split_rows(strata, np.ones(200), 0.1, seed, "early_stopping")
+        assert labels[validation, 0].sum() == 1 and labels[training, 0].sum() == 9
 
 
 def test_thresholds_are_for_several_labels(toy, reviews):

@@ -63,6 +63,12 @@ def test_the_head_reads_what_was_tuned(make, reviews):
 
 
 @pytest.mark.slow
+def test_an_encoder_that_is_frozen_whole_is_refused(make, reviews):
+    with pytest.raises(ValueError, match="few_labels=True tunes the encoder, and freeze=1 leaves no layer of it"):
+        make(freeze=1).fit(reviews.text[:16], reviews.label[:16])
+
+
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_model(make, reviews):
     X, y = reviews.text[:24], reviews.label[:24]
     first, again, other = (make(epochs=2, random_state=seed).fit(X, y).predict_proba(X) for seed in (0, 0, 1))

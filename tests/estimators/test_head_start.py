@@ -59,6 +59,14 @@ def test_rows_of_weight_0_do_not_count(blobs):
     np.testing.assert_allclose(with_weights(vectors), without(vectors), atol=1e-4)
 
 
+def test_a_class_without_weight_gets_no_odds(blobs):
+    vectors, numbers = blobs
+    head = softmax_head(vectors, numbers, (numbers != 1).astype(float), 3)
+    two = softmax_head(vectors[numbers != 1], numbers[numbers != 1], np.ones(80), 3)
+    np.testing.assert_allclose(head(vectors), two(vectors), atol=1e-6)
+    assert (head(vectors)[numbers != 1].argmax(axis=1) == numbers[numbers != 1]).all()
+
+
 def test_a_class_that_no_row_has_is_improbable(blobs):
     logits = softmax_head(blobs[0], blobs[1], np.ones(120), 5)(blobs[0])
     assert np.isfinite(logits).all() and (logits.argmax(axis=1) < 3).all()

@@ -70,6 +70,21 @@ def test_signature_parameters_clones_and_pickles_are_as_without_the_check(estima
         assert type(copied) is estimator and copied.get_params() == made.get_params()
 
 
+@pytest.mark.slow
+def test_a_subclass_with_parameters_of_its_own_is_fitted_and_saved(toy_folder, reviews, tmp_path):
+    class Mine(BertClassifier):
+        def __init__(self, weights=toy_folder, *, extra=1, epochs="auto"):
+            super().__init__(weights=weights, epochs=epochs)
+            self.extra = extra
+
+    mine = Mine(extra=5, epochs=1).fit(reviews.text[:16], reviews.label[:16])
+    mine.save(tmp_path / "mine")
+    loaded = Mine.load(tmp_path / "mine")
+    assert loaded.extra == 5 and (loaded.predict(reviews.text) == mine.predict(reviews.text)).all()
+    with pytest.raises(ValueError, match='Mine: epochs must be "auto" or a whole number of at least 1, got 0'):
+        Mine(epochs=0).fit(reviews.text, reviews.label)
+
+
 def test_a_subclass_may_have_parameters_of_its_own():
     class WithOne(BertClassifier):
         def __init__(self, size="tiny", *, extra=1, epochs=2):

@@ -1,5 +1,7 @@
 """Texts to numbers: one column or several, in any unit."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -79,6 +81,23 @@ def test_numbers_that_float32_cannot_tell_apart_are_refused(make, priced):
 def test_y_may_be_constant(make, priced, constant):
     predicted = make(epochs=3).fit(priced[0][:32], [constant] * 32).predict(priced[0][:32])
     np.testing.assert_allclose(predicted, constant, atol=0.5, rtol=1e-6)
+
+
+def test_from_a_constant_y_all_is_learned_that_there_is(make, priced):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert (make(head_start="probe").fit(priced[0][:32], [3.0] * 32).predict(priced[0][:8]) == 3).all()
+
+
+@pytest.mark.parametrize("head_start", ["random", "probe"])
+def test_numbers_of_rows_without_weight_may_be_anything(make, priced, head_start):
+    texts, prices = priced[0][:32], priced[1][:32]
+    weights = np.where(np.arange(32) % 4, 1.0, 0.0)
+    fits = [
+        make(epochs=1, head_start=head_start).fit(texts, np.where(weights, prices, of_masked), sample_weight=weights)
+        for of_masked in (1e20, 0.0)
+    ]
+    np.testing.assert_array_equal(*(fit.predict(texts) for fit in fits))
 
 
 @pytest.mark.backend

@@ -274,6 +274,23 @@ def test_decoding_bio_never_begins_inside(fitted, monkeypatch):
     assert illegal(copy.copy(fitted).set_params(decoding="bio").predict(words)) == 0
 
 
+def test_decoding_bio_where_no_tag_begins_an_entity():
+    classes = np.array(["B-LOC", "I-LOC", "I-PER", "O"], dtype=object)
+    scores = np.log([[0.1, 0.2, 0.6, 0.1], [0.1, 0.6, 0.2, 0.1], [0.1, 0.1, 0.2, 0.6]])
+    assert classes[legal_tags(scores, classes)].tolist() == ["I-PER", "I-PER", "O"]  # I-LOC must follow B-LOC
+
+
+def test_decoding_bio_tells_of_tags_that_it_never_gives(make, things):
+    words, tags = things[0][:8], [list(row) for row in things[1][:8]]
+    for row in tags:
+        row[:] = ["I" + tag[1:] if tag != "O" else tag for tag in row]
+    tags[0][tags[0].index("I-THING")] = "B-THING"
+    n = sum("I-THING" in row for row in tags[1:])
+    wanted = rf'y: {n} of 8 rows have an I- tag.*decoding="bio" never gives.*iob1_to_bio\(y\)'
+    with pytest.warns(LabelsWarning, match=wanted):
+        make(decoding="bio", epochs=1).fit(words, tags)
+
+
 def test_tags_that_are_no_bio_tags(make, things):
     words = things[0]
     tags = [["colour" if word in COLOURS else "other" for word in row] for row in words]

@@ -2,7 +2,8 @@
 
     python on_devices.py FOLDER N_DEVICES [PROCESS_NUMBER N_PROCESSES PORT] [OPTION=VALUE ...]
 
-The devices are virtual ones of the CPU. With processes, N_DEVICES is of each.
+The devices are virtual ones of the CPU. With processes, N_DEVICES is of each. With divided=true, all devices of the
+processes divide the weights.
 """
 
 import json
@@ -40,13 +41,22 @@ if backend == "tensorflow":
     )
     options["distribution"] = tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(n_devices)])
 
+is_divided = options.pop("divided", False)
+if is_divided:
+    devices = keras.distribution.list_devices()
+    layouts = keras.distribution.LayoutMap(
+        keras.distribution.DeviceMesh((1, len(devices)), ("batch", "model"), devices)
+    )
+    layouts[".*(query|key|value|intermediate)/kernel"] = (None, "model")
+    options["distribution"] = keras.distribution.ModelParallel(layout_map=layouts)
+
 sys.path.insert(0, str(Path(__file__).parent))
 from test_trainer import made, weights_of  # noqa: E402
 
 from kbert.training import distribution  # noqa: E402
 
 run = made(folder=folder / "checkpoints", **options)
-assert distribution.n_devices(run.distribution) == n_devices * (process[1] if process else 1)
+assert is_divided or distribution.n_devices(run.distribution) == n_devices * (process[1] if process else 1)
 history = run.run()
 if run.process == 0:
     history.to_csv(folder / "history.csv", index=False)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kbert import WordPieceTokenizer
 from kbert.data.batches import TrainingBatches
-from kbert.pretraining.instances import Documents, documents_of, draw_pairs, draw_runs
+from kbert.pretraining.instances import Documents, documents_of, draw_pairs, draw_runs, require_tokens
 from kbert.text.ragged import row_splits
 
 
@@ -143,4 +143,8 @@ def test_sequences_are_the_documents_text(tokenizer):
 
 def test_one_document_has_no_other(tokenizer):
     with pytest.raises(ValueError, match="only 1 here.*nsp=False"):
-        draw_pairs(numbered([[5, 5]]), tokenizer, 32, seed=0)
+        require_tokens([numbered([[5, 5]])], "source", nsp=True)
+    # Among others it is its own other document.
+    require_tokens([numbered([[5, 5]]), numbered([[5, 5], [4]])], "source", nsp=True)
+    pairs = draw_pairs(numbered([[5] * 40]), tokenizer, 32, seed=0)
+    assert 0 < pairs.is_random.mean() < 1 and (pairs.kept > 0).all() and pairs.starts.max() < 200

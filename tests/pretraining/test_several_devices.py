@@ -94,6 +94,13 @@ def test_two_processes_train_as_one_and_go_on(tmp_path, alone):
         np.testing.assert_allclose(a, b, atol=2e-5)
 
 
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="several processes train on JAX")
+def test_two_processes_divide_the_weights(tmp_path, alone):
+    port = free_port()
+    finish(*(started(tmp_path, 1, number, 2, port, dropout=DROPOUT, divided="true") for number in range(2)))
+    assert_same_run(alone, result(tmp_path))
+
+
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="a distribution of one device, which JAX has")
 def test_rows_are_shared_out_and_weights_copied():
     one = keras.distribution.DataParallel()

@@ -15,7 +15,7 @@ from kbert import WordPieceTokenizer
 from kbert.errors import WeightsMismatchError
 from kbert.pretraining import shards as module
 from kbert.pretraining.instances import draw_pairs
-from kbert.pretraining.shards import Shards, write_shards
+from kbert.pretraining.shards import Shards, tokenised, write_shards
 
 WORDS = "the old house was red and the new one is green too".split()
 
@@ -144,9 +144,22 @@ def test_another_corpus_or_vocabulary_is_refused(tokenizer, tmp_path):
     other = WordPieceTokenizer.train(["some other words"] * 9, vocab_size=30)
     with pytest.raises(ValueError, match="another vocabulary"):
         write_shards(Corpus(), other, tmp_path)
+    with pytest.raises(ValueError, match="another vocabulary"):
+        write_shards(Corpus(), with_accents(tokenizer), tmp_path)  # its words are split in another way
     other.save(tmp_path / "tokenizer")
     with pytest.raises(WeightsMismatchError, match="not the vocabulary"):
         Shards(tmp_path)
+
+
+def with_accents(tokenizer):
+    spec = tokenizer.spec
+    spec["normalizer"]["strip_accents"] = False
+    return WordPieceTokenizer(spec)
+
+
+def test_documents_in_memory_are_two_or_more_in_an_element(tokenizer):
+    sizes = [len(documents) for documents in tokenised(Corpus(), tokenizer, shard_tokens=1)]
+    assert min(sizes) >= 2 and len(sizes) > 1
 
 
 def test_damaged_files_are_found(tokenizer, tmp_path):

@@ -1,11 +1,14 @@
 """report: what it says is what the estimator does, for every kind of task."""
 
+import copy
 import json
 
 import numpy as np
 import pandas as pd
 import pytest
 from report_rows import INDEX, rows_of
+from scipy import sparse
+from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -15,7 +18,10 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 
 from kbert import BertClassifier, BertVectorizer
+from kbert.plots import AttributionDisplay
 from kbert.reports import Report
+from kbert.reports.given import Found, Given
+from kbert.reports.main_score import main_score
 
 KINDS = ["classifier", "multilabel", "regressor", "tagger", "qa", "choice"]
 pytestmark = [
@@ -83,6 +89,18 @@ def test_label_errors_are_ranked_by_the_probability_of_the_given_label(reports, 
     assert lines.row.tolist() == expected.tolist()
     assert np.allclose(lines.probability_given, probabilities[expected, y[expected]])
     assert np.allclose(lines.probability, probabilities[expected].max(axis=1))
+
+
+def test_a_matrix_is_read_as_by_score(estimator):
+    model = copy.copy(estimator("multilabel"))
+    model.y_type_ = "indicator"
+    X, given = rows_of("multilabel")[0], model.predict(rows_of("multilabel")[0])
+    for y in (given, sparse.csr_matrix(given), pd.DataFrame(given, columns=model.classes_, index=X.index)):
+        made = model.report(X, y, train=(X, y), explain=False)
+        assert made.doubtful.empty and made.as_dict()["score"]["value"] == 1
+    # A matrix names the labels of fit, or none; lists may hold others.
+    with pytest.raises(ValueError, match="columns"):
+        model.report(X, given[:, :-1], explain=False)
 
 
 def test_the_tables_are_those_of_scikit_learn(reports, estimator):
@@ -201,6 +219,65 @@ def test_planted_label_errors_come_first_under_cross_validation(unfitted):
     lines = report.doubtful
     assert np.allclose(lines.probability_given, given[lines.row], atol=1e-6)
     assert not hasattr(unfitted, "model_")
+
+
+@pytest.mark.filterwarnings("ignore::kbert.errors.KbertWarning")
+def test_under_cross_validation_labels_keep_their_names(unfitted):
+    """scikit-learn's ``cross_val_predict`` numbers them anew, and class_weight would be that of other classes."""
+    stars, texts = np.array([1, 2, 3] * 8), pd.Series(["red good", "blue bad", "hot cold"] * 8)
+    weighted = clone(unfitted).set_params(epochs=1, class_weight={3: 5.0})
+    report = weighted.report(texts, stars, cv=3)
+    (training, rest), *_ = StratifiedKFold(3, shuffle=True, random_state=0).split(texts, stars)
+    fold = clone(weighted).fit(texts.iloc[training], stars[training])
+    lines = report.doubtful[report.doubtful.row.isin(rest)].set_index("row")
+    given = dict(zip(rest, fold.predict_proba(texts.iloc[rest])[np.arange(len(rest)), stars[rest] - 1], strict=True))
+    assert len(lines) and np.allclose(lines.probability_given, [given[row] for row in lines.index], atol=1e-5)
+
+
+# --- Unusual rows
+
+
+def test_one_label_alone_is_judged_as_a_label(estimator):
+    model = copy.copy(estimator("multilabel"))
+    X, y = rows_of("multilabel")
+    outputs = model._outputs(X)
+    model._outputs = lambda X: outputs[:, :1]
+    model.classes_, model.thresholds_ = model.classes_[:1], model.thresholds_[:1]
+    lists = [[label for label in row if label in model.classes_] for row in y]
+    found = model.report(X, lists, explain=False).as_dict()
+    given, predicted = (
+        [label in row for row in rows for label in model.classes_] for rows in (lists, model.predict(X))
+    )
+    assert found["by_label"][str(model.classes_[0])]["f1"] == pytest.approx(f1_score(given, predicted))
+    assert found["score"]["value"] == pytest.approx(f1_score(given, predicted)) > 0
+
+
+def test_labels_of_another_type_are_refused(estimator):
+    X, y = rows_of("classifier")
+    other = [f"{label}" for label in y] if not isinstance(estimator("classifier").classes_[0], str) else [0] * len(y)
+    with pytest.raises(TypeError, match="give one type"):
+        estimator("classifier").report(X, other, explain=False)
+
+
+def test_equal_numbers_have_no_r2():
+    numbers = np.array([[0.1], [0.3], [0.3], [0.3]]) + 0.7
+    given = Given("numbers", numbers, Found(numbers + 0.1))
+    score = main_score(given)
+    assert np.isfinite(score.of()["value"]) and np.isnan(score.of(np.array([1, 2, 3]))["value"])
+
+
+def test_columns_may_have_any_names(estimator, tmp_path):
+    X, y = rows_of("choice")
+    chooser, named = estimator("choice"), X.rename(columns={"context": "premise", "options": "endings"})
+    assert chooser.report(named, y).html().count("<mark") == chooser.report(X, y).html().count("<mark") > 0
+    # "context" and "options" may also be the names of two texts.
+    why = pd.DataFrame(
+        {"row": [0, 0], "column": ["claim", "context"], "start": 0, "end": 3, "label": "a", "score": 1.0}
+    )
+    for other in ("context", "options"):
+        pair = pd.DataFrame({"claim": ["red"], other: ["hot"]})
+        display = AttributionDisplay.from_predictions(why.replace({"column": {"context": other}}), pair)
+        assert display.texts == [{"claim": "red", other: "hot"}] and display.html().count("<mark") == 2
 
 
 # --- What is refused

@@ -60,6 +60,19 @@ def test_types_and_nested_values(tmp_path, written_as):
     assert head_of(path).n_rows is None and getattr(head_of(path).schema, "names", None) == names
 
 
+def test_json_lines_have_null_for_what_is_no_number(tmp_path):
+    shares = pa.array([[0.5, float("nan")], None], pa.list_(pa.float64()))
+    table = pa.table({"price": pa.array([float("inf"), 2.0]), "shares": shares})
+    write_tables(tmp_path / "table.jsonl", [table], "jsonl")
+
+    def refuse(name):
+        raise ValueError(f"{name} is no JSON")
+
+    lines = (tmp_path / "table.jsonl").read_text().splitlines()
+    found = [json.loads(line, parse_constant=refuse) for line in lines]
+    assert found == [{"price": None, "shares": [0.5, None]}, {"price": 2.0, "shares": None}]
+
+
 def test_packed_files_byte_order_marks_and_line_breaks_in_values(tmp_path):
     with gzip.open(tmp_path / "table.csv.gz", "wt", encoding="utf-8-sig") as file:
         file.write('id,text\n007,"two\nlines, and a "" quote"\n\n8,\n')

@@ -100,6 +100,31 @@ def test_a_tagger_on_texts_gives_entities(estimator, rows, tmp_path):
     assert [entity["start"] for entity in flat] == list(lines.start)
 
 
+def test_texts_may_be_categories_or_pandas_index(estimator, rows, tmp_path):
+    tagger, expected = estimator("tagger"), tmp_path / "expected.parquet"
+    rows[["text"]].to_parquet(tmp_path / "texts.parquet")
+    predict_table(tagger, tmp_path / "texts.parquet", expected, columns="text")
+    rows[["text"]].astype("category").to_parquet(tmp_path / "category.parquet")
+    rows[["id", "text"]].set_index("text").to_parquet(tmp_path / "index.parquet")
+    for name in ("category", "index"):
+        predict_table(tagger, tmp_path / f"{name}.parquet", tmp_path / f"{name}-out.parquet", columns="text")
+        found = pd.read_parquet(tmp_path / f"{name}-out.parquet")
+        assert found.entities.map(str).tolist() == pd.read_parquet(expected).entities.map(str).tolist(), name
+
+
+@pytest.mark.parametrize("first", ["parquet", "csv"])
+def test_lists_may_be_json_in_some_files_only(estimator, rows, tmp_path, first):
+    words = rows[["words"]]
+    (tmp_path / "in").mkdir()
+    halves = {first: words[:30], "csv" if first == "parquet" else "parquet": words[30:]}
+    for letter, (written_as, half) in zip("ab", halves.items(), strict=True):
+        path = tmp_path / "in" / f"{letter}.{written_as}"
+        half.to_parquet(path) if written_as == "parquet" else half.map(json.dumps).to_csv(path, index=False)
+    predict_table(estimator("tagger"), tmp_path / "in", tmp_path / "out.parquet", columns="words", keep=[])
+    found = pd.read_parquet(tmp_path / "out.parquet").prediction
+    assert list(map(list, found)) == estimator("tagger").predict(rows.words)
+
+
 @pytest.fixture
 def tables(rows, tmp_path):
     """A folder with the rows in three files of three formats."""
