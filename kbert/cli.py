@@ -212,7 +212,9 @@ def _of_command_line(
         options = [option for action in actions.values() for option in action.option_strings]
         raise ValueError(f"unknown argument {name}.{_nearest(name, options)}")
     # argparse gives None or an empty list for positional arguments that are not there.
-    absent = {name: (None,) if action.option_strings else (None, []) for name, action in actions.items()}
+    absent: dict[str, tuple[Any, ...]] = {
+        name: (None,) if action.option_strings else (None, []) for name, action in actions.items()
+    }
     return {name: v for name, v in vars(found).items() if v is not _NOT_GIVEN and v not in absent[name]}
 
 

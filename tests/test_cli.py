@@ -27,7 +27,7 @@ CONFIG = dict(
     hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64, max_position_embeddings=32
 )
 # One compiled shape for all.
-TRAINING = "--nsp --phases 32 --batch-size 4 --dtype float32 --learning-rate 3e-3 --quiet".split()
+TRAINING = "--phases 32 --batch-size 4 --dtype float32 --learning-rate 3e-3 --nsp --mask-rate 0.15 --quiet".split()
 
 
 def made_text(n, seed=0):
@@ -359,7 +359,7 @@ def test_what_does_not_fit_together_is_told(folder, trained, tmp_path, capsys):
     assert "--size: invalid choice: 'tin'" in failed(capsys, *call, "--size", "tin")
     (tmp_path / "config.json").write_text(json.dumps({**CONFIG, "vocab_size": 7}))
     assert "vocab_size is 7" in failed(capsys, *call, "--model-config", tmp_path / "config.json")
-    assert "A phase has 128 tokens" in failed(capsys, *call, "--model-config", folder / "config.json")
+    assert "A phase has 128 tokens" in failed(capsys, *call, "--model-config", folder / "config.json", "--phases", 128)
     vocab, other = tmp_path / "vocab", tmp_path / "shards"
     assert main(["vocab", str(held_out), "--out", str(vocab), "--split", "lines", "--cased"]) == 0
     assert main(["shards", str(held_out), "--tokenizer", str(vocab), "--out", str(other), "--split", "lines"]) == 0

@@ -205,13 +205,14 @@ def check_parameters_read_after_fit(estimator: Any) -> None:
 @cache
 def _has_auto(kind: type, parameter: str) -> bool:
     """Whether the default of a parameter is "auto". Kept, since looking takes longer than a short text's tokens do."""
-    declared = (signature(base.__init__).parameters.get(parameter) for base in kind.__mro__)
+    constructors = (vars(base)["__init__"] for base in kind.__mro__ if "__init__" in vars(base))
+    declared = (signature(constructor).parameters.get(parameter) for constructor in constructors)
     default = next((found.default for found in declared if found is not None), None)
     return isinstance(default, str) and default == "auto"
 
 
 def _check(estimator: Any, parameter: str, value: Any) -> None:
-    has_auto = _has_auto(type(estimator), parameter)
+    has_auto = _has_auto(type(estimator), parameter)  # type: ignore[arg-type]  # classes are hashable
     if has_auto and isinstance(value, str) and value == "auto":
         return
     test, wanted = getattr(estimator, "_own_rules", {}).get(parameter) or RULES.get(parameter, _ANYTHING)

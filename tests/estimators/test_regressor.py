@@ -12,7 +12,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.preprocessing import StandardScaler
 
 from kbert import BertClassifier, BertRegressor
-from kbert.errors import FailedRunWarning, WeightsMismatchError
+from kbert.errors import FailedRunWarning, KbertWarning, WeightsMismatchError
 
 pytestmark = pytest.mark.slow
 
@@ -85,7 +85,7 @@ def test_y_may_be_constant(make, priced, constant):
 
 def test_from_a_constant_y_all_is_learned_that_there_is(make, priced):
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", KbertWarning)
         assert (make(head_start="probe").fit(priced[0][:32], [3.0] * 32).predict(priced[0][:8]) == 3).all()
 
 
