@@ -170,6 +170,29 @@ def to_known_container(X: Any) -> Any:
     return np.asarray(X) if hasattr(X, "__array__") else X
 
 
+def only_column(y: Any) -> Any:
+    """The only column of a DataFrame or an array of two dimensions; else y."""
+    if isinstance(y, pd.DataFrame) and y.shape[1] == 1:
+        return y.iloc[:, 0]
+    return y[:, 0] if isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] == 1 else y
+
+
+def may_hold_lists(y: Any) -> bool:
+    """Whether a column may have lists for values: not if its dtype is one of numbers or of texts."""
+    dtype = getattr(y, "dtype", None)
+    if isinstance(dtype, pd.ArrowDtype):
+        return "list" in str(dtype.pyarrow_dtype).partition("<")[0]
+    return hasattr(y, "__len__") and dtype in (None, np.dtype(object))
+
+
+def first_values(X: Any, names: set[Any]) -> list[Any]:
+    """The first value of each column: of a DataFrame, of those among ``names``."""
+    X = to_known_container(X)
+    if isinstance(X, pd.DataFrame):
+        return [X[name].iloc[0] for name in X.columns if name in names and len(X)]
+    return list(next(iter(X), []))
+
+
 def read_table(X: Any, name: str, of_texts: bool = False) -> Table:
     """The columns of any container.
 

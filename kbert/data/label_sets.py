@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
-from kbert.data.frames import Column, is_missing, read_table, to_known_container
+from kbert.data.frames import Column, is_missing, may_hold_lists, only_column, read_table, to_known_container
 from kbert.data.labels import check_n_labels, typed_labels
 from kbert.printable import shown
 
@@ -65,10 +64,10 @@ def kind_of_labels(y: Any, lists: bool = False) -> str:
     """
     if _is_sparse(y):
         return "indicator"
-    y = _column(to_known_container(y))
+    y = only_column(to_known_container(y))
     if getattr(y, "ndim", 1) == 2:
         return "indicator"
-    if not _may_hold_lists(y):
+    if not may_hold_lists(y):
         return "labels"
     rows = [row for row in y if isinstance(row, _LISTS)]
     if not rows:
@@ -121,21 +120,6 @@ def _is_sparse(y: Any) -> bool:
     return hasattr(y, "tocsr") and hasattr(y, "toarray")
 
 
-def _column(y: Any) -> Any:
-    """The only column of a DataFrame or an array of two dimensions; else y."""
-    if isinstance(y, pd.DataFrame) and y.shape[1] == 1:
-        return y.iloc[:, 0]
-    return y[:, 0] if isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] == 1 else y
-
-
-def _may_hold_lists(y: Any) -> bool:
-    """Whether the values must be looked at: those of a dtype of numbers or of texts are no lists."""
-    dtype = getattr(y, "dtype", None)
-    if isinstance(dtype, pd.ArrowDtype):
-        return "list" in str(dtype.pyarrow_dtype).partition("<")[0]
-    return hasattr(y, "__len__") and dtype in (None, np.dtype(object))
-
-
 def _is_zero_or_one(value: Any) -> bool:
     return isinstance(value, int | float | bool | np.generic) and value in (0, 1)
 
@@ -167,7 +151,7 @@ def _read_indicator(y: Any, n_rows: int, name: str) -> LabelSets:
 
 
 def _read_lists(y: Any, n_rows: int, name: str) -> LabelSets:
-    y = _column(y)
+    y = only_column(y)
     column = Column(list(y), name, "", None, y.index if hasattr(y, "iloc") else None)
     check_n_labels((len(column.values),), n_rows, name)
     for i, row in enumerate(column.values):

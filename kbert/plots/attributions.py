@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from kbert.data.choices import NAMES, choice_columns
-from kbert.data.frames import to_known_container
+from kbert.data.frames import first_values
 from kbert.data.questions import question_columns
 from kbert.data.tags import word_column
 from kbert.data.texts import text_columns
@@ -199,6 +198,4 @@ def _texts_of(X: Any, explanation: Any) -> list[dict[Any, Any]]:
 
 def _holds_options(X: Any, named: set[Any]) -> bool:
     """Whether a column of X that an explanation names has lists. Names alone do not tell: texts may be "options"."""
-    X = to_known_container(X)
-    columns = [X[name] for name in X.columns if name in named] if isinstance(X, pd.DataFrame) else zip(*X, strict=True)
-    return any(isinstance(next(iter(column), None), list | tuple | np.ndarray) for column in columns)
+    return any(isinstance(value, list | tuple | np.ndarray) for value in first_values(X, named))
