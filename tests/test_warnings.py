@@ -342,6 +342,12 @@ def spans_that_end_inside_a_word(folder):
     return toy_of(BertTagger, folder).fit(TEXTS, [[(0, 2, "PART")]] + [[(0, 1, "PART")]] * 5)
 
 
+@warns(LabelsWarning, "5 of 6 rows have an I- tag that continues no entity")
+def tags_that_decoding_never_gives(folder):
+    words = [["the", "fox"]] * 6
+    return toy_of(BertTagger, folder, decoding="bio").fit(words, [["B-X", "I-X"]] + [["O", "I-X"]] * 5)
+
+
 @warns(TruncationWarning, "1 of 6 rows have more than max_length=24 tokens")
 def texts_that_are_cut_in_fit(folder):
     return toy_of(BertRegressor, folder, long_text="truncate").fit([*TEXTS[:5], LONG], LABELS)
