@@ -1,4 +1,4 @@
-"""The first table of docs/benchmarks/scores.md: a line a score of GLUE, a column for each way of fine-tuning.
+"""A table for docs/benchmarks/scores.md: a line a score of GLUE, a column for each way of fine-tuning.
 
     python benchmarks/glue_page.py
 
