@@ -51,10 +51,10 @@ def plain_size(path: Path) -> int:
     return path.stat().st_size * (4 if packing else 1)
 
 
-def parts_of(path: Path, n_bytes: int | None) -> list[FilePart]:
+def parts_of(path: Path, n_bytes: int) -> list[FilePart]:
     """Cut a file between documents into parts of ``n_bytes`` or a little more; into one part if it cannot be cut."""
     ending, packing = endings_of(path)
-    if n_bytes is None or packing or ending == ".csv":
+    if packing or ending == ".csv":
         return [FilePart(path)]
     if ending == ".parquet":
         starts = _row_groups(path, n_bytes)

@@ -39,16 +39,12 @@ class Masking:
         Share of a text's tokens, special ones counted, that are to be predicted: ``max(1, round(rate * length))``.
     whole_word : bool, default=False
         Choose words with all of their pieces, as long as they fit into that number (the original's later masking).
-    most : int, optional
-        No more than so many of one text (max_predictions_per_seq of the original).
     """
 
-    def __init__(
-        self, tokenizer: WordPieceTokenizer, rate: float = 0.15, whole_word: bool = False, most: int | None = None
-    ):
+    def __init__(self, tokenizer: WordPieceTokenizer, rate: float = 0.15, whole_word: bool = False):
         if tokenizer.mask_id is None:
             raise ValueError("The vocabulary has no mask token. Train one with WordPieceTokenizer.train.")
-        self.rate, self.whole_word, self.most = rate, whole_word, most
+        self.rate, self.whole_word = rate, whole_word
         self.mask_id, self.vocab_size = tokenizer.mask_id, tokenizer.vocab_size
         self.is_special = np.zeros(tokenizer.vocab_size, bool)
         self.is_special[[tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id]] = True
@@ -57,8 +53,7 @@ class Masking:
 
     def number(self, lengths: np.ndarray | int) -> np.ndarray:
         """How many tokens of texts of these lengths, special ones counted, are to be predicted."""
-        wanted = np.maximum(1, np.rint(self.rate * np.asarray(lengths))).astype(np.int64)
-        return wanted if self.most is None else np.minimum(wanted, self.most)
+        return np.maximum(1, np.rint(self.rate * np.asarray(lengths))).astype(np.int64)
 
     def draw(self, token_ids: np.ndarray, splits: np.ndarray, rng: np.random.Generator) -> Masked:
         """Choose tokens of texts, and mask them.

@@ -24,27 +24,17 @@ TASKS = ("mlm", "nsp")
 REPORTED = ("loss", "mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy")
 
 
-def pretraining_loss(outputs: Tensors, targets: Tensors, weights: Tensors) -> Tensor:
-    """The sum of both losses, in nats.
+def pretraining_losses(outputs: Tensors, targets: Tensors, weights: Tensors) -> Tensor:
+    """The sum of both losses, in nats, and the loss and the accuracy of each task: a vector in the order of `REPORTED`.
 
     Parameters
     ----------
     outputs : dict of tensor
-        Of `BertForPreTraining`: ``mlm_logits`` (B, M, V) and, with the next sentence, ``nsp_logits`` (B, K, 2).
+        Of `BertForPreTraining`: ``mlm_logits`` (B, M, V) and, with the next sentence, ``nsp_logits`` (B, K, 2). Without
+        its head the two numbers of the next sentence are 0.
     targets, weights : dict of tensor
-        ``mlm`` and, with the next sentence, ``nsp``. Each loss is a weighted sum, a mean where the weights add up to 1.
-        As it is not divided here, the losses of a batch's parts, on several devices, add up to that of the batch.
-    """
-    return sum(
-        ops.sum(_cross_entropy(outputs[f"{task}_logits"], targets[task]) * weights[task]) for task in _tasks(outputs)
-    )
-
-
-def pretraining_losses(outputs: Tensors, targets: Tensors, weights: Tensors) -> Tensor:
-    """`pretraining_loss`, and the loss and the accuracy of each task: a vector in the order of `REPORTED`.
-
-    The parts are weighted sums like the loss, so means where the weights add up to 1. Without the head for the next
-    sentence its two numbers are 0.
+        ``mlm`` and, with the next sentence, ``nsp``. All numbers are weighted sums, means where the weights add up to
+        1. As they are not divided here, those of a batch's parts, on several devices, add up to those of the batch.
     """
     parts = []
     for task in TASKS:
@@ -68,7 +58,7 @@ def score_sums(outputs: Tensors, targets: Tensors, weights: Tensors) -> dict[str
     Parameters
     ----------
     outputs, targets, weights : dict of tensor
-        As in `pretraining_loss`.
+        As in `pretraining_losses`.
 
     Returns
     -------

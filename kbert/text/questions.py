@@ -77,11 +77,6 @@ class QuestionWindows:
         """Where each window would begin and end if all of them were concatenated, shape (n_windows + 1,)."""
         return row_splits(self.lengths)
 
-    @property
-    def context_lengths(self) -> NDArray[np.int64]:
-        """Pieces of each row's context, shape (n_rows,)."""
-        return np.asarray(self.contexts.lengths[self.context_of])
-
     @classmethod
     def concatenate(cls, chunks: list[QuestionWindows]) -> QuestionWindows:
         """Join consecutive chunks of a column, in each of which rows and contexts are numbered from 0."""

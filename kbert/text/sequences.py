@@ -130,11 +130,6 @@ class TokenSequences:
         return int(self.rows[-1]) + 1 if len(self.rows) else 0
 
     @property
-    def n_truncated(self) -> int:
-        """Number of sequences that were truncated."""
-        return int(self.truncated.sum())
-
-    @property
     def cut_rows(self) -> NDArray[np.int64]:
         """The numbers of the rows with truncated sequences, ascending."""
         return np.unique(self.rows[self.truncated]).astype(np.int64)

@@ -192,11 +192,11 @@ def _classifier_slots(model: BertForSequenceClassification) -> list[Slot]:
 
 
 @skip_initialisation()
-def load_sequence_classifier(folder: str | Path, *, dtype: Any = None, seed: int = 0) -> BertForSequenceClassification:
+def load_sequence_classifier(folder: str | Path, *, dtype: Any = None) -> BertForSequenceClassification:
     """Read a `BertForSequenceClassification` with its head from a folder."""
     config, arrays = read_checkpoint(folder)
     n_labels = _n_outputs(arrays, _classifier_name(config), config.hidden_size, folder)
-    model = BertForSequenceClassification(config, n_labels, dtype=dtype, seed=seed)
+    model = BertForSequenceClassification(config, n_labels, dtype=dtype)
     load_slots(_classifier_slots(model), folder, arrays=arrays)
     return model
 
@@ -228,7 +228,7 @@ def save_sequence_classifier(
 
 
 @skip_initialisation()
-def load_multiple_choice(folder: str | Path, *, dtype: Any = None, seed: int = 0) -> BertForSequenceClassification:
+def load_multiple_choice(folder: str | Path, *, dtype: Any = None) -> BertForSequenceClassification:
     """Read what `transformers.BertForMultipleChoice` saved: a model with one output, the score of an option.
 
     It has the arrays of a `BertForSequenceClassification`, and a config.json without the number of outputs.
@@ -240,7 +240,7 @@ def load_multiple_choice(folder: str | Path, *, dtype: Any = None, seed: int = 0
             f"The head in {folder} has {n_outputs} outputs, and one for multiple choice has a single one, an option's "
             "score. Load the folder with the estimator of its task."
         )
-    model = BertForSequenceClassification(config, 1, dtype=dtype, seed=seed)
+    model = BertForSequenceClassification(config, 1, dtype=dtype)
     load_slots(_classifier_slots(model), folder, arrays=arrays)
     return model
 

@@ -9,7 +9,7 @@ import pytest
 from keras import ops
 
 from kbert import BertForPreTraining
-from kbert.pretraining.objective import pretraining_loss
+from kbert.pretraining.objective import pretraining_losses
 from kbert.training.backends import backend_step
 from kbert.training.compiled import model_key
 from kbert.training.hyperparameters import Hyperparameters
@@ -73,10 +73,10 @@ def _hyper(model, learning_rate=0.0):
 
 
 def _gradients(model, inputs, targets):
-    trainer = backend_step().Trainer(model, pretraining_loss)
-    gradients, loss = trainer.accumulate(inputs, targets, WEIGHTS, _hyper(model))
+    trainer = backend_step().Trainer(model, pretraining_losses)
+    gradients, losses = trainer.accumulate(inputs, targets, WEIGHTS, _hyper(model))
     paths = [variable.path for variable in model.trainable_variables]
-    return dict(zip(paths, map(ops.convert_to_numpy, gradients), strict=True)), float(loss)
+    return dict(zip(paths, map(ops.convert_to_numpy, gradients), strict=True)), float(losses[0])
 
 
 # === What it computes ===
@@ -148,7 +148,7 @@ def test_the_gradient_of_the_word_embeddings_is_the_sum_of_both_uses(model, inpu
     def loss_at(table):
         word.assign(table)
         outputs = {name: ops.cast(tensor, "float32") for name, tensor in model(inputs).items()}
-        return ops.convert_to_numpy(pretraining_loss(outputs, *_tensors(targets, WEIGHTS))).item()
+        return ops.convert_to_numpy(pretraining_losses(outputs, *_tensors(targets, WEIGHTS)))[0].item()
 
     rng = np.random.default_rng(0)
     # Of a token in a row and among the targets; of one in a row alone; of one that is only a wrong answer.
@@ -188,8 +188,8 @@ def test_a_step_trains_every_weight_that_the_loss_depends_on(toy_config, inputs,
     model = BertForPreTraining(toy_config, nsp=nsp, seed=1)
     inputs = inputs if nsp else _without_nsp(inputs)
     before = [ops.convert_to_numpy(weight.value).copy() for weight in model.weights]
-    trainer = backend_step().Trainer(model, pretraining_loss)
-    assert np.isfinite(float(trainer.train(inputs, targets, WEIGHTS, _hyper(model, 1e-3))))
+    trainer = backend_step().Trainer(model, pretraining_losses)
+    assert np.isfinite(ops.convert_to_numpy(trainer.train(inputs, targets, WEIGHTS, _hyper(model, 1e-3)))).all()
     trainer.write_back()
     changed = {
         weight.path: not np.array_equal(array, ops.convert_to_numpy(weight.value))
@@ -223,7 +223,7 @@ def test_the_heads_start_as_the_paper_says(toy_config):
 
 def test_the_first_loss_is_that_of_a_guess(toy_config, inputs, targets):
     outputs = BertForPreTraining(toy_config)(inputs)
-    loss = ops.convert_to_numpy(pretraining_loss(outputs, *_tensors(targets, WEIGHTS))).item()
+    loss = ops.convert_to_numpy(pretraining_losses(outputs, *_tensors(targets, WEIGHTS)))[0].item()
     assert loss == pytest.approx(np.log(100) + np.log(2), abs=0.1)
 
 

@@ -5,7 +5,7 @@ import pytest
 from keras import ops
 
 from kbert import BertConfig, BertForPreTraining
-from kbert.pretraining.objective import REPORTED, mean_scores, pretraining_loss, pretraining_losses, score_sums
+from kbert.pretraining.objective import REPORTED, mean_scores, pretraining_losses, score_sums
 from kbert.training.backends import backend_step
 from kbert.training.hyperparameters import Hyperparameters
 from kbert.weights import load_pretraining
@@ -63,7 +63,7 @@ def _inputs(model, inputs):
 
 
 def _loss(outputs, targets, weights):
-    return ops.convert_to_numpy(pretraining_loss(*map(_tensors, (outputs, targets, weights)))).item()
+    return ops.convert_to_numpy(pretraining_losses(*map(_tensors, (outputs, targets, weights))))[0].item()
 
 
 def _tensors(values):
@@ -221,8 +221,8 @@ def test_a_batch_is_learned_in_the_training_step_of_every_backend(batch, nsp):
     inputs, targets, weights = batch
     model = BertForPreTraining(TOY, nsp=nsp, seed=1)
     names = _inputs(model, inputs)
-    trainer = backend_step().Trainer(model, pretraining_loss)
-    losses = [float(trainer.train(names, targets, weights, _hyper(model, i + 1))) for i in range(80)]
+    trainer = backend_step().Trainer(model, pretraining_losses)
+    losses = [float(trainer.train(names, targets, weights, _hyper(model, i + 1))[0]) for i in range(80)]
     trainer.write_back()
     assert losses[0] == pytest.approx(np.log(V) + nsp * np.log(2), abs=0.15)
     scores = mean_scores([score_sums(backend_step().predictor(model)(names), targets, weights)])

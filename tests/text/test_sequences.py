@@ -50,7 +50,7 @@ def test_pairs_row_by_row(tokenizer, rows, max_length):
         expected = [tokenizer.cls_id, *a[:kept_a], tokenizer.sep_id, *b[:kept_b], tokenizer.sep_id]
         assert sequences.tokens.row(i).tolist() == expected
         assert sequences.first_length[i] == kept_a + 2
-    assert sequences.n_truncated == n_cut and len(sequences) == len(rows)
+    assert sequences.truncated.sum() == n_cut and len(sequences) == len(rows)
 
 
 def first_ids(tokenizer, text):
@@ -78,7 +78,7 @@ def test_call_pads_to_the_longest_row(tokenizer):
 def test_single_texts(tokenizer):
     sequences = build_sequences(tokenizer, ["a b c d", "", "e"], max_length=4)
     assert sequences.lengths.tolist() == sequences.first_length.tolist() == [4, 2, 3]
-    assert sequences.n_truncated == 1
+    assert sequences.truncated.sum() == 1
     assert not sequences.padded()["segment_ids"].any()
 
 

@@ -32,7 +32,7 @@ def test_windows_of_single_texts(tokenizer, texts, max_length, data):
     room = max_length - 2
     stride = data.draw(st.integers(1, room))
     windows = build_windows(tokenizer, texts, max_length=max_length, stride=stride)
-    assert windows.n_rows == len(texts) and windows.n_truncated == 0
+    assert windows.n_rows == len(texts) and not windows.truncated.any()
     for row, text in enumerate(texts):
         pieces = ids(tokenizer, text)
         found = [text_of(tokenizer, windows, window)[0] for window in np.flatnonzero(windows.rows == row)]
