@@ -36,14 +36,14 @@ _MOST_COLUMNS = 3
 
 
 def encode_value(value: Any) -> Any:
-    """Turn a parameter into something that JSON can hold. A random generator cannot be kept: it becomes None."""
+    """Turn a parameter into something that JSON can hold. A RandomState cannot be kept: it becomes None."""
     if isinstance(value, BertConfig):
         return {"BertConfig": value.to_dict()}
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    if isinstance(value, (np.random.RandomState, np.random.Generator)):
+    if isinstance(value, np.random.RandomState):
         return None
     if is_distribution(value):  # the devices of this machine
         return "auto"
