@@ -128,25 +128,12 @@ def documents(segments: Iterable[str | None], max_segments: int) -> Iterator[lis
 
 
 def sentence_splitter(language: str) -> Callable[[str], Iterable[str]]:
-    """A function that gives the sentences of a line, white space included.
-
-    Raises
-    ------
-    ImportError
-        If sentencex is not installed.
-    """
+    """A function that gives the sentences of a line, white space included."""
     # Beside nupunkt, which needs no download either, sentencex (MIT, kept by the Wikimedia Foundation) is ten times as
     # fast, knows other languages than English and scripts without spaces, and splits "no space.The next". On English
     # Wikipedia the two disagree in one paragraph of fifteen and err about as often; sentencex leaves a quotation of
     # several sentences in one piece.
-    try:
-        from sentencex import segment
-    except ImportError:
-        raise ImportError(
-            "Splitting text into sentences needs the package sentencex. Install it with: pip install sentencex. Or "
-            'keep each line as one segment: in Python with kbert.pretraining.Corpus(..., split="lines") or '
-            'BertPretrainer(split="lines"), on the command line with --split lines.'
-        ) from None
+    from sentencex import segment  # here, because documents that are in segments already do without it
 
     def split(line: str) -> Iterator[str]:
         plain = line if line.isascii() else _WIDE_SPACE.sub(" ", line)

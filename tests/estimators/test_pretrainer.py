@@ -2,7 +2,6 @@
 
 import pickle
 import re
-import sys
 import warnings
 from dataclasses import replace
 
@@ -201,12 +200,7 @@ def test_the_papers_recipe_is_one_call():
     assert (pretrainer.nsp, pretrainer.mask_rate, pretrainer.learning_rate) == (True, 0.15, 1e-4)
 
 
-@pytest.mark.parametrize("splitter", [True, False])
-def test_lines_can_be_segments(monkeypatch, splitter):
-    if not splitter:
-        monkeypatch.setitem(sys.modules, "sentencex", None)
-        with pytest.raises(ImportError, match=r'BertPretrainer\(split="lines"\)'):
-            make(max_steps=1).fit(made_texts(4))
+def test_lines_can_be_segments():
     texts = ["One. Two.\nThree. Four.", "Five. Six.\nSeven."] * 2
     by_lines = make(max_steps=3, split="lines").fit(iter(texts), eval_set=texts)
     expected = make(max_steps=3).fit(corpus_of(texts), eval_set=corpus_of(texts))

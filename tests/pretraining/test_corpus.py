@@ -9,7 +9,6 @@ import pickle
 import subprocess
 import sys
 import tempfile
-import tomllib
 import tracemalloc
 import warnings
 from itertools import chain
@@ -23,7 +22,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbert.cli import main
 from kbert.errors import KbertWarning
 from kbert.pretraining import Corpus
 from kbert.pretraining.segments import sentence_splitter
@@ -462,34 +460,11 @@ def test_parameters_are_checked(parameters):
         Corpus(["a"], **parameters)
 
 
-@pytest.mark.parametrize("package", ["sentencex", "pyarrow"])
-def test_missing_packages(tmp_path, monkeypatch, package):
-    monkeypatch.setitem(sys.modules, package, None)
-    path = _write(tmp_path / "a.txt", DOCUMENTS)
-    if package == "pyarrow":
-        path = path.rename(tmp_path / "a.parquet")
-    with pytest.raises(ImportError, match=rf"package {package}. Install it with: pip install {package}\."):
+def test_parquet_without_its_package(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    path = _write(tmp_path / "a.txt", DOCUMENTS).rename(tmp_path / "a.parquet")
+    with pytest.raises(ImportError, match=r"package pyarrow. Install it with: pip install pyarrow\."):
         list(Corpus(path))
-    assert list(Corpus([["Segments want no splitter."]])) == [["Segments want no splitter."]]
-
-
-def test_the_sentence_splitter_comes_with_the_package():
-    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
-    assert any(dependency.startswith("sentencex") for dependency in project["dependencies"])
-
-
-def test_the_advice_for_a_missing_sentence_splitter_works_for_each_caller(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "sentencex", None)
-    path = _write(tmp_path / "a.txt", DOCUMENTS)
-    with pytest.raises(ImportError, match=r'Corpus\(\.\.\., split="lines"\).*BertPretrainer.*--split lines'):
-        list(Corpus(path))
-    lines = Corpus(path, split="lines")
-    assert sum(map(len, lines)) > 0
-    arguments = ["--tokenizer", str(tmp_path / "tokenizer"), "--out", str(tmp_path / "shards"), "--split", "lines"]
-    WordPieceTokenizer.train((text for document in lines for text in document), vocab_size=60).save(
-        tmp_path / "tokenizer"
-    )
-    assert main(["shards", str(path), *arguments, "--quiet"]) == 0
 
 
 # === Fingerprint ===
