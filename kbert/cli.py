@@ -95,8 +95,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The text of a corpus may have characters that the terminal's encoding lacks.
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")
-        # Without this, TensorFlow prints on stderr how it was built.
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     command, options = None, None
     try:
         command = _command(argv)

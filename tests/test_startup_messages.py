@@ -53,6 +53,12 @@ def test_the_users_level_stands():
     assert kept.stdout == "False\n"
 
 
+def test_the_command_sets_no_level_where_settings_are_kept():
+    command = "import os, sys; sys.argv = ['kbert', '--version']; from kbert.cli import main; main(); "
+    done = run(command + "print('TF_CPP_MIN_LOG_LEVEL' in os.environ)", KBERT_KEEP_PROCESS_SETTINGS="1")
+    assert done.stdout.splitlines()[-1] == "False"
+
+
 def test_only_the_lines_of_the_log_are_dropped(capfd):
     with _without_lines_of_log():
         os.write(2, b"WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\n")
