@@ -13,10 +13,11 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from kbert.folder_lock import alone_in
 from kbert.permissions import copy_permissions, set_permissions
 
 # A replacement happens in a staging folder, .NAME.xxxxxxxx, beside the target. It holds these two folders.
@@ -78,7 +79,7 @@ def replace_folder(folder: Path, write: Callable[[Path], object], kind: FolderKi
     """
     folder = Path(folder).resolve()
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with _lock(folder.parent):
+    with alone_in(folder.parent):
         _complete(folder)
         check_replaceable(folder, kind)
     if folder.is_dir() and not _can_be_renamed(folder):
@@ -94,7 +95,7 @@ def replace_folder(folder: Path, write: Callable[[Path], object], kind: FolderKi
         with _full_disk_named(folder):
             new.mkdir()
             write(new)
-        with _lock(folder.parent):
+        with alone_in(folder.parent):
             _complete(folder)
             set_permissions(new, replaced=folder)
             if folder.is_dir():
@@ -150,7 +151,7 @@ def complete_interrupted_replacement(folder: str | os.PathLike[str]) -> None:
     except (OSError, ValueError, RuntimeError, TypeError):
         return
     if interrupted:
-        with _lock(folder.parent):
+        with alone_in(folder.parent):
             _complete(folder)
 
 
@@ -265,24 +266,6 @@ def _working_folder() -> Path | None:
         return Path.cwd()
     except FileNotFoundError:
         return None
-
-
-@contextmanager
-def _lock(parent: Path) -> Iterator[None]:
-    """Let one process at a time rename folders in ``parent``, where the system has such locks.
-
-    A lock ends with its process, however that ends.
-    """
-    with ExitStack() as stack:
-        with suppress(ImportError, OSError):
-            import fcntl
-
-            handle = os.open(parent, os.O_RDONLY)
-            stack.callback(os.close, handle)
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            # If the process was forked meanwhile, the child still holds the handle: closing ours would not unlock.
-            stack.callback(fcntl.flock, handle, fcntl.LOCK_UN)
-        yield
 
 
 def _take_over_other_files(folder: Path, new: Path, kind: FolderKind) -> None:
