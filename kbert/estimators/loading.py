@@ -9,6 +9,7 @@ from typing import Any
 import kbert
 from kbert.atomic_folder import complete_interrupted_replacement
 from kbert.errors import WeightsMismatchError
+from kbert.estimators.base import BertEstimator
 from kbert.estimators.persistence import FILE, saved_estimator
 from kbert.hub import resolve_saved
 
@@ -61,6 +62,7 @@ def load(
             f"fine-tune from them, BertClassifier(weights={os.fspath(folder)!r}), or open a model that transformers "
             "saved with the estimator of its task, such as BertClassifier.load."
         )
-    if not name.startswith("Bert") or name not in kbert.__all__:
+    kind = getattr(kbert, name) if name in kbert.__all__ else None
+    if not (isinstance(kind, type) and issubclass(kind, BertEstimator)):
         raise WeightsMismatchError(f"{path} holds a {name}, which this version of kbert does not have. Update kbert.")
-    return getattr(kbert, name).load(path, verify, runtime=runtime)
+    return kind.load(path, verify, runtime=runtime)

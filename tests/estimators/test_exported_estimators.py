@@ -197,6 +197,13 @@ def test_folders_that_are_damaged_or_of_another_estimator(folder, tmp_path):
         kbert.load(damaged)
 
 
+@pytest.mark.parametrize("name", ["BertConfig", "BertEncoder", "load", "plots", "BertNothing"])
+def test_a_folder_that_names_no_estimator(tmp_path, name):
+    (tmp_path / "kbert.json").write_text(json.dumps({"format": 1, "estimator": name}))
+    with pytest.raises(WeightsMismatchError, match=f"holds a {name}, which this version of kbert does not have"):
+        kbert.load(tmp_path)
+
+
 def test_openvino_gives_the_same(fitted, folder, reviews):
     pytest.importorskip("openvino", reason="to predict by OpenVINO, run: pip install openvino")
     loaded = BertClassifier.load(folder, runtime="openvino", verify=True)
