@@ -106,3 +106,10 @@ def write_json(path: Path, values: dict[str, Any]) -> None:
         path.write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+
+
+def replace_json(path: Path, values: Any) -> None:
+    """Write values in one step, over what was there: a process that is killed leaves no half of a file."""
+    unfinished = path.with_suffix(".part")
+    unfinished.write_text(json.dumps(values, indent=1), encoding="utf-8")
+    unfinished.replace(path)

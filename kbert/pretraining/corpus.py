@@ -12,8 +12,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
+from kbert.checksums import sha256_of
 from kbert.pretraining.corpus_files import FilePart, find_files, parts_of, plain_size, segments_of
 from kbert.pretraining.segments import Rules, Segmenter, documents
+from kbert.printable import shown
 
 # Plain text of a unit in bytes: enough for some seconds of tokenising, little enough to spread well.
 UNIT_BYTES = 2**26
@@ -154,9 +156,7 @@ class Corpus:
         version = metadata.version("sentencex") if self._rules.split == "sentences" else None
         digest.update(json.dumps([asdict(self._rules), version]).encode())
         for path in self._files:
-            with open(path, "rb") as file:
-                content = hashlib.file_digest(file, "sha256").hexdigest()
-            digest.update(json.dumps([path.name, path.stat().st_size, content]).encode())
+            digest.update(json.dumps([path.name, path.stat().st_size, sha256_of(path)]).encode())
         return digest.hexdigest()
 
 
@@ -190,7 +190,7 @@ def _read_source(source: Any, column: str) -> tuple[list[Path], Any]:
     """The files of a source; or, with no files, the container, iterable or function that has its documents."""
     if isinstance(source, str):
         raise ValueError(
-            f"source is a single str, {_shown(source)}. A str is one document: put it in a list, [text]. A file is "
+            f"source is a single str, {shown(source)}. A str is one document: put it in a list, [text]. A file is "
             "given as pathlib.Path(...)."
         )
     if isinstance(source, os.PathLike):
@@ -249,19 +249,12 @@ def _segments_of_items(part: Items, segmenter: Segmenter) -> Iterator[str | None
     column = segmenter.rules.column
     items = part.items() if callable(part.items) else part.items
     if isinstance(items, str) or not isinstance(items, Iterable):
-        raise TypeError(f"source, a function, returned {_shown(items)}. Let it return an iterable of documents.")
+        raise TypeError(f"source, a function, returned {shown(items)}. Let it return an iterable of documents.")
     for row, item in enumerate(items, part.start):
         location = partial("source: row {}".format, row)
         if isinstance(item, Mapping):
             if column not in item:
-                raise ValueError(
-                    f"{location()} has no {column!r}; it has {_shown(list(item))}. Choose with column=...."
-                )
+                raise ValueError(f"{location()} has no {column!r}; it has {shown(list(item))}. Choose with column=....")
             item = item[column]
         yield from segmenter.segments(item, location)
         yield None
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbert.errors import WeightsMismatchError
-from kbert.json_files import json_object
+from kbert.json_files import json_object, replace_json
 from kbert.pretraining.shards import Shards
 
 if TYPE_CHECKING:
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def note_source(folder: Path, shards: Shards, weights: str | Path | None) -> None:
-    """Note what a run trains on, which its checkpoints do not say; or check that it is what was noted.
+    """Note the text, the vocabulary and the start of a run; or check that they are those that were noted.
 
     Parameters
     ----------
@@ -47,9 +46,7 @@ def note_source(folder: Path, shards: Shards, weights: str | Path | None) -> Non
             )
         return
     folder.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(".part")
-    unfinished.write_text(json.dumps(facts, indent=1), encoding="utf-8")
-    unfinished.replace(path)
+    replace_json(path, facts)
 
 
 def save_finished(run: Pretraining, history: Any, out: Path) -> None:

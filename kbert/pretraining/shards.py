@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tqdm import tqdm
 
+from kbert.checksums import sha256_of
 from kbert.errors import WeightsMismatchError
-from kbert.json_files import json_object
+from kbert.json_files import json_object, replace_json
 from kbert.pretraining.instances import Documents, documents_of
 from kbert.saved_values import TEXT, Rule, SavedValues, one_of, whole
 from kbert.text import WordPieceTokenizer
@@ -118,7 +119,7 @@ def write_shards(
     if not shards:
         raise ValueError(f"The corpus has no text, so {folder} has no shards. Is it the right file or column?")
     totals = {name: sum(shard[name] for shard in shards) for name in _COUNTS}
-    _write_json(folder / MANIFEST, {**settings, **totals, "shards": shards})
+    replace_json(folder / MANIFEST, {**settings, **totals, "shards": shards})
     for number in range(len(units)):
         _unit_file(folder, number).unlink()
     return Shards(folder)
@@ -193,7 +194,7 @@ class Shards:
                 raise WeightsMismatchError(
                     f"{path} is missing or not complete. Copy it again, or write the shards again."
                 )
-            if verify and _sha256(path) != facts["sha256"]:
+            if verify and sha256_of(path) != facts["sha256"]:
                 raise WeightsMismatchError(f"{path} was changed: its checksum is not that of {MANIFEST}.")
 
     def __len__(self) -> int:
@@ -287,7 +288,7 @@ def _begin(folder: Path, settings: dict[str, Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     path = _settings_file(folder)
     if not path.exists():
-        _write_json(path, settings)
+        replace_json(path, settings)
         return
     before = json_object(path, WeightsMismatchError, " Remove the folder, and write the shards again.")
     different = sorted(name for name in settings if before.get(name) != settings[name])
@@ -304,7 +305,7 @@ def _write_unit(unit: Unit, number: int, tokenizer: WordPieceTokenizer, folder: 
         _write_shard(documents, f"shard-{number:05d}-{i:03d}", folder)
         for i, documents in enumerate(_shards_of(unit, tokenizer, shard_tokens))
     ]
-    _write_json(_unit_file(folder, number), shards)
+    replace_json(_unit_file(folder, number), shards)
 
 
 def _shards_of(unit: Unit, tokenizer: WordPieceTokenizer, shard_tokens: int) -> Iterator[Documents]:
@@ -363,7 +364,7 @@ def _write_shard(documents: Documents, name: str, folder: Path) -> dict[str, Any
         with open(written, "wb") as file:
             np.save(file, array, allow_pickle=False)
         written.replace(path)
-        files[part] = {"bytes": path.stat().st_size, "sha256": _sha256(path)}
+        files[part] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
     return {
         "name": name, "documents": len(documents), "segments": len(documents.segments) - 1,
         "tokens": len(documents.tokens), "files": files,
@@ -380,14 +381,3 @@ def _unit_file(folder: Path, number: int) -> Path:
 
 def _settings_file(folder: Path) -> Path:
     return folder / "settings.json"
-
-
-def _write_json(path: Path, values: Any) -> None:
-    written = path.with_suffix(".part")
-    written.write_text(json.dumps(values, indent=1))
-    written.replace(path)
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
+from kbert.checksums import sha256_of
 from kbert.config_json import output_names
 from kbert.errors import WeightsNotFoundError
 from kbert.text import WordPieceTokenizer
@@ -47,7 +47,7 @@ def describe(name: str | Path) -> dict[str, str]:
         if name in arrays:
             facts["labels"] = _labels(source, len(arrays[name]))
     facts["licence"] = ", ".join(path.name for path in source.licence_files()) or "no licence file"
-    facts["sha256"] = ", ".join(f"{_sha256(path)} {path.name}" for path in source.format.weights(source.path))
+    facts["sha256"] = ", ".join(f"{sha256_of(path)} {path.name}" for path in source.format.weights(source.path))
     return facts
 
 
@@ -69,8 +69,3 @@ def _labels(source: Source, n_outputs: int) -> str:
         return ", ".join(map(str, names))
     id2label = source.values.get("id2label")
     return f"{n_outputs}, without names" + (f": id2label has {len(id2label)}" if id2label else "")
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
