@@ -106,7 +106,7 @@ def download(name: str, revision: str | None) -> Path:
         status = getattr(getattr(error, "response", None), "status_code", None)
         if status in (401, 403):
             raise WeightsNotFoundError(
-                f"The hub refuses {name!r} ({_first_line(error)}). A token that is set may be invalid, or may not read "
+                f"The hub refuses {name!r} ({first_line(error)}). A token that is set may be invalid, or may not read "
                 "this model: log in again with `hf auth login`, or set or unset HF_TOKEN."
             ) from error
         if isinstance(error, OSError) and (error.errno in _FULL or (error.errno in _NOT_ALLOWED and error.filename)):
@@ -141,7 +141,7 @@ def fetch_if_there(name: str, snapshot: Path, file: str) -> None:
         hf_hub_download(name, file, revision=snapshot.name, etag_timeout=HUB_TIMEOUT)
         info = HfApi().model_info(name, revision=snapshot.name, files_metadata=True, timeout=HUB_TIMEOUT)
     except Exception as error:  # not there, or not reached: which client raises, and what, depends on the version
-        _logger.info("%s of %s was not found: %s", file, name, _first_line(error))
+        _logger.info("%s of %s was not found: %s", file, name, first_line(error))
         return
     _check_sums(snapshot, [file], {sibling.rfilename: sibling for sibling in info.siblings or []}, name)
 
@@ -220,7 +220,7 @@ def _unreachable(name: str, revision: str | None, error: Exception) -> WeightsNo
         f"a folder of that name in {Path.cwd()}",
         f"the hub cache {constants.HF_HUB_CACHE}",
         *in_packages,
-        f"the hub {constants.ENDPOINT} ({type(error).__name__}: {_first_line(error)})",
+        f"the hub {constants.ENDPOINT} ({type(error).__name__}: {first_line(error)})",
     ]
     if constants.HF_HUB_OFFLINE:
         connect = "unset HF_HUB_OFFLINE, which forbids downloads, and try again"
@@ -259,8 +259,8 @@ def _sizes_on_this_machine(name: str) -> list[str]:
     ]
 
 
-def _first_line(error: Exception) -> str:
-    """Return the first line of an error of huggingface_hub. The others are about its own parameters."""
+def first_line(error: Exception) -> str:
+    """Return the first line of an error of a hub's library. The others are about its own parameters."""
     return (str(error).strip().splitlines() or [""])[0]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kbert.errors import WeightsMismatchError, WeightsNotFoundError
+from kbert.hub.hugging_face import first_line
 from kbert.presets import TASK, TASK_WEIGHTS, TOKENIZER, VOCABULARY, WEIGHTS, WEIGHTS_INDEX, shards_of
 
 # keras_hub.models.BertBackbone.presets of this version.
@@ -110,11 +111,10 @@ def download_preset(name: str) -> Path:
         raise
     except Exception as error:
         # The errors of kagglehub have no base class of their own.
-        reason = (str(error).strip().splitlines() or [""])[0]
         raise WeightsNotFoundError(
             f"The preset {full_name!r} was not found: Kaggle, where KerasHub has its weights ({handle}), gave "
-            f"{type(error).__name__}: {reason} Connect to the internet and try again; what is downloaded stays in "
-            "kagglehub's cache. Or give the folder that keras_hub.models.BertBackbone.save_to_preset wrote."
+            f"{type(error).__name__}: {first_line(error)} Connect to the internet and try again; what is downloaded "
+            "stays in kagglehub's cache. Or give the folder that keras_hub.models.BertBackbone.save_to_preset wrote."
         ) from error
 
 

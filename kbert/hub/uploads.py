@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 
 from kbert.errors import KbertError, UploadError
 from kbert.hub import model_cards
-from kbert.hub.hugging_face import HUB_TIMEOUT
+from kbert.hub.hugging_face import HUB_TIMEOUT, first_line
 from kbert.hub.weight_files import is_licence
 
 
@@ -154,8 +154,7 @@ def _explained(name: str, revision: str | None) -> Iterator[None]:
     except Exception as error:
         # Which HTTP client raises here, and what, depends on the version of huggingface_hub.
         status = getattr(getattr(error, "response", None), "status_code", None)
-        text = str(error).strip()
-        reason = (text.splitlines() or [""])[0]
+        text, reason = str(error).strip(), first_line(error)
         if isinstance(error, LocalTokenNotFoundError) or status == 401:
             remedy = (
                 "The hub takes uploads only with a valid token that may write. Make one in the settings of your "
