@@ -35,3 +35,8 @@ def shown(value: Any) -> str:
             value = value.item()
     text = " ".join(repr(value).split())
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def percent(share: float) -> str:
+    """A share in percent, with two digits; three from 99.5% on, which would be shown as all."""
+    return f"{100 * share:.2g}%" if share < 0.995 else f"{100 * share:.3g}%"

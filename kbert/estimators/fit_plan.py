@@ -15,7 +15,7 @@ from kbert.data.columns import Columns
 from kbert.estimators.parameters import Parameters
 from kbert.estimators.recipe import SETTLED
 from kbert.model.setup import keras
-from kbert.printable import printable
+from kbert.printable import percent, printable
 from kbert.tasks.task import Task
 from kbert.training.precision import DTYPES
 
@@ -163,7 +163,7 @@ class RunFacts:
         found = [f"{self.n_rows:,} rows{sequences}", *self._of_rows(), tokens]
         for n, what in ((self.n_cut, "cut"), (self.n_in_windows, "in windows")):
             if n:
-                found.append(f"{_percent(n / self.n_rows)} {what}")
+                found.append(f"{percent(n / self.n_rows)} {what}")
         yield f"fit: {', '.join(found)}, {self.n_updates:,} updates"
         values = {**self.settings, "dtype": self.dtype, "backend": self.backend}
         yield "fit: " + ", ".join(f"{name}={value!r}" for name, value in values.items())
@@ -178,7 +178,7 @@ class RunFacts:
             yield f"{n_duplicates:,}{of_all} repeated" + (
                 f" ({n_contradictions:,} contradict)" if n_contradictions else ""
             )
-        shares = [f"{_label(label)} {_percent(share)}" for label, share in _by_share(classes)]
+        shares = [f"{_label(label)} {percent(share)}" for label, share in _by_share(classes)]
         if len(shares) > _CLASSES_IN_LINE:
             yield f"{len(shares)} labels from {shares[0]} to {shares[-1]}"
         elif shares:
@@ -377,8 +377,8 @@ class FitPlan:
         if self.classes:
             shown = _by_share(self.classes)[:_CLASSES_SHOWN]
             more = f", and {len(self.classes) - len(shown)} more" if len(self.classes) > len(shown) else ""
-            yield "labels", ", ".join(f"{_label(label)} {_percent(share)}" for label, share in shown) + more
-        longer = ", ".join(f"{length}: {_percent(share)}" for length, share in self.share_longer.items())
+            yield "labels", ", ".join(f"{_label(label)} {percent(share)}" for label, share in shown) + more
+        longer = ", ".join(f"{length}: {percent(share)}" for length, share in self.share_longer.items())
         what = "read in windows" if self.reads_windows else "cut"
         most = f"{self.tokens_median} in the median, {self.tokens_95} at 95%, {self.tokens_max} at most"
         yield "tokens", f"{most}; longer than {longer}; beyond {self.max_length} they are {what}"
@@ -401,10 +401,6 @@ class FitPlan:
             for about, what in self._lines()
         )
         return f"<table>{rows}</table>"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.2g}%" if share < 0.995 else f"{100 * share:.3g}%"
 
 
 def _seconds(value: float) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbert.plots.curves import axes_of
+from kbert.printable import percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -144,7 +145,7 @@ class LengthDisplay:
         kw = {"width": np.diff(edges), "align": "edge", "color": np.where(longer, "C1", "C0"), **(bar_kw or {})}
         self.bars_ = ax.bar(edges[:-1], counts, **kw)
         what = "read in windows" if self.in_windows else "cut"
-        label = f"max_length={self.max_length}:\n{_percent(self.share_longer_)} of the rows\nare longer, and {what}"
+        label = f"max_length={self.max_length}:\n{percent(self.share_longer_)} of the rows\nare longer, and {what}"
         kw = {"label": label, "color": "0.5", "linestyle": "--", **(line_kw or {})}
         self.line_ = ax.axvline(self.max_length + 0.5, **kw)
         ax.set_xlabel(f"Tokens in a row, up to {self.lengths.max():,}")
@@ -165,7 +166,3 @@ class LengthDisplay:
         last = -(-(most - self.max_length) // width)
         steps: NDArray[np.float64] = np.arange(-first, max(last, 1 - first) + 1, dtype="float64")
         return steps * width + (self.max_length + 0.5)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.2g}%" if share < 0.995 else f"{100 * share:.3g}%"

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from kbert.data.columns import Columns
 from kbert.data.frames import listed_positions
 from kbert.errors import TruncationWarning
+from kbert.printable import percent
 from kbert.warn import warn_user
 
 # Predicting tells again what fit has told only where the share of such rows is at least this many times as high, and
@@ -106,17 +107,13 @@ def _described(
     """The share of the found rows, the number of all rows, and a description: "5%: rows 3, 17 and 2 more"."""
     n_rows = sum(rows.columns.n_rows for rows in read)
     share = sum(map(len, found)) / n_rows
-    in_fit = f", and in fit {_percent(of_fit)}" if of_fit else ""
+    in_fit = f", and in fit {percent(of_fit)}" if of_fit else ""
     places = [
         ("" if rows.name == "X" else f"of {rows.name} ") + listed_positions(rows.X, numbers)
         for rows, numbers in zip(read, found, strict=True)
         if len(numbers)
     ]
-    return share, n_rows, f"{_percent(share)} of the rows{in_fit}: {'; '.join(places)}"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.2g}%" if share < 0.995 else "100%"
+    return share, n_rows, f"{percent(share)} of the rows{in_fit}: {'; '.join(places)}"
 
 
 def warn_cut_texts(n_cut: int, n_rows: int, max_length: int, details: str, remedy: str) -> None:
