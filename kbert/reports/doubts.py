@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from kbert.metrics import answer_scores
 from kbert.reports.given import Given
-from kbert.reports.label_errors import given_probability, label_doubt
 
 
 class Doubts(NamedTuple):
@@ -64,10 +63,16 @@ def _numbers_of(labels: list[Any], classes: list[Any]) -> NDArray[np.int64]:
 def _of_numbers(
     probabilities: Any, given: NDArray[np.int64], predicted: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The doubt in the given ones of several classes, and the probabilities of given and predicted."""
-    doubt = np.where(given == predicted, 0.0, label_doubt(probabilities, given))
-    pairs = [given_probability(probabilities, numbers) for numbers in (given, predicted)]
-    return doubt, np.stack(pairs, axis=1)
+    """The doubt in the given ones of several classes, and the probabilities of given and predicted.
+
+    The doubt is 1 minus the self-confidence of confident learning (Northcutt, Jiang and Chuang, 2021, "Confident
+    Learning: Estimating Uncertainty in Dataset Labels"), by which cleanlab ranks labels unless it is told otherwise.
+    The classifier should not have been trained on the rows. The number of a label that it does not know is -1, and its
+    probability 0.
+    """
+    rows = np.arange(len(given))
+    of_given, of_predicted = (np.where(i >= 0, probabilities[rows, i], 0.0) for i in (given, predicted))
+    return np.where(given == predicted, 0.0, 1 - of_given), np.stack([of_given, of_predicted], axis=1)
 
 
 def _several_labels(given: Given) -> Doubts:
