@@ -18,11 +18,11 @@ from kbert.config import CLASSIFIER_POOLINGS, BertConfig
 from kbert.data.numbers import is_real
 from kbert.errors import ParameterWarning
 from kbert.model import LAYER_CHOICES, POOLINGS
+from kbert.model.names import LARGEST_SEED
 from kbert.sizes import named_size
 from kbert.tasks.task import plain
 from kbert.training.distribution import is_distribution, of_all_processes
 from kbert.training.precision import DTYPES
-from kbert.training.seeds import LARGEST_SEED
 from kbert.warn import warn_user
 
 if TYPE_CHECKING:

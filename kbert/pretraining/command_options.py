@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from kbert.model.names import LARGEST_SEED
 from kbert.option_values import number, path, whole
 from kbert.sizes import SIZES
-from kbert.training.seeds import LARGEST_SEED
 
 # What `kbert.pretraining.Corpus` takes besides the source.
 CORPUS_DEFAULTS = {"split": "sentences", "language": "en", "column": "text", "errors": "strict"}
