@@ -42,7 +42,8 @@ from kbert.training.distribution import check_layout, description, for_fine_tuni
 from kbert.training.early_stopping import Evaluation
 from kbert.training.finite_outputs import may_overflow
 from kbert.training.fit_checkpoints import FitCheckpoints, History, facts_of_data, saved_seed
-from kbert.training.loop import TrainingOptions, layer_rates, train
+from kbert.training.hyperparameters import layer_rates
+from kbert.training.loop import TrainingOptions, train
 from kbert.training.precision import dtype_policy
 from kbert.training.progress import say
 from kbert.training.step import Loss

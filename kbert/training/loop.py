@@ -15,7 +15,7 @@ from kbert.training.distribution import process_number, trainer_on
 from kbert.training.early_stopping import Evaluation
 from kbert.training.fit_checkpoints import FitCheckpoints, History, Standing
 from kbert.training.frozen import frozen_part
-from kbert.training.hyperparameters import HyperparameterFactory, layer_rates
+from kbert.training.hyperparameters import HyperparameterFactory
 from kbert.training.interruption import Interruption
 from kbert.training.labelled_batches import Counts, Labels, Level, labelled_batches
 from kbert.training.memory import memory_kept
@@ -27,16 +27,15 @@ from kbert.training.step import Loss, StepBatch
 from kbert.training.trimmed_vocabulary import TrimmedModel, trimmed_model
 from kbert.training.updater import Updater
 
-__all__ = ["TrainingOptions", "layer_rates", "train"]
-
 
 @dataclass
 class TrainingOptions:
     """How to train. The names and defaults are those of the estimators' parameters.
 
-    ``layer_rates`` holds a factor on the learning rate for each trainable variable (`layer_rates`); ``distribution`` is
-    one of `kbert.training.distribution`, whose number of devices the rows of the batches are a multiple of;
-    ``checkpoints`` are where to go on from, and to write to.
+    ``layer_rates`` holds a factor on the learning rate for each trainable variable, as
+    `kbert.training.hyperparameters.layer_rates` gives them; ``distribution`` is one of `kbert.training.distribution`,
+    whose number of devices the rows of the batches are a multiple of; ``checkpoints`` are where to go on from, and to
+    write to.
     """
 
     epochs: int = 3

@@ -7,8 +7,7 @@ import pytest
 from kbert import BertConfig
 from kbert.model import BertForSequenceClassification
 from kbert.training.backends import backend_step
-from kbert.training.hyperparameters import BETA_1, BETA_2, Hyperparameters, decays_of
-from kbert.training.loop import layer_rates
+from kbert.training.hyperparameters import BETA_1, BETA_2, Hyperparameters, decays_of, layer_rates
 from kbert.training.losses import softmax_cross_entropy
 from kbert.training.schedule import LinearSchedule
 
