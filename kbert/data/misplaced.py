@@ -38,7 +38,7 @@ def misplaced(text: str, start: int, context: str, question: str, where: str) ->
 
 
 def _quoted(text: str, most: int = 60) -> str:
-    # Not frames.shown, which makes all white space alike: it may be all that differs.
+    # Not printable.shown, which makes all white space alike: it may be all that differs.
     return repr(text) if len(text) <= most else f"{text[: most - 3]!r}..."
 
 
