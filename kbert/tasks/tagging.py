@@ -29,7 +29,7 @@ from kbert.tasks.saved_labels import decode_labels, encode_labels, labels_of_con
 from kbert.tasks.task import Encode, Probed, TaskDefaults, TrainingData, mean_one, nothing_learned, shares_of_classes
 from kbert.tasks.words import WordReader
 from kbert.text import WordPieceTokenizer
-from kbert.text.words import WordSequences, word_windows
+from kbert.text.words import WordSequences, build_word_windows
 from kbert.training.attributions import Targets
 from kbert.training.losses import softmax_cross_entropy
 from kbert.training.predict import predict_words
@@ -228,7 +228,7 @@ class Tagging(TaskDefaults[UnreadTags, TaggingExamples], WordReader):
             What errors call the first of these rows.
         """
         split = columns.split(tokenizer.split_words)
-        windows, words = word_windows(tokenizer, split.words, self.max_length, self.stride)
+        windows, words = build_word_windows(tokenizer, split.words, self.max_length, self.stride)
         n_words = np.diff(windows.splits)
         if (outside := np.flatnonzero((word < 0) | (word >= n_words))).size:
             row = int(outside[0])

@@ -77,7 +77,7 @@ class WordReader:
 
     def windows(self, columns: WordColumn, tokenizer: WordPieceTokenizer) -> WordSequences:
         """Rows of words, split already, as overlapping windows of tokens."""
-        return build_word_windows(tokenizer, columns.words, self.max_length, self.stride)
+        return build_word_windows(tokenizer, columns.words, self.max_length, self.stride)[0]
 
     def predict(
         self, model: keras.Model, tokenizer: WordPieceTokenizer, columns: WordColumn

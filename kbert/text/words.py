@@ -89,8 +89,8 @@ class WordSequences:
 
 def build_word_windows(
     tokenizer: ColumnTokenizer, rows: Sequence[Sequence[str]], max_length: int = 128, stride: int | None = None
-) -> WordSequences:
-    """Tokenise rows of words into windows of at most ``max_length`` tokens: the first result of `word_windows`.
+) -> tuple[WordSequences, NDArray[np.int64]]:
+    """Tokenise rows of words into windows of at most ``max_length`` tokens.
 
     A word is represented by its first piece (Devlin et al., 2018, section 5.3), in the window that gives this piece
     most context (`most_context`). The windows of a row start ``stride`` tokens apart, as those of `build_windows`.
@@ -107,20 +107,15 @@ def build_word_windows(
 
     Returns
     -------
-    WordSequences
+    sequences : WordSequences
+    words_of_pieces : ndarray of int64
+        The word that each token of all windows is a piece of, -1 for special tokens.
 
     Raises
     ------
     ValueError
         If ``max_length`` is too small, or ``stride`` is so large that words between the windows would be skipped.
     """
-    return word_windows(tokenizer, rows, max_length, stride)[0]
-
-
-def word_windows(
-    tokenizer: ColumnTokenizer, rows: Sequence[Sequence[str]], max_length: int = 128, stride: int | None = None
-) -> tuple[WordSequences, NDArray[np.int64]]:
-    """`build_word_windows`, and the word that each token of all windows is a piece of, -1 for special tokens."""
     word_splits = row_splits(np.fromiter(map(len, rows), np.int64, len(rows)))
     pieces = word_pieces(tokenizer, list(chain.from_iterable(rows)))
     # The tokens of row r are those from token_splits[r] on; word w begins at token pieces.splits[w].

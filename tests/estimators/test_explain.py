@@ -241,7 +241,7 @@ def test_a_tag_of_one_word(load, how):
         tags[i] for tags, i in zip(tagger.predict(WORDS), (0, 3), strict=True) for _ in tags
     ]
     assert found.iloc[3:].start.tolist() == [0, 4, 8, 20]
-    windows = build_word_windows(tagger.tokenizer_, WORDS, 6, 2)
+    windows = build_word_windows(tagger.tokenizer_, WORDS, 6, 2)[0]
     without = replace(windows, sequences=masked(windows.sequences, tagger.tokenizer_))
     logits, baseline = (predict_words(tagger.model_, some, 0)[[0, 6]] for some in (windows, without))
     tags = [tagger.classes_.tolist().index(label) for label in found.groupby("row").label.first()]

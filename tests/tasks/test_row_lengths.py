@@ -82,7 +82,7 @@ def test_words_and_texts_that_are_split(tokenizer, reader):
     rows = [text.split() for text in texts]
     found = row_lengths(reader, reader.read(rows), tokenizer)
     assert found.whole.tolist() == [count(tokenizer, text) if text else 0 for text in texts]
-    sequences = build_word_windows(tokenizer, rows, 10, reader.stride).sequences
+    sequences = build_word_windows(tokenizer, rows, 10, reader.stride)[0].sequences
     np.testing.assert_array_equal(found.computed, tokens_by_row(sequences, len(rows)))
     np.testing.assert_array_equal(found.cut, np.minimum(found.whole, 10))
     of_texts = row_lengths(reader, reader.read(texts), tokenizer)
@@ -151,7 +151,7 @@ def test_the_sequences_of_words_options_and_questions(tokenizer):
     tagging = Tagging(max_length=10, stride=3)
     words = [text.split() for text in ["", *random_texts(rng, 9)]]
     found = row_lengths(tagging, tagging.read(words), tokenizer)
-    built = build_word_windows(tokenizer, words, 10, 3).sequences
+    built = build_word_windows(tokenizer, words, 10, 3)[0].sequences
     np.testing.assert_array_equal(found.sequences, built.lengths)
     np.testing.assert_array_equal(found.rows, built.rows)
     contexts, options = random_texts(rng, 6), [random_texts(rng, 2 + i % 3, 9) for i in range(6)]

@@ -21,7 +21,7 @@ WORDS = st.lists(st.text("abcdefgh", min_size=1, max_size=5), max_size=40)
 def test_every_word_has_one_place_with_most_context(tokenizer, rows, max_length, data):
     room = max_length - 2
     stride = data.draw(st.integers(1, room))
-    built = build_word_windows(tokenizer, rows, max_length=max_length, stride=stride)
+    built = build_word_windows(tokenizer, rows, max_length=max_length, stride=stride)[0]
     assert np.diff(built.splits).tolist() == [len(row) for row in rows]
     assert sorted(built.words[built.words >= 0].tolist()) == list(range(built.n_words))
     for row, words in enumerate(rows):
@@ -47,28 +47,28 @@ def test_every_word_has_one_place_with_most_context(tokenizer, rows, max_length,
 
 
 def test_words_without_pieces_are_unknown(tokenizer):
-    built = build_word_windows(tokenizer, [["a", "", "\u200b\x00", "b"]])
+    built = build_word_windows(tokenizer, [["a", "", "\u200b\x00", "b"]])[0]
     ids = built.sequences.tokens.row(0).tolist()
     assert ids[2:4] == [tokenizer.unk_id] * 2 and built.n_words == 4
 
 
 def test_rows_without_words_have_no_window(tokenizer):
-    built = build_word_windows(tokenizer, [[], ["a"], []])
+    built = build_word_windows(tokenizer, [[], ["a"], []])[0]
     assert built.sequences.rows.tolist() == [1] and built.n_rows == 3 and built.n_words == 1
 
 
 def test_parts_and_selections(tokenizer):
     rows = [["ab"] * 9, [], ["cd", "a"], ["h"] * 12, []]
-    whole = build_word_windows(tokenizer, rows, max_length=6)
+    whole = build_word_windows(tokenizer, rows, max_length=6)[0]
     parts = WordSequences.concatenate(
-        [build_word_windows(tokenizer, part, max_length=6) for part in (rows[:2], rows[2:])]
+        [build_word_windows(tokenizer, part, max_length=6)[0] for part in (rows[:2], rows[2:])]
     )
     for name in ("words", "splits"):
         assert np.array_equal(getattr(whole, name), getattr(parts, name))
     assert np.array_equal(whole.sequences.tokens.values, parts.sequences.tokens.values)
     assert np.array_equal(whole.sequences.rows, parts.sequences.rows)
     some = whole.of_rows(np.array([1, 2, 4]))
-    alone = build_word_windows(tokenizer, [rows[1], rows[2], rows[4]], max_length=6)
+    alone = build_word_windows(tokenizer, [rows[1], rows[2], rows[4]], max_length=6)[0]
     assert np.array_equal(some.words, alone.words) and np.array_equal(some.splits, alone.splits)
     assert np.array_equal(some.sequences.tokens.values, alone.sequences.tokens.values)
     assert np.array_equal(some.sequences.rows, alone.sequences.rows)
@@ -80,4 +80,4 @@ def test_words_are_tokenised_as_transformers_tokenises_split_words(minilm_folder
     ours = WordPieceTokenizer.from_pretrained(minilm_folder)
     words = ["EU", "rejects", "German", "call-up", "U.N.", "naïve", "東京", "don't", "Ümit"]
     expected = theirs([words], is_split_into_words=True, truncation=False)["input_ids"][0]
-    assert build_word_windows(ours, [words]).sequences.tokens.row(0).tolist() == expected
+    assert build_word_windows(ours, [words])[0].sequences.tokens.row(0).tolist() == expected
