@@ -37,7 +37,7 @@ from kbert import (
     predict_table,
 )
 from kbert.data.labels import label_column
-from kbert.data.texts import text_columns, warn_missing
+from kbert.data.texts import text_columns
 from kbert.errors import (
     CheckpointWarning,
     DatasetWarning,
@@ -59,6 +59,8 @@ from kbert.errors import (
 from kbert.hub import packages, resolve_folder, uploads
 from kbert.model import BertForSequenceClassification
 from kbert.pretraining import Corpus
+from kbert.tasks.row_notices import RowsRead, tell_missing
+from kbert.tasks.texts import TextReader
 from kbert.text.files import check_vocabulary
 from kbert.weights import save_sequence_classifier
 from kbert.weights.convert import convert
@@ -255,8 +257,8 @@ def text_that_is_not_utf_8(folder):
 
 @warns(MissingTextWarning, "2 of the texts in 3 rows are missing")
 def texts_that_are_missing(folder):
-    columns = text_columns(["the fox", None, ""])
-    warn_missing(columns.n_missing, columns.n_rows)
+    texts = ["the fox", None, ""]
+    tell_missing(TextReader(), [RowsRead(texts, text_columns(texts))])
 
 
 @warns(MissingTextWarning, "1 of the texts in 2 rows is missing")

@@ -22,10 +22,8 @@ from kbert.data.frames import (
     refuse_what_has_no_rows,
 )
 from kbert.data.mistakes import texts_of
-from kbert.errors import MissingTextWarning
 from kbert.printable import shown
 from kbert.text.vocabulary import require_no_surrogates
-from kbert.warn import warn_user
 
 
 @dataclass(frozen=True)
@@ -116,18 +114,6 @@ def text_columns(X: Any, *, columns: tuple[int, ...] = (1, 2), name: str = "X") 
         texts.append(plain)
         n_missing += missing
     return TextColumns(tuple(texts), table.names, n_missing)
-
-
-def warn_missing(n_missing: int, n_rows: int, details: str = "") -> None:
-    """Issue one MissingTextWarning that counts the missing texts, if there are any; ``details`` say in which rows."""
-    if n_missing:
-        where = f" ({details})" if details else ""
-        warn_user(
-            f"{n_missing} of the texts in {n_rows} rows {'are' if n_missing > 1 else 'is'} missing (None, NaN, pd.NA "
-            f"or '') and read as empty{where}. Every row still gets a result; drop or fill such rows if that is not "
-            "wanted.",
-            MissingTextWarning,
-        )
 
 
 def _wrong_number_of_columns(table: Table, columns: tuple[int, ...], name: str) -> str:

@@ -15,11 +15,10 @@ from kbert import model as models
 from kbert import weights
 from kbert.config import BertConfig
 from kbert.data.choices import NAMES, ChoiceColumns, choice_columns, option_indices
-from kbert.data.texts import warn_missing
 from kbert.tasks.explaining import Explained, Part, ToExplain
 from kbert.tasks.ranking import option_ranking
 from kbert.tasks.row_lengths import PieceCounts, RowLengths
-from kbert.tasks.row_notices import warn_cut_texts
+from kbert.tasks.row_notices import MissingTexts, warn_cut_texts
 from kbert.tasks.task import TaskDefaults, TrainingData, mean_one
 from kbert.tasks.texts import noting_cut_rows, row_chunks, token_chunks
 from kbert.text import TokenSequences, WordPieceTokenizer, build_choices
@@ -68,7 +67,7 @@ class ChoiceExamples(NamedTuple):
 
 
 @dataclass(kw_only=True)
-class Choice(TaskDefaults[np.ndarray, ChoiceExamples]):
+class Choice(TaskDefaults[np.ndarray, ChoiceExamples], MissingTexts):
     """One right option for each row, by a softmax over the scores of its options.
 
     The model is `BertForSequenceClassification` with one output, the score of an option. Outputs are a float64 array
@@ -133,10 +132,6 @@ class Choice(TaskDefaults[np.ndarray, ChoiceExamples]):
         """Say that rows were cut."""
         remedy = "A larger max_length reads more of them, and costs time."
         warn_cut_texts(n_cut, n_rows, self.max_length, details, remedy)
-
-    def warn_missing(self, columns: ChoiceColumns, n_missing: int, n_rows: int, details: str) -> None:
-        """Say that texts are missing."""
-        warn_missing(n_missing, n_rows, details)
 
     # --- Training
 

@@ -17,12 +17,12 @@ from kbert.config import BertConfig
 from kbert.data.answers import Answers, answer_columns
 from kbert.data.questions import NAMES, QuestionColumns, question_columns
 from kbert.data.spans import SpanReader, Spans, pieces_of, span_targets
-from kbert.data.texts import warn_missing
 from kbert.errors import TruncationWarning
 from kbert.metrics import answer_scores, best_null_threshold
 from kbert.saved_values import SavedValues, is_number
 from kbert.tasks.explaining import Explained, Part, ToExplain
 from kbert.tasks.row_lengths import PieceCounts, RowLengths
+from kbert.tasks.row_notices import MissingTexts
 from kbert.tasks.task import TaskDefaults, TrainingData, mean_one
 from kbert.tasks.texts import row_chunks
 from kbert.text import QuestionWindows, WordPieceTokenizer, build_question_windows
@@ -120,7 +120,7 @@ class BestSpans(NamedTuple):
 
 
 @dataclass(kw_only=True)
-class Questions(TaskDefaults[Answers, QuestionExamples]):
+class Questions(TaskDefaults[Answers, QuestionExamples], MissingTexts):
     """An answer's first and last token in a window of the context (Devlin et al., 2018, sections 4.2 and 4.3).
 
     The model is `BertForQuestionAnswering`. A question without an answer, or whose answer is in another window, has the
@@ -205,10 +205,6 @@ class Questions(TaskDefaults[Answers, QuestionExamples]):
             "texts there.",
             TruncationWarning,
         )
-
-    def warn_missing(self, columns: QuestionColumns, n_missing: int, n_rows: int, details: str) -> None:
-        """Say that texts are missing."""
-        warn_missing(n_missing, n_rows, details)
 
     def label_numbers(self, columns: QuestionColumns, labels: Answers, tokenizer: Any) -> list[tuple[Any, ...]]:
         """Where the row's answers begin, and what they are."""

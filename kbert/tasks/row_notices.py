@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kbert.data.columns import Columns
 from kbert.data.frames import listed_positions
-from kbert.errors import TruncationWarning
+from kbert.errors import MissingTextWarning, TruncationWarning
 from kbert.printable import percent
 from kbert.warn import warn_user
 
@@ -40,6 +40,19 @@ class RowReader(Protocol[C]):
     def warn_missing(self, columns: C, n_missing: int, n_rows: int, details: str) -> None:
         """Say that texts are missing; ``columns`` tell what they are."""
         ...
+
+
+class MissingTexts:
+    """What a `RowReader` of texts says of those that are missing."""
+
+    def warn_missing(self, columns: Columns, n_missing: int, n_rows: int, details: str) -> None:
+        """Say that texts are missing."""
+        warn_user(
+            f"{n_missing} of the texts in {n_rows} rows {'are' if n_missing > 1 else 'is'} missing (None, NaN, pd.NA "
+            f"or '') and read as empty ({details}). Every row still gets a result; drop or fill such rows if that is "
+            "not wanted.",
+            MissingTextWarning,
+        )
 
 
 class RowsRead(NamedTuple, Generic[C]):

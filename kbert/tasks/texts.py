@@ -15,13 +15,13 @@ from kbert import weights
 from kbert.config import BertConfig
 from kbert.data.columns import Columns
 from kbert.data.mistakes import refuse_swapped, refuse_y_in_X
-from kbert.data.texts import TextColumns, text_columns, warn_missing
+from kbert.data.texts import TextColumns, text_columns
 from kbert.errors import DivergedError
 from kbert.tasks.explaining import Explained, Part, ToExplain, chosen_numbers
 from kbert.tasks.linear_head import FitHead
 from kbert.tasks.probe import MOST_ROWS, best_probe, rows_to_probe
 from kbert.tasks.row_lengths import PieceCounts, RowLengths
-from kbert.tasks.row_notices import warn_cut_texts
+from kbert.tasks.row_notices import MissingTexts, warn_cut_texts
 from kbert.tasks.task import Encode, Probed, TaskDefaults, TrainingData, mean_one
 from kbert.text import TokenSequences, WordPieceTokenizer, build_sequences, build_windows
 from kbert.text.chunks import chunks
@@ -65,7 +65,7 @@ def noting_cut_rows(chunks: Iterable[TokenSequences], cut: list[NDArray[np.int64
 
 
 @dataclass(kw_only=True)
-class TextReader:
+class TextReader(MissingTexts):
     """Texts or pairs of texts to tokens: for every task whose X is texts, and for `BertVectorizer`.
 
     Parameters
@@ -126,10 +126,6 @@ class TextReader:
         """Say that rows were cut."""
         remedy = "long_text='window' reads all of them, a larger max_length more of them; both cost time."
         warn_cut_texts(n_cut, n_rows, self.max_length, details, remedy)
-
-    def warn_missing(self, columns: TextColumns, n_missing: int, n_rows: int, details: str) -> None:
-        """Say that texts are missing."""
-        warn_missing(n_missing, n_rows, details)
 
     def predict(
         self,

@@ -1,6 +1,5 @@
 import copy
 import inspect
-import warnings
 from collections import UserList, deque, namedtuple
 from decimal import Decimal
 
@@ -15,8 +14,7 @@ from sklearn.exceptions import DataConversionWarning
 from kbert.data.arrow_texts import ArrowTexts
 from kbert.data.frames import readable_again
 from kbert.data.labels import label_column, sample_weights
-from kbert.data.texts import text_columns, warn_missing
-from kbert.errors import MissingTextWarning
+from kbert.data.texts import text_columns
 
 TEXTS = ["One text.", " ", "Ünïcode 中文 🙂", "", "[SEP] is text"]
 SECONDS = ["a", "b", "", "d", "e"]
@@ -205,24 +203,6 @@ def test_missing_texts_of_pairs_are_counted(rows):
     assert list(zip(*found.columns, strict=True)) == [(first, second or "") for first, second in rows]
     assert found.n_missing == sum(not text for row in rows for text in row)
     assert found == text_columns(pd.Series(rows))
-
-
-def test_one_warning():
-    with pytest.warns(MissingTextWarning, match="3 of the texts in 10 rows are missing") as caught:
-        warn_missing(3, 10)
-    assert len(caught) == 1
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        warn_missing(0, 10)
-
-
-def test_the_warning_points_at_the_caller_of_the_estimator():
-    def predict():
-        warn_missing(1, 2)
-
-    with pytest.warns(MissingTextWarning, match="1 of the texts in 2 rows is missing") as caught:
-        predict()
-    assert caught[0].filename == __file__
 
 
 # --- Errors
