@@ -181,7 +181,10 @@ class FineTunedEstimator(ServableEstimator, Generic[T]):
 
     def _outputs(self: FineTunedEstimator[RowTask[Any, Any, Any, Any]], X: Any) -> np.ndarray:
         """The model's outputs for each row of X, float32, shape (n_rows, n_outputs)."""
-        task, columns = self._read(X)
+        return self._outputs_of(X, *self._read(X))
+
+    def _outputs_of(self, X: Any, task: RowTask[Any, Any, Any, Any], columns: Any) -> np.ndarray:
+        """The same for an X that has been read."""
         cut: list[np.ndarray] = []
         with PredictionProgress(columns.n_rows, self.verbose):
             outputs = task.predict(self.model_, self.tokenizer_, columns, cut)

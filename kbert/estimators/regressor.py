@@ -367,11 +367,9 @@ class BertRegressor(RegressorMixin, FineTunedEstimator[Regression]):
         sample_weight : array-like of shape (n_rows,), optional
         """
         task, columns = self._read(X)
-        cut: list[np.ndarray] = []
-        outputs = task.predict(self.model_, self.tokenizer_, columns, cut).astype("float64")
-        self._tell_cut(task, X, columns, cut)
         numbers = task.read_labels(readable_again(y), columns)
-        return float(r2_score(numbers, outputs, sample_weight=sample_weights(sample_weight, len(outputs))))
+        weights = sample_weights(sample_weight, columns.n_rows)
+        return float(r2_score(numbers, self._outputs_of(X, task, columns).astype("float64"), sample_weight=weights))
 
     # --- Exporting -------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 from kbert import BertClassifier, BertRegressor
 from kbert.errors import FailedRunWarning, KbertWarning, WeightsMismatchError
+from kbert.tasks.regression import Regression
 
 pytestmark = pytest.mark.slow
 
@@ -267,6 +268,12 @@ def test_score_takes_weights_as_fit_does(fitted, priced):
     assert fitted.score(texts, prices, 2) == pytest.approx(fitted.score(texts, prices))
     with pytest.raises(ValueError, match="Negative values.*row 0"):
         fitted.score(texts, prices, weight - 1)
+
+
+def test_score_refuses_a_wrong_y_before_it_predicts(fitted, priced, monkeypatch):
+    monkeypatch.setattr(Regression, "predict", lambda *_: pytest.fail("it predicted"))
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        fitted.score(priced[0][:4], [1.0, 2.0, 3.0])
 
 
 def test_other_columns_than_those_of_fit_are_refused(make, priced):
