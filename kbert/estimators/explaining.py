@@ -14,7 +14,7 @@ from kbert.data.columns import Columns
 from kbert.data.frames import indexed_lines
 from kbert.pretraining.segments import sentence_splitter
 from kbert.printable import shown
-from kbert.tasks.explaining import Explainer, Spans, ToExplain, one_for_each_row
+from kbert.tasks.explaining import Explainer, ToExplain, Units, one_for_each_row
 from kbert.text import WordPieceTokenizer
 from kbert.training.attributions import Path
 from kbert.training.precision import in_float32
@@ -119,7 +119,7 @@ def explanation(
     return frame if has_column else frame.drop(columns="column")
 
 
-def _sentences(text: str) -> Spans:
+def _sentences(text: str) -> Units:
     """Where the sentences of a text begin and end, without the white space around them."""
     split, spans, start = sentence_splitter("en"), [], 0
     for line in text.split("\n"):

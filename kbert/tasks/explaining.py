@@ -33,7 +33,7 @@ _LARGEST_GAP = 0.05
 
 C = TypeVar("C", bound=Columns)
 # Where the units of a text begin and end, in characters, the end exclusive: of its sentences, for example.
-Spans = list[tuple[int, int]]
+Units = list[tuple[int, int]]
 
 
 class Part(NamedTuple):
@@ -114,7 +114,7 @@ class Explainer:
     model: keras.Model
     tokenizer: WordPieceTokenizer
     path: Path | Orders
-    spans: Callable[[str], Spans] | None = None
+    spans: Callable[[str], Units] | None = None
 
     # How many rows have scores that do not add up.
     n_incomplete: int = 0
