@@ -21,7 +21,7 @@ from torch.autograd.function import once_differentiable
 
 from kbert.model.base import MASKED
 from kbert.model.dropout import LARGEST_RATE, kept
-from kbert.model.products_torch import product
+from kbert.model.products_torch import product_without_grad
 
 # What takes the place of weights, by their variables' ids, where layers may be computed by this module; None elsewhere.
 # `kbert.training.fused_layers` sets it. Layers then have first derivatives only.
@@ -107,12 +107,12 @@ def _predicted(layer: Any, x: torch.Tensor, mask: torch.Tensor, readers: torch.T
     attention, (B, S, D) = layer.attention, readers.shape
     read, flat = readers.reshape(-1, D), x.reshape(-1, D)
     query, key, value = (
-        _heads(product(of, *_weights(part.kernel, part.bias)), B, layer.config.num_attention_heads)
+        _heads(product_without_grad(of, *_weights(part.kernel, part.bias)), B, layer.config.num_attention_heads)
         for of, part in zip((read, flat, flat), _projections(attention), strict=True)
     )
     context = _joined(_attended(query, key, value, mask))
     y = _sum_and_norm(context, read, attention.output_dense, layer.attention_norm)
-    wide = product(y, *_weights(layer.intermediate.kernel, layer.intermediate.bias))
+    wide = product_without_grad(y, *_weights(layer.intermediate.kernel, layer.intermediate.bias))
     active = torch.nn.functional.gelu(wide, approximate=_GELU[layer.config.hidden_act])
     return _sum_and_norm(active, y, layer.output_dense, layer.output_norm).view(B, S, D)
 
@@ -136,7 +136,7 @@ def _attended(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask:
 
 def _sum_and_norm(inside: torch.Tensor, x: torch.Tensor, dense: Any, norm: Any) -> torch.Tensor:
     """LayerNorm(x + inside kernel + bias), of matrices."""
-    summed = product(inside, *_weights(dense.kernel, dense.bias)).add_(x)
+    summed = product_without_grad(inside, *_weights(dense.kernel, dense.bias)).add_(x)
     weights = _weights(norm.gamma, norm.beta)
     return torch.nn.functional.layer_norm(summed, summed.shape[-1:], *weights, norm.epsilon)
 
@@ -162,7 +162,7 @@ class _Attention(torch.autograd.Function):
         B, T, D = x.shape
         read, flat = readers.reshape(-1, D), x.reshape(-1, D)
         query, key, value = (
-            _heads(product(of, kernel, bias), B, n_heads)
+            _heads(product_without_grad(of, kernel, bias), B, n_heads)
             for of, kernel, bias in (
                 (read, query_kernel, query_bias), (flat, key_kernel, key_bias), (flat, value_kernel, value_bias)
             )
@@ -198,10 +198,14 @@ class _Attention(torch.autograd.Function):
             of_weights = [
                 gradient for of, dy, kernel in outputs for gradient in (_by_kernel(of, dy, kernel), dy.sum(0))
             ]
-        d_readers = product(d_query, kernels[0].t()).view(B, -1, N * H) if for_readers else None
+        d_readers = product_without_grad(d_query, kernels[0].t()).view(B, -1, N * H) if for_readers else None
         d_x = None
         if for_x:
-            d_x = product(d_key, kernels[1].t()).add_(product(d_value, kernels[2].t())).view(B, -1, N * H)
+            d_x = (
+                product_without_grad(d_key, kernels[1].t())
+                .add_(product_without_grad(d_value, kernels[2].t()))
+                .view(B, -1, N * H)
+            )
         return d_readers, d_x, None, *of_weights, None, None
 
 
@@ -211,7 +215,7 @@ class _Expansion(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, y: torch.Tensor, kernel: torch.Tensor, bias: torch.Tensor, approximate: str) -> torch.Tensor:
         flat = y.reshape(-1, y.shape[-1])
-        wide = product(flat, kernel, bias)
+        wide = product_without_grad(flat, kernel, bias)
         ctx.save_for_backward(flat, wide, kernel)
         ctx.approximate = approximate
         return torch.nn.functional.gelu(wide, approximate=approximate).view(*y.shape[:-1], -1)
@@ -223,7 +227,7 @@ class _Expansion(torch.autograd.Function):
         for_y, for_weights = ctx.needs_input_grad[:2]
         d_wide = _gelu_backward(d_active.reshape(wide.shape), wide, approximate=ctx.approximate)
         return (
-            product(d_wide, kernel.t()).view(*d_active.shape[:-1], -1) if for_y else None,
+            product_without_grad(d_wide, kernel.t()).view(*d_active.shape[:-1], -1) if for_y else None,
             _by_kernel(flat, d_wide, kernel) if for_weights else None,
             d_wide.sum(0) if for_weights else None,
             None,
@@ -246,7 +250,7 @@ class _OutputAndNorm(torch.autograd.Function):
         rate: float,
     ) -> torch.Tensor:
         flat = inside.reshape(-1, inside.shape[-1])
-        out = product(flat, kernel, bias)
+        out = product_without_grad(flat, kernel, bias)
         factors = kept(out, rate) if rate else None
         residual = (out if factors is None else out.mul_(factors)).add_(x.reshape(out.shape))
         y, mean, deviation = torch.native_layer_norm(residual, (out.shape[-1],), gamma, beta, epsilon)
@@ -264,7 +268,7 @@ class _OutputAndNorm(torch.autograd.Function):
         )
         d_out = d_residual if factors is None else d_residual * factors
         return (
-            product(d_out, kernel.t()).view(*dy.shape[:-1], -1) if for_inside else None,
+            product_without_grad(d_out, kernel.t()).view(*dy.shape[:-1], -1) if for_inside else None,
             d_residual.view(dy.shape) if for_x else None,
             _by_kernel(flat, d_out, kernel) if for_weights else None,
             d_out.sum(0) if for_weights else None,
@@ -280,7 +284,7 @@ def _by_kernel(x: torch.Tensor, dy: torch.Tensor, kernel: torch.Tensor) -> torch
 
     Kernels from files are (U, D) there. The optimiser goes through both in one order.
     """
-    return product(x.t(), dy) if kernel.is_contiguous() else product(dy.t(), x).t()
+    return product_without_grad(x.t(), dy) if kernel.is_contiguous() else product_without_grad(dy.t(), x).t()
 
 
 def _heads(flat: torch.Tensor, B: int, n_heads: int) -> torch.Tensor:

@@ -38,7 +38,7 @@ def onednn_product(x: torch.Tensor, kernel: torch.Tensor, bias: torch.Tensor | N
     return _Product.apply(x, kernel, bias) if _takes(x, kernel) else None
 
 
-def product(x: torch.Tensor, kernel: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+def product_without_grad(x: torch.Tensor, kernel: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     """x (M, D) times kernel (D, U), plus bias (U,), without derivatives: by oneDNN where it can, else by PyTorch."""
     if _takes(x, kernel):
         y: torch.Tensor = _linear(x, kernel.t(), bias, "none", [], "")
