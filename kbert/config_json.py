@@ -7,7 +7,7 @@ from typing import Any
 
 from kbert.errors import WeightsMismatchError, WeightsNotFoundError
 from kbert.json_files import json_object
-from kbert.presets import config_of_preset, is_preset
+from kbert.kerashub_json import config_of_preset, is_preset
 
 
 def read_config_json(folder: str | Path) -> dict[str, Any]:

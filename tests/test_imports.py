@@ -15,9 +15,9 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # A part may import those of its own rank and below. The parts not named here are leaves, which nothing else imports.
 RANKS = {
     **dict.fromkeys(("atomic_folder", "backend", "checksums", "config", "config_json", "errors"), 0),
-    **dict.fromkeys(("folder_lock", "forks", "hub", "input_files", "json_files", "learning_rates", "metrics"), 0),
-    **dict.fromkeys(("option_values", "permissions", "presets", "printable", "saved_values", "sizes"), 0),
-    **dict.fromkeys(("startup_messages", "warn"), 0),
+    **dict.fromkeys(("folder_lock", "forks", "hub", "input_files", "json_files", "kerashub_json"), 0),
+    **dict.fromkeys(("learning_rates", "metrics", "option_values", "permissions", "printable", "saved_values"), 0),
+    **dict.fromkeys(("sizes", "startup_messages", "warn"), 0),
     **{"text": 1, "data": 2, "model": 3, "weights": 4, "training": 5, "tasks": 6, "pretraining": 7, "estimators": 8},
     **{"plots": 8, "reports": 9, "tables": 10},
 }

@@ -23,9 +23,9 @@ from kbert.estimators.saving import GOLDEN_TEXTS, SavableEstimator
 from kbert.hub.weight_files import SAFETENSORS
 from kbert.json_files import write_json
 from kbert.training.precision import has_accelerator, in_float32
-from kbert.weights.exported import DATA, quantize_dynamically, write_onnx
 from kbert.weights.folder import EXPORT_FILE
 from kbert.weights.int8 import Int8Graph, ObservedGraph, ObservedModel
+from kbert.weights.onnx_files import DATA, quantize_dynamically, write_onnx
 from kbert.weights.onnx_graph import Graph
 from kbert.weights.runtimes import DYNAMIC, INPUTS, MODEL, SAVED_MODEL, ExportedModel
 from kbert.weights.saved_model import write_saved_model

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kbert.errors import WeightsMismatchError, WeightsNotFoundError
 from kbert.hub.hugging_face import first_line
-from kbert.presets import TASK, TASK_WEIGHTS, TOKENIZER, VOCABULARY, WEIGHTS, WEIGHTS_INDEX, shards_of
+from kbert.kerashub_json import TASK, TASK_WEIGHTS, TOKENIZER, VOCABULARY, WEIGHTS, WEIGHTS_INDEX, shards_of
 
 # keras_hub.models.BertBackbone.presets of this version.
 _KERAS_HUB = "0.32"

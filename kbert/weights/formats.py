@@ -15,7 +15,7 @@ from kbert.config_json import read_config_json
 from kbert.errors import WeightsMismatchError
 from kbert.hub.weight_files import KERAS_FILES, files_of_weights, hugging_face_weights
 from kbert.json_files import json_object
-from kbert.presets import is_preset
+from kbert.kerashub_json import is_preset
 from kbert.text import WordPieceTokenizer
 from kbert.weights.arrays import HEADS, TIED, Array, canonical_name, is_half
 from kbert.weights.folder import read_folder, write_folder

@@ -1,7 +1,7 @@
 """KerasHub presets of BERT, read and written without KerasHub.
 
 The layout is that of ``keras_hub.models.BertBackbone.save_to_preset`` in keras-hub 0.32: config.json and
-model.weights.h5, and task.json and task.weights.h5 for a head. The JSON files are read in `kbert.presets`.
+model.weights.h5, and task.json and task.weights.h5 for a head. The JSON files are read in `kbert.kerashub_json`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kbert.config import BertConfig
 from kbert.config_json import read_config_json
 from kbert.errors import InexactWarning, WeightsMismatchError, WeightsNotFoundError
 from kbert.json_files import json_object
-from kbert.presets import (
+from kbert.kerashub_json import (
     CONFIG_KEYS,
     HARD_CODED,
     KBERT_KEY,

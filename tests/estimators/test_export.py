@@ -35,8 +35,8 @@ from kbert.model import (
     BertForTokenClassification,
 )
 from kbert.weights import (
-    exported,
     load_encoder_weights,
+    onnx_files,
     save_multiple_choice,
     save_pretraining,
     save_question_answerer,
@@ -292,7 +292,7 @@ def test_masked_words_are_compared_at_every_position_and_over_the_whole_vocabula
         bias[-1] += 1
         return onnx_model(values, arrays | {"cls.predictions.bias": bias}, **choices)
 
-    monkeypatch.setattr("kbert.weights.exported.onnx_model", with_another_word)
+    monkeypatch.setattr("kbert.weights.onnx_files.onnx_model", with_another_word)
     pretrainer = BertPretrainer.load(folder_of(BertForPreTraining, save_pretraining)).set_params(max_length=16)
     with pytest.raises(WeightsMismatchError, match="does not predict what the estimator does"):
         pretrainer.export(tmp_path / "out", X=X)
@@ -432,10 +432,10 @@ def test_products_of_int8_hold_on_every_processor(classifier, tmp_path):
 
 def _spoil(monkeypatch, offset, name="classifier.bias"):
     """Let what is exported have another bias than the estimator."""
-    read = exported.read_arrays
+    read = onnx_files.read_arrays
     spoiled = {name: np.float32(offset)}
     monkeypatch.setattr(
-        exported, "read_arrays", lambda folder: {k: v + spoiled.get(k, 0) for k, v in read(folder).items()}
+        onnx_files, "read_arrays", lambda folder: {k: v + spoiled.get(k, 0) for k, v in read(folder).items()}
     )
 
 

@@ -25,8 +25,8 @@ from kbert.weights import (
     save_sequence_classifier,
     save_token_classifier,
 )
-from kbert.weights.exported import quantize_dynamically, write_onnx
 from kbert.weights.folder import read_folder
+from kbert.weights.onnx_files import quantize_dynamically, write_onnx
 from kbert.weights.runtimes import RUNNERS
 
 pytestmark = pytest.mark.slow
@@ -235,7 +235,7 @@ def test_the_operators_are_those_of_opset_17_alone(classifier_folder):
 def test_arrays_beyond_what_a_message_holds_have_a_file_of_their_own(classifier_folder, monkeypatch):
     expected = written(classifier_folder)(given(4, 9))["logits"]
     whole = (classifier_folder / "model.onnx").stat().st_size
-    monkeypatch.setattr("kbert.weights.exported._LARGEST", 0)
+    monkeypatch.setattr("kbert.weights.onnx_files._LARGEST", 0)
     found = written(classifier_folder)(given(4, 9))["logits"]
     small, data = (classifier_folder / name for name in ("model.onnx", "model.onnx.data"))
     assert np.array_equal(found, expected)
