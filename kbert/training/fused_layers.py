@@ -40,7 +40,7 @@ class FusedLayers:
             variables, norms = [], {}
         self._variables = variables
         self._values = [variable.value.detach() for variable in variables]
-        self._versions = [value._version for value in self._values]
+        self._versions = [_version(value) for value in self._values]
         self._cast = [value.to(torch.bfloat16) for value in self._values]
         for cast, variable in zip(self._cast, variables, strict=True):
             cast.requires_grad_(variable.trainable)
@@ -63,9 +63,8 @@ class FusedLayers:
             _kept.pop(model, None)
 
     def _is_up_to_date(self) -> bool:
-        # PyTorch counts the changes of a tensor, which a view of it shares.
         return all(
-            variable.value.data_ptr() == value.data_ptr() and value._version == version
+            variable.value.data_ptr() == value.data_ptr() and version is not None and _version(value) == version
             for variable, value, version in zip(self._variables, self._values, self._versions, strict=True)
         )
 
@@ -99,6 +98,14 @@ class FusedLayers:
                 gradient = by_cast if gradient is None else gradient + by_cast
             gradients.append(torch.zeros_like(parameter) if gradient is None else gradient)
         return gradients
+
+
+def _version(value: torch.Tensor) -> int | None:
+    """How often PyTorch has changed a tensor, which a view of it shares; None where it does not count.
+
+    That is so for a model that was made under ``torch.inference_mode()``.
+    """
+    return None if value.is_inference() else value._version
 
 
 def _layers(model: keras.Model) -> Iterator[keras.layers.Layer]:

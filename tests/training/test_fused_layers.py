@@ -235,3 +235,37 @@ def test_predictions_follow_the_weights():
     del model, kernel, layers, changed
     gc.collect()
     assert reference() is None
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
+def test_predictions_follow_a_training_step(inputs, optimizer):
+    """PyTorch's fused AdamW changes weights without counting that as a change."""
+    from kbert.training.fused_layers import FusedLayers
+    from kbert.training.hyperparameters import Hyperparameters
+    from kbert.training.losses import softmax_cross_entropy
+    from kbert.training.step_torch import Trainer, predictor
+
+    model = BertForSequenceClassification(config(), 2, dtype="mixed_bfloat16")
+    trainer = Trainer(model, softmax_cross_entropy, optimizer)
+    predictor(model)(inputs)  # as for a validation set
+    n = len(trainer.parameters)
+    rates, decays, seed = np.full(n, 0.1, "float32"), np.zeros(n, "float32"), np.array([1, 2], "uint32")
+    hyper = Hyperparameters(rates, decays, np.float32(0.1), np.float32(0.001), np.float32(1), seed)
+    trainer.train(inputs, np.array([[0, 1], [1, 0]], "int32"), np.full((2, 2), 0.25, "float32"), hyper)
+    found = predictor(model)(inputs)
+    FusedLayers.forget(model)
+    np.testing.assert_array_equal(found.float().numpy(), predictor(model)(inputs).float().numpy())
+
+
+def test_models_of_inference_mode_predict(inputs):
+    """PyTorch does not count the changes of their weights."""
+    import torch
+
+    from kbert.training.step_torch import predictor
+
+    with torch.inference_mode():
+        model = BertForSequenceClassification(config(), 2, dtype="mixed_bfloat16")
+        before = predictor(model)(inputs).float().numpy()
+        kernel = model.encoder.transformer_layers[0].output_dense.kernel
+        kernel.assign(2 * kernel.value)
+        assert not np.array_equal(predictor(model)(inputs).float().numpy(), before)
