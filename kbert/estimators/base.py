@@ -130,7 +130,7 @@ class BertEstimator(ExportableEstimator):
         tell_cut(reader, [RowsRead(X, columns, np.concatenate(cut))], shares and shares.cut)
 
     def _shares_told_in_fit(self) -> RowShares | None:
-        """None where they are not known: in folders of earlier versions, and in those that transformers saved."""
+        """None where they are not known: in models that transformers saved."""
         return getattr(self, "row_shares_", None)
 
     # --- The state of a fit ------------------------------------------------------------------------------------------

@@ -274,8 +274,7 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         return task_of(SeveralLabels, vars(parameters))
 
     def _learned_from_json(self, values: SavedValues, folder: Path) -> None:
-        kinds = one_of("labels", "indicator", "lists")
-        self.y_type_ = values.checked("y_type", kinds) if "y_type" in values else "labels"  # the task depends on it
+        self.y_type_ = values.checked("y_type", one_of("labels", "indicator", "lists"))  # the task depends on it
         super()._learned_from_json(values, folder)
 
     def _learned_from_config(self, folder: Path) -> None:

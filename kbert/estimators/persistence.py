@@ -94,8 +94,7 @@ def _check_values(values: SavedValues) -> None:
     golden = values.inner("golden")
     golden.checked("texts", list_of(TEXT))
     golden.checked("logits", (_is_logits, "an array of finite numbers"))
-    if "dtype" in golden:
-        golden.checked("dtype", one_of("float32", "mixed_bfloat16", "mixed_float16"))
+    golden.checked("dtype", one_of("float32", "mixed_bfloat16", "mixed_float16"))
 
 
 def check_architecture(folder: str | Path, architecture: str, estimator: str) -> None:

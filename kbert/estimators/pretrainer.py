@@ -504,7 +504,7 @@ class BertPretrainer(BertEstimator):
         return {"new_words": self.new_words_}
 
     def _learned_from_json(self, values: SavedValues, folder: Path) -> None:
-        self.new_words_ = values.checked("new_words", list_of(TEXT)) if "new_words" in values else []
+        self.new_words_ = values.checked("new_words", list_of(TEXT))
 
     def _learned_from_config(self, folder: Path) -> None:
         self.new_words_ = []

@@ -358,14 +358,12 @@ class SavableEstimator(BaseEstimator):
             self.history_ = saved["history"]
             self.n_iter_ = len(self.history_.get("loss", []))
         self._restore_rows_of_fit(saved)
-        if saved.get("card"):  # earlier versions did not save it
+        if saved["card"]:
             facts = saved.inner("card")
             self.card_ = {key: facts.checked(key, rule) for key, rule in model_card.FACTS.items() if key in facts}
-        # Earlier versions did not save what "auto" stood for, which only the learning rate could be.
-        if "settled" in saved:
-            settled = saved.inner("settled")
-            for name in set(SETTLED).intersection(settled):
-                setattr(self, f"{name}_", settled.checked(name, RULES[name]))
+        settled = saved.inner("settled")
+        for name in set(SETTLED).intersection(settled):
+            setattr(self, f"{name}_", settled.checked(name, RULES[name]))
 
     def _settle_lengths_without_fit(self) -> None:
         """Choose the lengths for a model that transformers saved."""
@@ -382,16 +380,14 @@ class SavableEstimator(BaseEstimator):
         shares = getattr(self, "row_shares_", None)
         if shares is None:
             return None
-        n_rows = getattr(self, "n_rows_", None)  # earlier versions did not keep it
-        return {"n_rows": n_rows, "n_truncated": self.n_truncated_, **shares._asdict()}
+        return {"n_rows": self.n_rows_, "n_truncated": self.n_truncated_, **shares._asdict()}
 
     def _restore_rows_of_fit(self, saved: SavedValues) -> None:
-        """Take back what `_rows_of_fit` gave. Earlier versions did not save it: then predicting tells of all rows."""
-        if saved.get("rows_of_fit") is not None:
+        """Take back what `_rows_of_fit` gave."""
+        if saved["rows_of_fit"] is not None:
             rows = saved.inner("rows_of_fit")
             self.n_truncated_ = rows.checked("n_truncated", whole(0))
-            if rows.get("n_rows") is not None:
-                self.n_rows_ = rows.checked("n_rows", whole(0))
+            self.n_rows_ = rows.checked("n_rows", whole(0))
             self.row_shares_ = RowShares(rows.checked("cut", SHARE), rows.checked("empty", SHARE))
 
     def _verify(self, golden: dict[str, Any], folder: Path) -> None:
@@ -403,8 +399,7 @@ class SavableEstimator(BaseEstimator):
             )
         difference = np.abs(found - expected).max(initial=0.0)
         # Numbers of a regression may be in any unit.
-        # Earlier versions did not save the dtype.
-        policies = {self.model_.dtype_policy.name, golden.get("dtype", "float32")}
+        policies = {self.model_.dtype_policy.name, golden["dtype"]}
         tolerance = max(_GOLDEN_TOLERANCE[name] for name in policies) * max(1.0, np.abs(expected).max(initial=0.0))
         if not difference <= tolerance:
             raise WeightsMismatchError(

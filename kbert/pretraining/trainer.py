@@ -400,8 +400,6 @@ class Pretraining:
         if found is None:
             return
         facts, settings = found.facts, self._settings()
-        if "text" not in facts["settings"]:  # earlier versions did not keep it
-            del settings["text"]
         different = sorted(name for name in settings if facts["settings"].get(name) != settings[name])
         if different:
             raise ValueError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator
@@ -21,8 +20,6 @@ from kbert.tables.files import write_tables
 _SETTINGS, _DONE = "_kbert.json", "_parts.jsonl"
 # How the names begin of all that a killed call may leave: settings not renamed yet; parts.
 _UNFINISHED, _OWN = (f"{_SETTINGS}.", "_part-"), ("part-", "_part", "_joined")
-# A part's name: the numbers of its file and of itself, which older versions wrote without a letter at any length.
-_OLDER = re.compile(r"part-(\d+)-(\d+)\.(\w+)")
 
 
 def part_name(file: int, number: int, written_as: str) -> str:
@@ -117,30 +114,20 @@ class PartFolder:
 
     def _found(self) -> dict[str, str]:
         """The parts that are there. One of another size than was noted, or on a torn last line, is made again."""
-        noted: dict[str, tuple[str, int | None]] = {}
+        noted: dict[str, tuple[str, int]] = {}
         path = self.folder / _DONE
         for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
             try:
                 values = json.loads(line)
-                name, digest, n_bytes = str(values["part"]), str(values["digest"]), values.get("bytes")
+                name, digest, n_bytes = str(values["part"]), str(values["digest"]), int(values["bytes"])
             except (ValueError, TypeError, KeyError):
                 continue
-            noted[self._renamed(name)] = digest, n_bytes
+            noted[name] = digest, n_bytes
         return {name: digest for name, (digest, n_bytes) in noted.items() if self._is_whole(name, n_bytes)}
 
-    def _renamed(self, name: str) -> str:
-        """The name of a part, if an older version has written it with a number that does not sort."""
-        numbers = _OLDER.fullmatch(name)
-        if numbers is None:
-            return name
-        new = part_name(int(numbers[1]), int(numbers[2]), numbers[3])
-        if new != name and (self.folder / name).is_file():
-            (self.folder / name).replace(self.folder / new)
-        return new
-
-    def _is_whole(self, name: str, n_bytes: int | None) -> bool:
+    def _is_whole(self, name: str, n_bytes: int) -> bool:
         path = self.folder / name
-        return path.is_file() and n_bytes in (None, path.stat().st_size)  # older versions noted no size
+        return path.is_file() and path.stat().st_size == n_bytes
 
     def has(self, name: str, digest: str) -> bool:
         """Whether a part is there.

@@ -49,10 +49,10 @@ from kbert.training.backends import backend_name
 from kbert.training.predict import to_numpy
 from kbert.warn import warn_user
 from kbert.weights.runtimes import ExportedModel
+from kbert.whole_numbers import whole_number
 
-# Of the settings of an output. Where columns to keep are named, parts are known by the needed columns of Parquet files
-# alone; older versions, which took all, wrote 1.
-_FORMAT, _FORMAT_OF_KEPT = 1, 2
+# Of the settings of an output.
+_FORMAT = 1
 # For each process, where joblib tells only of all of them together that they are done.
 _JOBS_AT_ONCE = 8
 
@@ -193,8 +193,7 @@ def predict_table(
     ['id', 'prediction', 'probability']
     """
     require_pyarrow()
-    if not _is_whole(rows_per_part) or rows_per_part < 1:
-        raise ValueError(f"rows_per_part must be a whole number of at least 1, got {rows_per_part!r}.")
+    rows_per_part = whole_number(rows_per_part, "rows_per_part")
     if n_jobs is not None and (not _is_whole(n_jobs) or n_jobs == 0):
         raise ValueError(
             f"n_jobs (--jobs on the command line) must be a number of processes, or -1 for one a core, got {n_jobs!r}."
@@ -215,7 +214,7 @@ def predict_table(
         _names(keep),
         bool(probabilities),
     )
-    settings = _settings(plan, estimator, files, int(rows_per_part))
+    settings = _settings(plan, estimator, files, rows_per_part)
     heads = {file: head_of(file) for file in files}
     _check_columns(plan, estimator, heads, target if is_file else None)
     if folder.exists() and not folder.is_dir():
@@ -236,7 +235,7 @@ def predict_table(
             try:
                 needed = _needed(plan, estimator, heads[file])
                 lists: frozenset[str] | None = None
-                for i, table in enumerate(total.parts_of(file, int(rows_per_part), needed)):
+                for i, table in enumerate(total.parts_of(file, rows_per_part, needed)):
                     name, digest = part_name(number, i, plan.written_as), digest_of(table)
                     if lists is None:
                         lists = columns_of_lists(estimator, table)
@@ -244,7 +243,7 @@ def predict_table(
                         parts[name] = table.num_rows
                         bar.update(table.num_rows)
                     else:
-                        yield _Part(name, str(file), i * int(rows_per_part), table, digest, lists)
+                        yield _Part(name, str(file), i * rows_per_part, table, digest, lists)
             except ValueError as error:
                 unreadable.append(error)
             except OSError as error:
@@ -458,8 +457,7 @@ def _settings(plan: _Plan, estimator: BertEstimator, files: list[Path], rows_per
     """What all parts of an output have in common."""
     shared = Path(os.path.commonpath([file.parent for file in files]))
     settings = {
-        "format": _FORMAT if plan.keep is None else _FORMAT_OF_KEPT,
-        "model": plan.model, "rows_per_part": rows_per_part,
+        "format": _FORMAT, "model": plan.model, "rows_per_part": rows_per_part,
         "files": [str(file.relative_to(shared)) for file in files], "written_as": plan.written_as,
         "columns": plan.columns, "keep": plan.keep, "probabilities": plan.probabilities,
     }  # fmt: skip

@@ -279,8 +279,7 @@ class SeveralLabels(TextTask):
         self.classes_ = decode_labels(values["classes"], model.num_labels, "labels", folder)
         self.y_type_ = values.checked("y_type", one_of("indicator", "lists"))
         self.temperature_ = values.checked("temperature", POSITIVE)
-        # Earlier versions did not know it.
-        self.at_least_one_ = values.checked("at_least_one", one_of(True, False)) if "at_least_one" in values else False
+        self.at_least_one_ = values.checked("at_least_one", one_of(True, False))
         self.thresholds_ = np.array(values.checked("thresholds", list_of(NUMBER, model.num_labels)), "float64")
 
     def learn_from_config(self, values: dict[str, Any], model: keras.Model, folder: Path) -> None:

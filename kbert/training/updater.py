@@ -162,7 +162,7 @@ class Updater:
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from what `state` gave."""
         self.n_updates, self.n_batches, self.seconds = state["updates"], state["batches"], state["seconds"]
-        self._set_rate = state.get("set_rate")  # which earlier versions did not keep
+        self._set_rate = state["set_rate"]
         self.guard.restore(state["guard"])
         self.stop_clock()
 

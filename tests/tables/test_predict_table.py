@@ -245,16 +245,15 @@ def test_of_parquet_only_the_columns_that_are_needed_are_read(estimator, rows, t
     with pytest.raises(FileExistsError, match="was made of other rows than the table has now"):
         call()
 
-    # An older version has noted other names for the same rows.
+    # A version that writes parts otherwise.
     settings = json.loads((out / "_kbert.json").read_text())
-    (out / "_kbert.json").write_text(json.dumps({**settings, "format": 1}))
+    (out / "_kbert.json").write_text(json.dumps({**settings, "format": 0}))
     wide.to_parquet(path, index=False)
     with pytest.raises(FileExistsError, match="made with other settings .the version of kbert.. Give another output"):
         call()
     shutil.rmtree(out)
     read.clear()
     assert call(keep=None) == (60, 3, 0) and read == [["id", "note", "text", "other"]] * 3
-    assert json.loads((out / "_kbert.json").read_text())["format"] == 1
 
 
 def test_one_damaged_file_is_named_and_the_others_are_done(estimator, tables, rows, tmp_path):
@@ -338,28 +337,7 @@ def test_names_of_parts_sort_as_the_rows_at_any_number():
     numbers = [0, 9, 10, 99_999, 100_000, 999_999, 1_000_000, 9_999_999, 10_000_000, 10**9]
     names = [part_name(file, number, "csv") for file in numbers for number in numbers]
     assert names == sorted(names) and len(set(names)) == len(names)
-    assert part_name(0, 0, "parquet") == "part-00000-000000.parquet"  # as in older folders
-
-
-def test_an_output_of_an_older_version_goes_on(tmp_path):
-    """It noted no sizes, and its longest names did not sort."""
-    many = [f"{i:06d}.csv" for i in range(100_002)]
-
-    def settled(folder):
-        return PartFolder(folder, {"files": many}, is_temporary=False)
-
-    (tmp_path / "out").mkdir()
-    settled(tmp_path / "out")
-    older = [f"part-{number:05d}-000000.csv" for number in (7, 99_999, 100_000, 100_001)]
-    for number, name in enumerate(older):
-        (tmp_path / "out" / name).write_text(str(number))
-    notes = [json.dumps({"part": name, "digest": name[:-4]}) for name in older]
-    (tmp_path / "out" / "_parts.jsonl").write_text("\n".join(notes))
-    for _ in range(2):  # the notes keep the older names
-        output = settled(tmp_path / "out")
-        for file in (7, 99_999, 100_000, 100_001):
-            assert output.has(part_name(file, 0, "csv"), f"part-{file:05d}-000000")
-    assert [path.read_text() for path in sorted((tmp_path / "out").glob("part-*"))] == ["0", "1", "2", "3"]
+    assert part_name(0, 0, "parquet") == "part-00000-000000.parquet"
 
 
 def test_a_saved_model_shows_no_bar_of_its_own(estimator, tables, tmp_path, monkeypatch, capsys):
