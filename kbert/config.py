@@ -10,6 +10,7 @@ from typing import Any
 from kbert.config_json import read_config_json
 from kbert.errors import WeightsMismatchError
 from kbert.sizes import named_size
+from kbert.whole_numbers import whole_number
 
 # "gelu" is the exact (erf) form; "gelu_new" and "gelu_pytorch_tanh" are its tanh approximation. They differ by up to
 # 4.7e-4.
@@ -88,10 +89,8 @@ class BertConfig:
 
     def __post_init__(self) -> None:
         for name in _COUNTS:
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
-                raise ValueError(f"BertConfig: {name} must be a whole number of at least 1, got {value!r}.")
-            object.__setattr__(self, name, int(value))  # a NumPy number could not be written as JSON
+            # A NumPy number could not be written as JSON.
+            object.__setattr__(self, name, whole_number(getattr(self, name), f"BertConfig: {name}"))
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"BertConfig: hidden_size ({self.hidden_size}) must be a multiple of num_attention_heads "

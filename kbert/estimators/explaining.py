@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from operator import index
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -21,6 +20,7 @@ from kbert.training.precision import in_float32
 from kbert.training.progress import PredictionProgress
 from kbert.training.shapley import Orders
 from kbert.weights.runtimes import ExportedModel
+from kbert.whole_numbers import whole_number
 
 if TYPE_CHECKING:
     import keras
@@ -53,12 +53,7 @@ def new_explainer(
             raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}.")
     if n_steps is None:
         n_steps = _ORDERS if method == "shapley" else _POINTS
-    try:
-        steps = -1 if isinstance(n_steps, bool) else index(n_steps)
-    except TypeError:
-        steps = -1
-    if steps < 2:
-        raise ValueError(f"n_steps must be a whole number of at least 2, got {n_steps!r}.")
+    steps = whole_number(n_steps, "n_steps", 2)
     path: Path | Orders = Path.end()
     if method == "shapley":
         path = Orders(steps)

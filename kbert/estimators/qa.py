@@ -24,6 +24,7 @@ from kbert.tasks import Questions
 from kbert.tasks.explaining import ToExplain
 from kbert.tasks.questions import FoundSpans
 from kbert.training.progress import PredictionProgress
+from kbert.whole_numbers import whole_number
 
 if TYPE_CHECKING:
     from kbert.model import BertForQuestionAnswering
@@ -336,9 +337,7 @@ class BertQA(FineTunedEstimator[Questions]):
             whatever ``n_best`` is. Of spans with the same text only the best has a line. Where X is a DataFrame, the
             index of a line is that of its row in X.
         """
-        n_best = self.n_best if n_best is None else n_best
-        if isinstance(n_best, bool) or not isinstance(n_best, (int, np.integer)) or n_best < 1:
-            raise ValueError(f"n_best must be a whole number of at least 1, got {n_best!r}.")
+        n_best = whole_number(self.n_best if n_best is None else n_best, "n_best")
         lines: list[tuple[Any, ...]] = []
         for found, null_scores in self._found(X, n_best):
             for i, texts in enumerate(found.texts):

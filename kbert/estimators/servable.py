@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from operator import index
 from typing import Any, Self
 
 from kbert.data.batches import prediction_layouts
 from kbert.estimators.base import BertEstimator
 from kbert.estimators.recipe import settled_values
 from kbert.training.predict import predict_padding
+from kbert.whole_numbers import whole_number
 
 
 class ServableEstimator(BertEstimator):
@@ -50,26 +50,16 @@ class ServableEstimator(BertEstimator):
         fitted = self._of_one_fit()
         longest = settled_values(vars(fitted))["max_length"]
         wanted = range(1, longest + 1) if lengths is None else [_length(length, longest) for length in lengths]
-        for layout in prediction_layouts(wanted, _whole_number(n_texts, "n_texts")):
+        for layout in prediction_layouts(wanted, whole_number(n_texts, "n_texts")):
             predict_padding(fitted.model_, layout)
         return self
 
 
 def _length(value: Any, longest: int) -> int:
-    length = _whole_number(value, "each of lengths")
+    length = whole_number(value, "each of lengths")
     if length > longest:
         raise ValueError(
             f"lengths holds {length}, and no text has more tokens than max_length={longest}: longer ones are cut, or "
             "read in windows. Leave it out."
         )
     return length
-
-
-def _whole_number(value: Any, name: str) -> int:
-    try:
-        number = 0 if isinstance(value, bool) else index(value)
-    except TypeError:
-        number = 0
-    if number < 1:
-        raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}.")
-    return number

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
+from kbert.whole_numbers import whole_number
 
 # Every text on every ground has a contrast of 4.5 or more, in both schemes (WCAG 2.2, 1.4.3), which a test measures.
 # Grounds are numbers, so that a mark can have them at any strength: the style's --strength.
@@ -174,7 +174,7 @@ class HtmlDisplay(HtmlPage):
     """
 
     def __init__(self, max_rows: int = 50):
-        self.max_rows = checked_max_rows(max_rows)
+        self.max_rows = whole_number(max_rows, "max_rows")
 
     def _n_rows(self) -> int:
         raise NotImplementedError
@@ -188,13 +188,6 @@ class HtmlDisplay(HtmlPage):
         n_more = self._n_rows() - len(shown)
         more = f"<p>and {n_more} more rows; max_rows={self._n_rows()} shows all.</p>" if n_more > 0 else ""
         return "".join(shown) + more
-
-
-def checked_max_rows(max_rows: Any) -> int:
-    """A number of rows to show."""
-    if isinstance(max_rows, bool) or not isinstance(max_rows, int | np.integer) or max_rows < 1:
-        raise ValueError(f"max_rows must be a whole number of at least 1, got {max_rows!r}.")
-    return int(max_rows)
 
 
 def section(body: str) -> str:

@@ -16,6 +16,7 @@ from kbert.checksums import sha256_of
 from kbert.pretraining.corpus_files import FilePart, find_files, parts_of, plain_size, segments_of
 from kbert.pretraining.segments import Rules, Segmenter, documents
 from kbert.printable import shown
+from kbert.whole_numbers import whole_number
 
 # Plain text of a unit in bytes: enough for some seconds of tokenising, little enough to spread well.
 UNIT_BYTES = 2**26
@@ -85,9 +86,7 @@ class Corpus:
                 raise ValueError(f"{name} must be {known[0]!r} or {known[1]!r}, got {value!r}.")
         if not isinstance(language, str):
             raise ValueError(f'language must be a str such as "en", got {language!r}.')
-        if isinstance(max_segments, bool) or not isinstance(max_segments, int) or max_segments < 1:
-            raise ValueError(f"max_segments must be an int of at least 1, got {max_segments!r}.")
-        self._rules = Rules(split, language, column, max_segments, errors)
+        self._rules = Rules(split, language, column, whole_number(max_segments, "max_segments"), errors)
         self._files, self._items = _read_source(source, column)
 
     def __iter__(self) -> Iterator[list[str]]:

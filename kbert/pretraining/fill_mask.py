@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from operator import index
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from kbert.text import WordPieceTokenizer
 from kbert.text.vocabulary import require_no_surrogates
 from kbert.training.backends import backend_step
 from kbert.training.finite_outputs import require_finite
+from kbert.whole_numbers import whole_number
 
 
 def fill_mask(model: BertForPreTraining, tokenizer: WordPieceTokenizer, text: str, top_k: int = 5) -> Any:
@@ -46,7 +46,7 @@ def fill_mask(model: BertForPreTraining, tokenizer: WordPieceTokenizer, text: st
     DivergedError
         If the model's outputs are not finite.
     """
-    top_k = _checked_top_k(top_k)
+    top_k = whole_number(top_k, "top_k")
     token_ids = np.array(_token_ids(tokenizer, text), "int32")
     most = model.config.max_position_embeddings
     if len(token_ids) > most:
@@ -115,13 +115,3 @@ def _inputs(token_ids: np.ndarray, positions: np.ndarray, pad_id: int, most: int
 
 def _power_of_two(least: int) -> int:
     return 1 << (least - 1).bit_length()
-
-
-def _checked_top_k(top_k: int) -> int:
-    try:
-        value = 0 if isinstance(top_k, bool) else index(top_k)
-    except TypeError:
-        value = 0
-    if value < 1:
-        raise ValueError(f"top_k must be a whole number of at least 1, got {top_k!r}.")
-    return value

@@ -16,7 +16,6 @@ from kbert.data.tags import WordColumn
 from kbert.errors import KbertWarning
 from kbert.estimators.lengths import lengths_of_rows
 from kbert.plots.attributions import AttributionDisplay
-from kbert.plots.page import checked_max_rows
 from kbert.reports.baselines import TrainingRows, baselines, texts_of
 from kbert.reports.calibration import calibration
 from kbert.reports.doubts import Doubts, doubts
@@ -26,6 +25,7 @@ from kbert.reports.page import OWN_NAMES, Report
 from kbert.reports.scores import scores
 from kbert.tasks.row_lengths import RowLengths
 from kbert.weights.runtimes import ExportedModel
+from kbert.whole_numbers import whole_number
 
 # Rows are put into so many groups of the same size by their lengths.
 _GROUPS = 4
@@ -39,7 +39,8 @@ def report(
     estimator: Any, X: Any, y: Any, *, train: tuple[Any, Any] | None, cv: Any, max_rows: int, explain: bool
 ) -> Report:
     """Judge an estimator; its method ``report`` documents the parameters."""
-    max_rows, kind, is_fitted = checked_max_rows(max_rows), kind_of(estimator), estimator.__sklearn_is_fitted__()
+    max_rows = whole_number(max_rows, "max_rows")
+    kind, is_fitted = kind_of(estimator), estimator.__sklearn_is_fitted__()
     X, y = readable_again(X), readable_again(y)
     fitted = estimator._of_one_fit() if cv is None or is_fitted else estimator
     is_explainable = is_fitted and not isinstance(fitted.model_, ExportedModel)

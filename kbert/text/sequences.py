@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from kbert.text.column_tokenizer import ColumnTokenizer
 from kbert.text.ragged import Ragged, Selection, ranges, row_splits
+from kbert.whole_numbers import whole_number
 
 
 class SequenceSource(Protocol):
@@ -287,16 +288,8 @@ def room_for_texts(max_length: int, pairs: bool) -> int:
         If ``max_length`` is not a whole number, or too small.
     """
     n_specials, least, row = (3, 5, "a pair of texts") if pairs else (2, 3, "a text")
-    try:
-        value = -1 if isinstance(max_length, bool) else index(max_length)
-    except TypeError:
-        value = -1
-    if value < least:
-        raise ValueError(
-            f"max_length must be a whole number of at least {least} for {row} ({n_specials} special tokens and at "
-            f"least one piece of each text), got {max_length!r}."
-        )
-    return value - n_specials
+    what_for = f" for {row} ({n_specials} special tokens and at least one piece of each text)"
+    return whole_number(max_length, "max_length", least, what_for) - n_specials
 
 
 def assemble(
