@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -62,8 +63,9 @@ def texts_of(table: Table) -> str | None:
 def refuse_y_in_X(X: Any, y: Any, call: str) -> None:
     """Refuse an X of which a column is y, from which the model would read the answer.
 
-    That is a column with the same values; or, of two columns, the one with the name of y, unless it holds several
-    words a row: y may have been made from a column of texts by ``map``, which keeps its name.
+    That is a column with the same values; one with another value for each of y's, as before a LabelEncoder; or one with
+    the name of y, unless it holds several words a row: y may have been made from a column of texts by ``map``, which
+    keeps its name. Of a table of more columns, it is refused where others look like texts; else by what reads it.
 
     Parameters
     ----------
@@ -77,32 +79,46 @@ def refuse_y_in_X(X: Any, y: Any, call: str) -> None:
     ValueError
     """
     tables = _tables(X, y)
-    if tables is None or len(tables[0].columns) > 2:
+    if tables is None:
         return
     of_x, of_y = tables
-    names = column_names(y)
-    answers = of_y.columns[0].values if len(of_y.columns) == 1 else None
-    for j, column in enumerate(of_x.columns):
-        same_name = len(of_x.columns) == 2 and j < len(of_x.labels) and of_x.labels[j] in names
-        is_same = answers is not None and _are_equal(column.values, answers)
-        if is_same or (same_name and not _has_words(column.values)):
-            raise ValueError(_y_in_X(of_x, j, y, call, is_same))
+    columns, names = [column.values for column in of_x.columns], column_names(y)
+    answers = [column.values for column in of_y.columns]
+    rows = answers[0] if len(answers) == 1 else list(zip(*answers, strict=True))
+    renamed = [_is_one_to_one(column, rows) for column in columns]
+    for j, column in enumerate(columns):
+        same_name = len(columns) > 1 and j < len(of_x.labels) and of_x.labels[j] in names
+        if len(answers) == 1 and _are_equal(column, rows):
+            what, labels = "is y", _label_of(of_x, j)
+        elif same_name and not _has_words(column):
+            what, labels = "has the name of y", _label_of(of_x, j) if len(names) == 1 else ""
+        elif renamed[j] and not all(renamed):
+            what, labels = "tells y: it has another value for each of y's", _expression(y, "y")
+        else:
+            continue
+        if (message := _y_in_X(of_x, j, what, labels or _expression(y, "y"), call)) is not None:
+            raise ValueError(message)
 
 
-def _y_in_X(table: Table, j: int, y: Any, call: str, is_same: bool) -> str:
-    what = "is y" if is_same else "has the name of y"
+def _label_of(table: Table, j: int) -> str:
+    return f"df[{_quoted(table.labels[j])}]" if table.labels else ""
+
+
+def _y_in_X(table: Table, j: int, what: str, labels: str, call: str) -> str | None:
+    """The message for a column of X that is y; None where no other one is known to hold the texts."""
     read = "so the model would read the answer there, and its scores would mean nothing."
     if len(table.columns) == 1:
-        return (
-            f"X {what}: the same values in every row, {read} Give the texts as X: {call}(texts, {_expression(y, 'y')})."
-        )
-    if not table.labels:
-        return (
-            f"Column {j} of X {what}, {read} Give the texts alone: {call}([row[{1 - j}] for row in X], "
-            f"{_expression(y, 'y')})."
-        )
-    texts, labels = (f"df[{_quoted(table.labels[k])}]" for k in (1 - j, j))
-    return f"X's column {shown(table.labels[j])} {what}, {read} Give the texts alone: {call}({texts}, {labels})."
+        return f"X {what}: the same values in every row, {read} Give the texts as X: {call}(texts, {labels})."
+    if len(table.columns) == 2:
+        texts = f"df[{_quoted(table.labels[1 - j])}]" if table.labels else f"[row[{1 - j}] for row in X]"
+    else:
+        others = [k for k in range(len(table.columns)) if k != j]
+        rest = [table.columns[k] for k in others]
+        if not table.labels or (found := texts_of(Table(rest, table.shape, [table.labels[k] for k in others]))) is None:
+            return None
+        texts = found
+    column = f"X's column {shown(table.labels[j])}" if table.labels else f"Column {j} of X"
+    return f"{column} {what}, {read} Give the texts alone: {call}({texts}, {labels})."
 
 
 def refuse_swapped(X: Any, y: Any, call: str) -> None:
@@ -158,11 +174,13 @@ def check_labels(labels: np.ndarray, y: Any) -> None:
         instead = (
             "If it holds free text or an id, choose the column with the labels."
             if isinstance(classes[0], str)
-            else "If these are numbers to predict, use BertRegressor."
+            else "If these are numbers to predict, use BertRegressor instead."
         )
+        joined = "{0}.where({0}.map({0}.value_counts()) > 2, 'other')"
+        line = _applied(y, joined, f"pd.Series(y); y = {joined.format('y')}")
         warn_user(
             f"y holds {len(classes)} different labels in {n_rows} rows, most of them once: a label is learned from "
-            f"several rows that have it. {instead} Labels that are rare may be joined into one.",
+            f"several rows that have it. {instead} Rare labels can be joined into one: y = {line}.",
             LabelsWarning,
         )
 
@@ -171,15 +189,30 @@ def _check_lists_in_strings(labels: list[str], classes: list[str], y: Any) -> No
     """Refuse "['a', 'b']", and warn of "a,b", where most rows are like that."""
     lists = {label for label in classes if _is_list(label)}
     if sum(label in lists for label in labels) > len(labels) / 2:
-        example = next(label for label in labels if label in lists)
-        line = _applied(y, "{}.apply(ast.literal_eval)", "[ast.literal_eval(labels) for labels in y]")
+        arrays = {label for label in lists if _ARRAY.fullmatch(label)}
+        example = next(label for label in labels if label in (arrays or lists))
+        if not arrays:
+            line = "import ast; y = " + _applied(
+                y, "{}.apply(ast.literal_eval)", "[ast.literal_eval(labels) for labels in y]"
+            )
+        elif "'" in example or '"' in example:
+            pattern = """r"'([^']+)'\""""
+            line = _applied(y, f"y = {{}}.str.findall({pattern})", f"y = [re.findall({pattern}, row) for row in y]")
+        else:
+            line = "y = " + _applied(
+                y, 'np.array({}.str.strip("[]").str.split().tolist(), float)',
+                'np.array([row.strip("[]").split() for row in y], float)',
+            )  # fmt: skip
         raise ValueError(
-            f"The labels of y are lists written as strings, such as {shown(example)}. Make lists of them, for several "
-            f"labels a row: import ast; y = {line}."
+            f"The labels of y are {'NumPy arrays' if arrays else 'lists'} written as strings, such as "
+            f"{shown(example)}. Make lists of them, for several labels a row: {line}."
         )
     for mark in (",", ";", "|"):
         joined = [label for label in classes if mark in label]
-        if sum(label in set(joined) for label in labels) > len(labels) / 2 and _are_joined(classes, mark):
+        if not joined:
+            continue
+        in_most = sum(label in set(joined) for label in labels) > len(labels) / 2
+        if (in_most and _are_joined(classes, mark)) or _come_again(classes, joined, mark):
             spaced = all(part[:1] == " " for label in joined for part in label.split(mark)[1:])
             separator = f'"{mark} "' if spaced else f'"{mark}"'
             line = _applied(y, f"{{}}.str.split({separator})", f"[labels.split({separator}) for labels in y]")
@@ -191,9 +224,15 @@ def _check_lists_in_strings(labels: list[str], classes: list[str], y: Any) -> No
             return
 
 
+# An array of NumPy as a CSV file has it, which Python reads as no list, or as one string: "['a' 'b']", "[0 1 0]".
+_ARRAY = re.compile(r"""\s*\[\s*(?:(['"]).*?\1(?:\s+(['"]).*?\2)+|[-+.\de]+(?:\s+[-+.\de]+)+)\s*\]\s*""", re.DOTALL)
+
+
 def _is_list(label: str) -> bool:
     if not label.strip().startswith(("[", "(", "{")):
         return False
+    if _ARRAY.fullmatch(label):
+        return True
     try:
         return isinstance(ast.literal_eval(label.strip()), list | tuple | set)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
@@ -211,6 +250,17 @@ def _are_joined(classes: list[str], mark: str) -> bool:
         return True
     parts = [{part.strip() for part in label.split(mark)} for label in classes]
     return len(set().union(*parts)) < len(classes)
+
+
+def _come_again(classes: list[str], joined: list[str], mark: str) -> bool:
+    """Whether labels with a mark, at least two, are made of others: most of them of nothing but parts of other labels.
+
+    "comedy, drama" is, beside "comedy" and "drama, romance".
+    """
+    parts = {label: {part.strip() for part in label.split(mark)} for label in classes}
+    counts = Counter(part for of_label in parts.values() for part in of_label)
+    n_made = sum(all(part and counts[part] > 1 for part in parts[label]) for label in joined)
+    return n_made >= 2 and n_made > len(joined) / 2
 
 
 def warn_of_one_hot(indicator: np.ndarray, y: Any) -> None:
@@ -257,15 +307,32 @@ def _are_equal(values: Sequence[Any], answers: Sequence[Any]) -> bool:
     )
 
 
+def _is_one_to_one(values: Sequence[Any], answers: Sequence[Any]) -> bool:
+    """Whether each value goes with one answer and each answer with one value, and both come again."""
+    if len(values) != len(answers) or len(values) < _LEAST_ROWS:
+        return False
+    of_value: dict[Any, Any] = {}
+    of_answer: dict[Any, Any] = {}
+    try:
+        for value, answer in zip(values, answers, strict=True):
+            if of_value.setdefault(value, answer) != answer or of_answer.setdefault(answer, value) != value:
+                return False
+    except TypeError:  # values that cannot be compared
+        return False
+    return 1 < len(of_answer) <= len(answers) / 2
+
+
 def _mean_length(values: Sequence[Any]) -> float:
     lengths = [len(value) for value in values if isinstance(value, str)]
     return sum(lengths) / max(len(lengths), 1)
 
 
 def _expression(values: Any, otherwise: str) -> str:
-    """How messages write a column: by its name, if it has one."""
+    """How messages write one column or several: by name, if they have one."""
     names = column_names(values)
-    return f"df[{_quoted(names[0])}]" if len(names) == 1 else otherwise
+    if len(names) == 1:
+        return f"df[{_quoted(names[0])}]"
+    return f"df[[{', '.join(map(_quoted, names))}]]" if names else otherwise
 
 
 def _applied(y: Any, of_series: str, of_others: str) -> str:

@@ -189,7 +189,7 @@ def warn_of_high_rate(parameters: Parameters) -> None:
     if rate != "auto" and rate > _HIGHEST_RATE:
         warn_user(
             f"learning_rate={rate:g} is so high that the first updates write over all that the weights hold. Usual are "
-            '1e-5 to 5e-4, in pre-training up to 1e-3; "auto" chooses one.',
+            '1e-5 to 5e-4, in pre-training up to 1e-3. learning_rate="auto" chooses one.',
             ParameterWarning,
         )
 

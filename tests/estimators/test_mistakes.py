@@ -10,6 +10,7 @@ from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import LabelEncoder
 
 from kbert import BertClassifier, BertPretrainer, BertRegressor, BertVectorizer
 from kbert.data.mistakes import looks_like_text
@@ -86,6 +87,50 @@ def test_the_name_of_y_alone_is_enough(clf, df):
     refused(lambda: clf.fit(df, df.label.str.upper()), "X's column 'label' has the name of y", RIGHT)
 
 
+def test_labels_written_in_another_way_are_y_too(clf, df):
+    told = "X's column 'label' tells y: it has another value for each of y's"
+    for y, right in (
+        (LabelEncoder().fit_transform(df.label), 'clf.fit(df["message"], y)'),
+        (pd.factorize(df.label)[0].tolist(), 'clf.fit(df["message"], y)'),
+        (df.label.str.upper().rename("topic"), 'clf.fit(df["message"], df["topic"])'),
+        (pd.get_dummies(df.label, dtype=int).to_numpy(), 'clf.fit(df["message"], y)'),
+    ):
+        refused(lambda y=y: clf.fit(df, y), told, right)
+    numbers = df.assign(label=LabelEncoder().fit_transform(df.label))
+    refused(lambda: clf.fit(numbers, numbers.label.to_list()), "X's column 'label'", 'clf.fit(df["message"], ')
+    # Labels that hold several words are no texts either.
+    df["label"] = "it is " + df.label
+    refused(lambda: clf.fit(df, LabelEncoder().fit_transform(df.label)), told)
+
+
+def test_of_more_columns_y_is_told_too(clf, df):
+    long = "Credit reporting, credit repair services, or other personal consumer reports: "
+    table = pd.DataFrame({"id": range(40), "narrative": df.message, "product": long + df.label})
+    refused(
+        lambda: clf.fit(table, table["product"]),
+        "X's column 'product' is y",
+        "clf.fit(df['narrative'], df[\"product\"])",
+    )
+    refused(
+        lambda: clf.fit(table, pd.factorize(table["product"])[0]), "X's column 'product'", "clf.fit(df['narrative'], y)"
+    )
+
+
+def test_the_other_labels_of_y_are_kept_in_the_right_call(clf, df):
+    table = pd.DataFrame({"text": df.message, "money": [0, 1] * 20, "parcel": [1, 1, 0, 0] * 10})
+    refused(
+        lambda: clf.fit(table[["text", "money"]], table[["money", "parcel"]]),
+        "X's column 'money' has the name of y",
+        'clf.fit(df["text"], df[["money", "parcel"]])',
+    )
+
+
+def test_two_columns_that_both_tell_y_are_taken(clf):
+    """A toy: which of them is y is not known, and a model that reads it is what was asked for."""
+    pairs = pd.DataFrame({"one": ["so good", "so bad"] * 10, "two": ["yes", "no"] * 10})
+    quiet(lambda: clf.fit(pairs, ["pos", "neg"] * 10))
+
+
 def test_a_pipeline_is_refused_too(clf, df):
     pipeline = make_pipeline(BertVectorizer(weights=clf.weights, max_length=16), LogisticRegression())
     refused(lambda: pipeline.fit(df, df.label), "X's column 'label' is y", 'estimator.fit(df["message"], df["label"])')
@@ -95,7 +140,7 @@ def test_what_may_be_meant_is_taken(clf, df):
     # Texts beside another column, y made from them, which keeps their name.
     two = pd.DataFrame({"message": df.message, "reply": df.message[::-1].to_numpy()})
     quiet(lambda: clf.fit(two, two.message.str.contains("red|the")))
-    short = df.assign(reply=["the red one", "a blue one"] * 20)[["message", "reply"]]
+    short = df.assign(reply=["the red one", "a blue one", "a red one", "the blue one"] * 10)[["message", "reply"]]
     quiet(lambda: clf.fit(short, short.reply.str.contains("red")))
     # Pairs of a text and its topic, and another y.
     quiet(lambda: clf.fit(df, pd.Series(["yes", "no"] * 20, name="answer")))
@@ -119,8 +164,9 @@ def test_of_three_columns_those_that_look_like_texts_are_proposed(clf, columns, 
     df = pd.DataFrame({**columns, "label": ["pos", "neg"] * 20})
     n = len(df.columns)
     with pytest.raises(ValueError, match=rf"X has {n} columns .*, where 1 or 2 are expected\.") as error:
-        clf.fit(df, df.label)
+        clf.fit(df, ["yes", "no", "no", "yes"] * 10)
     assert str(error.value).endswith(f"Choose those that hold the texts, for example {proposed}.")
+    refused(lambda: clf.fit(df, df.label), "X's column 'label' is y", f'clf.fit({proposed}, df["label"])')
 
 
 def test_no_column_is_proposed_if_none_looks_like_texts(clf):
@@ -193,8 +239,25 @@ def test_lists_of_labels_in_strings_are_refused(clf, df, label):
 
 
 @pytest.mark.parametrize(
+    "labels, line, made",
+    [
+        (["['a' 'b']", "['b']"], """y = df["labels"].str.findall(r"'([^']+)'").""", ["a", "b"]),
+        (["['it is' 'b']", "['a' 'it is'\n 'b']"], """y = df["labels"].str.findall(r"'([^']+)'").""", ["it is", "b"]),
+        (["[0 1 0]", "[1 0 0]"], 'y = np.array(df["labels"].str.strip("[]").str.split().tolist(), float).', [0, 1, 0]),
+        (["[0. 1.]", "[1. 0.]"], 'y = np.array(df["labels"].str.strip("[]").str.split().tolist(), float).', [0, 1]),
+    ],
+)
+def test_arrays_in_strings_are_refused_with_a_line_that_reads_them(clf, df, labels, line, made):
+    df["labels"] = labels * 20
+    refused(lambda: clf.fit(df.message, df.labels), "NumPy arrays written as strings", line)
+    assert list(eval(line.removeprefix("y = ").removesuffix("."), {"df": df, "np": np})[0]) == made
+
+
+@pytest.mark.parametrize(
     "labels, line",
     [
+        (["comedy, drama", "drama, romance", "horror", "comedy", "romance"], 'df["labels"].str.split(", ")'),
+        (["pos", "neg", "mixed", "pos,neg", "neg,mixed"], 'df["labels"].str.split(",")'),
         (["a,b", "b,c", "a"], 'df["labels"].str.split(",")'),
         (["a,b", "c,d", "c,d"], 'df["labels"].str.split(",")'),
         (["red, blue", "red", "blue", "blue, red", "blue, red", "red, blue"], 'df["labels"].str.split(", ")'),
@@ -215,6 +278,8 @@ def test_labels_with_a_mark_between_them_are_warned_of(clf, labels, line):
         ["Paris, France", "Lyon, France", "Rome, Italy"],
         ["1,5", "2,5", "3"],
         ["pos", "neg", "a,b"],
+        ["Portland, Oregon", "Salem, Oregon", "Portland, Maine", "Augusta, Maine"],
+        ["[not sure]", "[0]", "yes"],
         ["[PER]", "[LOC]", "(other)"],
     ],
 )
