@@ -83,7 +83,8 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
     few_labels : bool, default=False
         For some 8 to 64 rows a class: instead of classifying, training brings the vectors of rows of the same class
         together and those of other classes apart (Khosla et al., 2020; Tunstall et al., 2022, "SetFit"), and the head
-        is then fitted to the vectors, as with ``head_start="probe"``. It takes a fraction of the time. One label a row.
+        is then fitted to the vectors, as with ``head_start="probe"``. With up to some eight classes it takes a fraction
+        of the time. One label a row.
     dropout : float, optional
         Rate in hidden states, attention and classifier. None takes the checkpoint's, and with ``warm_start`` that of
         the fit before.

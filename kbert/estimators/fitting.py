@@ -236,12 +236,14 @@ def _tuned_by_contrast(
     reads_pooler = config.classifier_pooling == "cls"
     tuned = start.new_model(features, _load_encoder if reads_pooler and run.number == 0 else _load_silent)
     tuned.encoder.pooler.trainable = False
-    history = _train(task, tuned, task.contrast, data, None, parameters, run, pad_id)
+    history = _train(task, tuned, task.contrast.loss, data, None, parameters, run, pad_id)
     model, _ = _new_model(task, replace(start, encoder=tuned.encoder), config, examples, policy, run, pad_id)
     if validation is not None:
         not_known = [np.nan] * (len(history["loss"]) - 1)
         at_the_end = _evaluate(task, model, validation, pad_id)
         history |= {name: [*not_known, value] for name, value in at_the_end.items()}
+        if parameters.verbose:
+            say("fitted head: " + ", ".join(f"{name} {value:.3f}" for name, value in at_the_end.items()))
     return model, history
 
 

@@ -17,7 +17,7 @@ from kbert.estimators.parameters import Parameters
 from kbert.estimators.recipe import settle_lengths, settle_training
 from kbert.estimators.validation import split_rows
 from kbert.tasks.tagging import UnreadTags
-from kbert.tasks.task import FEW_LABELS, Examples, Recipe, Task
+from kbert.tasks.task import Examples, Recipe, Task
 from kbert.weights.start import Start
 
 C = TypeVar("C", bound=Columns)
@@ -120,7 +120,7 @@ def held_out(
 
 def settle(parameters: Parameters, task: Task[C, L, E, O], config: BertConfig, n_rows: int) -> Recipe:
     """Replace "auto" in what the training takes, and give the recipe. ``n_rows`` is what a batch counts."""
-    recipe = FEW_LABELS if _has_few_labels(parameters) else task.recipe
+    recipe = task.contrast.recipe if task.contrast and _has_few_labels(parameters) else task.recipe
     settle_training(parameters, recipe, config, n_rows)
     return recipe
 

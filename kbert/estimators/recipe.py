@@ -59,7 +59,7 @@ def settle_training(parameters: Parameters, recipe: Recipe, config: BertConfig, 
         What a batch counts: rows to train on, or windows of them.
     """
     if parameters.batch_size == "auto":
-        parameters.batch_size = 16 if n_rows < recipe.rows_of_large_batches else 32
+        parameters.batch_size = max(recipe.least_batch, 16 if n_rows < recipe.rows_of_large_batches else 32)
     if parameters.epochs == "auto":
         parameters.epochs = automatic_epochs(parameters, recipe, n_rows)
     if parameters.learning_rate == "auto":

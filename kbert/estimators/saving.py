@@ -90,7 +90,7 @@ class SavableEstimator(BaseEstimator):
         raise NotImplementedError
 
     def save(self, folder: str | os.PathLike[str], card: Mapping[str, Any] | None = None) -> None:
-        """Write the fitted estimator into a folder, which `load` and transformers open.
+        """Write the fitted estimator into a folder, which `load` opens; transformers opens its encoder, and most heads.
 
         Parameters
         ----------

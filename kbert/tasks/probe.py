@@ -33,14 +33,19 @@ class Probe(NamedTuple):
     loss: float
 
 
-def rows_to_probe(weights: np.ndarray, seed: int, n_words: np.ndarray | None = None) -> np.ndarray:
+def rows_to_probe(
+    weights: np.ndarray, seed: int, n_words: np.ndarray | None = None, most: int | None = MOST_ROWS
+) -> np.ndarray:
     """The numbers of the rows that a probe looks at, ascending: all, or some at random; none of weight 0.
 
-    ``n_words``, shape (n_rows,), is given where each word is an example of its own.
+    ``n_words``, shape (n_rows,), is given where each word is an example of its own. ``most`` is a number of rows, or
+    None for all.
     """
     rows = np.random.default_rng(seed).permutation(np.flatnonzero(weights > 0))
-    sizes, most = (np.ones(len(rows)), MOST_ROWS) if n_words is None else (n_words[rows], MOST_WORDS)
-    return np.sort(rows[np.cumsum(sizes) - sizes < most])
+    if n_words is None:
+        return np.sort(rows[:most])
+    sizes = n_words[rows]
+    return np.sort(rows[np.cumsum(sizes) - sizes < MOST_WORDS])
 
 
 def best_probe(

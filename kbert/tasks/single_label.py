@@ -20,13 +20,15 @@ from kbert.tasks.class_weight import checked_class_weight
 from kbert.tasks.linear_head import softmax_head
 from kbert.tasks.ranking import class_ranking
 from kbert.tasks.saved_labels import decode_labels, encode_labels, labels_of_config
-from kbert.tasks.task import TrainingData, nothing_learned, shares_of_classes
+from kbert.tasks.task import Contrast, Recipe, TrainingData, nothing_learned, shares_of_classes
 from kbert.tasks.texts import TextExamples, TextTask
 from kbert.training.losses import softmax_cross_entropy, supervised_contrast
-from kbert.training.step import Loss
 
 if TYPE_CHECKING:
     import keras
+
+# Of more classes, 16 rows hold hardly two of one, and contrast learns only from those (docs/benchmarks/first_fit.md).
+_MANY_CLASSES = 8
 
 
 @dataclass(kw_only=True)
@@ -37,12 +39,13 @@ class SingleLabel(TextTask):
 
     Parameters
     ----------
-    max_length, long_text, stride, class_weight, calibrate, tune_thresholds
+    max_length, long_text, stride, few_labels, class_weight, calibrate, tune_thresholds
         As in `kbert.BertClassifier`.
     classes_, temperature_, y_type_
         What is learned: see there.
     """
 
+    few_labels: bool = False
     class_weight: str | dict[Any, float] | None = None
     calibrate: str | None = None
     tune_thresholds: bool = False
@@ -107,9 +110,17 @@ class SingleLabel(TextTask):
     # --- Training
 
     @property
-    def contrast(self) -> Loss:
-        """Rows of one class near each other."""
-        return supervised_contrast
+    def contrast(self) -> Contrast:
+        """Rows of one class near each other, in few updates at a high rate."""
+        many = len(self.classes_) > _MANY_CLASSES
+        return Contrast(
+            supervised_contrast, Recipe(updates=16, epochs=1, least_batch=64 if many else 16, rate_factor=4.0)
+        )
+
+    @property
+    def most_probed(self) -> int | None:
+        """All with ``few_labels``, whose head is fitted to vectors and not trained after that."""
+        return None if self.few_labels else super().most_probed
 
     @property
     def n_outputs(self) -> int:

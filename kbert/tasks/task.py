@@ -101,6 +101,8 @@ class Recipe(NamedTuple):
         fine-tuning, three passes over the 392,702 pairs of MNLI in batches of 32, has 36,816.
     rows_of_large_batches : int
         From so many rows on, a batch has 32 of them, as in the paper; with fewer, 16.
+    least_batch : int
+        A batch has so many rows at least.
     rate_factor : float
         On the learning rate of the size.
     """
@@ -109,11 +111,22 @@ class Recipe(NamedTuple):
     epochs: int = 3
     most_updates: int = 36_816
     rows_of_large_batches: int = 1000
+    least_batch: int = 16
     rate_factor: float = 1.0
 
 
-# With ``few_labels`` the encoder is tuned by contrast, which takes fewer updates and a higher rate.
-FEW_LABELS = Recipe(updates=16, epochs=1, rate_factor=4.0)
+class Contrast(NamedTuple):
+    """How ``few_labels`` tunes an encoder.
+
+    Attributes
+    ----------
+    loss : callable
+        The loss of the vectors of a batch.
+    recipe : Recipe
+    """
+
+    loss: Loss
+    recipe: Recipe
 
 
 class Probed(NamedTuple):
@@ -170,8 +183,8 @@ class Task(Protocol[C, L, E, O]):
         ...
 
     @property
-    def contrast(self) -> Loss | None:
-        """The loss of the vectors of a batch, by which an encoder is tuned to few labels; None where there is none."""
+    def contrast(self) -> Contrast | None:
+        """How the encoder is tuned to few labels; None where that is not known."""
         ...
 
     # --- X and y to examples
@@ -341,7 +354,7 @@ class TaskDefaults(Generic[L, E]):
     whole_rows: ClassVar[bool] = False
 
     @property
-    def contrast(self) -> Loss | None:
+    def contrast(self) -> Contrast | None:
         """None: few labels are not known to need another training."""
         return None
 

@@ -214,6 +214,11 @@ class TextTask(TaskDefaults[np.ndarray, TextExamples], TextReader):
     # What the config.json says of the outputs, as transformers knows it.
     problem_type: ClassVar[str | None] = None
 
+    @property
+    def most_probed(self) -> int | None:
+        """The most rows to whose vectors the head is fitted before training; None for all."""
+        return MOST_ROWS
+
     # --- What holds for all of them
 
     def check(self, X: Any, y: Any, call: str) -> None:
@@ -237,7 +242,7 @@ class TextTask(TaskDefaults[np.ndarray, TextExamples], TextReader):
         at_random = Probed(replace(config, classifier_pooling="cls" if pooling == "auto" else pooling))
         if self.head_start == "random" or self.fit_head is None:
             return at_random
-        some = examples.take(rows_to_probe(examples.weights, seed))
+        some = examples.take(rows_to_probe(examples.weights, seed, most=self.most_probed))
         try:
             vectors = self.outputs(encode(models.BertForTextVectors, config), some, pad_id)
         except DivergedError:  # what overflows in float16 may do so in training too, which tells of it
@@ -258,7 +263,9 @@ class TextTask(TaskDefaults[np.ndarray, TextExamples], TextReader):
 
     def n_probed(self, numbers: list[tuple[Any, ...]]) -> int:
         """All rows, up to a number."""
-        return 0 if self.head_start == "random" or self.fit_head is None else min(len(numbers), MOST_ROWS)
+        if self.head_start == "random" or self.fit_head is None:
+            return 0
+        return len(numbers) if self.most_probed is None else min(len(numbers), self.most_probed)
 
     def mean_loss(self, outputs: np.ndarray, examples: TextExamples) -> float:
         """The weighted mean of the loss over the examples."""

@@ -6,6 +6,7 @@ from keras import ops
 from scipy.special import log_softmax
 
 from kbert import BertClassifier
+from kbert.tasks import texts
 from kbert.training.losses import supervised_contrast
 
 
@@ -99,3 +100,26 @@ def test_a_warm_start_is_refused(make, reviews):
     classifier = make(epochs=1).fit(X, y)
     with pytest.raises(ValueError, match="set warm_start=False"):
         classifier.set_params(warm_start=True).fit(X, y)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_classes, batch_size", [(8, 16), (9, 64)])
+def test_with_many_classes_a_batch_has_more_rows(make, reviews, n_classes, batch_size):
+    """In batches of 16, most rows would meet none of their class."""
+    X, y = reviews.text[:72], [f"class {i % n_classes}" for i in range(72)]
+    classifier = make(learning_rate="auto").fit(X, y)
+    assert classifier.batch_size_ == batch_size and classifier.plan(X, y).run.settings["batch_size"] == batch_size
+    assert len(np.concatenate(classifier.history_["update_loss"])) >= 16
+    assert make(learning_rate="auto", few_labels=False, epochs=1).fit(X, y).batch_size_ == 16
+
+
+@pytest.mark.slow
+def test_the_head_is_fitted_to_all_rows(make, reviews, monkeypatch, capsys):
+    fitted, best_probe = [], texts.best_probe
+    monkeypatch.setattr(texts, "MOST_ROWS", 10)
+    monkeypatch.setattr(texts, "best_probe", lambda *given: fitted.append(len(given[1])) or best_probe(*given))
+    X, y = reviews.text[:32], reviews.label[:32]
+    make(epochs=1, verbose=1).fit(X, y, eval_set=(X, y))
+    assert "fitted head: val_loss 0." in capsys.readouterr().out
+    make(epochs=1, few_labels=False).fit(X, y)
+    assert fitted == [32, 10]
