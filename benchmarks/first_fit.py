@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import argparse
 import csv
+import gzip
+import json
 import os
 import time
 import warnings
@@ -131,6 +133,17 @@ def _squad() -> Data:
     return Data(train[X], train[["answer", "answer_start"]], dev[X], dev.answer, "questions", f1, False)
 
 
+def _topics(n_topics: int) -> Data:
+    """Questions of SQuAD, whose label is the title of their article, of which some are drawn: many classes."""
+    with gzip.open(next(Path(os.environ["KBERT_DATA"]).glob("squad/train-v1.1.json*")), "rt", encoding="utf-8") as file:
+        articles = json.load(file)["data"]
+    questions = [(qa["question"], a["title"]) for a in articles for p in a["paragraphs"] for qa in p["qas"]]
+    frame = pd.DataFrame(questions, columns=["text", "label"]).drop_duplicates("text")
+    frame = frame.groupby("label").filter(lambda of_title: len(of_title) >= 60)
+    titles = np.random.RandomState(0).choice(sorted(frame.label.unique()), n_topics, replace=False)
+    return _table(frame[frame.label.isin(titles)], TEST_ROWS)
+
+
 DATA = {
     **{name: (lambda name=name: _glue(name)) for name in ("sst2", "cola", "mrpc", "rte", "qqp", "stsb")},
     "agnews": _agnews,
@@ -139,6 +152,8 @@ DATA = {
     "messages": _messages,
     "conll": _conll,
     "squad": _squad,
+    "topics20": lambda: _topics(20),
+    "topics77": lambda: _topics(77),
 }
 
 
