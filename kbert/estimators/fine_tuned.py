@@ -56,9 +56,8 @@ class FineTunedEstimator(ServableEstimator, Generic[T]):
         """An estimator that is fine-tuned as in the paper (Devlin et al., 2018, section 4 and appendix A.3).
 
         Three epochs at batch 32, a head that starts at random, which for whole texts reads the pooler's vector of
-        [CLS], and texts that are cut at 128 tokens. The learning rate is the size's: from "small" on one of those that the
-        paper tried, and 1e-4 for "tiny" and "mini".
-        What is saved opens in transformers.
+        [CLS], and texts that are cut at 128 tokens. The learning rate is the size's: from "small" on one of those that
+        the paper tried, and 1e-4 for "tiny" and "mini". What is saved opens in transformers.
 
         Parameters
         ----------

@@ -177,7 +177,7 @@ def test_rows_that_are_cut_or_empty_are_counted_and_scored(estimator):
     found = cutting.report(texts, y, explain=False).as_dict()
     longest = found["rows"]["max_length"]
     assert found["rows"]["empty"] == 1
-    in_windows = cutting.long_text == "window"
+    in_windows = cutting.long_text_ == "window"
     assert (found["rows"]["cut"], found["rows"]["in_windows"]) == ((0, 1) if in_windows else (1, 0))
     assert [group["rows"] for group in found["by_length"] if group["to"] > longest] == [1]
 
