@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 _HIGH_SHARE = 0.9
 # It may have failed if the loss without dropout is at least this share.
 _FAILED_SHARE = 0.98
-# Below this loss (two labels, 97 rows to 3) a constant predictor may be the best: no run counts as failed.
+# Below this loss a row, over all answers to it (two labels, 97 rows to 3), a constant predictor may be the best: no run
+# counts as failed.
 _LEAST_BASELINE_LOSS = 0.13
 # And it has failed if the ranking of the rows is at chance too. Chance gives 0, and varies with the number of rows and
 # of rare labels: shuffling the rows tells how much. Three standard deviations are one run in a thousand. An untrained
@@ -101,7 +102,8 @@ def outcome_of(
     some = examples.take(rows)
     outputs = task.outputs(model, some, pad_id)
     loss, baseline = task.training_loss(outputs, some), task.baseline_loss(_of_rows(data, rows))
-    if baseline >= _LEAST_BASELINE_LOSS and loss >= _FAILED_SHARE * baseline and _ranks_by_chance(task, outputs, some):
+    may_be_best = baseline * task.n_answers < _LEAST_BASELINE_LOSS
+    if not may_be_best and loss >= _FAILED_SHARE * baseline and _ranks_by_chance(task, outputs, some):
         return Outcome(Kind.NOTHING, loss, baseline)
     if linear_loss is not None:
         loss = task.mean_loss(outputs, some)

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     import keras
 
 
-# The thresholds are lowered where those of 0.5 leave the training rows less than this share of their labels, if so many
-# of these rows have the label.
-_TOO_FEW, _ENOUGH_ROWS = 0.5, 5
+# The thresholds are lowered where those of 0.5 leave the training rows less than this share of their labels: each
+# label's own if so many of these rows have the label, else one of all rarer labels together, if these are so many.
+_TOO_FEW, _ENOUGH_ROWS, _ENOUGH_TOGETHER = 0.5, 5, 20
 
 
 @dataclass(kw_only=True)
@@ -105,14 +105,19 @@ class SeveralLabels(TextTask):
         return (known_sets.under(self.classes_) == found).all(axis=1) & ~sets.indicator[:, ~known].any(axis=1)
 
     def learn(self, labels: np.ndarray, weights: np.ndarray) -> None:
-        """Whether each row has a label."""
-        self.at_least_one_ = bool(labels.any(axis=1).all())
+        """Whether each row that is trained on has a label."""
+        self.at_least_one_ = bool(labels[weights > 0].any(axis=1).all())
 
     # --- Training
 
     @property
     def n_outputs(self) -> int:
         """One for each label."""
+        return len(self.classes_)
+
+    @property
+    def n_answers(self) -> int:
+        """Yes or no to each label."""
         return len(self.classes_)
 
     @property
@@ -183,8 +188,15 @@ class SeveralLabels(TextTask):
             outputs = self.outputs(model, some, pad_id)
             # A model that learned little from few rows finds hardly any label likelier than not.
             if self._indicator(outputs).sum() < _TOO_FEW * some.labels.sum():
-                lowered = np.minimum(self.thresholds_, self.best_thresholds(outputs, some))
-                self.thresholds_ = np.where(some.labels.sum(axis=0) >= _ENOUGH_ROWS, lowered, self.thresholds_)
+                counts, found = some.labels.sum(axis=0), self.best_thresholds(outputs, some)
+                rare = (counts > 0) & (counts < _ENOUGH_ROWS)
+                found[rare] = 0.5
+                if counts[rare].sum() >= _ENOUGH_TOGETHER:
+                    of_rare = np.repeat(some.weights, rare.sum())
+                    found[rare] = _best_threshold(
+                        some.labels[:, rare].ravel(), expit(outputs[:, rare]).ravel(), of_rare
+                    )
+                self.thresholds_ = np.minimum(self.thresholds_, found)
 
     def best_thresholds(self, outputs: np.ndarray, examples: TextExamples) -> np.ndarray:
         """For each label the threshold on its probability with the highest F1 on these examples.
@@ -194,16 +206,7 @@ class SeveralLabels(TextTask):
         best = np.full(len(self.classes_), 0.5)
         probabilities = expit(outputs)
         for label in np.flatnonzero(examples.labels.any(axis=0)):
-            precision, recall, steps = precision_recall_curve(
-                examples.labels[:, label], probabilities[:, label], sample_weight=examples.weights
-            )
-            # The last point of the curve has no threshold. All thresholds from just above the step below up to a step
-            # give the same labels. The middle of this interval is taken, or 0.5 where it lies inside.
-            f1 = 2 * precision[:-1] * recall[:-1] / np.maximum(precision[:-1] + recall[:-1], 1e-12)
-            below = np.concatenate([[0.0], steps[:-1]])
-            nearest = np.where(steps < 0.5, steps, np.where(below < 0.5, 0.5, (below + steps) / 2))
-            nearest = nearest[f1 >= f1.max() - 1e-12]
-            best[label] = nearest[np.abs(nearest - 0.5).argmin()]
+            best[label] = _best_threshold(examples.labels[:, label], probabilities[:, label], examples.weights)
         return best
 
     # --- Outputs
@@ -292,3 +295,15 @@ def _cross_entropy(outputs: np.ndarray, signed: np.ndarray, weights: np.ndarray)
     """The weighted mean over rows and labels; ``signed`` has the labels' weights, negative where a row lacks one."""
     losses = -np.abs(signed) * log_expit(np.sign(signed) * outputs)
     return float(np.average(losses.mean(axis=1), weights=weights))
+
+
+def _best_threshold(true: np.ndarray, probabilities: np.ndarray, weights: np.ndarray) -> float:
+    """The threshold with the highest F1, of equally good ones the nearest to 0.5; arrays of shape (n,)."""
+    precision, recall, steps = precision_recall_curve(true, probabilities, sample_weight=weights)
+    # The last point of the curve has no threshold. All thresholds from just above the step below up to a step give the
+    # same labels. The middle of this interval is taken, or 0.5 where it lies inside.
+    f1 = 2 * precision[:-1] * recall[:-1] / np.maximum(precision[:-1] + recall[:-1], 1e-12)
+    below = np.concatenate([[0.0], steps[:-1]])
+    nearest = np.where(steps < 0.5, steps, np.where(below < 0.5, 0.5, (below + steps) / 2))
+    nearest = nearest[f1 >= f1.max() - 1e-12]
+    return float(nearest[np.abs(nearest - 0.5).argmin()])

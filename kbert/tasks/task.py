@@ -297,6 +297,11 @@ class Task(Protocol[C, L, E, O]):
         """What training minimises: `mean_loss` with the weights of the classes, and of all that has a target."""
         ...
 
+    @property
+    def n_answers(self) -> int:
+        """Over how many answers to a row its loss is the mean."""
+        ...
+
     def ranking(self, outputs: O, examples: E) -> float | None:
         """How well the outputs rank what is true above what is not: 1 is perfect, 0 is chance (`kbert.tasks.ranking`).
 
@@ -352,6 +357,11 @@ class TaskDefaults(Generic[L, E]):
 
     recipe: ClassVar[Recipe] = Recipe()
     whole_rows: ClassVar[bool] = False
+
+    @property
+    def n_answers(self) -> int:
+        """One."""
+        return 1
 
     @property
     def contrast(self) -> Contrast | None:

@@ -12,6 +12,7 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cros
 from sklearn.utils import get_tags
 
 from kbert import BertClassifier
+from kbert.errors import FailedRunWarning
 from kbert.estimators.validation import split_rows
 from kbert.tasks import SeveralLabels
 from kbert.tasks.texts import TextExamples
@@ -413,6 +414,33 @@ def test_where_half_would_leave_rows_without_their_labels_the_thresholds_are_low
     # A warm start on labels that the texts tell brings back 0.5.
     warm = copy.deepcopy(learned).set_params(warm_start=True, epochs=40, dropout=0, learning_rate=1e-3)
     assert (warm.fit(texts, tagged[1]).thresholds_ == 0.5).all()
+
+
+@pytest.fixture
+def rarely():
+    """Sixty tags of four rows each, and a row without any: a label is 1.7% of the rows."""
+    rng = np.random.default_rng(0)
+    texts = [f"the table {' '.join(rng.choice(['was', 'and', 'it', 'a'], 4))} {i}" for i in range(241)]
+    return texts, [[], *([f"tag {i % 60}"] for i in range(240))]
+
+
+def test_rare_labels_have_a_lower_threshold_together(toy, rarely):
+    texts, labels = rarely
+    classifier = toy(epochs=2).fit(texts, labels)
+    assert not classifier.at_least_one_ and len(set(classifier.thresholds_)) == 1
+    assert classifier.thresholds_[0] < 0.5 and any(classifier.predict(texts))
+
+
+def test_rows_without_weight_do_not_tell_that_rows_have_no_label(toy, rarely):
+    texts, labels = rarely
+    weights = np.r_[0.0, np.ones(240)]
+    assert toy(epochs=1).fit(texts, labels, sample_weight=weights).at_least_one_
+
+
+def test_a_run_that_learned_nothing_of_rare_labels_is_told(toy, rarely):
+    texts, labels = rarely
+    with pytest.warns(FailedRunWarning, match="Nothing was learned"):
+        toy(epochs=1, learning_rate=1e-30, head_start="random").fit(texts, labels)
 
 
 def test_a_row_gets_a_label_where_each_row_of_fit_had_one(toy, tagged, tmp_path):
