@@ -1,12 +1,16 @@
 """What JAX compiles, kept for the processes that come after this one."""
 
+import contextlib
 import os
+import time
 from pathlib import Path
 
 # The environment variable: a folder, or "1" for one in the user's cache folder.
 COMPILE_CACHE = "KBERT_COMPILE_CACHE"
 # Bytes; what was not used for the longest time goes first. The programs of a fit of a small BERT take 2 MB each.
 _MOST_BYTES = 2**30
+# Seconds after which an entry is not still being written.
+_WRITTEN_BY_THEN = 60
 
 
 def compile_cache_folder() -> Path | None:
@@ -40,4 +44,18 @@ def use_compile_cache() -> None:
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-    jax.config.update("jax_compilation_cache_max_size", _MOST_BYTES)
+    if "JAX_COMPILATION_CACHE_MAX_SIZE" not in os.environ:
+        jax.config.update("jax_compilation_cache_max_size", _MOST_BYTES)
+    _remove_unfinished(folder)
+
+
+def _remove_unfinished(folder: Path) -> None:
+    """Remove entries that a killed process left: JAX writes an entry, then the time of its last use beside it.
+
+    JAX would compile such a program in every process, and could store none while there is one.
+    """
+    for entry in folder.glob("*-cache"):
+        with contextlib.suppress(OSError):  # another process may remove it too
+            used = entry.with_name(f"{entry.name.removesuffix('-cache')}-atime")
+            if not used.exists() and time.time() - entry.stat().st_mtime > _WRITTEN_BY_THEN:
+                entry.unlink()

@@ -11,7 +11,7 @@ import os
 import tempfile
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -28,6 +28,13 @@ MOST_IN_MEMORY = 512 * 1024**2
 _DTYPES = {"float32": np.dtype("f4"), "float16": np.dtype("f2"), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
 
 
+class _Room(NamedTuple):
+    """Vectors that were made together, and the texts that they are of."""
+
+    vectors: NDArray[Any]
+    texts: list[bytes]
+
+
 class Vectors:
     """What the lower part of one model gives for texts: an array (n_tokens, D) for each.
 
@@ -42,6 +49,7 @@ class Vectors:
     def __init__(self, width: int, dtype: np.dtype[Any]):
         self.width, self.dtype, self.n_bytes = width, dtype, 0
         self._of: dict[bytes, NDArray[Any]] = {}
+        self._rooms: list[_Room] = []
         self.lock = threading.Lock()
 
     def __contains__(self, text: bytes) -> bool:
@@ -49,6 +57,22 @@ class Vectors:
 
     def __getitem__(self, text: bytes) -> NDArray[Any]:
         return self._of[text]
+
+    def forget_others(self, texts: set[bytes]) -> None:
+        """Drop vectors that none of these texts has, all that were made together at once.
+
+        Who holds an array keeps it.
+        """
+        others = [room for room in self._rooms if texts.isdisjoint(room.texts)]
+        self._rooms = [room for room in self._rooms if not texts.isdisjoint(room.texts)]
+        for room in others:
+            self.n_bytes -= room.vectors.nbytes
+            for text in room.texts:
+                del self._of[text]
+
+    def size(self, n_tokens: int) -> int:
+        """Bytes of the vectors of so many tokens."""
+        return n_tokens * self.width * self.dtype.itemsize
 
     def room(self, n_tokens: int) -> NDArray[Any]:
         """An array (n_tokens, D) to be filled.
@@ -58,7 +82,7 @@ class Vectors:
         OSError
             Where the temporary folder has no room for it.
         """
-        shape, n_bytes = (n_tokens, self.width), n_tokens * self.width * self.dtype.itemsize
+        shape, n_bytes = (n_tokens, self.width), self.size(n_tokens)
         if self.n_bytes + n_bytes <= MOST_IN_MEMORY:
             room: NDArray[Any] = np.empty(shape, self.dtype)
         else:
@@ -78,6 +102,7 @@ class Vectors:
     def keep(self, texts: list[bytes], lengths: NDArray[np.int64], room: NDArray[Any]) -> None:
         """Have the texts whose vectors stand in ``room``, one after the other."""
         self._of.update(zip(texts, np.split(room, np.cumsum(lengths)[:-1]), strict=True))
+        self._rooms.append(_Room(room, texts))
         self.n_bytes += room.nbytes
 
 
@@ -121,22 +146,12 @@ class FrozenPart:
         self.model = UpperPart(model, n_layers)
         lower = LowerPart(model, n_layers)
         width = model.config.hidden_size
-        self._vectors = _kept_vectors(_key_of(lower), width, _DTYPES[model.compute_dtype])
-        self._texts = list(_names(sequences))
-        with self._vectors.lock:
-            self._compute(lower, sequences, pad_id)
-
-    def _compute(self, lower: keras.Model, sequences: Sequences, pad_id: int) -> None:
-        """Have the vectors of all texts."""
-        new = {text: number for number, text in enumerate(self._texts) if text not in self._vectors}
-        if not new:
-            return
-        some = sequences.take(np.fromiter(new.values(), np.int64, len(new)))
-        room = self._vectors.room(int(some.lengths.sum()))
-        for batch, found in batch_outputs(lower, ((batch, batch.inputs) for batch in batches_for(lower, some, pad_id))):
-            is_token = batch.tokens >= 0
-            room[batch.tokens[is_token]] = found[is_token]
-        self._vectors.keep(list(new), some.lengths, room)
+        vectors = _kept_vectors(_key_of(lower), width, _DTYPES[model.compute_dtype])
+        self._width = width
+        texts = list(_names(sequences))
+        with vectors.lock:
+            _compute(vectors, texts, lower, sequences, pad_id)
+            self._of_text = [vectors[text] for text in texts]
 
     def inputs_of(self, batch: Batch) -> dict[str, NDArray[Any]]:
         """What the upper part takes of a batch."""
@@ -145,12 +160,28 @@ class FrozenPart:
 
     def _hidden(self, batch: Batch) -> NDArray[np.float32]:
         """The vectors of a batch's tokens, shape (B, T, D); zeros for padding."""
-        found = np.zeros((*batch.tokens.shape, self._vectors.width), np.float32)
+        found = np.zeros((*batch.tokens.shape, self._width), np.float32)
         for row, slot in zip(*np.nonzero(batch.texts >= 0), strict=True):
-            vectors = self._vectors[self._texts[batch.texts[row, slot]]]
+            vectors = self._of_text[batch.texts[row, slot]]
             start = batch.inputs["first_positions"][row, slot]
             found[row, start : start + len(vectors)] = vectors
         return found
+
+
+def _compute(vectors: Vectors, texts: list[bytes], lower: keras.Model, sequences: Sequences, pad_id: int) -> None:
+    """Have the vectors of all texts, the names of the sequences."""
+    new = {text: number for number, text in enumerate(texts) if text not in vectors}
+    if not new:
+        return
+    some = sequences.take(np.fromiter(new.values(), np.int64, len(new)))
+    n_tokens = int(some.lengths.sum())
+    if vectors.n_bytes + vectors.size(n_tokens) > MOST_IN_MEMORY:
+        vectors.forget_others(set(texts))
+    room = vectors.room(n_tokens)
+    for batch, found in batch_outputs(lower, ((batch, batch.inputs) for batch in batches_for(lower, some, pad_id))):
+        is_token = batch.tokens >= 0
+        room[batch.tokens[is_token]] = found[is_token]
+    vectors.keep(list(new), some.lengths, room)
 
 
 def frozen_part(model: keras.Model, sequences: Sequences, pad_id: int) -> FrozenPart | None:

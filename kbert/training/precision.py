@@ -62,14 +62,15 @@ def why_auto() -> str:
     """Why "auto" is what it is, for people."""
     if has_accelerator():
         return "on a GPU or TPU"
-    if os.environ.get(CPU_BFLOAT16):
-        return f"on a CPU, by {CPU_BFLOAT16}"
-    if not _has_instructions():
+    by_variable = bool(os.environ.get(CPU_BFLOAT16))
+    if not by_variable and not _has_instructions():
         return "on a CPU that has no instructions for bfloat16"
     from kbert.model.setup import keras
 
     if keras.backend.backend() != "torch":
         return f"on a CPU, where {keras.backend.backend()} does not use its instructions for bfloat16"
+    if by_variable:
+        return f"on a CPU, by {CPU_BFLOAT16}"
     return f"on a CPU, whose bfloat16 is {bfloat16_gain():.1f} times as fast"
 
 

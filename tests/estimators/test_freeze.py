@@ -132,6 +132,19 @@ def test_beyond_its_memory_it_is_a_file(make, monkeypatch):
     assert same_weights(in_memory, in_file, atol=0)
 
 
+def test_beyond_its_memory_it_forgets_the_texts_of_earlier_fits(make, monkeypatch, computed):
+    make().fit(*ROWS[BertClassifier])
+    kept = frozen._last.vectors
+    monkeypatch.setattr(frozen, "MOST_IN_MEMORY", kept.n_bytes)
+    one_more = [*TEXTS[1:], "a great chair"]
+    make().fit(one_more, ["a", "b", "b", "a"])  # some of them are needed, and all were made at once
+    assert computed == [4, 1] and len(kept._of) == 5
+    others = [text.replace("a ", "the ") + " and" for text in TEXTS]
+    make().fit(others, ["a", "b", "b", "a"])
+    assert computed == [4, 1, 4] and len(kept._of) == 4
+    assert kept.n_bytes == sum(vectors.nbytes for vectors in kept._of.values())
+
+
 def test_nothing_is_kept_of_a_computation_that_failed(make, monkeypatch):
     def failing(*_):
         raise KeyboardInterrupt

@@ -48,6 +48,30 @@ def test_the_next_process_compiles_nothing_and_gives_the_same_weights(tmp_path):
     assert third == first
 
 
+def test_what_a_killed_process_left_is_made_anew(tmp_path, monkeypatch):
+    import jax
+
+    monkeypatch.setenv(COMPILE_CACHE, str(tmp_path))
+    before = {
+        name: getattr(jax.config, name)
+        for name in ("jax_compilation_cache_dir", "jax_compilation_cache_max_size",
+                     "jax_persistent_cache_min_compile_time_secs", "jax_persistent_cache_min_entry_size_bytes")
+    }  # fmt: skip
+    for name, is_old, is_whole in (("torn", True, False), ("whole", True, True), ("being written", False, False)):
+        entry = tmp_path / f"{name}-cache"
+        entry.write_bytes(b"half")
+        if is_whole:
+            (tmp_path / f"{name}-atime").write_bytes(bytes(8))
+        if is_old:
+            os.utime(entry, (0, 0))
+    try:
+        use_compile_cache()
+    finally:
+        for name, value in before.items():
+            jax.config.update(name, value)
+    assert {path.name for path in tmp_path.glob("*-cache")} == {"whole-cache", "being written-cache"}
+
+
 def test_a_folder_that_was_set_for_jax_stays(tmp_path, monkeypatch):
     import jax
 
