@@ -152,7 +152,8 @@ class BertEstimator(ExportableEstimator):
         read after it are checked.
         """
         self._check_fitted()
-        require_usable_process()
+        if not isinstance(getattr(self, "model_", None), ExportedModel):  # which has threads of its own
+            require_usable_process()
         other = object.__new__(type(self))
         other.__dict__.update(vars(self))
         other.__dict__.update(other._parameters_of_fit())

@@ -299,7 +299,6 @@ class SavableEstimator(BaseEstimator):
         ImportError
             When no runtime is installed for an exported model.
         """
-        require_usable_process()
         complete_interrupted_replacement(folder)
         given = folder if isinstance(folder, Path) else os.fspath(folder)
         folder = resolve_saved(given, revision, persistence.FILE)
@@ -333,6 +332,7 @@ class SavableEstimator(BaseEstimator):
         elif runtime != "auto":
             raise ValueError(f"runtime={runtime!r} is for folders that `export` wrote, and {folder} is none.")
         else:
+            require_usable_process()
             estimator.model_ = estimator._load_model(folder, dtype_policy(estimator.dtype))
         estimator.config_ = estimator.model_.config
         estimator.tokenizer_ = WordPieceTokenizer.from_pretrained(folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from joblib import cpu_count
 
 from kbert.backend import CPU_BFLOAT16
 from kbert.config import BertConfig
-from kbert.errors import WeightsNotFoundError
+from kbert.errors import WeightsMismatchError, WeightsNotFoundError
 from kbert.model.names import INPUT_NAMES
 
 MODEL = "model.onnx"
@@ -80,6 +81,7 @@ class ExportedModel:
         self.choices = choices or {}
         self.config = BertConfig.from_folder(self.folder)
         self._opened: tuple[int, Run] | None = None
+        self._digest: str | None = None
 
     @property
     def dtype_policy(self) -> SimpleNamespace:
@@ -117,6 +119,7 @@ class ExportedModel:
     def _run(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         # The threads of a runtime do not exist in a forked process.
         if self._opened is None or self._opened[0] != os.getpid():
+            self._require_the_same_files()
             _of_parents.append(self._opened)
             self._opened = os.getpid(), RUNNERS[self.runtime](self.folder, self.dtype)
         return self._opened[1](inputs)
@@ -130,8 +133,26 @@ class ExportedModel:
             return {"mlm_logits": np.take_along_axis(outputs, inputs["masked_positions"][..., None], axis=1)}
         return outputs[:, None] if outputs.ndim == 2 else outputs
 
+    def _require_the_same_files(self) -> None:
+        """Refuse a folder that was written again since its labels were read: another process opens it later."""
+        digest = self._digest_of_files()
+        if self._digest not in (None, digest):
+            raise WeightsMismatchError(
+                f"{self.folder} was exported again since this estimator was loaded from it. Load it again."
+            )
+        self._digest = digest
+
+    def _digest_of_files(self) -> str:
+        """Of the small files all, and of the model how large its files are: golden outputs tell its weights."""
+        digest = hashlib.sha256()
+        for path in sorted(self.folder.glob("*.json")):
+            digest.update(path.name.encode() + path.read_bytes())
+        for path in self.files():
+            digest.update(f"{path.name} {path.stat().st_size}".encode())
+        return digest.hexdigest()
+
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_opened": None}
+        return {**vars(self), "_opened": None, "_digest": self._digest or self._digest_of_files()}
 
 
 def _main_output(outputs: dict[str, np.ndarray]) -> np.ndarray:
