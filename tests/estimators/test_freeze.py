@@ -6,11 +6,12 @@ import pandas as pd
 import pytest
 from sklearn.model_selection import GridSearchCV
 
-from kbert import BertClassifier, BertMultipleChoice, BertQA, BertRegressor, BertTagger
+from kbert import BertClassifier, BertConfig, BertMultipleChoice, BertQA, BertRegressor, BertTagger
 from kbert.training import frozen, loop
 
 pytestmark = pytest.mark.slow
 
+SMALL = dict(vocab_size=90, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32)
 TEXTS = ["the table was great", "a sad chair", "the room and the sad table", "this room was lovely"]
 QUESTIONS = pd.DataFrame({"question": ["was it"] * 4, "context": TEXTS})
 ROWS = {
@@ -85,6 +86,18 @@ def test_with_other_parameters_too(make, monkeypatch, changes):
     monkeypatch.setattr(loop, "frozen_part", lambda *_: None)
     whole = make(**changes).fit(*ROWS[BertClassifier])
     np.testing.assert_allclose(kept.history_["loss"], whole.history_["loss"], rtol=0.02 if "dtype" in changes else 1e-4)
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("changes", [{}, {"freeze": 0, "weights": None, "size": BertConfig(**SMALL)}])
+def test_in_bfloat16_a_validation_set_is_predicted_by_the_weights_of_its_epoch(make, reviews, tmp_path, changes):
+    """Also where the model itself is trained, and no copy with fewer tokens."""
+    X, y = reviews.text[:64], reviews.label[:64]
+    classifier = make(dtype="bfloat16", epochs=4, batch_size=8, **changes).fit(X, y, eval_set=(X, y))
+    classifier.save(tmp_path / "model")
+    saved = BertClassifier.load(tmp_path / "model", verify=True)
+    np.testing.assert_array_equal(classifier.predict_proba(X), saved.predict_proba(X))
+    assert classifier.history_["val_score"][-1] == pytest.approx(saved.score(X, y))
 
 
 def test_the_layers_above_have_dropout(make):
