@@ -83,7 +83,12 @@ def _use_that_of_tensorflow(folder: Path) -> None:
     if "tf_xla_persistent_cache_directory" in flags:
         return
     folder = folder / tensorflow.__version__
-    folder.mkdir(parents=True, exist_ok=True)
+    if any(character.isspace() for character in str(folder)):  # which would end the flag
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:  # nothing can be kept there
+        return
     _remove_damaged_and_oldest(folder)
     ours = f"--tf_xla_persistent_cache_directory={folder} --tf_xla_persistent_cache_device_types=CPU"
     os.environ[_FLAGS] = f"{flags} {ours}".strip()

@@ -125,3 +125,13 @@ def test_the_oldest_programs_of_tensorflow_go_first(tmp_path, monkeypatch):
     assert flags[0] == "--tf_xla_max_cluster_size=9" and flags[1].endswith(str(folder)) and len(flags) == 3
     use_compile_cache()  # what is set stays
     assert os.environ["TF_XLA_FLAGS"].split() == flags
+
+
+@of_tensorflow
+@pytest.mark.parametrize("name", ["a folder", "file/folder"])
+def test_a_folder_that_tensorflow_cannot_use_is_none(tmp_path, monkeypatch, name):
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv(COMPILE_CACHE, str(tmp_path / name))
+    monkeypatch.setenv("TF_XLA_FLAGS", "")
+    use_compile_cache()
+    assert os.environ["TF_XLA_FLAGS"] == ""
