@@ -448,6 +448,12 @@ def labels_that_are_one_hot(folder):
     return toy_of(BertClassifier, folder).fit(TEXTS, [[1, 0], [0, 1]] * 3)
 
 
+@warns(LabelsWarning, "Column 1 of X tells y")
+def labels_in_another_form_in_X(folder):
+    X = [(text, label) for text, label in zip(TEXTS * 2, "ab" * 6, strict=True)]
+    return toy_of(BertClassifier, folder).fit(X, [0, 1] * 6)
+
+
 @warns(ParameterWarning, "learning_rate=5 is so high")
 def a_rate_that_is_too_high(folder):
     return toy_of(BertClassifier, folder, learning_rate=5).fit(TEXTS, LABELS)

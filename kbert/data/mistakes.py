@@ -61,11 +61,12 @@ def texts_of(table: Table) -> str | None:
 
 
 def refuse_y_in_X(X: Any, y: Any, call: str) -> None:
-    """Refuse an X of which a column is y, from which the model would read the answer.
+    """Refuse an X of which a column is y, from which the model would read the answer, or warn of it.
 
-    That is a column with the same values; one with another value for each of y's, as before a LabelEncoder; or one with
-    the name of y, unless it holds several words a row: y may have been made from a column of texts by ``map``, which
-    keeps its name. Of a table of more columns, it is refused where others look like texts; else by what reads it.
+    That is a column with the same values; or one with the name of y, unless it holds several words a row: y may have
+    been made from a column of texts by ``map``, which keeps its name. Of a table of more columns, it is refused where
+    others look like texts; else by what reads it. Of two columns, one with another value for each label of y, as
+    before a LabelEncoder, is warned of: in a toy it may be meant.
 
     Parameters
     ----------
@@ -77,6 +78,10 @@ def refuse_y_in_X(X: Any, y: Any, call: str) -> None:
     Raises
     ------
     ValueError
+
+    Warns
+    -----
+    LabelsWarning
     """
     tables = _tables(X, y)
     if tables is None:
@@ -93,11 +98,17 @@ def refuse_y_in_X(X: Any, y: Any, call: str) -> None:
         elif same_name and not _has_words(column):
             what, labels = "has the name of y", _label_of(of_x, j) if len(names) == 1 else ""
         elif renamed[j] and not all(renamed):
-            what, labels = "tells y: it has another value for each of y's", _expression(y, "y")
+            what, labels = _TELLS, _expression(y, "y")
         else:
             continue
-        if (message := _y_in_X(of_x, j, what, labels or _expression(y, "y"), call)) is not None:
+        message = _y_in_X(of_x, j, what, labels or _expression(y, "y"), call)
+        if message is not None and (what != _TELLS or len(columns) > 2):
             raise ValueError(message)
+        if message is not None:
+            warn_user(message, LabelsWarning)
+
+
+_TELLS = "tells y: it has another value for each of y's"
 
 
 def _label_of(table: Table, j: int) -> str:

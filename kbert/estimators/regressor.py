@@ -155,10 +155,10 @@ class BertRegressor(RegressorMixin, FineTunedEstimator[Regression]):
     Examples
     --------
     >>> from kbert import BertRegressor
-    >>> pairs = [("a cat", "a kitten"), ("a cat", "a train")] * 20
+    >>> pairs = [("a cat", "a kitten"), ("a dog", "a train")] * 20
     >>> regressor = BertRegressor("minilm-l6", epochs=10, random_state=0)
     >>> regressor = regressor.fit(pairs, [4.5, 0.5] * 20)
-    >>> near, far = regressor.predict([("a cat", "a kitten"), ("a cat", "a train")])
+    >>> near, far = regressor.predict(pairs[:2])
     >>> print(near > far)
     True
     """

@@ -87,6 +87,8 @@ def test_a_text_column_of_numbers_is_named(toy):
 def test_three_columns_are_refused(toy):
     frame = pd.DataFrame({"title": TEXTS, "body": TEXTS, "label": LABELS})
     with pytest.raises(ValueError, match=r"3 columns \('title', 'body', 'label'\).*df\[\['title', 'body'\]\]"):
+        toy().fit(frame, [f"no {label}" for label in LABELS][::-1])
+    with pytest.raises(ValueError, match=r"'label' is y.*Give the texts alone: clf.fit\(df\[\['title', 'body'\]\], df"):
         toy().fit(frame, LABELS)
 
 
