@@ -60,7 +60,7 @@ def texts_of(table: Table) -> str | None:
     return None
 
 
-def refuse_y_in_X(X: Any, y: Any, call: str) -> None:
+def check_y_in_X(X: Any, y: Any, call: str) -> None:
     """Refuse an X of which a column is y, from which the model would read the answer, or warn of it.
 
     That is a column with the same values; or one with the name of y, unless it holds several words a row: y may have
@@ -93,22 +93,22 @@ def refuse_y_in_X(X: Any, y: Any, call: str) -> None:
     renamed = [_is_one_to_one(column, rows) for column in columns]
     for j, column in enumerate(columns):
         same_name = len(columns) > 1 and j < len(of_x.labels) and of_x.labels[j] in names
+        only_warned_of = False
         if len(answers) == 1 and _are_equal(column, rows):
             what, labels = "is y", _label_of(of_x, j)
         elif same_name and not _has_words(column):
             what, labels = "has the name of y", _label_of(of_x, j) if len(names) == 1 else ""
         elif renamed[j] and not all(renamed):
-            what, labels = _TELLS, _expression(y, "y")
+            what, labels = "tells y: it has another value for each of y's", _expression(y, "y")
+            only_warned_of = len(columns) <= 2
         else:
             continue
         message = _y_in_X(of_x, j, what, labels or _expression(y, "y"), call)
-        if message is not None and (what != _TELLS or len(columns) > 2):
+        if message is None:
+            continue
+        if not only_warned_of:
             raise ValueError(message)
-        if message is not None:
-            warn_user(message, LabelsWarning)
-
-
-_TELLS = "tells y: it has another value for each of y's"
+        warn_user(message, LabelsWarning)
 
 
 def _label_of(table: Table, j: int) -> str:

@@ -75,11 +75,13 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         dropout, and are computed once for each text, also over the fits of a search in one process.
     classifier_pooling : {"auto", "cls", "mean"}, default="auto"
         The vector of a text that the head reads: the pooler's of [CLS], as in the paper, or the mean over the text's
-        tokens. "auto" takes the one whose linear probe has the lower loss in a cross-validation on the training rows.
-        transformers' BERT knows "cls" alone.
-    head_start : {"probe", "random"}, default="probe"
+        tokens. "auto" takes the one whose linear probe has the lower loss in a cross-validation on the training rows;
+        and the mean where ``head_start="auto"`` starts at random. transformers' BERT knows "cls" alone.
+    head_start : {"auto", "probe", "random"}, default="auto"
         Where the head starts. "probe": as a linear model that is fitted to the vectors of the encoder before that is
-        trained (Kumar et al., 2022); up to 2,048 rows are looked at. "random": as in the paper.
+        trained (Kumar et al., 2022); up to 2,048 rows are looked at. "random": as in the paper. "auto" is "probe"; but
+        with pairs of texts "random", unless the linear model takes a quarter of a constant predictor's loss away, in
+        the cross-validation.
     few_labels : bool, default=False
         For some 8 to 64 rows a class: instead of classifying, training brings the vectors of rows of the same class
         together and those of other classes apart (Khosla et al., 2020; Tunstall et al., 2022, "SetFit"), and the head
@@ -166,7 +168,7 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         NaN for those that were skipped; `kbert.plots.TrainingDisplay` draws it.
     n_iter_ : int
         Epochs that the last fit ran.
-    max_length_, long_text_, epochs_, batch_size_, learning_rate_
+    max_length_, long_text_, epochs_, batch_size_, learning_rate_, head_start_
         What the parameters of these names were in the last fit: what "auto" stood for.
     n_truncated_ : int
         Rows of X of the last fit that were cut: those of `fit`'s warning, without its ``eval_set``.
@@ -211,7 +213,7 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         layer_decay: float = 1.0,
         freeze: int = 0,
         classifier_pooling: str = "auto",
-        head_start: str = "probe",
+        head_start: str = "auto",
         few_labels: bool = False,
         dropout: float | None = None,
         bias_correction: bool = True,

@@ -139,9 +139,7 @@ class RunFacts:
             Keras's dtype policy.
         """
         steps = -(-n_counted // parameters.batch_size)
-        settings = {name: getattr(parameters, name) for name in SETTLED if hasattr(parameters, name)}
-        if getattr(parameters, "classifier_pooling", "auto") != "auto":
-            settings["classifier_pooling"] = parameters.classifier_pooling
+        settings = {name: getattr(parameters, name, "auto") for name in (*SETTLED, "classifier_pooling")}
         return cls(
             rows,
             n_rows,
@@ -150,7 +148,7 @@ class RunFacts:
             n_in_windows,
             median_and_95(lengths),
             -(-steps // parameters.gradient_accumulation) * parameters.epochs,
-            settings,
+            {name: value for name, value in settings.items() if value != "auto"},  # what a fit alone can tell
             next(name for name, of_name in DTYPES.items() if of_name == policy),
             keras.backend.backend(),
         )

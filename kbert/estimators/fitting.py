@@ -35,7 +35,7 @@ from kbert.estimators.validation import read_eval_set
 from kbert.model import BertForFeatures
 from kbert.model.setup import keras
 from kbert.tasks.row_notices import RowShares, RowsRead, tell_cut, tell_missing
-from kbert.tasks.task import Examples, Task, TrainingData, some_rows
+from kbert.tasks.task import Examples, Probed, Task, TrainingData, some_rows
 from kbert.text import WordPieceTokenizer
 from kbert.training.backends import able_to_train
 from kbert.training.distribution import check_layout, description, for_fine_tuning, n_parts, same_everywhere
@@ -163,6 +163,7 @@ def _train_with_restarts(
     recipe = settle(parameters, task, config, n_rows)
     parameters.distribution = for_fine_tuning(parameters.distribution, data.whole_rows or few_labels)
     policy, enough_epochs = dtype_policy(parameters.dtype), automatic_epochs(parameters, recipe, n_rows)
+    start_is_chosen = getattr(parameters, "head_start", None) == "auto"
     first_run = 0 if checkpoints is None else min(checkpoints.first_run(), parameters.n_restarts)
     for restart in range(first_run, parameters.n_restarts + 1):
         run_seed = seed if restart == 0 else draw_seed(np.random.RandomState([seed, restart]))
@@ -173,7 +174,10 @@ def _train_with_restarts(
             )
             loss, linear_loss = np.inf, None  # the contrast's loss is another one
         else:
-            model, linear_loss = _new_model(task, start, config, examples, policy, run, pad_id)
+            model, probed = _new_model(task, start, config, examples, policy, run, pad_id)
+            linear_loss = None if probed is None else probed.loss
+            if probed is not None and start_is_chosen:
+                parameters.head_start = "random" if probed.head is None else "probe"
             _say(parameters, model.config, about, examples, data, policy)
             history = _train(task, model, task.loss, data, validation, parameters, run, pad_id)
             loss = history["loss"][-1]
@@ -280,11 +284,8 @@ def _say(
 
 def _new_model(
     task: Task[C, L, E, O], start: Start, config: BertConfig, examples: E, dtype: str, run: Run, pad_id: int
-) -> tuple[keras.Model, float | None]:
-    """The model to train: that of the fit before, or one with the start's weights and a head fitted by a probe.
-
-    And the probe's loss in a cross-validation, if it is known.
-    """
+) -> tuple[keras.Model, Probed | None]:
+    """The model to train, and where its head starts; or the model of the fit before, and None."""
 
     def to_probe(model_class: Callable[..., keras.Model], config: BertConfig) -> keras.Model:
         return start.new_model(partial(model_class, config, dtype=dtype, seed=run.seed), _load_silent)
@@ -297,11 +298,11 @@ def _new_model(
         model = to_train(config)
         task.before_training(model)
         return model, None
-    config, head, loss = task.probe(config, to_probe, examples, run.seed, pad_id)
-    model = to_train(config)
-    if head is not None:
-        head.assign_to(model.classifier)
-    return model, loss
+    probed = task.probe(config, to_probe, examples, run.seed, pad_id)
+    model = to_train(probed.config)
+    if probed.head is not None:
+        probed.head.assign_to(model.classifier)
+    return model, probed
 
 
 def _load_encoder(model: keras.Model, folder: Path, arrays: dict[str, np.ndarray] | None) -> None:

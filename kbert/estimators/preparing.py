@@ -14,7 +14,7 @@ from kbert.data.columns import Columns
 from kbert.data.frames import readable_again
 from kbert.data.labels import sample_weights
 from kbert.estimators.parameters import Parameters
-from kbert.estimators.recipe import settle_lengths, settle_training
+from kbert.estimators.recipe import settle_head_start, settle_lengths, settle_training
 from kbert.estimators.validation import split_rows
 from kbert.tasks.tagging import UnreadTags
 from kbert.tasks.task import Examples, Recipe, Task
@@ -71,6 +71,8 @@ def read_rows(
     is_warm_start, few_labels = estimator._is_warm_start(), _has_few_labels(parameters)
     if few_labels and parameters.classifier_pooling == "auto":
         parameters.classifier_pooling = "mean"  # what is tuned is what the head reads
+    if few_labels and parameters.head_start == "auto":
+        parameters.head_start = "probe"
     task = estimator._task() if is_warm_start else estimator._new_task(parameters, y)
     task.check(X, y, "clf.fit" if is_classifier(estimator) else "estimator.fit")
     columns = task.read(X)
@@ -104,6 +106,7 @@ def find_start(estimator: HasTask[C, L, E, O], parameters: Parameters, task: Tas
             "to be tuned. Set a smaller freeze; or few_labels=False, which trains the head alone."
         )
     settle_lengths(parameters, task, start.config)
+    settle_head_start(parameters, task, start.config)
     return start
 
 

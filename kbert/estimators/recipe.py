@@ -12,7 +12,7 @@ from kbert.sizes import named_size
 from kbert.tasks.task import Recipe
 
 # The parameters that may be "auto". What one stood for in a fit is kept under its name and an underscore.
-SETTLED = ("max_length", "long_text", "epochs", "batch_size", "learning_rate", "mask_rate", "nsp")
+SETTLED = ("max_length", "long_text", "epochs", "batch_size", "learning_rate", "head_start", "mask_rate", "nsp")
 
 # Attention takes time and memory with the square of the length. docs/benchmarks/first_fit.md has what windows of this
 # length give beside linear models.
@@ -35,6 +35,15 @@ def settle_lengths(parameters: Parameters, reader: Any, config: BertConfig) -> N
     if parameters.max_length == "auto":
         parameters.max_length = automatic_length(config, getattr(parameters, "long_text", None) == "window")
     reader.max_length = parameters.max_length
+
+
+def settle_head_start(parameters: Parameters, task: Any, config: BertConfig) -> None:
+    """Replace "auto" in ``head_start`` where no layer is trained but the head, which then is the probe.
+
+    Else the task's probe tells. ``parameters`` and the task are changed in place.
+    """
+    if getattr(parameters, "head_start", None) == "auto" and parameters.freeze == config.num_hidden_layers:
+        task.head_start = parameters.head_start = "probe"
 
 
 def automatic_length(config: BertConfig, in_windows: bool) -> int:
@@ -83,7 +92,7 @@ def _learning_rate(parameters: Parameters, config: BertConfig) -> float:
 def remember_settled(estimator: Any, parameters: Parameters) -> None:
     """Keep what the parameters of a fit were in the estimator's fitted attributes."""
     for name in SETTLED:
-        if hasattr(parameters, name):
+        if getattr(parameters, name, "auto") != "auto":  # a warm start keeps its head
             setattr(estimator, f"{name}_", getattr(parameters, name))
 
 

@@ -73,11 +73,14 @@ class BertRegressor(RegressorMixin, FineTunedEstimator[Regression]):
         dropout, and are computed once for each text, also over the fits of a search in one process.
     classifier_pooling : {"auto", "cls", "mean"}, default="auto"
         The vector of a text that the head reads: the pooler's of [CLS], as in the paper, or the mean over the text's
-        tokens. "auto" takes the one whose linear probe has the lower loss in a cross-validation on the training rows.
-        transformers' BERT knows "cls" alone.
-    head_start : {"probe", "random"}, default="probe"
+        tokens. "auto" takes the one whose linear probe has the lower loss in a cross-validation on the training rows;
+        where ``head_start="auto"`` starts at random, the mean, and "cls" from 1,000 pairs on. transformers' BERT knows
+        "cls" alone.
+    head_start : {"auto", "probe", "random"}, default="auto"
         Where the head starts. "probe": as a linear model that is fitted to the vectors of the encoder before that is
-        trained (Kumar et al., 2022); up to 2,048 rows are looked at. "random": as in the paper.
+        trained (Kumar et al., 2022); up to 2,048 rows are looked at. "random": as in the paper. "auto" is "probe"; but
+        with pairs of texts "random", unless the linear model takes a quarter of a constant predictor's loss away, in
+        the cross-validation.
     dropout : float, optional
         Rate in hidden states, attention and classifier. None takes the checkpoint's, and with ``warm_start`` that of
         the fit before.
@@ -138,7 +141,7 @@ class BertRegressor(RegressorMixin, FineTunedEstimator[Regression]):
         list of the losses of its updates, NaN for those that were skipped; `kbert.plots.TrainingDisplay` draws it.
     n_iter_ : int
         Epochs that the last fit ran.
-    max_length_, long_text_, epochs_, batch_size_, learning_rate_
+    max_length_, long_text_, epochs_, batch_size_, learning_rate_, head_start_
         What the parameters of these names were in the last fit: what "auto" stood for.
     n_truncated_ : int
         Rows of X of the last fit that were cut: those of `fit`'s warning, without its ``eval_set``.
@@ -188,7 +191,7 @@ class BertRegressor(RegressorMixin, FineTunedEstimator[Regression]):
         layer_decay: float = 1.0,
         freeze: int = 0,
         classifier_pooling: str = "auto",
-        head_start: str = "probe",
+        head_start: str = "auto",
         dropout: float | None = None,
         bias_correction: bool = True,
         gradient_accumulation: int = 1,

@@ -17,7 +17,7 @@ from kbert import weights
 from kbert.backend import require_backend
 from kbert.config import BertConfig
 from kbert.data.frames import readable_again, row_index
-from kbert.data.mistakes import refuse_y_in_X
+from kbert.data.mistakes import check_y_in_X
 from kbert.data.tags import WordColumn, word_column
 from kbert.data.texts import TextColumns
 from kbert.estimators.base import of_one_fit
@@ -173,7 +173,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Servable
         require_backend()  # before weights are looked for, which may download them
         reader = self._row_reader()
         if self.level == "text" and y is not None:
-            refuse_y_in_X(X, y, "estimator.fit")
+            check_y_in_X(X, y, "estimator.fit")
         columns = reader.read(X)
         start = self._start(parameters, columns.texts())
         settle_lengths(parameters, reader, start.config)

@@ -15,6 +15,9 @@ from kbert.tasks.linear_head import FitHead, LinearHead
 MOST_ROWS, MOST_WORDS = 2048, 8192
 # Parts of the cross-validation that chooses what the head reads.
 _FOLDS = 5
+# How the two texts of a pair relate is hardly in the vectors of an encoder that was not trained for it. A head that
+# starts from a probe which explains less than this keeps the encoder from learning it: docs/benchmarks/first_fit.md.
+LEAST_EXPLAINED = 0.25
 
 
 class Probe(NamedTuple):
@@ -26,11 +29,14 @@ class Probe(NamedTuple):
     head : LinearHead
     loss : float
         In a cross-validation.
+    explained : float
+        The share of a constant predictor's loss that this takes away, 1 at best; less than 0 if it adds to it.
     """
 
     pooling: str
     head: LinearHead
     loss: float
+    explained: float
 
 
 def rows_to_probe(
@@ -73,17 +79,21 @@ def best_probe(
     mean_loss : callable
         ``mean_loss(outputs, rows)``: the loss of outputs for some rows, given by their numbers.
     """
-    losses = {
-        pooling: _losses_in_cross_validation(of_pooling, targets, weights, n_outputs, fit, mean_loss)
-        for pooling, of_pooling in vectors.items()
-    }
+
+    def losses_of(some_vectors: np.ndarray) -> np.ndarray:
+        return _losses_in_cross_validation(some_vectors, targets, weights, n_outputs, fit, mean_loss)
+
+    losses = {pooling: losses_of(of_pooling) for pooling, of_pooling in vectors.items()}
     best = first = next(iter(vectors))
     for pooling, of_pooling in losses.items():
         better = losses[first] - of_pooling
         if len(better) > 1 and better.mean() > better.std(ddof=1) / np.sqrt(len(better)):
             best = pooling
-    loss = float(losses[best].mean()) if len(losses[best]) else np.inf
-    return Probe(best, fit(vectors[best], targets, weights, n_outputs), loss)
+    head = fit(vectors[best], targets, weights, n_outputs)
+    if not len(losses[best]):
+        return Probe(best, head, np.inf, 0.0)
+    loss, constant = float(losses[best].mean()), float(losses_of(np.zeros((len(targets), 1))).mean())
+    return Probe(best, head, loss, 1 - loss / constant if constant > 0 else 1.0)
 
 
 def _losses_in_cross_validation(

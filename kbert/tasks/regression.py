@@ -52,6 +52,7 @@ class Regression(TextTask):
     loss = staticmethod(squared_error)
     fit_head = staticmethod(ridge_head)
     baseline: ClassVar[str] = "the mean of y"
+    rows_of_cls: ClassVar[float] = 1000
     problem_type: ClassVar[str | None] = "regression"
 
     # --- y to labels

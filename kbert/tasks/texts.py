@@ -14,12 +14,12 @@ from kbert import model as models
 from kbert import weights
 from kbert.config import BertConfig
 from kbert.data.columns import Columns
-from kbert.data.mistakes import refuse_swapped, refuse_y_in_X
+from kbert.data.mistakes import check_y_in_X, refuse_swapped
 from kbert.data.texts import TextColumns, text_columns
 from kbert.errors import DivergedError
 from kbert.tasks.explaining import Explained, Part, ToExplain, chosen_numbers
 from kbert.tasks.linear_head import FitHead
-from kbert.tasks.probe import MOST_ROWS, best_probe, rows_to_probe
+from kbert.tasks.probe import LEAST_EXPLAINED, MOST_ROWS, best_probe, rows_to_probe
 from kbert.tasks.row_lengths import PieceCounts, RowLengths
 from kbert.tasks.row_notices import MissingTexts, warn_cut_texts
 from kbert.tasks.task import Encode, Probed, TaskDefaults, TrainingData, mean_one
@@ -188,7 +188,7 @@ class TextTask(TaskDefaults[np.ndarray, TextExamples], TextReader):
     """
 
     classifier_pooling: str = "auto"
-    head_start: str = "probe"
+    head_start: str = "auto"
 
     architecture: ClassVar[str] = "BertForSequenceClassification"
 
@@ -211,6 +211,8 @@ class TextTask(TaskDefaults[np.ndarray, TextExamples], TextReader):
 
     # Fits the head to vectors: one of `kbert.tasks.linear_head`. Without one the head always starts at random.
     fit_head: ClassVar[FitHead | None] = None
+    # From so many pairs on, a head that starts at random reads [CLS], and of fewer the mean.
+    rows_of_cls: ClassVar[float] = np.inf
     # What the config.json says of the outputs, as transformers knows it.
     problem_type: ClassVar[str | None] = None
 
@@ -224,7 +226,7 @@ class TextTask(TaskDefaults[np.ndarray, TextExamples], TextReader):
     def check(self, X: Any, y: Any, call: str) -> None:
         """Refuse an X that holds y, and X and y that are exchanged. ``call`` is what messages write: "clf.fit"."""
         refuse_swapped(X, y, call)
-        refuse_y_in_X(X, y, call)
+        check_y_in_X(X, y, call)
 
     def examples(
         self, columns: TextColumns, labels: np.ndarray, weights: np.ndarray, tokenizer: WordPieceTokenizer
@@ -259,6 +261,10 @@ class TextTask(TaskDefaults[np.ndarray, TextExamples], TextReader):
             self.fit_head,
             lambda outputs, rows: self.mean_loss(outputs, some.take(rows)),
         )
+        if self.head_start == "auto" and some.sequences.are_pairs and probe.explained < LEAST_EXPLAINED:
+            if pooling == "auto":
+                pooling = "cls" if examples.n_rows >= self.rows_of_cls else "mean"
+            return Probed(replace(config, classifier_pooling=pooling), None, probe.loss)
         return Probed(replace(config, classifier_pooling=probe.pooling), probe.head, probe.loss)
 
     def n_probed(self, numbers: list[tuple[Any, ...]]) -> int:

@@ -116,6 +116,11 @@ class TokenSequences:
         return len(self.tokens)
 
     @property
+    def are_pairs(self) -> bool:
+        """Whether there are second texts."""
+        return bool((self.first_length < self.lengths).any())
+
+    @property
     def lengths(self) -> NDArray[np.int64]:
         """Tokens of each sequence, special ones included, int64, shape (n_sequences,)."""
         return self.tokens.lengths

@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 from kbert import BertClassifier, BertConfig, BertRegressor, BertTagger, BertVectorizer, WordPieceTokenizer
 from kbert.errors import DivergedError
-from kbert.tasks import SingleLabel
+from kbert.tasks import Regression, SingleLabel
 from kbert.tasks.linear_head import ridge_head, sigmoid_head, softmax_head
 from kbert.tasks.probe import best_probe, rows_to_probe
 
@@ -172,6 +172,43 @@ def test_a_warm_start_keeps_head_and_pooling(quick_folder, reviews):
     model.set_params(warm_start=True, classifier_pooling="cls").fit(reviews.text, reviews.label[::-1].tolist())
     assert model.config_.classifier_pooling == "mean"
     np.testing.assert_allclose(model.predict_proba(reviews.text), before, atol=1e-6)
+
+
+def as_pairs(texts):
+    return [(text, "The same for all") for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("tells", "pairs", "parameters", "started", "pooling"),
+    [
+        (True, True, {}, "probe", "mean"),
+        (False, True, {}, "random", "mean"),
+        (False, True, {"classifier_pooling": "cls"}, "random", "cls"),
+        (False, True, {"head_start": "probe", "classifier_pooling": "mean"}, "probe", "mean"),
+        (False, True, {"freeze": 1}, "probe", None),
+        (False, True, {"few_labels": True, "learning_rate": 1e-6}, "probe", "mean"),
+        (False, False, {}, "probe", None),
+    ],
+    ids=["telling", "not telling", "pooling", "set", "head alone", "few labels", "one text"],
+)
+def test_of_pairs_a_probe_that_tells_little_is_no_start(quick_folder, tells, pairs, parameters, started, pooling):
+    X = ["the red chair", "awful", "a hot room, a hot table", "red chairs", "awful, awful", "a hot table"] * 10
+    y = np.arange(60) % 3 if tells else np.random.default_rng(0).permutation(60) % 3
+    model = BertClassifier(weights=quick_folder, **FROZEN | {"max_length": 32} | parameters)
+    model.fit(as_pairs(X) if pairs else X, y)
+    assert model.head_start_ == started
+    assert pooling is None or model.config_.classifier_pooling == pooling
+
+
+def test_of_many_pairs_with_numbers_a_head_that_starts_at_random_reads_cls(quick_folder, reviews, monkeypatch, capsys):
+    X, y = as_pairs(reviews.text[:40]), np.random.default_rng(0).normal(size=40)
+    model = BertRegressor(weights=quick_folder, **FROZEN, verbose=1).fit(X, y)
+    assert (model.head_start_, model.config_.classifier_pooling) == ("random", "mean")
+    assert "head_start='random', classifier_pooling='mean'" in capsys.readouterr().out
+    monkeypatch.setattr(Regression, "rows_of_cls", 40)
+    model.fit(X, y)
+    assert (model.head_start_, model.config_.classifier_pooling) == ("random", "cls")
+    assert (model.fit(X, np.ones(40)).predict(X) == 1).all() and model.head_start_ == "probe"
 
 
 @pytest.mark.filterwarnings("always")
