@@ -22,6 +22,15 @@ def default_learning_rate(config: BertConfig) -> float:
     return SIZES["tiny"].learning_rate
 
 
+def pairs_rate_factor(config: BertConfig) -> float:
+    """Return the factor on the fine-tuning rate where pairs start from a random head that the user has not asked for.
+
+    Twice the rate is better for minilm-l6 (docs/benchmarks/first_fit.md). For the widths of base and large it would be
+    beyond the paper's grid, which ends at 5e-5.
+    """
+    return 2.0 if config.hidden_size < 768 else 1.0
+
+
 def default_pretraining_rate(config: BertConfig, continued: bool = False) -> float:
     """Return the rate of pre-training from scratch, or (``continued``) from trained weights."""
     if continued:

@@ -204,8 +204,8 @@ def median_and_95(lengths: NDArray[Any]) -> tuple[int, int]:
 class FitPlan:
     """What a fit on some rows would do and take: what the method ``plan`` of an estimator gives.
 
-    It is shown as text, and as a table in a notebook. What "auto" stands for is exactly that of the fit. Seconds and
-    memory are estimates.
+    It is shown as text, and as a table in a notebook. What "auto" stands for is exactly that of the fit, but for what
+    only the probe tells (``settings``). Seconds and memory are estimates.
 
     Attributes
     ----------
@@ -238,7 +238,8 @@ class FitPlan:
     n_updates : int
         Of all epochs, by ``n_sequences``.
     settings : dict
-        What "auto" stands for in the parameters, and the others of the same kind, by name.
+        What "auto" stands for in the parameters, and the others of the same kind, by name. Without what the probe of
+        the fit decides: ``head_start``, ``classifier_pooling``, and whether the rate for pairs is twice this one.
     max_length, epochs, batch_size : int
     learning_rate : float
         The same settings as attributes.

@@ -160,10 +160,13 @@ def _train_with_restarts(
     data, pad_id = task.training_data(examples), start.tokenizer.pad_id
     n_rows = examples.n_rows if data.whole_rows else len(data.sequences)  # what a batch counts
     few_labels = getattr(parameters, "few_labels", False)
+    start_is_chosen, rate_is_chosen = (
+        getattr(parameters, name, None) == "auto" for name in ("head_start", "learning_rate")
+    )
     recipe = settle(parameters, task, config, n_rows)
+    rate = parameters.learning_rate
     parameters.distribution = for_fine_tuning(parameters.distribution, data.whole_rows or few_labels)
     policy, enough_epochs = dtype_policy(parameters.dtype), automatic_epochs(parameters, recipe, n_rows)
-    start_is_chosen = getattr(parameters, "head_start", None) == "auto"
     first_run = 0 if checkpoints is None else min(checkpoints.first_run(), parameters.n_restarts)
     for restart in range(first_run, parameters.n_restarts + 1):
         run_seed = seed if restart == 0 else draw_seed(np.random.RandomState([seed, restart]))
@@ -178,6 +181,8 @@ def _train_with_restarts(
             linear_loss = None if probed is None else probed.loss
             if probed is not None and start_is_chosen:
                 parameters.head_start = "random" if probed.head is None else "probe"
+            if probed is not None and rate_is_chosen:
+                parameters.learning_rate = rate * probed.rate_factor
             _say(parameters, model.config, about, examples, data, policy)
             history = _train(task, model, task.loss, data, validation, parameters, run, pad_id)
             loss = history["loss"][-1]

@@ -140,11 +140,14 @@ class Probed(NamedTuple):
         The weights that the head starts with; None for random ones.
     loss : float or None
         The loss of such a head in a cross-validation; None where it is not known.
+    rate_factor : float
+        On the learning rate that "auto" stands for.
     """
 
     config: BertConfig
     head: LinearHead | None = None
     loss: float | None = None
+    rate_factor: float = 1.0
 
 
 C = TypeVar("C", bound=Columns)

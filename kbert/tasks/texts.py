@@ -17,6 +17,7 @@ from kbert.data.columns import Columns
 from kbert.data.mistakes import check_y_in_X, refuse_swapped
 from kbert.data.texts import TextColumns, text_columns
 from kbert.errors import DivergedError
+from kbert.learning_rates import pairs_rate_factor
 from kbert.tasks.explaining import Explained, Part, ToExplain, chosen_numbers
 from kbert.tasks.linear_head import FitHead
 from kbert.tasks.probe import LEAST_EXPLAINED, MOST_ROWS, best_probe, rows_to_probe
@@ -264,7 +265,8 @@ class TextTask(TaskDefaults[np.ndarray, TextExamples], TextReader):
         if self.head_start == "auto" and some.sequences.are_pairs and probe.explained < LEAST_EXPLAINED:
             if pooling == "auto":
                 pooling = "cls" if examples.n_rows >= self.rows_of_cls else "mean"
-            return Probed(replace(config, classifier_pooling=pooling), None, probe.loss)
+            config = replace(config, classifier_pooling=pooling)
+            return Probed(config, None, probe.loss, pairs_rate_factor(config))
         return Probed(replace(config, classifier_pooling=probe.pooling), probe.head, probe.loss)
 
     def n_probed(self, numbers: list[tuple[Any, ...]]) -> int:

@@ -202,13 +202,14 @@ def test_of_pairs_a_probe_that_tells_little_is_no_start(quick_folder, tells, pai
 
 def test_of_many_pairs_with_numbers_a_head_that_starts_at_random_reads_cls(quick_folder, reviews, monkeypatch, capsys):
     X, y = as_pairs(reviews.text[:40]), np.random.default_rng(0).normal(size=40)
-    model = BertRegressor(weights=quick_folder, **FROZEN, verbose=1).fit(X, y)
-    assert (model.head_start_, model.config_.classifier_pooling) == ("random", "mean")
+    model = BertRegressor(weights=quick_folder, epochs=1, random_state=0, verbose=1).fit(X, y)
+    assert (model.head_start_, model.config_.classifier_pooling, model.learning_rate_) == ("random", "mean", 2e-4)
     assert "head_start='random', classifier_pooling='mean'" in capsys.readouterr().out
     monkeypatch.setattr(Regression, "rows_of_cls", 40)
-    model.fit(X, y)
-    assert (model.head_start_, model.config_.classifier_pooling) == ("random", "cls")
-    assert (model.fit(X, np.ones(40)).predict(X) == 1).all() and model.head_start_ == "probe"
+    model.set_params(learning_rate=3e-4).fit(X, y)
+    assert (model.head_start_, model.config_.classifier_pooling, model.learning_rate_) == ("random", "cls", 3e-4)
+    model.set_params(learning_rate="auto").fit(X, np.ones(40))
+    assert (model.head_start_, model.learning_rate_) == ("probe", 1e-4)
 
 
 @pytest.mark.filterwarnings("always")
