@@ -22,13 +22,13 @@ def default_learning_rate(config: BertConfig) -> float:
     return SIZES["tiny"].learning_rate
 
 
-def pairs_rate_factor(config: BertConfig) -> float:
-    """Return the factor on the fine-tuning rate where pairs start from a random head that the user has not asked for.
+def higher_rate_factor(config: BertConfig, factor: float) -> float:
+    """Return a factor over 1 on the fine-tuning rate of a size, but 1 for models as wide as base and large.
 
-    Twice the rate is better for minilm-l6 (docs/benchmarks/first_fit.md). For the widths of base and large it would be
-    beyond the paper's grid, which ends at 5e-5.
+    Such factors were measured with minilm-l6 (docs/benchmarks/first_fit.md). Those widths would leave the paper's grid,
+    which ends at 5e-5.
     """
-    return 2.0 if config.hidden_size < 768 else 1.0
+    return factor if config.hidden_size < 768 else 1.0
 
 
 def default_pretraining_rate(config: BertConfig, continued: bool = False) -> float:

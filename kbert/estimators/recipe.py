@@ -7,7 +7,7 @@ from typing import Any
 
 from kbert.config import BertConfig
 from kbert.estimators.parameters import Parameters
-from kbert.learning_rates import default_learning_rate
+from kbert.learning_rates import default_learning_rate, higher_rate_factor
 from kbert.sizes import named_size
 from kbert.tasks.task import Recipe
 
@@ -72,7 +72,8 @@ def settle_training(parameters: Parameters, recipe: Recipe, config: BertConfig, 
     if parameters.epochs == "auto":
         parameters.epochs = automatic_epochs(parameters, recipe, n_rows)
     if parameters.learning_rate == "auto":
-        parameters.learning_rate = recipe.rate_factor * _learning_rate(parameters, config)
+        factor = recipe.rate_factor * higher_rate_factor(config, recipe.higher_rate_factor)
+        parameters.learning_rate = factor * _learning_rate(parameters, config)
 
 
 def automatic_epochs(parameters: Parameters, recipe: Recipe, n_rows: int) -> int:

@@ -26,7 +26,16 @@ from kbert.tasks.linear_head import softmax_head
 from kbert.tasks.probe import MOST_WORDS, rows_to_probe
 from kbert.tasks.ranking import class_ranking
 from kbert.tasks.saved_labels import decode_labels, encode_labels, labels_of_config
-from kbert.tasks.task import Encode, Probed, TaskDefaults, TrainingData, mean_one, nothing_learned, shares_of_classes
+from kbert.tasks.task import (
+    Encode,
+    Probed,
+    Recipe,
+    TaskDefaults,
+    TrainingData,
+    mean_one,
+    nothing_learned,
+    shares_of_classes,
+)
 from kbert.tasks.words import WordReader
 from kbert.text import WordPieceTokenizer
 from kbert.text.words import WordSequences, build_word_windows
@@ -37,6 +46,10 @@ from kbert.warn import warn_user
 
 if TYPE_CHECKING:
     import keras
+
+
+# On the learning rate of a small model: docs/benchmarks/first_fit.md.
+_RATE_FACTOR = 4.0
 
 
 class UnreadTags(NamedTuple):
@@ -104,6 +117,11 @@ class Tagging(TaskDefaults[UnreadTags, TaggingExamples], WordReader):
     loss = staticmethod(softmax_cross_entropy)
     baseline: ClassVar[str] = "how often each label occurs"
     architecture: ClassVar[str] = "BertForTokenClassification"
+
+    @property
+    def recipe(self) -> Recipe:
+        """A high rate, but for a head that starts at random as in the paper."""
+        return Recipe(higher_rate_factor=1.0 if self.head_start == "random" else _RATE_FACTOR)
 
     # --- X and y to examples
 

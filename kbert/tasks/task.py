@@ -105,6 +105,8 @@ class Recipe(NamedTuple):
         A batch has so many rows at least.
     rate_factor : float
         On the learning rate of the size.
+    higher_rate_factor : float
+        The same, for models that are smaller than base.
     """
 
     updates: int = 80
@@ -113,6 +115,7 @@ class Recipe(NamedTuple):
     rows_of_large_batches: int = 1000
     least_batch: int = 16
     rate_factor: float = 1.0
+    higher_rate_factor: float = 1.0
 
 
 class Contrast(NamedTuple):
@@ -169,16 +172,18 @@ class Task(Protocol[C, L, E, O]):
         What the constant predictor goes by, for the warning about a failed run: "how often each label occurs".
     architecture : str
         The class of transformers that opens what `save_model` writes.
-    recipe : Recipe
-        What "auto" stands for.
     whole_rows : bool
         Whether all sequences of a row have to be in one step, and ``batch_size`` counts rows: see `TrainingData`.
     """
 
     baseline: ClassVar[str]
     architecture: ClassVar[str]
-    recipe: ClassVar[Recipe]
     whole_rows: ClassVar[bool]
+
+    @property
+    def recipe(self) -> Recipe:
+        """What "auto" stands for."""
+        ...
 
     @property
     def loss(self) -> Loss:
@@ -358,8 +363,12 @@ class TaskDefaults(Generic[L, E]):
 
     mean_loss: Callable[..., float]
 
-    recipe: ClassVar[Recipe] = Recipe()
     whole_rows: ClassVar[bool] = False
+
+    @property
+    def recipe(self) -> Recipe:
+        """That of single texts."""
+        return Recipe()
 
     @property
     def n_answers(self) -> int:

@@ -17,7 +17,7 @@ from kbert.data.columns import Columns
 from kbert.data.mistakes import check_y_in_X, refuse_swapped
 from kbert.data.texts import TextColumns, text_columns
 from kbert.errors import DivergedError
-from kbert.learning_rates import pairs_rate_factor
+from kbert.learning_rates import higher_rate_factor
 from kbert.tasks.explaining import Explained, Part, ToExplain, chosen_numbers
 from kbert.tasks.linear_head import FitHead
 from kbert.tasks.probe import LEAST_EXPLAINED, MOST_ROWS, best_probe, rows_to_probe
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 # rows of any length.
 CHUNK_ROWS = 8192
 CHUNK_CHARACTERS = 4_000_000
+
+# On the learning rate of a small model, where the head of pairs starts at random.
+_RATE_FACTOR_OF_PAIRS = 2.0
 
 C = TypeVar("C", bound=Columns)
 
@@ -266,7 +269,7 @@ class TextTask(TaskDefaults[np.ndarray, TextExamples], TextReader):
             if pooling == "auto":
                 pooling = "cls" if examples.n_rows >= self.rows_of_cls else "mean"
             config = replace(config, classifier_pooling=pooling)
-            return Probed(config, None, probe.loss, pairs_rate_factor(config))
+            return Probed(config, None, probe.loss, higher_rate_factor(config, _RATE_FACTOR_OF_PAIRS))
         return Probed(replace(config, classifier_pooling=probe.pooling), probe.head, probe.loss)
 
     def n_probed(self, numbers: list[tuple[Any, ...]]) -> int:

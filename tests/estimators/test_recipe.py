@@ -13,12 +13,15 @@ from kbert.config import BertConfig
 from kbert.errors import TruncationWarning
 from kbert.estimators.parameters import Parameters
 from kbert.estimators.recipe import settle_lengths, settle_training
-from kbert.tasks import SingleLabel
+from kbert.tasks import SingleLabel, Tagging
 
 pytestmark = pytest.mark.slow
 
 
-def settled(n_rows, **values):
+RECIPE = SingleLabel().recipe
+
+
+def settled(n_rows, recipe=RECIPE, **values):
     parameters = Parameters(
         **{
             "size": "minilm-l6",
@@ -30,7 +33,7 @@ def settled(n_rows, **values):
         }
         | values
     )
-    settle_training(parameters, SingleLabel.recipe, BertConfig.from_size("minilm-l6"), n_rows)
+    settle_training(parameters, recipe, BertConfig.from_size(parameters.size), n_rows)
     return parameters
 
 
@@ -38,10 +41,10 @@ def settled(n_rows, **values):
 def test_small_data_gets_enough_updates_and_large_data_few_passes(n_rows):
     found = settled(n_rows)
     updates = -(-n_rows // found.batch_size) * found.epochs
-    assert updates >= SingleLabel.recipe.updates or found.epochs >= SingleLabel.recipe.epochs
-    assert found.epochs >= SingleLabel.recipe.epochs
+    assert updates >= RECIPE.updates or found.epochs >= RECIPE.epochs
+    assert found.epochs >= RECIPE.epochs
     one_less = -(-n_rows // found.batch_size) * (found.epochs - 1)
-    assert found.epochs == SingleLabel.recipe.epochs or one_less < SingleLabel.recipe.updates
+    assert found.epochs == RECIPE.epochs or one_less < RECIPE.updates
     assert found.batch_size == (16 if n_rows < 1000 else 32)
 
 
@@ -57,7 +60,7 @@ def test_more_rows_than_the_papers_largest_data_set_get_fewer_passes(n_rows, epo
 
 def test_what_is_given_stays_and_the_rest_follows_it():
     found = settled(100, batch_size=50)
-    assert found.epochs == SingleLabel.recipe.updates // 2
+    assert found.epochs == RECIPE.updates // 2
     assert settled(100, epochs=7).epochs == 7 and settled(100, learning_rate=1e-3).learning_rate == 1e-3
     assert settled(10).learning_rate == 5e-5 and settled(10, size="large").learning_rate == 2e-5
 
@@ -80,6 +83,16 @@ def test_where_nothing_reads_the_rest_a_row_has_all_positions(long_text, max_len
     assert vars(reader) == vars(parameters)
 
 
+@pytest.mark.parametrize(
+    ("size", "head_start", "expected"),
+    [("minilm-l6", "probe", 2e-4), ("minilm-l6", "random", 5e-5), ("base", "probe", 3e-5)],
+)
+def test_small_taggers_are_trained_at_a_higher_rate(size, head_start, expected):
+    recipe = Tagging(head_start=head_start).recipe
+    assert settled(100, recipe, size=size).learning_rate == pytest.approx(expected)
+    assert settled(100, recipe, size=size, learning_rate=1e-3).learning_rate == 1e-3
+
+
 @pytest.fixture(scope="module")
 def fitted(quick_folder, reviews):
     """A classifier with the defaults; its weights have 64 positions."""
@@ -88,7 +101,7 @@ def fitted(quick_folder, reviews):
 
 def test_what_auto_stood_for_is_kept(fitted):
     assert (fitted.max_length_, fitted.long_text_, fitted.batch_size_) == (64, "window", 16)
-    assert fitted.epochs_ == fitted.n_iter_ == -(-SingleLabel.recipe.updates // 3) and fitted.learning_rate_ == 1e-4
+    assert fitted.epochs_ == fitted.n_iter_ == -(-RECIPE.updates // 3) and fitted.learning_rate_ == 1e-4
     assert (fitted.max_length, fitted.epochs, fitted.learning_rate) == ("auto",) * 3
     assert not hasattr(clone(fitted), "epochs_")
 
