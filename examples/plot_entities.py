@@ -47,7 +47,7 @@ train.head(3)
 from kbert import BertTagger
 from kbert.plots import EntityDisplay
 
-tagger = BertTagger("minilm-l6", epochs=5, learning_rate=2e-4, random_state=0)
+tagger = BertTagger("minilm-l6", random_state=0)
 tagger.fit(train.text, train.spans)
 new = [
     "The licence passes from Initech GmbH to Margaret Hamilton on 1 May.",

@@ -32,7 +32,7 @@ from sklearn.metrics import PredictionErrorDisplay
 
 from kbert import BertRegressor
 
-regressor = BertRegressor("minilm-l6", epochs=3, learning_rate=2e-4, random_state=0)
+regressor = BertRegressor("minilm-l6", random_state=0)
 regressor.fit(train.message, train.urgency)
 
 display = PredictionErrorDisplay.from_estimator(

@@ -58,9 +58,9 @@ class BertRegressor(RegressorMixin, FineTunedEstimator[Regression]):
         Texts in an update. Each window of a long text counts as one. "auto": 32 as in the paper, and 16 where there are
         fewer than 1,000 rows.
     learning_rate : "auto" or float, default="auto"
-        Peak of the schedule. "auto": 1e-4 for tiny and mini, 5e-5 for small, medium and minilm-l6, 3e-5 for base, 2e-5
-        for large; twice that for smaller models than base where ``head_start="auto"`` starts at random. The first
-        parameter to search, by factors of 2 or 3.
+        Peak of the schedule. "auto": 2e-4 for tiny and mini, 1e-4 for small, medium and minilm-l6, 3e-5 for base, 2e-5
+        for large; with ``head_start="random"`` half of that for the models smaller than base. The first parameter to
+        search, by factors of 2 or 3.
     warmup : float or int, default=0.1
         Linear warm-up of the learning rate: a float is a share of all updates, an int a number of updates. The rate
         then falls linearly to 0.
@@ -75,7 +75,7 @@ class BertRegressor(RegressorMixin, FineTunedEstimator[Regression]):
     classifier_pooling : {"auto", "cls", "mean"}, default="auto"
         The vector of a text that the head reads: the pooler's of [CLS], as in the paper, or the mean over the text's
         tokens. "auto" takes the one whose linear probe has the lower loss in a cross-validation on the training rows;
-        where ``head_start="auto"`` starts at random, the mean, and "cls" from 1,000 pairs on. transformers' BERT knows
+        where ``head_start="auto"`` starts at random, the mean, and "cls" from 2,000 pairs on. transformers' BERT knows
         "cls" alone.
     head_start : {"auto", "probe", "random"}, default="auto"
         Where the head starts. "probe": as a linear model that is fitted to the vectors of the encoder before that is

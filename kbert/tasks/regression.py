@@ -16,7 +16,7 @@ from kbert.errors import WeightsMismatchError
 from kbert.saved_values import NUMBER, POSITIVE, SavedValues, list_of, none_or, whole
 from kbert.tasks.linear_head import ridge_head
 from kbert.tasks.ranking import number_ranking
-from kbert.tasks.task import TrainingData, nothing_learned
+from kbert.tasks.task import Recipe, TrainingData, nothing_learned
 from kbert.tasks.texts import TextExamples, TextTask
 from kbert.text import WordPieceTokenizer
 from kbert.training.losses import squared_error
@@ -24,6 +24,8 @@ from kbert.training.losses import squared_error
 if TYPE_CHECKING:
     import keras
 
+# On the learning rate of a small model: docs/benchmarks/first_fit.md.
+_RATE_FACTOR = 2.0
 # How many standard deviations the mean of y may be away from 0: float32 has about 1.7e7 steps.
 _LARGEST_MEAN = 1e5
 
@@ -52,8 +54,14 @@ class Regression(TextTask):
     loss = staticmethod(squared_error)
     fit_head = staticmethod(ridge_head)
     baseline: ClassVar[str] = "the mean of y"
-    rows_of_cls: ClassVar[float] = 1000
+    rows_of_cls: ClassVar[float] = 2000
+    rate_factor_of_pairs: ClassVar[float] = 1.0  # as that of single texts, which is high
     problem_type: ClassVar[str | None] = "regression"
+
+    @property
+    def recipe(self) -> Recipe:
+        """A high rate, but for a head that starts at random as in the paper."""
+        return Recipe(higher_rate_factor=1.0 if self.head_start == "random" else _RATE_FACTOR)
 
     # --- y to labels
 

@@ -41,9 +41,6 @@ if TYPE_CHECKING:
 CHUNK_ROWS = 8192
 CHUNK_CHARACTERS = 4_000_000
 
-# On the learning rate of a small model, where the head of pairs starts at random.
-_RATE_FACTOR_OF_PAIRS = 2.0
-
 C = TypeVar("C", bound=Columns)
 
 
@@ -217,6 +214,8 @@ class TextTask(TaskDefaults[np.ndarray, TextExamples], TextReader):
     fit_head: ClassVar[FitHead | None] = None
     # From so many pairs on, a head that starts at random reads [CLS], and of fewer the mean.
     rows_of_cls: ClassVar[float] = np.inf
+    # On the learning rate of a small model, for such pairs.
+    rate_factor_of_pairs: ClassVar[float] = 2.0
     # What the config.json says of the outputs, as transformers knows it.
     problem_type: ClassVar[str | None] = None
 
@@ -269,7 +268,7 @@ class TextTask(TaskDefaults[np.ndarray, TextExamples], TextReader):
             if pooling == "auto":
                 pooling = "cls" if examples.n_rows >= self.rows_of_cls else "mean"
             config = replace(config, classifier_pooling=pooling)
-            return Probed(config, None, probe.loss, higher_rate_factor(config, _RATE_FACTOR_OF_PAIRS))
+            return Probed(config, None, probe.loss, higher_rate_factor(config, self.rate_factor_of_pairs))
         return Probed(replace(config, classifier_pooling=probe.pooling), probe.head, probe.loss)
 
     def n_probed(self, numbers: list[tuple[Any, ...]]) -> int:

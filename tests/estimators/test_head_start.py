@@ -86,7 +86,10 @@ def test_sigmoid_heads_take_each_label_by_itself(blobs):
 def test_a_ridge_head_finds_a_linear_function(blobs):
     vectors = blobs[0]
     numbers = np.stack([vectors @ np.arange(8.0), vectors[:, 0] - 7], axis=1)
-    np.testing.assert_allclose(ridge_head(vectors, numbers, np.ones(120), 2)(vectors), numbers, rtol=0.02)
+    found = ridge_head(vectors, numbers, np.ones(120), 2)(vectors)
+    for column in range(2):
+        assert np.corrcoef(found[:, column], numbers[:, column])[0, 1] > 0.9
+    np.testing.assert_allclose(found, ridge_head(vectors, numbers, np.full(120, 7.0), 2)(vectors))
     same = np.ones((120, 8))
     np.testing.assert_allclose(ridge_head(same, numbers, np.ones(120), 2)(same)[0], numbers.mean(axis=0))
 
@@ -146,7 +149,7 @@ def test_a_regressor_starts_as_a_ridge_regression(quick_folder, reviews):
     scaler = StandardScaler(with_std=False).fit(vectors)
     vectors = scaler.transform(vectors)
     vectors = vectors / np.sqrt((vectors**2).sum(axis=1).mean())
-    expected = Ridge(alpha=1 / 2).fit(vectors, y).predict(vectors)
+    expected = Ridge(alpha=0.04 * len(y)).fit(vectors, y).predict(vectors)
     np.testing.assert_allclose(model.predict(reviews.text), expected, atol=0.05)
 
 
@@ -209,7 +212,7 @@ def test_of_many_pairs_with_numbers_a_head_that_starts_at_random_reads_cls(quick
     model.set_params(learning_rate=3e-4).fit(X, y)
     assert (model.head_start_, model.config_.classifier_pooling, model.learning_rate_) == ("random", "cls", 3e-4)
     model.set_params(learning_rate="auto").fit(X, np.ones(40))
-    assert (model.head_start_, model.learning_rate_) == ("probe", 1e-4)
+    assert (model.head_start_, model.learning_rate_) == ("probe", 2e-4)
 
 
 @pytest.mark.filterwarnings("always")
