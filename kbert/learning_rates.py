@@ -22,11 +22,10 @@ def default_learning_rate(config: BertConfig) -> float:
     return SIZES["tiny"].learning_rate
 
 
-def higher_rate_factor(config: BertConfig, factor: float) -> float:
-    """Return a factor over 1 on the fine-tuning rate of a size, but 1 for models as wide as base and large.
+def factor_if_narrow(config: BertConfig, factor: float) -> float:
+    """Return a factor on the fine-tuning rate of a size, but 1 for models as wide as base and large.
 
-    Such factors were measured with minilm-l6 (docs/benchmarks/first_fit.md). Those widths would leave the paper's grid,
-    which ends at 5e-5.
+    Such factors were measured with minilm-l6 (docs/benchmarks/first_fit.md); the rates of those widths are the paper's.
     """
     return factor if config.hidden_size < 768 else 1.0
 

@@ -61,7 +61,7 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         fewer than 1,000 rows.
     learning_rate : "auto" or float, default="auto"
         Peak of the schedule. "auto": 1e-4 for tiny and mini, 5e-5 for small, medium and minilm-l6, 3e-5 for base, 2e-5
-        for large; twice that for smaller models than base where ``head_start="auto"`` starts at random. The first
+        for large; twice that for narrower models than base where ``head_start="auto"`` starts at random. The first
         parameter to search, by factors of 2 or 3.
     warmup : float or int, default=0.1
         Linear warm-up of the learning rate: a float is a share of all updates, an int a number of updates. The rate
@@ -80,9 +80,9 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         and the mean where ``head_start="auto"`` starts at random. transformers' BERT knows "cls" alone.
     head_start : {"auto", "probe", "random"}, default="auto"
         Where the head starts. "probe": as a linear model that is fitted to the vectors of the encoder before that is
-        trained (Kumar et al., 2022); up to 2,048 rows are looked at. "random": as in the paper. "auto" is "probe"; but
-        with pairs of texts "random", unless the linear model takes a quarter of a constant predictor's loss away, in
-        the cross-validation.
+        trained (Kumar et al., 2022); up to 2,048 rows are looked at. "random": as in the paper, which reads [CLS] where
+        ``classifier_pooling="auto"``. "auto" is "probe"; but with pairs of texts "random", unless the linear model
+        takes a quarter of a constant predictor's loss away, in the cross-validation.
     few_labels : bool, default=False
         For some 8 to 64 rows a class: instead of classifying, training brings the vectors of rows of the same class
         together and those of other classes apart (Khosla et al., 2020; Tunstall et al., 2022, "SetFit"), and the head

@@ -135,7 +135,9 @@ class FineTunedEstimator(ServableEstimator, Generic[T]):
         """Say what ``fit`` would do with these rows, and what it would take, within seconds.
 
         Nothing is trained, and the estimator stays as it is. What "auto" stands for is exactly what it stands for in
-        the fit. Seconds and memory are estimates: docs/howto/plan.md says what they rest on, and how far off they are.
+        the fit, but for what its probe decides (``head_start``, ``classifier_pooling``, and twice the rate for pairs
+        whose head starts at random). Seconds and memory are estimates: docs/howto/plan.md says what they rest on, and
+        how far off they are.
 
         Parameters
         ----------

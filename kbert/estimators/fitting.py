@@ -182,7 +182,7 @@ def _train_with_restarts(
             if probed is not None and start_is_chosen:
                 parameters.head_start = "random" if probed.head is None else "probe"
             if probed is not None and rate_is_chosen:
-                parameters.learning_rate = rate * probed.rate_factor
+                parameters.learning_rate = rate * probed.further_rate_factor
             _say(parameters, model.config, about, examples, data, policy)
             history = _train(task, model, task.loss, data, validation, parameters, run, pad_id)
             loss = history["loss"][-1]

@@ -74,6 +74,8 @@ def read_rows(
     if few_labels and parameters.head_start == "auto":
         parameters.head_start = "probe"
     task = estimator._task() if is_warm_start else estimator._new_task(parameters, y)
+    if is_warm_start and getattr(parameters, "head_start", None) == "auto":  # it has a head
+        parameters.head_start = getattr(estimator, "head_start_", "auto")
     task.check(X, y, "clf.fit" if is_classifier(estimator) else "estimator.fit")
     columns = task.read(X)
     if is_warm_start:
@@ -106,7 +108,8 @@ def find_start(estimator: HasTask[C, L, E, O], parameters: Parameters, task: Tas
             "to be tuned. Set a smaller freeze; or few_labels=False, which trains the head alone."
         )
     settle_lengths(parameters, task, start.config)
-    settle_head_start(parameters, task, start.config)
+    if not estimator._is_warm_start():
+        settle_head_start(parameters, task, start.config)
     return start
 
 

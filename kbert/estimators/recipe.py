@@ -7,7 +7,7 @@ from typing import Any
 
 from kbert.config import BertConfig
 from kbert.estimators.parameters import Parameters
-from kbert.learning_rates import default_learning_rate, higher_rate_factor
+from kbert.learning_rates import default_learning_rate, factor_if_narrow
 from kbert.sizes import named_size
 from kbert.tasks.task import Recipe
 
@@ -72,7 +72,7 @@ def settle_training(parameters: Parameters, recipe: Recipe, config: BertConfig, 
     if parameters.epochs == "auto":
         parameters.epochs = automatic_epochs(parameters, recipe, n_rows)
     if parameters.learning_rate == "auto":
-        factor = recipe.rate_factor * higher_rate_factor(config, recipe.higher_rate_factor)
+        factor = recipe.rate_factor * factor_if_narrow(config, recipe.narrow_rate_factor)
         parameters.learning_rate = factor * _learning_rate(parameters, config)
 
 
@@ -93,11 +93,12 @@ def _learning_rate(parameters: Parameters, config: BertConfig) -> float:
 def remember_settled(estimator: Any, parameters: Parameters) -> None:
     """Keep what the parameters of a fit were in the estimator's fitted attributes."""
     for name in SETTLED:
-        if getattr(parameters, name, "auto") != "auto":  # a warm start keeps its head
+        if getattr(parameters, name, "auto") != "auto":
             setattr(estimator, f"{name}_", getattr(parameters, name))
 
 
 def settled_values(values: Mapping[str, Any]) -> dict[str, Any]:
     """An estimator's values, ``vars(estimator)``, with what "auto" stood for in its fit."""
-    stood_for = {name: values[f"{name}_"] for name in SETTLED if values.get(name) == "auto" and f"{name}_" in values}
+    names = [name for name in SETTLED if name != "head_start"]  # which a fitted head has behind it
+    stood_for = {name: values[f"{name}_"] for name in names if values.get(name) == "auto" and f"{name}_" in values}
     return {**values, **stood_for}

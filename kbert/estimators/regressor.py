@@ -59,7 +59,7 @@ class BertRegressor(RegressorMixin, FineTunedEstimator[Regression]):
         fewer than 1,000 rows.
     learning_rate : "auto" or float, default="auto"
         Peak of the schedule. "auto": 2e-4 for tiny and mini, 1e-4 for small, medium and minilm-l6, 3e-5 for base, 2e-5
-        for large; with ``head_start="random"`` half of that for the models smaller than base. The first parameter to
+        for large; with ``head_start="random"`` half of that for the models narrower than base. The first parameter to
         search, by factors of 2 or 3.
     warmup : float or int, default=0.1
         Linear warm-up of the learning rate: a float is a share of all updates, an int a number of updates. The rate
@@ -79,9 +79,9 @@ class BertRegressor(RegressorMixin, FineTunedEstimator[Regression]):
         "cls" alone.
     head_start : {"auto", "probe", "random"}, default="auto"
         Where the head starts. "probe": as a linear model that is fitted to the vectors of the encoder before that is
-        trained (Kumar et al., 2022); up to 2,048 rows are looked at. "random": as in the paper. "auto" is "probe"; but
-        with pairs of texts "random", unless the linear model takes a quarter of a constant predictor's loss away, in
-        the cross-validation.
+        trained (Kumar et al., 2022); up to 2,048 rows are looked at. "random": as in the paper, which reads [CLS] where
+        ``classifier_pooling="auto"``. "auto" is "probe"; but with pairs of texts "random", unless the linear model
+        takes a quarter of a constant predictor's loss away, in the cross-validation.
     dropout : float, optional
         Rate in hidden states, attention and classifier. None takes the checkpoint's, and with ``warm_start`` that of
         the fit before.

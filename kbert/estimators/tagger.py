@@ -58,7 +58,7 @@ class BertTagger(FineTunedEstimator[Tagging]):
         fewer than 1,000 rows.
     learning_rate : "auto" or float, default="auto"
         Peak of the schedule. "auto": 4e-4 for tiny and mini, 2e-4 for small, medium and minilm-l6, 3e-5 for base, 2e-5
-        for large; with ``head_start="random"`` a quarter of that for the models smaller than base. The first parameter
+        for large; with ``head_start="random"`` a quarter of that for the models narrower than base. The first parameter
         to search, by factors of 2 or 3.
     warmup : float or int, default=0.1
         Linear warm-up of the learning rate: a float is a share of all updates, an int a number of updates. The rate
@@ -133,7 +133,7 @@ class BertTagger(FineTunedEstimator[Tagging]):
         NaN for those that were skipped; `kbert.plots.TrainingDisplay` draws it.
     n_iter_ : int
         Epochs that the last fit ran.
-    max_length_, epochs_, batch_size_, learning_rate_
+    max_length_, epochs_, batch_size_, learning_rate_, head_start_
         What the parameters of these names were in the last fit: what "auto" stood for.
     n_truncated_ : int
         Rows of the last fit that were cut: always 0, since rows are read whole, in windows.

@@ -195,7 +195,7 @@ COMMANDS = (FitCommand(), EvaluateCommand(), PredictCommand())
 _NUMBERS = {
     "epochs": "default: by the number of rows",
     "batch-size": "default: by the number of rows",
-    "learning-rate": "default: by the size",
+    "learning-rate": "default: by the size and the task",
     "max-length": "most tokens of a text, or of a window of it (default: by the task)",
     "freeze": "layers that are not trained (default: 0)",
 }

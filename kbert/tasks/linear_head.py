@@ -2,7 +2,7 @@
 
 A head that starts at random sends large and meaningless gradients into the encoder, which costs some of what the
 checkpoint knows. One that starts from a linear probe does not (Kumar et al., 2022, "Fine-Tuning can Distort Pretrained
-Features and Underperform Out-of-Distribution").
+Features and Underperform Out-of-Distribution"), if the vectors tell something: see `kbert.tasks.probe.LEAST_EXPLAINED`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     import keras
     from sklearn.linear_model import LogisticRegression
 
-# Inverse strength of the regularisation, on vectors whose mean squared distance from their centre is 1: within a point
-# of the best of 0.3, 1, 3, 10 and 30 on SST-2, AG News and the support messages, at 8 to 250 rows a class (minilm-l6).
+# Inverse strength of a logistic regression's regularisation, on vectors whose mean squared distance from their centre
+# is 1: within a point of the best of 0.3, 1, 3, 10 and 30 on SST-2, AG News and the support messages, at 8 to 250 rows
+# a class (minilm-l6).
 _C = 2.0
-# A ridge regression's for each row. Alone it is better with less, but the training that starts from it is better with
-# this: R2 0.69 and 0.34 instead of 0.57 and 0.27 with 0.5 for all rows (docs/benchmarks/first_fit.md, "Numbers").
+# Regularisation of a ridge regression, for each row. Alone it is better with less, but training that starts from it is
+# better with this (docs/benchmarks/first_fit.md, "Numbers").
 _ALPHA = 0.04
 # A label that none of the rows has, or all, gets the odds of half a row more.
 _HALF_A_ROW = 0.5

@@ -13,7 +13,7 @@ from kbert.tasks.linear_head import FitHead, LinearHead
 # The most rows, and words in tagging, that a probe looks at: enough to tell the poolings apart, and a fraction of an
 # epoch where there are more.
 MOST_ROWS, MOST_WORDS = 2048, 8192
-# Parts of the cross-validation that chooses what the head reads.
+# Parts of the cross-validation that chooses what the head reads, and whether it starts from the probe.
 _FOLDS = 5
 # How the two texts of a pair relate is hardly in the vectors of an encoder that was not trained for it. A head that
 # starts from a probe which explains less than this keeps the encoder from learning it: docs/benchmarks/first_fit.md.

@@ -61,7 +61,7 @@ class Regression(TextTask):
     @property
     def recipe(self) -> Recipe:
         """A high rate, but for a head that starts at random as in the paper."""
-        return Recipe(higher_rate_factor=1.0 if self.head_start == "random" else _RATE_FACTOR)
+        return Recipe(narrow_rate_factor=1.0 if self.head_start == "random" else _RATE_FACTOR)
 
     # --- y to labels
 

@@ -121,7 +121,7 @@ class Tagging(TaskDefaults[UnreadTags, TaggingExamples], WordReader):
     @property
     def recipe(self) -> Recipe:
         """A high rate, but for a head that starts at random as in the paper."""
-        return Recipe(higher_rate_factor=1.0 if self.head_start == "random" else _RATE_FACTOR)
+        return Recipe(narrow_rate_factor=1.0 if self.head_start == "random" else _RATE_FACTOR)
 
     # --- X and y to examples
 

@@ -105,8 +105,8 @@ class Recipe(NamedTuple):
         A batch has so many rows at least.
     rate_factor : float
         On the learning rate of the size.
-    higher_rate_factor : float
-        The same, for models that are smaller than base.
+    narrow_rate_factor : float
+        The same, for models narrower than base alone.
     """
 
     updates: int = 80
@@ -115,7 +115,7 @@ class Recipe(NamedTuple):
     rows_of_large_batches: int = 1000
     least_batch: int = 16
     rate_factor: float = 1.0
-    higher_rate_factor: float = 1.0
+    narrow_rate_factor: float = 1.0
 
 
 class Contrast(NamedTuple):
@@ -143,14 +143,14 @@ class Probed(NamedTuple):
         The weights that the head starts with; None for random ones.
     loss : float or None
         The loss of such a head in a cross-validation; None where it is not known.
-    rate_factor : float
-        On the learning rate that "auto" stands for.
+    further_rate_factor : float
+        On the learning rate that "auto" stands for by the recipe.
     """
 
     config: BertConfig
     head: LinearHead | None = None
     loss: float | None = None
-    rate_factor: float = 1.0
+    further_rate_factor: float = 1.0
 
 
 C = TypeVar("C", bound=Columns)

@@ -17,7 +17,7 @@ from kbert.data.columns import Columns
 from kbert.data.mistakes import check_y_in_X, refuse_swapped
 from kbert.data.texts import TextColumns, text_columns
 from kbert.errors import DivergedError
-from kbert.learning_rates import higher_rate_factor
+from kbert.learning_rates import factor_if_narrow
 from kbert.tasks.explaining import Explained, Part, ToExplain, chosen_numbers
 from kbert.tasks.linear_head import FitHead
 from kbert.tasks.probe import LEAST_EXPLAINED, MOST_ROWS, best_probe, rows_to_probe
@@ -268,7 +268,7 @@ class TextTask(TaskDefaults[np.ndarray, TextExamples], TextReader):
             if pooling == "auto":
                 pooling = "cls" if examples.n_rows >= self.rows_of_cls else "mean"
             config = replace(config, classifier_pooling=pooling)
-            return Probed(config, None, probe.loss, higher_rate_factor(config, self.rate_factor_of_pairs))
+            return Probed(config, None, probe.loss, factor_if_narrow(config, self.rate_factor_of_pairs))
         return Probed(replace(config, classifier_pooling=probe.pooling), probe.head, probe.loss)
 
     def n_probed(self, numbers: list[tuple[Any, ...]]) -> int:

@@ -203,6 +203,25 @@ def test_of_pairs_a_probe_that_tells_little_is_no_start(quick_folder, tells, pai
     assert pooling is None or model.config_.classifier_pooling == pooling
 
 
+@pytest.mark.parametrize(("given", "expected"), [("auto", 2e-4), (3e-5, 3e-5)])
+def test_such_pairs_get_twice_the_rate_that_auto_stands_for(quick_folder, given, expected):
+    X, y = as_pairs(["the red chair", "awful", "hot"] * 10), np.random.default_rng(0).permutation(30) % 3
+    model = BertClassifier(weights=quick_folder, random_state=0, epochs=1, learning_rate=given).fit(X, y)
+    assert model.head_start_ == "random" and model.learning_rate_ == expected
+    X = as_pairs(["the red chair", "awful", "hot", "red chairs", "awful, awful", "a hot table"] * 5)
+    telling = BertClassifier(weights=quick_folder, random_state=0, epochs=1).fit(X, np.arange(30) % 3)
+    assert telling.head_start_ == "probe" and telling.learning_rate_ == 1e-4
+
+
+def test_a_warm_start_keeps_how_the_head_started_and_the_rate(quick_folder, tmp_path):
+    X, y = as_pairs(["the red chair", "awful", "hot"] * 10), np.random.default_rng(0).normal(size=30)
+    model = BertRegressor(weights=quick_folder, random_state=0, epochs=1, warm_start=True)
+    found = [(model.fit(X, y).head_start_, model.learning_rate_) for _ in range(3)]
+    model.save(tmp_path / "saved")
+    model = BertRegressor.load(tmp_path / "saved").fit(X, y)
+    assert [*found, (model.head_start_, model.learning_rate_)] == [("random", 2e-4)] * 4
+
+
 def test_of_many_pairs_with_numbers_a_head_that_starts_at_random_reads_cls(quick_folder, reviews, monkeypatch, capsys):
     X, y = as_pairs(reviews.text[:40]), np.random.default_rng(0).normal(size=40)
     model = BertRegressor(weights=quick_folder, epochs=1, random_state=0, verbose=1).fit(X, y)

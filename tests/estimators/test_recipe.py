@@ -13,7 +13,7 @@ from kbert.config import BertConfig
 from kbert.errors import TruncationWarning
 from kbert.estimators.parameters import Parameters
 from kbert.estimators.recipe import settle_lengths, settle_training
-from kbert.tasks import SingleLabel, Tagging
+from kbert.tasks import Regression, SingleLabel, Tagging
 
 pytestmark = pytest.mark.slow
 
@@ -84,11 +84,18 @@ def test_where_nothing_reads_the_rest_a_row_has_all_positions(long_text, max_len
 
 
 @pytest.mark.parametrize(
-    ("size", "head_start", "expected"),
-    [("minilm-l6", "probe", 2e-4), ("minilm-l6", "random", 5e-5), ("base", "probe", 3e-5)],
+    ("task", "size", "head_start", "expected"),
+    [
+        (Tagging, "minilm-l6", "probe", 2e-4),
+        (Tagging, "minilm-l6", "random", 5e-5),
+        (Tagging, "base", "probe", 3e-5),
+        (Regression, "minilm-l6", "auto", 1e-4),
+        (Regression, "minilm-l6", "random", 5e-5),
+        (Regression, "large", "auto", 2e-5),
+    ],
 )
-def test_small_taggers_are_trained_at_a_higher_rate(size, head_start, expected):
-    recipe = Tagging(head_start=head_start).recipe
+def test_narrow_taggers_and_regressors_are_trained_at_a_higher_rate(task, size, head_start, expected):
+    recipe = task(head_start=head_start).recipe
     assert settled(100, recipe, size=size).learning_rate == pytest.approx(expected)
     assert settled(100, recipe, size=size, learning_rate=1e-3).learning_rate == 1e-3
 
