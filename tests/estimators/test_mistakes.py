@@ -317,6 +317,7 @@ def test_pre_training_warns_too(toy_folder):
 
 
 def test_a_hub_name_of_a_size_is_kept_as_given_and_has_that_sizes_rate():
+    from kbert import BertConfig
     from kbert.estimators.parameters import checked_parameters
     from kbert.estimators.recipe import settle_training
     from kbert.tasks import SingleLabel
@@ -324,7 +325,7 @@ def test_a_hub_name_of_a_size_is_kept_as_given_and_has_that_sizes_rate():
     classifier = BertClassifier(size="bert-large-cased")
     assert classifier.size == "bert-large-cased" == classifier.get_params()["size"]
     parameters = checked_parameters(classifier)
-    settle_training(parameters, SingleLabel.recipe, None, 100)
+    settle_training(parameters, SingleLabel().recipe, BertConfig.from_size("large"), 100)
     assert parameters.learning_rate == 2e-5
 
 
