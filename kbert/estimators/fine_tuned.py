@@ -116,6 +116,8 @@ class FineTunedEstimator(ServableEstimator, Generic[T]):
         fitted.model_, fitted.tokenizer_, fitted.config_ = model, tokenizer, model.config
         fitted.history_, fitted.n_iter_ = history, len(history["loss"])
         fitted.n_rows_, fitted.n_truncated_, fitted.row_shares_ = columns.n_rows, n_truncated, shares
+        if hasattr(self, "head_start_"):  # a warm start has that head, and starts none
+            fitted.head_start_ = self.head_start_
         remember_settled(fitted, parameters)
         fitted._take_over(task)
         self._become(fitted)

@@ -148,7 +148,7 @@ class RunFacts:
             n_in_windows,
             median_and_95(lengths),
             -(-steps // parameters.gradient_accumulation) * parameters.epochs,
-            {name: value for name, value in settings.items() if value != "auto"},  # what a fit alone can tell
+            {name: value for name, value in settings.items() if value != "auto"},  # a plan does not probe
             next(name for name, of_name in DTYPES.items() if of_name == policy),
             keras.backend.backend(),
         )

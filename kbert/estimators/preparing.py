@@ -74,8 +74,6 @@ def read_rows(
     if few_labels and parameters.head_start == "auto":
         parameters.head_start = "probe"
     task = estimator._task() if is_warm_start else estimator._new_task(parameters, y)
-    if is_warm_start and getattr(parameters, "head_start", None) == "auto":  # it has a head
-        parameters.head_start = getattr(estimator, "head_start_", "auto")
     task.check(X, y, "clf.fit" if is_classifier(estimator) else "estimator.fit")
     columns = task.read(X)
     if is_warm_start:

@@ -72,8 +72,9 @@ def settle_training(parameters: Parameters, recipe: Recipe, config: BertConfig, 
     if parameters.epochs == "auto":
         parameters.epochs = automatic_epochs(parameters, recipe, n_rows)
     if parameters.learning_rate == "auto":
-        factor = recipe.rate_factor * factor_if_narrow(config, recipe.narrow_rate_factor)
-        parameters.learning_rate = factor * _learning_rate(parameters, config)
+        parameters.learning_rate = recipe.rate_factor * _learning_rate(parameters, config)
+        if getattr(parameters, "head_start", None) != "random":
+            parameters.learning_rate *= factor_if_narrow(config, recipe.narrow_rate_factor)
 
 
 def automatic_epochs(parameters: Parameters, recipe: Recipe, n_rows: int) -> int:

@@ -29,14 +29,11 @@ class Probe(NamedTuple):
     head : LinearHead
     loss : float
         In a cross-validation.
-    explained : float
-        The share of a constant predictor's loss that this takes away, 1 at best; less than 0 if it adds to it.
     """
 
     pooling: str
     head: LinearHead
     loss: float
-    explained: float
 
 
 def rows_to_probe(
@@ -80,20 +77,31 @@ def best_probe(
         ``mean_loss(outputs, rows)``: the loss of outputs for some rows, given by their numbers.
     """
 
-    def losses_of(some_vectors: np.ndarray) -> np.ndarray:
-        return _losses_in_cross_validation(some_vectors, targets, weights, n_outputs, fit, mean_loss)
-
-    losses = {pooling: losses_of(of_pooling) for pooling, of_pooling in vectors.items()}
+    losses = {
+        pooling: _losses_in_cross_validation(of_pooling, targets, weights, n_outputs, fit, mean_loss)
+        for pooling, of_pooling in vectors.items()
+    }
     best = first = next(iter(vectors))
     for pooling, of_pooling in losses.items():
         better = losses[first] - of_pooling
         if len(better) > 1 and better.mean() > better.std(ddof=1) / np.sqrt(len(better)):
             best = pooling
-    head = fit(vectors[best], targets, weights, n_outputs)
-    if not len(losses[best]):
-        return Probe(best, head, np.inf, 0.0)
-    loss, constant = float(losses[best].mean()), float(losses_of(np.zeros((len(targets), 1))).mean())
-    return Probe(best, head, loss, 1 - loss / constant if constant > 0 else 1.0)
+    loss = float(losses[best].mean()) if len(losses[best]) else np.inf
+    return Probe(best, fit(vectors[best], targets, weights, n_outputs), loss)
+
+
+def tells_little(
+    probe: Probe,
+    targets: np.ndarray,
+    weights: np.ndarray,
+    n_outputs: int,
+    fit: FitHead,
+    mean_loss: Callable[[np.ndarray, Any], float],
+) -> bool:
+    """Whether a probe takes less than `LEAST_EXPLAINED` of a constant's loss away (else as `best_probe`)."""
+    nothing = np.zeros((len(targets), 1))  # a head that reads it is a constant
+    constant = _losses_in_cross_validation(nothing, targets, weights, n_outputs, fit, mean_loss)
+    return not len(constant) or 0 < (1 - LEAST_EXPLAINED) * constant.mean() < probe.loss
 
 
 def _losses_in_cross_validation(

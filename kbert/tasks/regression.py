@@ -24,8 +24,6 @@ from kbert.training.losses import squared_error
 if TYPE_CHECKING:
     import keras
 
-# On the learning rate of a small model: docs/benchmarks/first_fit.md.
-_RATE_FACTOR = 2.0
 # How many standard deviations the mean of y may be away from 0: float32 has about 1.7e7 steps.
 _LARGEST_MEAN = 1e5
 
@@ -53,15 +51,11 @@ class Regression(TextTask):
 
     loss = staticmethod(squared_error)
     fit_head = staticmethod(ridge_head)
+    recipe: ClassVar[Recipe] = Recipe(narrow_rate_factor=2.0)  # docs/benchmarks/first_fit.md, "Numbers"
     baseline: ClassVar[str] = "the mean of y"
     rows_of_cls: ClassVar[float] = 2000
     rate_factor_of_pairs: ClassVar[float] = 1.0  # as that of single texts, which is high
     problem_type: ClassVar[str | None] = "regression"
-
-    @property
-    def recipe(self) -> Recipe:
-        """A high rate, but for a head that starts at random as in the paper."""
-        return Recipe(narrow_rate_factor=1.0 if self.head_start == "random" else _RATE_FACTOR)
 
     # --- y to labels
 

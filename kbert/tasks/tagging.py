@@ -48,10 +48,6 @@ if TYPE_CHECKING:
     import keras
 
 
-# On the learning rate of a small model: docs/benchmarks/first_fit.md.
-_RATE_FACTOR = 4.0
-
-
 class UnreadTags(NamedTuple):
     """y as it came, and what errors call it: the tags of a text can be read once its words are split."""
 
@@ -115,13 +111,9 @@ class Tagging(TaskDefaults[UnreadTags, TaggingExamples], WordReader):
     classes_: np.ndarray = field(default_factory=nothing_learned)
 
     loss = staticmethod(softmax_cross_entropy)
+    recipe: ClassVar[Recipe] = Recipe(narrow_rate_factor=4.0)  # docs/benchmarks/first_fit.md, "Tags"
     baseline: ClassVar[str] = "how often each label occurs"
     architecture: ClassVar[str] = "BertForTokenClassification"
-
-    @property
-    def recipe(self) -> Recipe:
-        """A high rate, but for a head that starts at random as in the paper."""
-        return Recipe(narrow_rate_factor=1.0 if self.head_start == "random" else _RATE_FACTOR)
 
     # --- X and y to examples
 

@@ -61,6 +61,8 @@ class TrainingData(NamedTuple):
         Weight of each in the loss. The mean of those that are not 0 is 1.
     level : {"text", "token", "position"}
         What has a target: each sequence ("text"), each token, or each sequence with targets that are positions in it.
+    recipe : Recipe
+        What "auto" stands for.
     whole_rows : bool
         Whether all sequences of a row have to be in one step, as the options of a question do. ``batch_size`` then
         counts rows.
@@ -106,7 +108,7 @@ class Recipe(NamedTuple):
     rate_factor : float
         On the learning rate of the size.
     narrow_rate_factor : float
-        The same, for models narrower than base alone.
+        The same, for models narrower than base alone, and not where ``head_start="random"`` asks for the paper's start.
     """
 
     updates: int = 80
@@ -172,18 +174,16 @@ class Task(Protocol[C, L, E, O]):
         What the constant predictor goes by, for the warning about a failed run: "how often each label occurs".
     architecture : str
         The class of transformers that opens what `save_model` writes.
+    recipe : Recipe
+        What "auto" stands for.
     whole_rows : bool
         Whether all sequences of a row have to be in one step, and ``batch_size`` counts rows: see `TrainingData`.
     """
 
     baseline: ClassVar[str]
     architecture: ClassVar[str]
+    recipe: ClassVar[Recipe]
     whole_rows: ClassVar[bool]
-
-    @property
-    def recipe(self) -> Recipe:
-        """What "auto" stands for."""
-        ...
 
     @property
     def loss(self) -> Loss:
@@ -363,12 +363,8 @@ class TaskDefaults(Generic[L, E]):
 
     mean_loss: Callable[..., float]
 
+    recipe: ClassVar[Recipe] = Recipe()
     whole_rows: ClassVar[bool] = False
-
-    @property
-    def recipe(self) -> Recipe:
-        """That of single texts."""
-        return Recipe()
 
     @property
     def n_answers(self) -> int:

@@ -20,7 +20,7 @@ from kbert.errors import DivergedError
 from kbert.learning_rates import factor_if_narrow
 from kbert.tasks.explaining import Explained, Part, ToExplain, chosen_numbers
 from kbert.tasks.linear_head import FitHead
-from kbert.tasks.probe import LEAST_EXPLAINED, MOST_ROWS, best_probe, rows_to_probe
+from kbert.tasks.probe import MOST_ROWS, best_probe, rows_to_probe, tells_little
 from kbert.tasks.row_lengths import PieceCounts, RowLengths
 from kbert.tasks.row_notices import MissingTexts, warn_cut_texts
 from kbert.tasks.task import Encode, Probed, TaskDefaults, TrainingData, mean_one
@@ -256,15 +256,15 @@ class TextTask(TaskDefaults[np.ndarray, TextExamples], TextReader):
         if pooling != "auto":
             by_pooling = {pooling: by_pooling[pooling]}
         data, first_window = self.training_data(some), np.unique(some.sequences.rows, return_index=True)[1]
-        probe = best_probe(
-            by_pooling,
+        fitted_to = (
             data.targets[first_window],
             np.bincount(some.sequences.rows, data.weights),
             self.n_outputs,
             self.fit_head,
             lambda outputs, rows: self.mean_loss(outputs, some.take(rows)),
         )
-        if self.head_start == "auto" and some.sequences.are_pairs and probe.explained < LEAST_EXPLAINED:
+        probe = best_probe(by_pooling, *fitted_to)
+        if self.head_start == "auto" and some.sequences.are_pairs and tells_little(probe, *fitted_to):
             if pooling == "auto":
                 pooling = "cls" if examples.n_rows >= self.rows_of_cls else "mean"
             config = replace(config, classifier_pooling=pooling)

@@ -325,7 +325,7 @@ def test_a_hub_name_of_a_size_is_kept_as_given_and_has_that_sizes_rate():
     classifier = BertClassifier(size="bert-large-cased")
     assert classifier.size == "bert-large-cased" == classifier.get_params()["size"]
     parameters = checked_parameters(classifier)
-    settle_training(parameters, SingleLabel().recipe, BertConfig.from_size("large"), 100)
+    settle_training(parameters, SingleLabel.recipe, BertConfig.from_size("large"), 100)
     assert parameters.learning_rate == 2e-5
 
 

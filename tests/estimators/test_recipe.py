@@ -18,10 +18,7 @@ from kbert.tasks import Regression, SingleLabel, Tagging
 pytestmark = pytest.mark.slow
 
 
-RECIPE = SingleLabel().recipe
-
-
-def settled(n_rows, recipe=RECIPE, **values):
+def settled(n_rows, recipe=SingleLabel.recipe, **values):
     parameters = Parameters(
         **{
             "size": "minilm-l6",
@@ -41,10 +38,10 @@ def settled(n_rows, recipe=RECIPE, **values):
 def test_small_data_gets_enough_updates_and_large_data_few_passes(n_rows):
     found = settled(n_rows)
     updates = -(-n_rows // found.batch_size) * found.epochs
-    assert updates >= RECIPE.updates or found.epochs >= RECIPE.epochs
-    assert found.epochs >= RECIPE.epochs
+    assert updates >= SingleLabel.recipe.updates or found.epochs >= SingleLabel.recipe.epochs
+    assert found.epochs >= SingleLabel.recipe.epochs
     one_less = -(-n_rows // found.batch_size) * (found.epochs - 1)
-    assert found.epochs == RECIPE.epochs or one_less < RECIPE.updates
+    assert found.epochs == SingleLabel.recipe.epochs or one_less < SingleLabel.recipe.updates
     assert found.batch_size == (16 if n_rows < 1000 else 32)
 
 
@@ -60,7 +57,7 @@ def test_more_rows_than_the_papers_largest_data_set_get_fewer_passes(n_rows, epo
 
 def test_what_is_given_stays_and_the_rest_follows_it():
     found = settled(100, batch_size=50)
-    assert found.epochs == RECIPE.updates // 2
+    assert found.epochs == SingleLabel.recipe.updates // 2
     assert settled(100, epochs=7).epochs == 7 and settled(100, learning_rate=1e-3).learning_rate == 1e-3
     assert settled(10).learning_rate == 5e-5 and settled(10, size="large").learning_rate == 2e-5
 
@@ -95,9 +92,10 @@ def test_where_nothing_reads_the_rest_a_row_has_all_positions(long_text, max_len
     ],
 )
 def test_narrow_taggers_and_regressors_are_trained_at_a_higher_rate(task, size, head_start, expected):
-    recipe = task(head_start=head_start).recipe
-    assert settled(100, recipe, size=size).learning_rate == pytest.approx(expected)
-    assert settled(100, recipe, size=size, learning_rate=1e-3).learning_rate == 1e-3
+    found = settled(100, task.recipe, size=size, head_start=head_start)
+    assert found.learning_rate == pytest.approx(expected)
+    given = settled(100, task.recipe, size=size, head_start=head_start, learning_rate=1e-3)
+    assert given.learning_rate == 1e-3
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +106,7 @@ def fitted(quick_folder, reviews):
 
 def test_what_auto_stood_for_is_kept(fitted):
     assert (fitted.max_length_, fitted.long_text_, fitted.batch_size_) == (64, "window", 16)
-    assert fitted.epochs_ == fitted.n_iter_ == -(-RECIPE.updates // 3) and fitted.learning_rate_ == 1e-4
+    assert fitted.epochs_ == fitted.n_iter_ == -(-SingleLabel.recipe.updates // 3) and fitted.learning_rate_ == 1e-4
     assert (fitted.max_length, fitted.epochs, fitted.learning_rate) == ("auto",) * 3
     assert not hasattr(clone(fitted), "epochs_")
 
