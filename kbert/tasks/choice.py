@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -19,7 +20,7 @@ from kbert.tasks.explaining import Explained, Part, ToExplain
 from kbert.tasks.ranking import option_ranking
 from kbert.tasks.row_lengths import PieceCounts, RowLengths
 from kbert.tasks.row_notices import MissingTexts, warn_cut_texts
-from kbert.tasks.task import TaskDefaults, TrainingData, mean_one
+from kbert.tasks.task import Recipe, RowTask, TrainingData, mean_one
 from kbert.tasks.texts import noting_cut_rows, row_chunks, token_chunks
 from kbert.text import TokenSequences, WordPieceTokenizer, build_choices
 from kbert.text.choices import tokenize_choices
@@ -67,7 +68,7 @@ class ChoiceExamples(NamedTuple):
 
 
 @dataclass(kw_only=True)
-class Choice(TaskDefaults[np.ndarray, ChoiceExamples], MissingTexts):
+class Choice(MissingTexts, RowTask[ChoiceColumns, np.ndarray, ChoiceExamples, np.ndarray]):
     """One right option for each row, by a softmax over the scores of its options.
 
     The model is `BertForSequenceClassification` with one output, the score of an option. Outputs are a float64 array
@@ -82,6 +83,10 @@ class Choice(TaskDefaults[np.ndarray, ChoiceExamples], MissingTexts):
     max_length: int = 128
 
     loss = staticmethod(choice_cross_entropy)
+    recipe: ClassVar[Recipe] = Recipe(
+        rows_of_large_batches=inf,  # a row is a sequence for each option; section 4.4 of the paper has 16 rows for SWAG
+        narrow_rate_factor=4.0,  # docs/benchmarks/first_fit.md, "Questions and options"
+    )
     baseline: ClassVar[str] = "guessing"
     architecture: ClassVar[str] = "BertForMultipleChoice"
     whole_rows: ClassVar[bool] = True

@@ -23,7 +23,7 @@ from kbert.saved_values import SavedValues, is_number
 from kbert.tasks.explaining import Explained, Part, ToExplain
 from kbert.tasks.row_lengths import PieceCounts, RowLengths
 from kbert.tasks.row_notices import MissingTexts
-from kbert.tasks.task import TaskDefaults, TrainingData, mean_one
+from kbert.tasks.task import Recipe, Task, TrainingData, mean_one
 from kbert.tasks.texts import row_chunks
 from kbert.text import QuestionWindows, WordPieceTokenizer, build_question_windows
 from kbert.text.questions import question_lengths, question_window_counts
@@ -120,7 +120,7 @@ class BestSpans(NamedTuple):
 
 
 @dataclass(kw_only=True)
-class Questions(TaskDefaults[Answers, QuestionExamples], MissingTexts):
+class Questions(MissingTexts, Task[QuestionColumns, Answers, QuestionExamples, BestSpans]):
     """An answer's first and last token in a window of the context (Devlin et al., 2018, sections 4.2 and 4.3).
 
     The model is `BertForQuestionAnswering`. A question without an answer, or whose answer is in another window, has the
@@ -142,6 +142,7 @@ class Questions(TaskDefaults[Answers, QuestionExamples], MissingTexts):
     null_threshold_: float = np.inf
 
     loss = staticmethod(span_cross_entropy)
+    recipe: ClassVar[Recipe] = Recipe(narrow_rate_factor=4.0)  # docs/benchmarks/first_fit.md, "Questions and options"
     baseline: ClassVar[str] = "how often a window holds no answer"
     architecture: ClassVar[str] = "BertForQuestionAnswering"
 

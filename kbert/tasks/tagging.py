@@ -30,7 +30,7 @@ from kbert.tasks.task import (
     Encode,
     Probed,
     Recipe,
-    TaskDefaults,
+    Task,
     TrainingData,
     mean_one,
     nothing_learned,
@@ -93,7 +93,7 @@ class TaggingExamples(NamedTuple):
 
 
 @dataclass(kw_only=True)
-class Tagging(TaskDefaults[UnreadTags, TaggingExamples], WordReader):
+class Tagging(WordReader, Task[WordColumn, UnreadTags, TaggingExamples, np.ndarray]):
     """A tag for each word, by a softmax over the tags at the word's first piece.
 
     The model is `BertForTokenClassification`. Outputs are a float64 array of shape (n_words, n_classes).

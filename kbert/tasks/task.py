@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from itertools import chain
@@ -61,8 +62,6 @@ class TrainingData(NamedTuple):
         Weight of each in the loss. The mean of those that are not 0 is 1.
     level : {"text", "token", "position"}
         What has a target: each sequence ("text"), each token, or each sequence with targets that are positions in it.
-    recipe : Recipe
-        What "auto" stands for.
     whole_rows : bool
         Whether all sequences of a row have to be in one step, as the options of a question do. ``batch_size`` then
         counts rows.
@@ -101,20 +100,20 @@ class Recipe(NamedTuple):
     most_updates : int
         Data sets for which that takes more updates are passed over less often, but once at least. The paper's largest
         fine-tuning, three passes over the 392,702 pairs of MNLI in batches of 32, has 36,816.
-    rows_of_large_batches : int
+    rows_of_large_batches : float
         From so many rows on, a batch has 32 of them, as in the paper; with fewer, 16.
     least_batch : int
         A batch has so many rows at least.
     rate_factor : float
         On the learning rate of the size.
     narrow_rate_factor : float
-        The same, for models narrower than base alone, and not where ``head_start="random"`` asks for the paper's start.
+        The same, for models narrower than base alone.
     """
 
     updates: int = 80
     epochs: int = 3
     most_updates: int = 36_816
-    rows_of_large_batches: int = 1000
+    rows_of_large_batches: float = 1000
     least_batch: int = 16
     rate_factor: float = 1.0
     narrow_rate_factor: float = 1.0
@@ -161,15 +160,18 @@ E = TypeVar("E", bound=Examples)
 O = TypeVar("O")  # noqa: E741
 
 
-class Task(Protocol[C, L, E, O]):
+class Task(ABC, Generic[C, L, E, O]):
     """What X and y mean: one for each kind of task, generic in its columns, labels, examples and outputs.
 
     A task is a dataclass. Its fields are the estimator's parameters that it reads, under the same names, and what it
     learns in ``fit``, under names that end in an underscore, empty before; the estimator gets these as its fitted
-    attributes. `task_of` makes the task of an estimator.
+    attributes. `task_of` makes the task of an estimator. What is not abstract here is what most tasks need: nothing is
+    learned besides the weights, and nothing is changed after training.
 
     Attributes
     ----------
+    loss : callable
+        The loss of a batch: one of `kbert.training.losses`.
     baseline : str
         What the constant predictor goes by, for the warning about a failed run: "how often each label occurs".
     architecture : str
@@ -180,170 +182,162 @@ class Task(Protocol[C, L, E, O]):
         Whether all sequences of a row have to be in one step, and ``batch_size`` counts rows: see `TrainingData`.
     """
 
+    loss: Loss
     baseline: ClassVar[str]
     architecture: ClassVar[str]
-    recipe: ClassVar[Recipe]
-    whole_rows: ClassVar[bool]
-
-    @property
-    def loss(self) -> Loss:
-        """The loss of a batch: one of `kbert.training.losses`."""
-        ...
+    recipe: ClassVar[Recipe] = Recipe()
+    whole_rows: ClassVar[bool] = False
 
     @property
     def contrast(self) -> Contrast | None:
         """How the encoder is tuned to few labels; None where that is not known."""
-        ...
+        return None
 
     # --- X and y to examples
 
     def check(self, X: Any, y: Any, call: str) -> None:
         """Refuse an X and a y of ``fit`` that cannot be meant. ``call`` is what messages write: "clf.fit"."""
-        ...
 
+    @abstractmethod
     def read(self, X: Any, name: str = "X") -> C:
         """X as plain columns. ``name`` is what errors call X."""
-        ...
 
+    @abstractmethod
     def read_labels(self, y: Any, columns: C, name: str = "y") -> L:
         """y as plain labels. A new task learns from the first y what labels there are; others are refused."""
-        ...
 
     def learn(self, labels: L, weights: np.ndarray) -> None:
         """Learn from the labels and weights of the rows of fit; refuse what nothing can be learned from."""
-        ...
 
+    @abstractmethod
     def examples(self, columns: C, labels: L, weights: np.ndarray, tokenizer: WordPieceTokenizer) -> E:
         """Rows as tokens."""
-        ...
 
+    @abstractmethod
     def piece_counts(self, columns: C, tokenizer: WordPieceTokenizer) -> PieceCounts:
         """The word pieces of all rows, before anything is cut."""
-        ...
 
+    @abstractmethod
     def lengths(self, counts: PieceCounts) -> RowLengths:
         """The lengths of the rows, with the present ``max_length``, ``long_text`` and ``stride``."""
-        ...
 
+    @abstractmethod
     def warn_cut(self, n_cut: int, n_rows: int, details: str) -> None:
         """Say that rows were cut, and what to do. ``details``: their share, and which they are."""
-        ...
 
+    @abstractmethod
     def warn_missing(self, columns: C, n_missing: int, n_rows: int, details: str) -> None:
         """Say that texts are missing."""
-        ...
 
     def strata(self, labels: L, weights: np.ndarray, fraction: float) -> np.ndarray | None:
         """The stratum of each row, for a stratified split; None for a random one.
 
         ``fraction`` of the rows whose weight is not 0 are split off.
         """
-        ...
+        return None
 
     def needs_validation(self, labels: L) -> list[str]:
         """The parameters that ask for a validation set, besides ``early_stopping``."""
-        ...
+        return []
 
     # --- What a plan tells of the rows
 
     def label_numbers(self, columns: C, labels: L, tokenizer: WordPieceTokenizer) -> list[tuple[Any, ...]]:
         """The labels of each row, equal for two rows if these are labelled the same: numbers of classes, if any."""
-        ...
+        array = np.asarray(labels)
+        return list(map(tuple, array.reshape(len(array), -1).tolist()))
 
     def label_shares(self, numbers: list[tuple[Any, ...]]) -> dict[Any, float]:
         """How often each label occurs, from 0 to 1, by `label_numbers`; empty where y has no classes."""
-        ...
+        return {}
 
     def n_probed(self, numbers: list[tuple[Any, ...]]) -> int:
         """How many rows `probe` looks at."""
-        ...
+        return 0
 
     # --- Training
 
+    @abstractmethod
     def new_model(self, config: BertConfig, *, dtype: str, seed: int) -> keras.Model:
         """A model of this architecture with the task's head."""
-        ...
 
     def probe(self, config: BertConfig, encode: Encode, examples: E, seed: int, pad_id: int) -> Probed:
         """Choose what the head reads, and fit it to the encoder as it is, before all weights are trained."""
-        ...
+        return Probed(config)
 
     def before_training(self, model: keras.Model) -> None:
         """Undo what `after_training` did to the weights of the model that a warm start begins with."""
-        ...
 
+    @abstractmethod
     def training_data(self, examples: E) -> TrainingData:
         """The targets of the loss, and the weights in it."""
-        ...
 
     def after_training(self, model: keras.Model, examples: E, validation: E | None, pad_id: int) -> None:
         """Learn what the trained model's outputs tell: temperature, thresholds.
 
         Those on the validation set, or on rows that were trained on where there is none.
         """
-        ...
 
     # --- Outputs of the model
 
+    @abstractmethod
     def outputs(self, model: keras.Model, examples: E, pad_id: int) -> O:
         """The model's present outputs for the examples, in float64."""
-        ...
 
+    @abstractmethod
     def mean_loss(self, outputs: O, examples: E) -> float:
         """The weighted mean of the loss over the examples."""
-        ...
 
+    @abstractmethod
     def score(self, outputs: O, examples: E) -> float:
         """What early stopping maximises: the estimator's own score, where the labels allow it."""
-        ...
 
+    @abstractmethod
     def baseline_loss(self, data: TrainingData) -> float:
         """The mean loss of the constant predictor: of the best outputs that are the same for all rows."""
-        ...
 
     def training_loss(self, outputs: O, examples: E) -> float:
         """What training minimises: `mean_loss` with the weights of the classes, and of all that has a target."""
-        ...
+        return self.mean_loss(outputs, examples)
 
     @property
     def n_answers(self) -> int:
         """Over how many answers to a row its loss is the mean."""
-        ...
+        return 1
 
+    @abstractmethod
     def ranking(self, outputs: O, examples: E) -> float | None:
         """How well the outputs rank what is true above what is not: 1 is perfect, 0 is chance (`kbert.tasks.ranking`).
 
         None where a loss as high as `baseline_loss` alone tells that nothing was learned.
         """
-        ...
 
     # --- Folders
 
+    @abstractmethod
     def save_model(self, model: keras.Model, folder: Path) -> None:
         """Write a folder that transformers opens, with the names of the outputs."""
-        ...
 
     @staticmethod
+    @abstractmethod
     def load_model(folder: Path, dtype: str) -> keras.Model:
         """The model that `save_model` wrote."""
-        ...
 
     def learned_to_json(self) -> dict[str, Any]:
         """What was learned, as JSON can hold it."""
-        ...
+        return {}
 
     def learn_from_json(self, values: SavedValues, model: keras.Model, folder: Path) -> None:
         """Take back what `learned_to_json` gave; refuse what does not fit the model's head."""
-        ...
 
     def learn_from_config(self, values: dict[str, Any], model: keras.Model, folder: Path) -> None:
         """Learn it from the keys of the config.json of a folder that transformers saved."""
-        ...
 
 
-class RowTask(Task[C, L, E, O], Protocol[C, L, E, O]):
+class RowTask(Task[C, L, E, O]):
     """A task whose answer to a row comes from one vector of outputs."""
 
+    @abstractmethod
     def predict(
         self,
         model: keras.Model,
@@ -355,77 +349,6 @@ class RowTask(Task[C, L, E, O], Protocol[C, L, E, O]):
 
         The numbers of the rows that were cut are appended to ``cut``.
         """
-        ...
-
-
-class TaskDefaults(Generic[L, E]):
-    """What most tasks do not need: nothing is learned besides the weights, and nothing is changed after training."""
-
-    mean_loss: Callable[..., float]
-
-    recipe: ClassVar[Recipe] = Recipe()
-    whole_rows: ClassVar[bool] = False
-
-    @property
-    def n_answers(self) -> int:
-        """One."""
-        return 1
-
-    @property
-    def contrast(self) -> Contrast | None:
-        """None: few labels are not known to need another training."""
-        return None
-
-    def check(self, X: Any, y: Any, call: str) -> None:
-        """Nothing: X and y cannot be taken for each other."""
-
-    def learn(self, labels: L, weights: np.ndarray) -> None:
-        """Nothing."""
-
-    def strata(self, labels: L, weights: np.ndarray, fraction: float) -> np.ndarray | None:
-        """None: rows are split at random."""
-        return None
-
-    def needs_validation(self, labels: L) -> list[str]:
-        """No parameter but ``early_stopping``."""
-        return []
-
-    def label_numbers(self, columns: Any, labels: L, tokenizer: WordPieceTokenizer) -> list[tuple[Any, ...]]:
-        """The row's entries of an array."""
-        array = np.asarray(labels)
-        return list(map(tuple, array.reshape(len(array), -1).tolist()))
-
-    def label_shares(self, numbers: list[tuple[Any, ...]]) -> dict[Any, float]:
-        """Nothing: y has no classes."""
-        return {}
-
-    def n_probed(self, numbers: list[tuple[Any, ...]]) -> int:
-        """None."""
-        return 0
-
-    def probe(self, config: BertConfig, encode: Encode, examples: E, seed: int, pad_id: int) -> Probed:
-        """Nothing: the head starts at random."""
-        return Probed(config)
-
-    def before_training(self, model: keras.Model) -> None:
-        """Nothing: the head gives what the loss takes."""
-
-    def after_training(self, model: keras.Model, examples: E, validation: E | None, pad_id: int) -> None:
-        """Nothing."""
-
-    def training_loss(self, outputs: Any, examples: E) -> float:
-        """`mean_loss`: classes have no weights."""
-        return self.mean_loss(outputs, examples)
-
-    def learned_to_json(self) -> dict[str, Any]:
-        """Nothing."""
-        return {}
-
-    def learn_from_json(self, values: SavedValues, model: keras.Model, folder: Path) -> None:
-        """Nothing."""
-
-    def learn_from_config(self, values: dict[str, Any], model: keras.Model, folder: Path) -> None:
-        """Nothing."""
 
 
 T = TypeVar("T")

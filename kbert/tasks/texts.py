@@ -23,7 +23,7 @@ from kbert.tasks.linear_head import FitHead
 from kbert.tasks.probe import MOST_ROWS, best_probe, rows_to_probe, tells_little
 from kbert.tasks.row_lengths import PieceCounts, RowLengths
 from kbert.tasks.row_notices import MissingTexts, warn_cut_texts
-from kbert.tasks.task import Encode, Probed, TaskDefaults, TrainingData, mean_one
+from kbert.tasks.task import Encode, Probed, RowTask, TrainingData, mean_one
 from kbert.text import TokenSequences, WordPieceTokenizer, build_sequences, build_windows
 from kbert.text.chunks import chunks
 from kbert.text.column_tokenizer import ColumnTokenizer
@@ -176,7 +176,7 @@ class TextExamples(NamedTuple):
 
 
 @dataclass(kw_only=True)
-class TextTask(TaskDefaults[np.ndarray, TextExamples], TextReader):
+class TextTask(TextReader, RowTask[TextColumns, np.ndarray, TextExamples, np.ndarray]):
     """A task that reads texts or pairs of texts and gives each row ``n_outputs`` numbers.
 
     Base of single label, several labels and regression. A subclass says what y means: see `kbert.tasks.task.Task`. Its
