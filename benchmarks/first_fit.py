@@ -5,9 +5,9 @@
 
 The second command makes the table and the picture of docs/benchmarks/first_fit.md from the results.
 
-Rows are drawn for each label (for numbers, tags and questions: in all), five draws by default; test rows are the same
-for all draws. Each score is appended to the file, with the warnings of a run that learned too little, and one that is
-there is not measured again. ``--methods kbert:epochs=5,learning_rate=2e-5`` measures other parameters.
+Rows are drawn for each label (for numbers, tags, questions and options: in all), five draws by default; test rows are
+the same for all draws. Each score is appended to the file, with the warnings of a run that learned too little, and one
+that is there is not measured again. ``--methods kbert:epochs=5,learning_rate=2e-5`` measures other parameters.
 """
 
 from __future__ import annotations
@@ -31,9 +31,11 @@ from scipy.stats import pearsonr
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import accuracy_score, matthews_corrcoef, roc_auc_score
+from sklearn.metrics.pairwise import paired_cosine_distances
 from sklearn.pipeline import make_pipeline
 
 from kbert import datasets
+from kbert.hub import resolve_folder
 
 SIZE = "minilm-l6"
 DRAWS = 5
@@ -48,7 +50,7 @@ class Data(NamedTuple):
     Attributes
     ----------
     X, y, test_X, test_y
-    task : {"labels", "numbers", "tags", "questions"}
+    task : {"labels", "numbers", "tags", "questions", "options"}
     metric : callable
         ``metric(true, predicted)``.
     by_label : bool
@@ -133,6 +135,13 @@ def _squad() -> Data:
     return Data(train[X], train[["answer", "answer_start"]], dev[X], dev.answer, "questions", f1, False)
 
 
+def _dream() -> Data:
+    train, dev = (datasets.load("dream", part) for part in ("train", "dev"))
+    X = ["context", "question", "options"]
+    dev = dev.sample(TEST_ROWS, random_state=0)
+    return Data(train[X], train.label, dev[X], dev.label, "options", accuracy_score, False)
+
+
 def _topics(n_topics: int) -> Data:
     """Questions of SQuAD, whose label is the title of their article, of which some are drawn: many classes."""
     with gzip.open(next(Path(os.environ["KBERT_DATA"]).glob("squad/train-v1.1.json*")), "rt", encoding="utf-8") as file:
@@ -145,13 +154,14 @@ def _topics(n_topics: int) -> Data:
 
 
 DATA = {
-    **{name: (lambda name=name: _glue(name)) for name in ("sst2", "cola", "mrpc", "rte", "qqp", "stsb")},
+    **{name: (lambda name=name: _glue(name)) for name in ("sst2", "cola", "mrpc", "rte", "qnli", "qqp", "stsb")},
     "agnews": _agnews,
     "imdb": _imdb,
     "imdb15": _imdb_15,
     "messages": _messages,
     "conll": _conll,
     "squad": _squad,
+    "dream": _dream,
     "topics20": lambda: _topics(20),
     "topics77": lambda: _topics(77),
 }
@@ -177,9 +187,12 @@ def drawn(data: Data, name: str, rows: int, draw: int) -> tuple[Any, Any]:
 
 
 def _kbert(data: Data, draw: int, **parameters: Any) -> Any:
-    from kbert import BertClassifier, BertQA, BertRegressor, BertTagger
+    from kbert import BertClassifier, BertMultipleChoice, BertQA, BertRegressor, BertTagger
 
-    kinds = {"labels": BertClassifier, "numbers": BertRegressor, "tags": BertTagger, "questions": BertQA}
+    kinds = {
+        "labels": BertClassifier, "numbers": BertRegressor, "tags": BertTagger, "questions": BertQA,
+        "options": BertMultipleChoice,
+    }  # fmt: skip
     return kinds[data.task](SIZE, random_state=draw, **parameters)
 
 
@@ -202,11 +215,30 @@ class _WordVectors:
         return [part.tolist() for part in np.split(found, np.cumsum(X.map(len))[:-1])]
 
 
+class _NearestOption:
+    """The option whose vector is nearest to that of context and question; nothing is learned."""
+
+    def __init__(self, vectorizer: Any):
+        self.vectorizer = vectorizer
+
+    def fit(self, X: Any, y: Any) -> None:
+        self.vectorizer.fit([*X.context, *X.question, *X.options.explode()])
+
+    def predict(self, X: Any) -> Any:
+        asked = self.vectorizer.transform(list(X.context + " " + X.question))
+        options = self.vectorizer.transform(list(X.options.explode()))
+        rows = np.repeat(np.arange(len(X)), X.options.map(len))
+        far = pd.Series(paired_cosine_distances(asked[rows], options))
+        return far.groupby(rows).apply(np.argmin).to_numpy()
+
+
 def _vectors(data: Data, draw: int) -> Any:
     from kbert import BertVectorizer
 
     if data.task == "tags":
         return _WordVectors()
+    if data.task == "options":
+        return _NearestOption(BertVectorizer(SIZE))
     return make_pipeline(BertVectorizer(SIZE), _linear(data)) if data.task in ("labels", "numbers") else None
 
 
@@ -228,6 +260,8 @@ class _TfIdf:
 
 
 def _tf_idf(data: Data, draw: int) -> Any:
+    if data.task == "options":
+        return _NearestOption(TfidfVectorizer())
     return _TfIdf(data) if data.task in ("labels", "numbers") else None
 
 
@@ -235,13 +269,14 @@ class _PyTorch:
     """Plain PyTorch and transformers with the paper's recipe."""
 
     def __init__(self, data: Data, draw: int):
-        self.task = data.task
+        self.task, self.draw = data.task, draw
         recipe = {"max_length": 128, "learning_rate": 5e-5, "epochs": 3, "batch_size": 32}
         if data.task == "questions":
             recipe |= {"max_length": 384, "stride": 128}
         self.run = {"task": "stsb" if data.task == "numbers" else "sst2", "size": SIZE, "seed": draw, **recipe}
 
     def fit(self, X: Any, y: Any) -> None:
+        import pytorch_choice
         import pytorch_scores
         import pytorch_squad
         import pytorch_tagging
@@ -252,6 +287,9 @@ class _PyTorch:
         if self.task == "questions":
             fitted = pytorch_squad.fit(self.run, pd.concat([X, y], axis=1))
             self.predict = lambda X: pytorch_squad.predict(*fitted, X, self.run)
+            return
+        if self.task == "options":
+            self.predict = pytorch_choice.fit(resolve_folder(SIZE), X.assign(label=y), pytorch_choice.RECIPE, self.draw)
             return
         frame = pd.DataFrame(X)
         found = pytorch_scores.fit(self.run, frame, y)
@@ -272,8 +310,6 @@ class _SetFit:
     def fit(self, X: Any, y: Any) -> None:
         import setfit
         from datasets import Dataset
-
-        from kbert.hub import resolve_folder
 
         self.classes, numbers = np.unique(y, return_inverse=True)
         model = setfit.SetFitModel.from_pretrained(str(resolve_folder(SIZE)))

@@ -1,4 +1,4 @@
-"""DREAM with plain PyTorch and transformers, on the same rows and at the settings that kbert takes by itself.
+"""DREAM with plain PyTorch and transformers, on the same rows as kbert and with the paper's recipe.
 
     KBERT_DATA=... python benchmarks/pytorch_choice.py --rows 200 --dev-rows 200 --seeds 0 1 2
 

@@ -92,7 +92,7 @@ def sorter() -> Any:
     from kbert import BertClassifier
 
     train, held_out = messages()[:320], messages()[320:420]
-    classifier = BertClassifier("minilm-l6", max_length=64, epochs=5, random_state=0)
+    classifier = BertClassifier("minilm-l6", random_state=0)
     return classifier.fit(
         train.message, train.label, eval_set=(held_out.message, held_out.label)
     )
@@ -112,9 +112,7 @@ def name_finder() -> Any:
                 (text.index(city), text.index(city) + len(city), "CITY"),
             ]
         )
-    return BertTagger("minilm-l6", max_length=32, epochs=4, random_state=0).fit(
-        texts, spans
-    )
+    return BertTagger("minilm-l6", random_state=0).fit(texts, spans)
 
 
 def answerer() -> Any:
@@ -137,9 +135,7 @@ def answerer() -> Any:
     frame = pd.DataFrame(
         rows, columns=["question", "context", "answer", "answer_start"]
     )
-    return BertQA(
-        "minilm-l6", max_length=48, epochs=8, learning_rate=3e-4, random_state=0
-    ).fit(frame, frame)
+    return BertQA("minilm-l6", random_state=0).fit(frame, frame)
 
 
 def curves(classifier: Any) -> dict[str, Any]:

@@ -53,7 +53,7 @@ train.head(4)
 from kbert import BertQA
 from kbert.plots import AnswerDisplay
 
-qa = BertQA("minilm-l6", max_length=64, epochs=4, learning_rate=3e-4, random_state=0)
+qa = BertQA("minilm-l6", random_state=0)
 qa.fit(train, train)
 
 note = "Frau Köhler wants four blue bowls soon. Please leave them under the stairs."

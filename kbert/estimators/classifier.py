@@ -59,10 +59,10 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
     batch_size : "auto" or int, default="auto"
         Texts in an update. Each window of a long text counts as one. "auto": 32 as in the paper, and 16 where there are
         fewer than 1,000 rows.
-    learning_rate : "auto" or float, default="auto"
+    learning_rate : "auto", "paper" or float, default="auto"
         Peak of the schedule. "auto": 1e-4 for tiny and mini, 5e-5 for small, medium and minilm-l6, 3e-5 for base, 2e-5
-        for large; twice that for narrower models than base where ``head_start="auto"`` starts at random. The first
-        parameter to search, by factors of 2 or 3.
+        for large; twice that for narrower models than base where ``head_start="auto"`` starts at random. "paper": the
+        same without the twice. The first parameter to search, by factors of 2 or 3.
     warmup : float or int, default=0.1
         Linear warm-up of the learning rate: a float is a share of all updates, an int a number of updates. The rate
         then falls linearly to 0.

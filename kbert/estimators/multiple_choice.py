@@ -51,11 +51,11 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
     epochs : "auto" or int, default="auto"
         Passes over the training rows. "auto": 3; more where that is less than 80 updates, fewer beyond 390,000 rows.
     batch_size : "auto" or int, default="auto"
-        Rows a step, each with all of its options. "auto": 32 as in the paper, and 16 where there are fewer than 1,000
-        rows.
-    learning_rate : "auto" or float, default="auto"
-        Peak of the schedule. "auto": 1e-4 for tiny and mini, 5e-5 for small, medium and minilm-l6, 3e-5 for base, 2e-5
-        for large. The first parameter to search, by factors of 2 or 3.
+        Rows in an update, each with all of its options. "auto": 16, as in the paper for SWAG.
+    learning_rate : "auto", "paper" or float, default="auto"
+        Peak of the schedule. "auto": 4e-4 for tiny and mini, 2e-4 for small, medium and minilm-l6, 3e-5 for base, 2e-5
+        for large. "paper": a quarter of that for the models narrower than base. The first parameter to search, by
+        factors of 2 or 3.
     warmup : float or int, default=0.1
         Linear warm-up of the learning rate: a float is a share of all updates, an int a number of updates. The rate
         then falls linearly to 0.

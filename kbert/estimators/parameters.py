@@ -61,7 +61,10 @@ RULES: dict[str, Rule] = {
     "stride": (lambda v: v is None or _is_int(v, 1), "None, or a whole number of at least 1"),
     "epochs": _whole(1),
     "batch_size": _whole(1),
-    "learning_rate": (lambda v: is_real(v) and v > 0, "a number over 0"),
+    "learning_rate": (
+        lambda v: v == "paper" if isinstance(v, str) else is_real(v) and v > 0,
+        '"paper" or a number over 0',
+    ),
     "warmup": (
         lambda v: _is_int(v, 0) or (is_real(v) and not isinstance(v, numbers.Integral) and 0 <= v <= 1),
         "a share of the steps between 0.0 and 1.0, or a whole number of steps",
@@ -127,7 +130,8 @@ _ANYTHING: Rule = (lambda value: True), "anything"
 
 _NAMES = {*RULES, "random_state"}
 
-# The lengths of `BertPretrainer`.
+# The rate and the lengths of `BertPretrainer`.
+RATE_OF_PRETRAINING: Rule = (lambda v: is_real(v) and v > 0), "a number over 0"
 LENGTHS_OF_PHASES: Rule = (
     lambda v: _is_int(v, 5) or (isinstance(v, (list, tuple)) and len(v) > 0 and all(map(_is_phase, v))),
     "a whole number of at least 5, or pairs of such a number and a share of the budget",
@@ -186,7 +190,7 @@ _HIGHEST_RATE = 0.02
 def warn_of_high_rate(parameters: Parameters) -> None:
     """Warn of a learning rate at which nothing can be learned."""
     rate = parameters.learning_rate
-    if rate != "auto" and rate > _HIGHEST_RATE:
+    if not isinstance(rate, str) and rate > _HIGHEST_RATE:
         warn_user(
             f"learning_rate={rate:g} is so high that the first updates write over all that the weights hold. Usual are "
             '1e-5 to 5e-4, in pre-training up to 1e-3. learning_rate="auto" chooses one.',

@@ -23,6 +23,7 @@ from kbert.errors import DivergedError, WeightsMismatchError, WeightsNotFoundErr
 from kbert.estimators.base import BertEstimator
 from kbert.estimators.parameters import (
     LENGTHS_OF_PHASES,
+    RATE_OF_PRETRAINING,
     Parameters,
     Rule,
     checked_parameters,
@@ -176,7 +177,10 @@ class BertPretrainer(BertEstimator):
     >>> classifier = classifier.fit(["wet", "dry"] * 10, ["rain", "sun"] * 10)
     """
 
-    _own_rules: ClassVar[dict[str, Rule]] = {"max_length": LENGTHS_OF_PHASES}
+    _own_rules: ClassVar[dict[str, Rule]] = {
+        "max_length": LENGTHS_OF_PHASES,
+        "learning_rate": RATE_OF_PRETRAINING,
+    }
 
     model_: BertForPreTraining
     new_words_: list[str]

@@ -55,7 +55,7 @@ def automatic_length(config: BertConfig, in_windows: bool) -> int:
 
 
 def settle_training(parameters: Parameters, recipe: Recipe, config: BertConfig, n_rows: int) -> None:
-    """Replace "auto" in ``epochs``, ``batch_size`` and ``learning_rate``.
+    """Replace "auto" in ``epochs``, ``batch_size`` and ``learning_rate``, which may be "paper" too.
 
     Parameters
     ----------
@@ -72,9 +72,10 @@ def settle_training(parameters: Parameters, recipe: Recipe, config: BertConfig, 
     if parameters.epochs == "auto":
         parameters.epochs = automatic_epochs(parameters, recipe, n_rows)
     if parameters.learning_rate == "auto":
-        parameters.learning_rate = recipe.rate_factor * _learning_rate(parameters, config)
-        if getattr(parameters, "head_start", None) != "random":
-            parameters.learning_rate *= factor_if_narrow(config, recipe.narrow_rate_factor)
+        factor = recipe.rate_factor * factor_if_narrow(config, recipe.narrow_rate_factor)
+        parameters.learning_rate = factor * _rate_of_size(parameters, config)
+    elif parameters.learning_rate == "paper":
+        parameters.learning_rate = _rate_of_size(parameters, config)
 
 
 def automatic_epochs(parameters: Parameters, recipe: Recipe, n_rows: int) -> int:
@@ -84,7 +85,7 @@ def automatic_epochs(parameters: Parameters, recipe: Recipe, n_rows: int) -> int
     return min(enough, max(1, recipe.most_updates // updates_per_epoch))
 
 
-def _learning_rate(parameters: Parameters, config: BertConfig) -> float:
+def _rate_of_size(parameters: Parameters, config: BertConfig) -> float:
     """The peak of the schedule: by the named size, or by the width of the model."""
     if isinstance(parameters.size, str) and parameters.weights in ("auto", None):
         return named_size(parameters.size).learning_rate

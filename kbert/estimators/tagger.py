@@ -56,10 +56,10 @@ class BertTagger(FineTunedEstimator[Tagging]):
     batch_size : "auto" or int, default="auto"
         Rows in an update. Each window of a long row counts as one. "auto": 32 as in the paper, and 16 where there are
         fewer than 1,000 rows.
-    learning_rate : "auto" or float, default="auto"
+    learning_rate : "auto", "paper" or float, default="auto"
         Peak of the schedule. "auto": 4e-4 for tiny and mini, 2e-4 for small, medium and minilm-l6, 3e-5 for base, 2e-5
-        for large; with ``head_start="random"`` a quarter of that for the models narrower than base. The first parameter
-        to search, by factors of 2 or 3.
+        for large. "paper": a quarter of that for the models narrower than base. The first parameter to search, by
+        factors of 2 or 3.
     warmup : float or int, default=0.1
         Linear warm-up of the learning rate: a float is a share of all updates, an int a number of updates. The rate
         then falls linearly to 0.

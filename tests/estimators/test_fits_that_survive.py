@@ -28,6 +28,7 @@ WORDS = pd.Series([text.split() for text in TEXTS])
 TAGS = [["B-X" if word in ("table", "room") else "O" for word in words] for words in WORDS]
 QUESTIONS = pd.DataFrame({"question": TEXTS, "context": [f"{text} and it was the room" for text in TEXTS]})
 ANSWERS = pd.DataFrame({"answer": ["room"] * len(TEXTS), "answer_start": [len(text) + 16 for text in TEXTS]})
+PAIRS = pd.DataFrame({"one": TEXTS, "other": TEXTS[::-1]})
 OPTIONS = pd.DataFrame({"context": TEXTS, "options": [["a table", "a sad chair"]] * len(TEXTS)})
 
 # Each with 4 to 6 updates an epoch.
@@ -38,6 +39,7 @@ FITS = {
     "windows": (partial(BertRegressor, max_length=5, long_text="window"), (TEXTS, np.arange(18.0))),
     "frozen": (partial(BertClassifier, freeze=1), (TEXTS, LABELS)),
     "few labels": (partial(BertClassifier, few_labels=True), (TEXTS, LABELS)),
+    "pairs": (partial(BertClassifier, learning_rate="auto"), (PAIRS, np.random.default_rng(0).permutation(LABELS))),
     "words": (partial(BertTagger, max_length=16, gradient_accumulation=2, batch_size=2), (WORDS, TAGS)),
     "questions": (partial(BertQA, max_length=16, stride=4), (QUESTIONS, ANSWERS)),
     "options": (partial(BertMultipleChoice, max_length=16), (OPTIONS, [0, 1] * 9)),
@@ -198,16 +200,18 @@ def test_without_a_random_state_the_seed_is_that_of_the_checkpoint(toy_folder, t
 
 
 @pytest.mark.slow
-def test_a_run_after_a_failed_one_goes_on_as_that_run(toy_folder, tmp_path, dying_after, monkeypatch):
+@pytest.mark.parametrize("kind", ["frozen", "pairs"])
+def test_a_run_after_a_failed_one_goes_on_as_that_run(kind, toy_folder, tmp_path, dying_after, monkeypatch):
     from kbert.estimators import fitting
     from kbert.estimators.outcome import Kind
 
     outcome_of = fitting.outcome_of
     monkeypatch.setattr(fitting, "outcome_of", lambda *a: outcome_of(*a)._replace(kind=Kind.NOTHING, reference=0.5))
-    estimator, rows = made("frozen", toy_folder, None, n_restarts=1)
+    estimator, rows = made(kind, toy_folder, None, n_restarts=1)
     with pytest.warns(UserWarning, match="The run failed"):
         estimator.fit(*rows)
-    again, _ = made("frozen", toy_folder, tmp_path / "fit", n_restarts=1)
+    assert kind != "pairs" or (estimator.head_start_, estimator.learning_rate_) == ("random", 2e-4)
+    again, _ = made(kind, toy_folder, tmp_path / "fit", n_restarts=1)
     dying_after(17)  # 15 updates are a run
     with pytest.warns(UserWarning, match="The run failed"), pytest.raises(Killed):
         again.fit(*rows)

@@ -8,12 +8,21 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from kbert import BertClassifier, BertMultipleChoice, BertQA, BertRegressor, BertTagger, BertVectorizer
+from kbert import (
+    BertClassifier,
+    BertMultipleChoice,
+    BertPretrainer,
+    BertQA,
+    BertRegressor,
+    BertTagger,
+    BertVectorizer,
+)
 from kbert.config import BertConfig
 from kbert.errors import TruncationWarning
 from kbert.estimators.parameters import Parameters
 from kbert.estimators.recipe import settle_lengths, settle_training
-from kbert.tasks import Regression, SingleLabel, Tagging
+from kbert.sizes import SIZES
+from kbert.tasks import Choice, Questions, Regression, SingleLabel, Tagging
 
 pytestmark = pytest.mark.slow
 
@@ -81,21 +90,22 @@ def test_where_nothing_reads_the_rest_a_row_has_all_positions(long_text, max_len
 
 
 @pytest.mark.parametrize(
-    ("task", "size", "head_start", "expected"),
+    ("task", "size", "expected"),
     [
-        (Tagging, "minilm-l6", "probe", 2e-4),
-        (Tagging, "minilm-l6", "random", 5e-5),
-        (Tagging, "base", "probe", 3e-5),
-        (Regression, "minilm-l6", "auto", 1e-4),
-        (Regression, "minilm-l6", "random", 5e-5),
-        (Regression, "large", "auto", 2e-5),
+        (Tagging, "minilm-l6", 2e-4),
+        (Tagging, "base", 3e-5),
+        (Regression, "minilm-l6", 1e-4),
+        (Regression, "large", 2e-5),
+        (Questions, "minilm-l6", 2e-4),
+        (Choice, "tiny", 4e-4),
+        (Choice, "base", 3e-5),
     ],
 )
-def test_narrow_taggers_and_regressors_are_trained_at_a_higher_rate(task, size, head_start, expected):
-    found = settled(100, task.recipe, size=size, head_start=head_start)
-    assert found.learning_rate == pytest.approx(expected)
-    given = settled(100, task.recipe, size=size, head_start=head_start, learning_rate=1e-3)
-    assert given.learning_rate == 1e-3
+def test_narrow_models_are_trained_at_the_rate_of_their_task(task, size, expected):
+    assert settled(100, task.recipe, size=size).learning_rate == pytest.approx(expected)
+    of_paper = settled(100, task.recipe, size=size, learning_rate="paper").learning_rate
+    assert of_paper == SIZES[size].learning_rate == settled(100, size=size).learning_rate
+    assert settled(100, task.recipe, size=size, learning_rate=1e-3).learning_rate == 1e-3
 
 
 @pytest.fixture(scope="module")
@@ -160,6 +170,10 @@ def test_auto_is_for_parameters_whose_default_it_is(quick_folder, reviews):
         BertClassifier(weights=quick_folder, stride="auto").fit(reviews.text, reviews.label)
     with pytest.raises(ValueError, match="max_length must be a whole number of at least 5, got 'auto'"):
         BertTagger(weights=quick_folder, max_length="auto").fit([["a", "b"]], [["X", "Y"]])
+    with pytest.raises(ValueError, match=r'learning_rate must be "auto", "paper" or a number over 0, got .fast'):
+        BertClassifier(weights=quick_folder, learning_rate="fast").fit(reviews.text, reviews.label)
+    with pytest.raises(ValueError, match=r'learning_rate must be "auto" or a number over 0, got .paper'):
+        BertPretrainer(weights=quick_folder, learning_rate="paper", max_steps=1).fit(reviews.text)
     with pytest.raises(ValueError, match="epochs must be \"auto\" or a whole number of at least 1, got 'many'"):
         BertClassifier(weights=quick_folder, epochs="many").fit(reviews.text, reviews.label)
 
@@ -169,6 +183,7 @@ def test_the_papers_recipe(make):
     estimator = make.paper("tiny", random_state=3)
     found = estimator.get_params()
     assert (found["epochs"], found["batch_size"], found["size"], found["random_state"]) == (3, 32, "tiny", 3)
+    assert found["learning_rate"] == "paper"
     assert found.get("head_start", "random") == "random" and found.get("classifier_pooling", "cls") == "cls"
     if "long_text" in found:
         assert (found["max_length"], found["long_text"]) == (128, "truncate")
