@@ -352,7 +352,11 @@ def test_a_folder_that_is_not_there_is_named(toy, tmp_path):
 
 @pytest.mark.parametrize(
     ("parameters", "name"),
-    [({"size": "base"}, "google-bert/bert-base-uncased"), ({"weights": "nobody/nothing"}, "nobody/nothing")],
+    [
+        ({"size": "base"}, "google-bert/bert-base-uncased"),
+        ({"weights": "nobody/nothing"}, "nobody/nothing"),
+        ({"size": "bert-base-uncased"}, "google-bert/bert-base-uncased"),
+    ],
 )
 def test_without_network_and_cache_the_remedies_are_listed(monkeypatch, tmp_path, parameters, name):
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
