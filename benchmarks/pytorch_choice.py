@@ -1,12 +1,12 @@
-"""DREAM with plain PyTorch and transformers, on the same rows as kbert and with the paper's recipe.
+"""DREAM with plain PyTorch and transformers, on the same rows as kbert and with the paper's recipe for SWAG.
 
     KBERT_DATA=... python benchmarks/pytorch_choice.py --rows 200 --dev-rows 200 --seeds 0 1 2
 
-BertForMultipleChoice from minilm-l6: batch 32, learning rate 5e-5, 3 epochs, rows of up to 512 tokens, dynamic padding
-with length grouping, AdamW (decay 0.01, not on biases and LayerNorm), 10% warm-up, then linear decay, clip 1.0,
-bfloat16 where that is faster. An option is read as "[CLS] context [SEP] question option [SEP]", as kbert reads it. Runs
-go to a CSV of the same columns as that of examples/choice.py, under the backend "pytorch-transformers", and are not
-made twice.
+BertForMultipleChoice from minilm-l6: batch 16, learning rate 5e-5 (the paper has 2e-5, for larger models), 3 epochs,
+rows of up to 512 tokens, dynamic padding with length grouping, AdamW (decay 0.01, not on biases and LayerNorm), 10%
+warm-up, then linear decay, clip 1.0, bfloat16 where that is faster. An option is read as "[CLS] context [SEP]
+question option [SEP]", as kbert reads it. Runs go to a CSV of the same columns as that of examples/choice.py, under
+the backend "pytorch-transformers", and are not made twice.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from kbert.hub import resolve_folder
 sys.path.append(str(Path(__file__).parent.parent / "examples"))
 import choice
 
-RECIPE = {"max_length": 512, "epochs": 3, "batch_size": 32, "learning_rate": 5e-5}
+RECIPE = {"max_length": 512, "epochs": 3, "batch_size": 16, "learning_rate": 5e-5}
 
 
 def fit(folder: Path, train: pd.DataFrame, recipe: dict[str, Any], seed: int) -> Callable[[pd.DataFrame], np.ndarray]:

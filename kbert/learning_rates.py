@@ -1,4 +1,4 @@
-"""The peak learning rates that ``learning_rate="auto"`` stands for, by the width of the model."""
+"""Peak learning rates by the width of the model: "paper", and what "auto" multiplies by a task's factor."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from gpu_stages import texts
 from gpu_stages.setting import Absent, Cell, Setting, examples_can_be_imported
 
 SEEDS = (0, 1, 2)
-# What kbert decides by itself; the loop of PyTorch has the paper's recipe.
+# What kbert decides by itself; the loop of PyTorch has the paper's recipe for SWAG.
 SETTLED = ("max_length", "epochs", "batch_size", "learning_rate")
 
 

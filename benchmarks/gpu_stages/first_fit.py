@@ -1,7 +1,7 @@
 """The first fit of a new user, with every default: cells of benchmarks/first_fit.py, which says what they are.
 
 minilm-l6 on some rows of each data set that is there, five draws; the number of rows is that of a label, or for
-numbers, tags and questions in all. The lines have the columns of benchmarks/results/first_fit.csv.
+numbers, tags, questions and options in all. The lines have the columns of benchmarks/results/first_fit.csv.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from gpu_stages.setting import Cell, Setting
 # Data sets, and the folder of KBERT_DATA that each needs; "messages" are in the repository.
 DATA = {
     "sst2": "sst2", "cola": "cola", "mrpc": "mrpc", "rte": "rte", "stsb": "stsb", "agnews": "agnews",
-    "messages": "", "conll": "conll2003", "imdb": "imdb", "imdb15": "imdb", "squad": "squad",
+    "messages": "", "conll": "conll2003", "imdb": "imdb", "imdb15": "imdb", "squad": "squad", "qnli": "qnli",
+    "qqp": "qqp", "dream": "dream",
 }  # fmt: skip
 # Numbers of rows, and about how long a cell takes.
 ROWS = {8: 15, 16: 15, 64: 15, 250: 15, 1000: 20, 4000: 40}

@@ -61,8 +61,9 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         fewer than 1,000 rows.
     learning_rate : "auto", "paper" or float, default="auto"
         Peak of the schedule. "auto": 1e-4 for tiny and mini, 5e-5 for small, medium and minilm-l6, 3e-5 for base, 2e-5
-        for large; twice that for narrower models than base where ``head_start="auto"`` starts at random. "paper": the
-        same without the twice. The first parameter to search, by factors of 2 or 3.
+        for large; twice that for narrower models than base where ``head_start="auto"`` starts the head at random (not
+        in a warm start), and four times that with ``few_labels``. "paper": the rate of the size alone. The first
+        parameter to search, by factors of 2 or 3.
     warmup : float or int, default=0.1
         Linear warm-up of the learning rate: a float is a share of all updates, an int a number of updates. The rate
         then falls linearly to 0.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
 
 # Devlin et al. (2018), appendix A.3, and the original code's run_classifier.py.
 _PAPER: dict[str, Any] = {
-    "long_text": "truncate", "epochs": 3, "batch_size": 32, "learning_rate": "paper", "classifier_pooling": "cls",
-    "head_start": "random",
+    "long_text": "truncate", "epochs": 3, "learning_rate": "paper", "classifier_pooling": "cls", "head_start": "random",
 }  # fmt: skip
 _PAPER_LENGTH = 128
 
@@ -52,13 +51,16 @@ class FineTunedEstimator(ServableEstimator, Generic[T]):
     outputs into answers in ``predict`` and the like.
     """
 
+    _batch_of_paper: ClassVar[int] = 32
+
     @classmethod
     def paper(cls, size: str | BertConfig = "base", **parameters: Any) -> Self:
         """An estimator that is fine-tuned as in the paper (Devlin et al., 2018, section 4 and appendix A.3).
 
-        Three epochs at batch 32, a head that starts at random, which for whole texts reads the pooler's vector of
-        [CLS], and texts that are cut at 128 tokens. The learning rate is the size's: from "small" on one of those that
-        the paper tried, and 1e-4 for "tiny" and "mini". What is saved opens in transformers.
+        Three epochs at batch 32 (in multiple choice 16, as for SWAG), a head that starts at random, which for whole
+        texts reads the pooler's vector of [CLS], and texts that are cut at 128 tokens. The learning rate is the size's,
+        ``learning_rate="paper"``: from "small" on one of those that the paper tried, and 1e-4 for "tiny" and "mini".
+        What is saved opens in transformers.
 
         Parameters
         ----------
@@ -78,7 +80,7 @@ class FineTunedEstimator(ServableEstimator, Generic[T]):
         ('random', 4)
         """
         names = cls._get_param_names()
-        recipe = {name: value for name, value in _PAPER.items() if name in names}
+        recipe = {name: value for name, value in _PAPER.items() if name in names} | {"batch_size": cls._batch_of_paper}
         if "long_text" in names:  # the others read rows whole
             recipe["max_length"] = _PAPER_LENGTH
         return cls(size, **{**recipe, **parameters})
@@ -117,8 +119,8 @@ class FineTunedEstimator(ServableEstimator, Generic[T]):
         fitted.model_, fitted.tokenizer_, fitted.config_ = model, tokenizer, model.config
         fitted.history_, fitted.n_iter_ = history, len(history["loss"])
         fitted.n_rows_, fitted.n_truncated_, fitted.row_shares_ = columns.n_rows, n_truncated, shares
-        if hasattr(self, "head_start_"):  # a warm start has that head, and starts none
-            fitted.head_start_ = self.head_start_
+        if self._is_warm_start() and hasattr(parameters, "head_start"):
+            parameters.head_start = getattr(self, "head_start_", "auto")  # that of the earlier fit
         remember_settled(fitted, parameters)
         fitted._take_over(task)
         self._become(fitted)
@@ -138,9 +140,9 @@ class FineTunedEstimator(ServableEstimator, Generic[T]):
         """Say what ``fit`` would do with these rows, and what it would take, within seconds.
 
         Nothing is trained, and the estimator stays as it is. What "auto" stands for is exactly what it stands for in
-        the fit, but for what its probe decides (``head_start``, ``classifier_pooling``, and twice the rate for pairs
-        whose head starts at random). Seconds and memory are estimates: docs/howto/plan.md says what they rest on, and
-        how far off they are.
+        the fit, but for what its probe decides (``head_start``, ``classifier_pooling``, and twice the rate for a
+        classifier of pairs whose head starts at random). Seconds and memory are estimates: docs/howto/plan.md says what
+        they rest on, and how far off they are.
 
         Parameters
         ----------

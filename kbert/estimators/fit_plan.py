@@ -148,7 +148,7 @@ class RunFacts:
             n_in_windows,
             median_and_95(lengths),
             -(-steps // parameters.gradient_accumulation) * parameters.epochs,
-            {name: value for name, value in settings.items() if value != "auto"},  # a plan does not probe
+            {name: value for name, value in settings.items() if value != "auto"},  # "auto" is the probe's choice
             next(name for name, of_name in DTYPES.items() if of_name == policy),
             keras.backend.backend(),
         )
@@ -239,7 +239,8 @@ class FitPlan:
         Of all epochs, by ``n_sequences``.
     settings : dict
         What "auto" stands for in the parameters, and the others of the same kind, by name. Without what the probe of
-        the fit decides: ``head_start``, ``classifier_pooling``, and whether the rate for pairs is twice this one.
+        the fit decides: ``head_start``, ``classifier_pooling``, and whether the rate of a classifier of pairs is
+        twice this one.
     max_length, epochs, batch_size : int
     learning_rate : float
         The same settings as attributes.

@@ -49,9 +49,9 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
         one loses tokens from its end, the context's or those of question and option, whichever has more; one warning
         tells how many rows this happened to.
     epochs : "auto" or int, default="auto"
-        Passes over the training rows. "auto": 3; more where that is less than 80 updates, fewer beyond 390,000 rows.
+        Passes over the training rows. "auto": 3; more where that is less than 80 updates, fewer beyond 196,000 rows.
     batch_size : "auto" or int, default="auto"
-        Rows in an update, each with all of its options. "auto": 16, as in the paper for SWAG.
+        Rows in a batch, each with all of its options. "auto": 16, as in the paper for SWAG.
     learning_rate : "auto", "paper" or float, default="auto"
         Peak of the schedule. "auto": 4e-4 for tiny and mini, 2e-4 for small, medium and minilm-l6, 3e-5 for base, 2e-5
         for large. "paper": a quarter of that for the models narrower than base. The first parameter to search, by
@@ -155,6 +155,7 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
     model_: BertForSequenceClassification
 
     _task_type = Choice
+    _batch_of_paper = 16
     _columns_are = "context and options, or context, question and options"
 
     def __init__(

@@ -131,7 +131,7 @@ _ANYTHING: Rule = (lambda value: True), "anything"
 _NAMES = {*RULES, "random_state"}
 
 # The rate and the lengths of `BertPretrainer`.
-RATE_OF_PRETRAINING: Rule = (lambda v: is_real(v) and v > 0), "a number over 0"
+PLAIN_RATE: Rule = (lambda v: is_real(v) and v > 0), "a number over 0"
 LENGTHS_OF_PHASES: Rule = (
     lambda v: _is_int(v, 5) or (isinstance(v, (list, tuple)) and len(v) > 0 and all(map(_is_phase, v))),
     "a whole number of at least 5, or pairs of such a number and a share of the budget",

@@ -23,7 +23,7 @@ from kbert.errors import DivergedError, WeightsMismatchError, WeightsNotFoundErr
 from kbert.estimators.base import BertEstimator
 from kbert.estimators.parameters import (
     LENGTHS_OF_PHASES,
-    RATE_OF_PRETRAINING,
+    PLAIN_RATE,
     Parameters,
     Rule,
     checked_parameters,
@@ -179,7 +179,7 @@ class BertPretrainer(BertEstimator):
 
     _own_rules: ClassVar[dict[str, Rule]] = {
         "max_length": LENGTHS_OF_PHASES,
-        "learning_rate": RATE_OF_PRETRAINING,
+        "learning_rate": PLAIN_RATE,
     }
 
     model_: BertForPreTraining

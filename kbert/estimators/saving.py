@@ -16,7 +16,7 @@ from kbert.atomic_folder import complete_interrupted_replacement, replace_folder
 from kbert.config import BertConfig
 from kbert.errors import DivergedError, KbertWarning, WeightsMismatchError
 from kbert.estimators import model_card, persistence
-from kbert.estimators.parameters import RULES, checked_parameters
+from kbert.estimators.parameters import PLAIN_RATE, RULES, checked_parameters
 from kbert.estimators.recipe import SETTLED, automatic_length
 from kbert.forks import require_usable_process
 from kbert.hub import model_cards, resolve_saved, uploads
@@ -363,7 +363,7 @@ class SavableEstimator(BaseEstimator):
             self.card_ = {key: facts.checked(key, rule) for key, rule in model_card.FACTS.items() if key in facts}
         settled = saved.inner("settled")
         for name in set(SETTLED).intersection(settled):
-            setattr(self, f"{name}_", settled.checked(name, RULES[name]))
+            setattr(self, f"{name}_", settled.checked(name, PLAIN_RATE if name == "learning_rate" else RULES[name]))
 
     def _settle_lengths_without_fit(self) -> None:
         """Choose the lengths for a model that transformers saved."""

@@ -1,4 +1,4 @@
-"""What X and y mean: one file a task, and the Protocol through which the shared fit uses it (`kbert.tasks.task`)."""
+"""What X and y mean: one file a task, and the base class through which the shared fit uses it (`kbert.tasks.task`)."""
 
 from kbert.tasks.choice import Choice
 from kbert.tasks.questions import Questions

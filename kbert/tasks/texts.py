@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -193,12 +194,12 @@ class TextTask(TextReader, RowTask[TextColumns, np.ndarray, TextExamples, np.nda
 
     architecture: ClassVar[str] = "BertForSequenceClassification"
 
-    # --- What a subclass says besides the methods of the Protocol
+    # --- What a subclass says besides the methods of every task
 
     @property
+    @abstractmethod
     def n_outputs(self) -> int:
         """Outputs of the head."""
-        raise NotImplementedError
 
     @property
     def output_names(self) -> dict[int, str]:
@@ -276,10 +277,6 @@ class TextTask(TextReader, RowTask[TextColumns, np.ndarray, TextExamples, np.nda
         if self.head_start == "random" or self.fit_head is None:
             return 0
         return len(numbers) if self.most_probed is None else min(len(numbers), self.most_probed)
-
-    def mean_loss(self, outputs: np.ndarray, examples: TextExamples) -> float:
-        """The weighted mean of the loss over the examples."""
-        raise NotImplementedError
 
     def training_data(self, examples: TextExamples) -> TrainingData:
         """Every window of a row with the row's label."""

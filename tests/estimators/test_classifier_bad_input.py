@@ -251,7 +251,7 @@ RIGHT = {
     "size": ["large-cased", BertConfig()],
     "weights": [None, "auto", "google-bert/bert-base-uncased"],
     "max_length": [5, np.int64(16)],
-    "learning_rate": ["auto", 1, np.float32(1e-4)],
+    "learning_rate": ["auto", "paper", 1, np.float32(1e-4)],
     "warmup": [0, 0.0, 1.0, 100, np.int64(5)],
     "weight_decay": [0, 0.0],
     "layer_decay": [1, 0.9],

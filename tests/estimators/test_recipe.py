@@ -59,6 +59,11 @@ def test_several_batches_in_an_update_count_as_one_that_is_larger():
     assert settled(100, batch_size=8, gradient_accumulation=4).epochs == settled(100, batch_size=32).epochs
 
 
+@pytest.mark.parametrize("n_rows", [10, 999, 1000, 100_000])
+def test_rows_with_options_come_in_batches_of_16(n_rows):
+    assert settled(n_rows, Choice.recipe).batch_size == 16
+
+
 @pytest.mark.parametrize(("n_rows", "epochs"), [(392_702, 3), (500_000, 2), (1_000_000, 1), (100_000_000, 1)])
 def test_more_rows_than_the_papers_largest_data_set_get_fewer_passes(n_rows, epochs):
     assert settled(n_rows).epochs == epochs
@@ -127,11 +132,14 @@ def test_it_is_saved_and_the_parameters_stay_auto(fitted, reviews, tmp_path):
     assert loaded.get_params() == {**fitted.get_params(), "weights": str(fitted.weights)}
     kept = ("max_length_", "long_text_", "batch_size_", "epochs_", "learning_rate_")
     assert [getattr(loaded, name) for name in kept] == [getattr(fitted, name) for name in kept]
-    values = json.loads((tmp_path / "saved" / "kbert.json").read_text())
-    values["settled"]["max_length"] = "long"
-    (tmp_path / "saved" / "kbert.json").write_text(json.dumps(values))
-    with pytest.raises(ValueError, match=r"settled\.max_length must be a whole number of at least 5"):
-        BertClassifier.load(tmp_path / "saved")
+    text = (tmp_path / "saved" / "kbert.json").read_text()
+    for name, value, wanted in [("max_length", "long", "a whole number of at least 5"),
+                                ("learning_rate", "paper", "a number over 0")]:  # fmt: skip
+        values = json.loads(text)
+        values["settled"][name] = value
+        (tmp_path / "saved" / "kbert.json").write_text(json.dumps(values))
+        with pytest.raises(ValueError, match=rf"settled\.{name} must be {wanted}"):
+            BertClassifier.load(tmp_path / "saved")
 
 
 def test_a_length_that_is_set_after_fit_is_used(fitted, reviews):
@@ -182,7 +190,8 @@ def test_auto_is_for_parameters_whose_default_it_is(quick_folder, reviews):
 def test_the_papers_recipe(make):
     estimator = make.paper("tiny", random_state=3)
     found = estimator.get_params()
-    assert (found["epochs"], found["batch_size"], found["size"], found["random_state"]) == (3, 32, "tiny", 3)
+    assert (found["epochs"], found["size"], found["random_state"]) == (3, "tiny", 3)
+    assert found["batch_size"] == (16 if make is BertMultipleChoice else 32)
     assert found["learning_rate"] == "paper"
     assert found.get("head_start", "random") == "random" and found.get("classifier_pooling", "cls") == "cls"
     if "long_text" in found:
