@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 # Devlin et al. (2018), appendix A.3, and the original code's run_classifier.py.
 _PAPER: dict[str, Any] = {
     "long_text": "truncate", "epochs": 3, "learning_rate": "paper", "classifier_pooling": "cls", "head_start": "random",
+    "decoding": "argmax",
 }  # fmt: skip
 _PAPER_LENGTH = 128
 

@@ -59,7 +59,7 @@ class BertQA(FineTunedEstimator[Questions]):
         Pieces of the context from the start of a window to the start of the next one; None is half of ``max_length``.
         At most half of the room that a question leaves in its windows.
     epochs : "auto" or int, default="auto"
-        Passes over the training rows. "auto": 3; more where that is less than 80 updates, fewer beyond 390,000 rows.
+        Passes over the training rows. "auto": 3; more where that is less than 200 updates, fewer beyond 390,000 rows.
     batch_size : "auto" or int, default="auto"
         Windows in a step. "auto": 32 as in the paper, and 16 where there are fewer than 1,000 rows.
     learning_rate : "auto", "paper" or float, default="auto"

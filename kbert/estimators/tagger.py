@@ -52,7 +52,7 @@ class BertTagger(FineTunedEstimator[Tagging]):
         Tokens from the start of a window to the start of the next one; None is half of ``max_length``. A smaller stride
         gives each word more context, and takes longer.
     epochs : "auto" or int, default="auto"
-        Passes over the training rows. "auto": 3; more where that is less than 80 updates, fewer beyond 390,000 rows.
+        Passes over the training rows. "auto": 3; more where that is less than 200 updates, fewer beyond 390,000 rows.
     batch_size : "auto" or int, default="auto"
         Rows in an update. Each window of a long row counts as one. "auto": 32 as in the paper, and 16 where there are
         fewer than 1,000 rows.
@@ -100,9 +100,10 @@ class BertTagger(FineTunedEstimator[Tagging]):
         Whether a further ``fit``, or one after ``load``, starts from the present weights, with the same tokenizer and
         tags: for more data or more epochs. The optimiser and the learning rate start anew. Otherwise every ``fit``
         starts from ``weights``.
-    decoding : {"argmax", "bio"}, default="argmax"
+    decoding : {"auto", "argmax", "bio"}, default="auto"
         "argmax" takes each word's most probable tag. "bio" takes the most probable sequence of tags in which I- only
-        continues an entity of its type; it is never illegal, and a little slower.
+        continues an entity of its type. "auto" is "bio" where this holds for the tags of all training rows, else
+        "argmax", which a model has too that transformers saved.
     dtype : {"auto", "float32", "bfloat16", "float16"}, default="auto"
         What the model computes in; weights are always float32. "auto" is bfloat16 on a GPU or TPU, and with PyTorch on
         a CPU that has fast instructions for it, else float32.
@@ -124,6 +125,8 @@ class BertTagger(FineTunedEstimator[Tagging]):
     ----------
     classes_ : ndarray of str
         The tags, sorted.
+    decoding_ : {"argmax", "bio"}
+        What ``decoding="auto"`` stands for.
     model_ : BertForTokenClassification
     tokenizer_ : WordPieceTokenizer
     config_ : BertConfig
@@ -185,7 +188,7 @@ class BertTagger(FineTunedEstimator[Tagging]):
         n_iter_no_change: int = 2,
         n_restarts: int = 0,
         warm_start: bool = False,
-        decoding: str = "argmax",
+        decoding: str = "auto",
         dtype: str = "auto",
         distribution: Any = "auto",
         checkpoint: str | os.PathLike[str] | None = None,

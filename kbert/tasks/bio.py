@@ -6,12 +6,13 @@ from functools import lru_cache
 import numpy as np
 
 
-def legal_tags(log_probabilities: np.ndarray, classes: np.ndarray) -> np.ndarray:
+def legal_tags(scores: np.ndarray, classes: np.ndarray) -> np.ndarray:
     """Viterbi's algorithm, where a step is allowed or not.
 
     Parameters
     ----------
-    log_probabilities : ndarray of float, shape (n_words, n_classes)
+    scores : ndarray of float, shape (n_words, n_classes)
+        Log-probabilities, or logits: what is added to all scores of a word changes nothing.
     classes : ndarray of str
         BIO tags: O, B-type or I-type. Other tags are always allowed, and so are I-type where no class is B-type.
 
@@ -20,20 +21,20 @@ def legal_tags(log_probabilities: np.ndarray, classes: np.ndarray) -> np.ndarray
     ndarray of int, shape (n_words,)
         The number of each word's tag. Where each word's most probable tag is legal, those.
     """
-    best = log_probabilities.argmax(axis=1)
+    best = scores.argmax(axis=1)
     allowed = _allowed(tuple(map(str, classes)))  # [from, to]; from the last row: the start of a row
     before = np.concatenate([[len(classes)], best[:-1]]).astype(int)
     if allowed[before, best].all():
         return best
     steps = np.where(allowed[:-1], 0.0, -np.inf)
-    score = np.where(allowed[-1], log_probabilities[0], -np.inf)
-    came_from = np.zeros(log_probabilities.shape, int)
-    for i in range(1, len(log_probabilities)):
-        reached = score[:, None] + steps
+    total = np.where(allowed[-1], scores[0], -np.inf)
+    came_from = np.zeros(scores.shape, int)
+    for i in range(1, len(scores)):
+        reached = total[:, None] + steps
         came_from[i] = reached.argmax(axis=0)
-        score = reached.max(axis=0) + log_probabilities[i]
-    path = np.empty(len(log_probabilities), int)
-    path[-1] = score.argmax()
+        total = reached.max(axis=0) + scores[i]
+    path = np.empty(len(scores), int)
+    path[-1] = total.argmax()
     for i in range(len(path) - 1, 0, -1):
         path[i - 1] = came_from[i, path[i]]
     return path

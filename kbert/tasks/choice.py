@@ -85,7 +85,7 @@ class Choice(MissingTexts, RowTask[ChoiceColumns, np.ndarray, ChoiceExamples, np
     loss = staticmethod(choice_cross_entropy)
     recipe: ClassVar[Recipe] = Recipe(
         rows_of_large_batches=inf,  # a row is a sequence for each option; section 4.4 of the paper has 16 rows for SWAG
-        narrow_rate_factor=4.0,  # docs/benchmarks/first_fit.md, "Questions and options"
+        narrow_rate_factor=4.0,  # first_fit.md, "Questions and options"
     )
     baseline: ClassVar[str] = "guessing"
     architecture: ClassVar[str] = "BertForMultipleChoice"

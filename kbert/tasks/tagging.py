@@ -19,7 +19,7 @@ from kbert.config import BertConfig
 from kbert.data.tags import WidenedSpans, WordColumn, tag_lists, words_in_texts
 from kbert.errors import DivergedError, LabelsWarning
 from kbert.metrics import bio_spans, entity_f1, is_bio
-from kbert.saved_values import SavedValues
+from kbert.saved_values import SavedValues, one_of
 from kbert.tasks.bio import is_legal, legal_tags
 from kbert.tasks.explaining import Explained, Part, ToExplain
 from kbert.tasks.linear_head import softmax_head
@@ -102,16 +102,17 @@ class Tagging(WordReader, Task[WordColumn, UnreadTags, TaggingExamples, np.ndarr
     ----------
     max_length, stride, head_start, decoding
         As in `kbert.BertTagger`.
-    classes_
-        What is learned: the tags, sorted.
+    classes_, decoding_
+        What is learned: the tags, sorted, and what ``decoding="auto"`` stands for.
     """
 
     head_start: str = "probe"
-    decoding: str = "argmax"
+    decoding: str = "auto"
     classes_: np.ndarray = field(default_factory=nothing_learned)
+    decoding_: str = "argmax"
 
     loss = staticmethod(softmax_cross_entropy)
-    recipe: ClassVar[Recipe] = Recipe(narrow_rate_factor=4.0)  # docs/benchmarks/first_fit.md, "Tags"
+    recipe: ClassVar[Recipe] = Recipe(updates=200, narrow_rate_factor=4.0)  # first_fit.md, "Tags"
     baseline: ClassVar[str] = "how often each label occurs"
     architecture: ClassVar[str] = "BertForTokenClassification"
 
@@ -163,18 +164,25 @@ class Tagging(WordReader, Task[WordColumn, UnreadTags, TaggingExamples, np.ndarr
                     "column?"
                 )
             self.classes_ = np.array(sorted(known), dtype=object)
-            if self.decoding == "bio" and (n := sum(not is_legal(row, self.classes_) for row in tags)):
-                warn_user(
-                    f"{labels.name}: {n} of {len(tags)} rows have an I- tag that continues no entity, and "
-                    'decoding="bio" never gives such tags. If y is IOB1, give kbert.datasets.iob1_to_bio(y); else set '
-                    'decoding="argmax".',
-                    LabelsWarning,
-                )
+            self._learn_decoding(tags, labels.name)
         number = {tag: i for i, tag in enumerate(self.classes_.tolist())}
         unknown = sorted(known - set(number))
         if unknown:
             raise ValueError(f"{labels.name} holds tags that y of fit did not: {unknown[:5]}.")
         return split, [tuple(map(number.__getitem__, row)) for row in tags]
+
+    def _learn_decoding(self, tags: list[list[str]], name: str) -> None:
+        """What "auto" stands for: "bio" where y has BIO tags alone, each I- of which continues an entity."""
+        n_illegal = sum(not is_legal(row, self.classes_) for row in tags)
+        if self.decoding == "auto":
+            self.decoding_ = "bio" if self.is_bio and not n_illegal else "argmax"
+        elif self.decoding == "bio" and n_illegal:
+            warn_user(
+                f"{name}: {n_illegal} of {len(tags)} rows have an I- tag that continues no entity, and "
+                'decoding="bio" never gives such tags. If y is IOB1, give kbert.datasets.iob1_to_bio(y); else set '
+                'decoding="argmax".',
+                LabelsWarning,
+            )
 
     # --- Training
 
@@ -302,8 +310,8 @@ class Tagging(WordReader, Task[WordColumn, UnreadTags, TaggingExamples, np.ndarr
 
     def tag_numbers(self, outputs: np.ndarray) -> np.ndarray:
         """The number of each word's tag in one row, from the row's outputs: as ``decoding`` says."""
-        if self.decoding == "bio":
-            return legal_tags(log_softmax(outputs, axis=1), self.classes_)
+        if (self.decoding_ if self.decoding == "auto" else self.decoding) == "bio":
+            return legal_tags(outputs, self.classes_)
         return outputs.argmax(axis=1)
 
     def tags(self, outputs: np.ndarray) -> list[str]:
@@ -330,12 +338,14 @@ class Tagging(WordReader, Task[WordColumn, UnreadTags, TaggingExamples, np.ndarr
         return weights.load_token_classifier(folder, dtype=dtype)
 
     def learned_to_json(self) -> dict[str, Any]:
-        """The tags."""
-        return {"classes": encode_labels(self.classes_)}
+        """The tags, and how they are found."""
+        return {"classes": encode_labels(self.classes_), "decoding": self.decoding_}
 
     def learn_from_json(self, values: SavedValues, model: keras.Model, folder: Path) -> None:
         """As many tags as the head has outputs."""
         self.classes_ = decode_labels(values["classes"], model.num_labels, "tags", folder)
+        if "decoding" in values:  # which folders of earlier versions lack
+            self.decoding_ = values.checked("decoding", one_of("argmax", "bio"))
 
     def learn_from_config(self, values: dict[str, Any], model: keras.Model, folder: Path) -> None:
         """The tags of id2label."""

@@ -88,7 +88,7 @@ def test_a_decoding_that_there_is_not_is_refused(toy_folder):
     tagger = BertTagger(weights=toy_folder, max_length=16, epochs=1, dtype="float32", random_state=0)
     tagger.fit([["great", "table"], ["a", "chair"]] * 4, [["B-A", "O"], ["O", "O"]] * 4)
     for method in (tagger.predict, tagger.entities):
-        with pytest.raises(ValueError, match='decoding must be "argmax" or "bio", got \'BIO\''):
+        with pytest.raises(ValueError, match='decoding must be "auto", "argmax" or "bio", got \'BIO\''):
             tagger.set_params(decoding="BIO")
             method([["great", "chair"]])
 

@@ -270,8 +270,28 @@ def test_decoding_bio_never_begins_inside(fitted, monkeypatch):
     def illegal(rows):
         return sum(row[0] == "I-THING" or ("O", "I-THING") in zip(row, row[1:], strict=False) for row in rows)
 
-    assert illegal(fitted.predict(words)) > 30
+    assert illegal(copy.copy(fitted).set_params(decoding="argmax").predict(words)) > 30
     assert illegal(copy.copy(fitted).set_params(decoding="bio").predict(words)) == 0
+
+
+@pytest.mark.parametrize(
+    ("tag", "decoding"),
+    [
+        (lambda tag, _: tag, "bio"),
+        (lambda tag, _: tag[-5:], "argmax"),
+        (lambda tag, i: tag if i else "I-THING", "argmax"),
+    ],
+    ids=["BIO", "no BIO", "an I- at the start"],
+)
+def test_decoding_is_that_of_the_tags(make, things, tmp_path, tag, decoding):
+    words, tags = things[0][:48], [[tag(t, i) for i, t in enumerate(row)] for row in things[1][:48]]
+    tagger = make(learning_rate=1e-9, epochs=1).fit(words, tags)  # tags stay as random as the head
+    assert tagger.decoding_ == decoding
+    tagger.save(tmp_path / "saved")
+    loaded = BertTagger.load(tmp_path / "saved")
+    assert loaded.decoding_ == decoding and loaded.predict(words) == tagger.predict(words)
+    other = copy.copy(tagger).set_params(decoding="argmax")
+    assert (tagger.predict(words) == other.predict(words)) == (decoding == "argmax")
 
 
 def test_decoding_bio_where_no_tag_begins_an_entity():
