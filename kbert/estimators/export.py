@@ -227,7 +227,7 @@ class ExportableEstimator(SavableEstimator):
             **exported._to_json({}),
             "inputs": INPUTS,
             "reading": {
-                name: persistence.encode_value(settled[name])
+                name: persistence.encode_value(getattr(self, f"{name}_") if settled[name] == "auto" else settled[name])
                 for name in self.get_params(deep=False)
                 if name in _READING
             },
@@ -262,8 +262,7 @@ class ExportableEstimator(SavableEstimator):
     def _results(self, X: Any) -> Results:
         """What is compared for rows of X: probabilities. An estimator that gives none has its own."""
         rows = self.predict_proba(X)
-        # A tagger's are arrays of each row; the options that a row does not have are NaN.
-        numbers = np.nan_to_num(np.concatenate(rows) if isinstance(rows, list) else rows)
+        numbers = np.nan_to_num(rows)  # the options that a row does not have are NaN
         several = getattr(self, "thresholds_", None) is not None
         answers = self._task().given(numbers) if several else numbers.argmax(axis=1)
         return numbers, answers, len(rows)

@@ -48,6 +48,10 @@ if TYPE_CHECKING:
     import keras
 
 
+# The share of the rows of fit with an I- that continues no entity, up to which these are taken for slips.
+_MOST_ILLEGAL = 0.01
+
+
 class UnreadTags(NamedTuple):
     """y as it came, and what errors call it: the tags of a text can be read once its words are split."""
 
@@ -103,13 +107,13 @@ class Tagging(WordReader, Task[WordColumn, UnreadTags, TaggingExamples, np.ndarr
     max_length, stride, head_start, decoding
         As in `kbert.BertTagger`.
     classes_, decoding_
-        What is learned: the tags, sorted, and what ``decoding="auto"`` stands for.
+        What is learned: the tags, sorted, and what ``decoding="auto"`` stands for, "" before.
     """
 
     head_start: str = "probe"
     decoding: str = "auto"
     classes_: np.ndarray = field(default_factory=nothing_learned)
-    decoding_: str = "argmax"
+    decoding_: str = ""
 
     loss = staticmethod(softmax_cross_entropy)
     recipe: ClassVar[Recipe] = Recipe(updates=200, narrow_rate_factor=4.0)  # first_fit.md, "Tags"
@@ -123,6 +127,10 @@ class Tagging(WordReader, Task[WordColumn, UnreadTags, TaggingExamples, np.ndarr
         if columns.is_split:
             _require_words(columns.n_rows, any(map(len, columns.words)), name)
         return UnreadTags(y, name)
+
+    def learn(self, labels: UnreadTags, weights: np.ndarray) -> None:
+        """Nothing yet: these tags, once they are read, tell how tags are to be found."""
+        self.decoding_ = ""
 
     def examples(
         self, columns: WordColumn, labels: UnreadTags, weights: np.ndarray, tokenizer: WordPieceTokenizer
@@ -164,19 +172,20 @@ class Tagging(WordReader, Task[WordColumn, UnreadTags, TaggingExamples, np.ndarr
                     "column?"
                 )
             self.classes_ = np.array(sorted(known), dtype=object)
-            self._learn_decoding(tags, labels.name)
         number = {tag: i for i, tag in enumerate(self.classes_.tolist())}
         unknown = sorted(known - set(number))
         if unknown:
             raise ValueError(f"{labels.name} holds tags that y of fit did not: {unknown[:5]}.")
+        if not self.decoding_:
+            self._learn_decoding(tags, labels.name)
         return split, [tuple(map(number.__getitem__, row)) for row in tags]
 
     def _learn_decoding(self, tags: list[list[str]], name: str) -> None:
-        """What "auto" stands for: "bio" where y has BIO tags alone, each I- of which continues an entity."""
-        n_illegal = sum(not is_legal(row, self.classes_) for row in tags)
-        if self.decoding == "auto":
-            self.decoding_ = "bio" if self.is_bio and not n_illegal else "argmax"
-        elif self.decoding == "bio" and n_illegal:
+        """What "auto" stands for: "bio" for BIO tags, where each I- continues an entity in nearly all rows."""
+        is_looked_at = self.is_bio or self.decoding == "bio"
+        n_illegal = sum(not is_legal(row, self.classes_) for row in tags) if is_looked_at else 0
+        self.decoding_ = "bio" if self.is_bio and n_illegal <= _MOST_ILLEGAL * len(tags) else "argmax"
+        if self.decoding == "bio" and n_illegal:
             warn_user(
                 f"{name}: {n_illegal} of {len(tags)} rows have an I- tag that continues no entity, and "
                 'decoding="bio" never gives such tags. If y is IOB1, give kbert.datasets.iob1_to_bio(y); else set '
@@ -344,13 +353,13 @@ class Tagging(WordReader, Task[WordColumn, UnreadTags, TaggingExamples, np.ndarr
     def learn_from_json(self, values: SavedValues, model: keras.Model, folder: Path) -> None:
         """As many tags as the head has outputs."""
         self.classes_ = decode_labels(values["classes"], model.num_labels, "tags", folder)
-        if "decoding" in values:  # which folders of earlier versions lack
-            self.decoding_ = values.checked("decoding", one_of("argmax", "bio"))
+        # Folders of earlier versions do not say it.
+        self.decoding_ = values.checked("decoding", one_of("argmax", "bio")) if "decoding" in values else "argmax"
 
     def learn_from_config(self, values: dict[str, Any], model: keras.Model, folder: Path) -> None:
         """The tags of id2label."""
         names = labels_of_config(folder, model.num_labels)
-        self.classes_ = np.array([str(name) for name in names], dtype=object)
+        self.classes_, self.decoding_ = np.array([str(name) for name in names], dtype=object), "argmax"
 
 
 def _require_words(n_rows: int, has_words: bool, name: str) -> None:

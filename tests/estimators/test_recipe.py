@@ -54,6 +54,11 @@ def test_small_data_gets_enough_updates_and_large_data_few_passes(n_rows):
     assert found.batch_size == (16 if n_rows < 1000 else 32)
 
 
+@pytest.mark.parametrize(("task", "epochs"), [(SingleLabel, 12), (Choice, 12), (Tagging, 29), (Questions, 29)])
+def test_small_data_of_each_task_get_its_own_number_of_updates(task, epochs):
+    assert settled(100, task.recipe).epochs == epochs
+
+
 def test_several_batches_in_an_update_count_as_one_that_is_larger():
     assert settled(200_000, batch_size=8, gradient_accumulation=4).epochs == settled(200_000, batch_size=32).epochs == 3
     assert settled(100, batch_size=8, gradient_accumulation=4).epochs == settled(100, batch_size=32).epochs

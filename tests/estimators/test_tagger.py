@@ -90,7 +90,7 @@ def test_probabilities(fitted, things):
     assert [array.shape for array in probabilities] == [(len(row), 3) for row in things[0][:9]]
     np.testing.assert_allclose(np.concatenate(probabilities).sum(axis=1), 1)
     tags = [fitted.classes_[array.argmax(axis=1)].tolist() for array in probabilities]
-    assert tags == fitted.predict(things[0][:9])
+    assert tags == copy.copy(fitted).set_params(decoding="argmax").predict(things[0][:9])
 
 
 @pytest.mark.parametrize(
@@ -263,15 +263,19 @@ def test_legal_tags_against_all_paths():
 
 
 def test_decoding_bio_never_begins_inside(fitted, monkeypatch):
-    rng = np.random.default_rng(0)
-    monkeypatch.setattr(words_of_tasks, "predict_words", lambda _, words, *__: rng.normal(size=(words.n_words, 3)))
+    def predict_words(_, words, *__):
+        return np.random.default_rng(words.n_words).normal(size=(words.n_words, 3))
+
+    monkeypatch.setattr(words_of_tasks, "predict_words", predict_words)
     words = rows_of(60, seed=3)[0]
 
     def illegal(rows):
         return sum(row[0] == "I-THING" or ("O", "I-THING") in zip(row, row[1:], strict=False) for row in rows)
 
     assert illegal(copy.copy(fitted).set_params(decoding="argmax").predict(words)) > 30
-    assert illegal(copy.copy(fitted).set_params(decoding="bio").predict(words)) == 0
+    found = copy.copy(fitted).set_params(decoding="bio").predict(words)
+    assert illegal(found) == 0 and found == fitted.predict(words)
+    assert fitted.classes_[fitted._results(words)[1]].tolist() == sum(found, [])  # what an export compares
 
 
 @pytest.mark.parametrize(
@@ -292,6 +296,15 @@ def test_decoding_is_that_of_the_tags(make, things, tmp_path, tag, decoding):
     assert loaded.decoding_ == decoding and loaded.predict(words) == tagger.predict(words)
     other = copy.copy(tagger).set_params(decoding="argmax")
     assert (tagger.predict(words) == other.predict(words)) == (decoding == "argmax")
+
+
+def test_what_decoding_stands_for_follows_the_rows_of_each_fit(make, things):
+    words, tags = list(things[0][:48]), [list(row) for row in things[1][:48]]
+    tagger = make(decoding="argmax", epochs=1, warm_start=True).fit(words, tags)
+    assert tagger.decoding_ == "bio"  # which "auto" would be
+    slips = [["I-THING", *row[1:]] for row in tags]
+    assert tagger.fit(words, slips).decoding_ == "argmax" and tagger.fit(words, tags).decoding_ == "bio"
+    assert tagger.fit(words * 3, [slips[0], *(tags * 3)[1:]]).decoding_ == "bio"  # 1 of 144 is a slip
 
 
 def test_decoding_bio_where_no_tag_begins_an_entity():
@@ -508,7 +521,7 @@ def test_a_damaged_head_is_refused(fitted, tmp_path):
 def test_early_stopping_watches_the_score_of_the_decoding_in_use(make, things):
     words, tags = things[0][:48], things[1][:48]
     # A rate so low that tags stay as random as the head, and I- tags stand where none may.
-    tagger = make(decoding="bio", learning_rate=1e-9, epochs=1, early_stopping=True)
+    tagger = make(learning_rate=1e-9, epochs=1, early_stopping=True)
     tagger.fit(words, tags, eval_set=(words, tags))
     own = tagger.score(words, tags)
     assert tagger.history_["val_score"] == pytest.approx([own])
