@@ -48,6 +48,9 @@ def _optional_str(value: Any) -> bool:
     return value is None or isinstance(value, str)
 
 
+# A learning rate that is a number: of `BertPretrainer`, and what one was in a saved fit.
+PLAIN_RATE: Rule = (lambda v: is_real(v) and v > 0), "a number over 0"
+
 # By the name of the parameter. One whose default is "auto" may be "auto" too.
 RULES: dict[str, Rule] = {
     "size": (lambda v: isinstance(v, (str, BertConfig)), 'the name of a size, such as "base", or a BertConfig'),
@@ -62,7 +65,7 @@ RULES: dict[str, Rule] = {
     "epochs": _whole(1),
     "batch_size": _whole(1),
     "learning_rate": (
-        lambda v: v == "paper" if isinstance(v, str) else is_real(v) and v > 0,
+        lambda v: v == "paper" if isinstance(v, str) else PLAIN_RATE[0](v),
         '"paper" or a number over 0',
     ),
     "warmup": (
@@ -130,8 +133,7 @@ _ANYTHING: Rule = (lambda value: True), "anything"
 
 _NAMES = {*RULES, "random_state"}
 
-# The rate and the lengths of `BertPretrainer`.
-PLAIN_RATE: Rule = (lambda v: is_real(v) and v > 0), "a number over 0"
+# The lengths of `BertPretrainer`.
 LENGTHS_OF_PHASES: Rule = (
     lambda v: _is_int(v, 5) or (isinstance(v, (list, tuple)) and len(v) > 0 and all(map(_is_phase, v))),
     "a whole number of at least 5, or pairs of such a number and a share of the budget",

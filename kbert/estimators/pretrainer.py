@@ -177,10 +177,7 @@ class BertPretrainer(BertEstimator):
     >>> classifier = classifier.fit(["wet", "dry"] * 10, ["rain", "sun"] * 10)
     """
 
-    _own_rules: ClassVar[dict[str, Rule]] = {
-        "max_length": LENGTHS_OF_PHASES,
-        "learning_rate": PLAIN_RATE,
-    }
+    _own_rules: ClassVar[dict[str, Rule]] = {"max_length": LENGTHS_OF_PHASES, "learning_rate": PLAIN_RATE}
 
     model_: BertForPreTraining
     new_words_: list[str]

@@ -22,10 +22,9 @@ def legal_tags(scores: np.ndarray, classes: np.ndarray) -> np.ndarray:
         The number of each word's tag. Where each word's most probable tag is legal, those.
     """
     best = scores.argmax(axis=1)
-    allowed = _allowed(tuple(map(str, classes)))  # [from, to]; from the last row: the start of a row
-    before = np.concatenate([[len(classes)], best[:-1]]).astype(int)
-    if allowed[before, best].all():
+    if is_legal(best, classes):
         return best
+    allowed = _allowed(tuple(map(str, classes)))
     steps = np.where(allowed[:-1], 0.0, -np.inf)
     total = np.where(allowed[-1], scores[0], -np.inf)
     came_from = np.zeros(scores.shape, int)
@@ -40,16 +39,16 @@ def legal_tags(scores: np.ndarray, classes: np.ndarray) -> np.ndarray:
     return path
 
 
-def is_legal(tags: Sequence[str], classes: np.ndarray) -> bool:
-    """Whether `legal_tags` may give these tags to a row's words."""
-    number = {tag: i for i, tag in enumerate(classes.tolist())}
-    numbers = [number[tag] for tag in tags]
-    return bool(_allowed(tuple(map(str, classes)))[[len(classes), *numbers[:-1]], numbers].all()) if numbers else True
+def is_legal(numbers: Sequence[int] | np.ndarray, classes: np.ndarray) -> bool:
+    """Whether `legal_tags` may give these tags to a row's words, by their numbers among the classes."""
+    numbers = np.asarray(numbers, int)
+    before = np.concatenate([[len(classes)], numbers[:-1]])
+    return bool(_allowed(tuple(map(str, classes)))[before, numbers].all())
 
 
 @lru_cache(maxsize=8)
 def _allowed(classes: tuple[str, ...]) -> np.ndarray:
-    """Which tag may follow which; the last row is for the first word."""
+    """Which tag may follow which, [from, to]; the last row is for the first word."""
     names = [*classes, "O"]
     # Where no tag begins the entities of a type, I- may begin them.
     inside = [name[:1] == "I" and name[1:2] in ("", "-") and f"B{name[1:]}" in names for name in names[:-1]]

@@ -176,18 +176,19 @@ class Tagging(WordReader, Task[WordColumn, UnreadTags, TaggingExamples, np.ndarr
         unknown = sorted(known - set(number))
         if unknown:
             raise ValueError(f"{labels.name} holds tags that y of fit did not: {unknown[:5]}.")
+        numbers = [tuple(map(number.__getitem__, row)) for row in tags]
         if not self.decoding_:
-            self._learn_decoding(tags, labels.name)
-        return split, [tuple(map(number.__getitem__, row)) for row in tags]
+            self._learn_decoding(numbers, labels.name)
+        return split, numbers
 
-    def _learn_decoding(self, tags: list[list[str]], name: str) -> None:
+    def _learn_decoding(self, numbers: list[tuple[int, ...]], name: str) -> None:
         """What "auto" stands for: "bio" for BIO tags, where each I- continues an entity in nearly all rows."""
         is_looked_at = self.is_bio or self.decoding == "bio"
-        n_illegal = sum(not is_legal(row, self.classes_) for row in tags) if is_looked_at else 0
-        self.decoding_ = "bio" if self.is_bio and n_illegal <= _MOST_ILLEGAL * len(tags) else "argmax"
+        n_illegal = sum(not is_legal(row, self.classes_) for row in numbers) if is_looked_at else 0
+        self.decoding_ = "bio" if self.is_bio and n_illegal <= _MOST_ILLEGAL * len(numbers) else "argmax"
         if self.decoding == "bio" and n_illegal:
             warn_user(
-                f"{name}: {n_illegal} of {len(tags)} rows have an I- tag that continues no entity, and "
+                f"{name}: {n_illegal} of {len(numbers)} rows have an I- tag that continues no entity, and "
                 'decoding="bio" never gives such tags. If y is IOB1, give kbert.datasets.iob1_to_bio(y); else set '
                 'decoding="argmax".',
                 LabelsWarning,
