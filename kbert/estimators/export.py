@@ -59,6 +59,9 @@ class ExportReport:
     folder : Path
     format : str
     quantize : str or None
+    runtime : str
+        What ran the exported model for this report. Of a quantized one it is what `load` takes on this machine: the
+        answers of runtimes differ a little.
     n_rows : int
         Number of rows that were compared.
     max_difference : float
@@ -84,6 +87,7 @@ class ExportReport:
     folder: Path
     format: str
     quantize: str | None
+    runtime: str
     n_rows: int
     max_difference: float
     agreement: float | None
@@ -91,7 +95,7 @@ class ExportReport:
     estimator_score: float | None = None
 
     def __str__(self) -> str:
-        form = self.format if self.quantize is None else f"{self.format}, {self.quantize}"
+        form = self.format if self.quantize is None else f"{self.format}, {self.quantize}, by {self.runtime}"
         equal = "" if self.agreement is None else f", {self.agreement:.2%} of the answers are equal"
         scores = "" if self.score is None else f", score {self.score:.4f} instead of {self.estimator_score:.4f}"
         return f"{self.folder} ({form}): on {self.n_rows} rows at most {self.max_difference:.1e} off{equal}{scores}"
@@ -193,9 +197,9 @@ class ExportableEstimator(SavableEstimator):
         choices = estimator.model_.choices
         expected = estimator._export_results(X)
 
-        def opened(kind: type[ExportedModel] = ExportedModel) -> ExportableEstimator:
+        def opened(kind: type[ExportedModel] = ExportedModel, **options: Any) -> ExportableEstimator:
             runtime = "onnxruntime" if format == "onnx" else "tensorflow"
-            return estimator._with_model(kind(folder, runtime, choices=choices))
+            return estimator._with_model(kind(folder, **{"runtime": runtime, "choices": choices, **options}))
 
         def write(graph_of: Callable[..., Graph] | None = None) -> None:
             of_vectors = {name: choices[name] for name in _OF_VECTORS if name in choices}
@@ -215,10 +219,11 @@ class ExportableEstimator(SavableEstimator):
                 write(partial(Int8Graph, ranges=exported.model_.ranges))
             else:
                 quantize_dynamically(folder)
-            exported = opened()
+            # As `load` opens it.
+            exported = opened(runtime="auto", dtype=self.dtype, quantize=quantize)
             found = exported._export_results(X)
         (folder / SAFETENSORS).unlink()
-        report = _compared(expected, found, final, format, quantize)
+        report = _compared(expected, found, final, format, quantize, exported.model_.runtime)
         if y is not None:
             report = replace(report, score=exported._score(X, y), estimator_score=estimator._score(X, y))
         reports.append(report)
@@ -279,14 +284,16 @@ def _require_onnxruntime() -> None:
         ) from None
 
 
-def _compared(expected: Results, found: Results, folder: Path, format: str, quantize: str | None) -> ExportReport:
+def _compared(
+    expected: Results, found: Results, folder: Path, format: str, quantize: str | None, runtime: str
+) -> ExportReport:
     (numbers, answers, n_rows), (found_numbers, found_answers, _) = expected, found
     difference = float(np.abs(numbers - found_numbers).max(initial=0.0))
     equal = None
     if answers is not None and len(answers):
         same = answers == found_answers
         equal = float((same if same.ndim == 1 else same.all(axis=1)).mean())
-    return ExportReport(folder, format, quantize, n_rows, difference, equal)
+    return ExportReport(folder, format, quantize, runtime, n_rows, difference, equal)
 
 
 def _require_close(expected: np.ndarray, found: np.ndarray, unit: float | np.ndarray, format: str) -> None:

@@ -135,6 +135,7 @@ def test_a_program_without_kbert_gets_the_same_probabilities(classifier, tmp_pat
     report = classifier.export(tmp_path / "out", X=TEXTS)
     assert set(os.listdir(tmp_path / "out")) == FILES and os.listdir(tmp_path) == ["out"]
     assert (report.n_rows, report.agreement, report.quantize) == (len(TEXTS), 1.0, None)
+    assert report.runtime == "onnxruntime"  # whatever is installed besides
     assert report.max_difference < 1e-5
     expected = classifier.predict_proba(TEXTS)
     assert np.ptp(expected, axis=0).max() > 0.1
@@ -360,11 +361,17 @@ def test_int8_calibrated_on_rows_is_closer_than_dynamic(classifier, tmp_path, ru
     loaded = BertClassifier.load(tmp_path / "out", runtime=runtime).set_params(dtype="float32")
     assert report.score == pytest.approx(loaded.score(TEXTS, y), abs=1.1 / len(TEXTS))
     expected = classifier.predict_proba(TEXTS)
+    # The report is of what `load` takes here.
+    taken = BertClassifier.load(tmp_path / "out")
+    assert report.runtime == taken.model_.runtime and f"int8, by {report.runtime}" in str(report)
+    found = np.abs(taken.predict_proba(TEXTS) - expected).max()
+    assert report.max_difference == pytest.approx(found, rel=1e-3)
     np.testing.assert_allclose(loaded.predict_proba(TEXTS), expected, atol=2 * report.max_difference)
     # Of any rows, however many, in one batch or in several.
     np.testing.assert_allclose(loaded.predict_proba(TEXTS[:3]), expected[:3], atol=2 * report.max_difference)
     told = json.loads((tmp_path / "out" / "export.json").read_text())["check"]
-    assert told["quantize"] == "int8" and told["score"] == report.score and told["agreement"] == report.agreement
+    assert (told["quantize"], told["runtime"]) == ("int8", report.runtime)
+    assert (told["score"], told["agreement"]) == (report.score, report.agreement)
 
 
 @pytest.mark.parametrize(
