@@ -2,14 +2,14 @@
 
 KERAS_BACKEND=jax python tests/estimators/fits_on_devices.py WEIGHTS [--others]
 
-With ``--others`` one fit of each of the other estimators. They have a process of their own: TensorFlow takes twice as
-long to compile for four devices as for two, and strategies of two sizes block each other.
+With ``--others`` one fit of each of the other estimators, in a process of their own.
 """
 
 import os
 import sys
 
-N_DEVICES = 4
+# TensorFlow takes twice as long to compile for four devices as for two. A batch leaves some device without rows on both.
+N_DEVICES = 4 if os.environ["KERAS_BACKEND"] == "jax" else 2
 if os.environ["KERAS_BACKEND"] == "jax":
     flags = os.environ.get("XLA_FLAGS", "")
     os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={N_DEVICES}"
@@ -62,7 +62,7 @@ OTHERS = {
 
 @functools.cache
 def on(n):
-    """A distribution over n devices: on TensorFlow always the same n, for strategies of two sizes block each other."""
+    """A distribution over n devices."""
     if keras.backend.backend() == "jax":
         return keras.distribution.DataParallel(devices=keras.distribution.list_devices()[:n])
     return tf.distribute.MirroredStrategy([f"CPU:{number}" for number in range(n)])
@@ -80,14 +80,10 @@ def divided():
     return names["divided"]
 
 
-def checks_of_divided(kinds):
+def checks_of_divided(cases, alone):
     """Fits with divided weights: how far each is from one device, and what else must be 0."""
-    found = {}
-    for name, (estimator, rows, changes) in kinds.items():
-        alone = fitted(estimator, rows, None, **changes)
-        found[f"{name} divided"] = apart(alone, fitted(estimator, rows, divided(), **changes))
-    texts = (BertClassifier, (TEXTS, LABELS))
-    one, two = fitted(*texts, None, max_length=16), divided()
+    found = {f"{name} divided": apart(alone[name], fitted_case(case, divided())) for name, case in cases.items()}
+    one, two = alone["windows"], divided()
     values = trainer_on(two, one.model_, softmax_cross_entropy, "adamw").values
     on_first, whole = (
         sum(value.nbytes for value in part) for part in ([v.addressable_data(0) for v in values], values)
@@ -95,7 +91,7 @@ def checks_of_divided(kinds):
     found["memory"] = 0 if on_first < 0.7 * whole else 1  # 0.58, and with a pooler, which is not divided, 0.61
     # In force, so that the model's own weights are divided; and what is predicted with them afterwards.
     keras.distribution.set_distribution(two)
-    automatic = fitted(*texts, "auto", max_length=16)
+    automatic = fitted_case(cases["windows"], "auto")
     shares = [automatic.predict_proba(TEXTS)]
     keras.distribution.set_distribution(None)
     shares += [automatic.set_params(distribution=None).predict_proba(TEXTS), one.predict_proba(TEXTS)]
@@ -108,7 +104,7 @@ def checks_of_divided(kinds):
         layouts = keras.distribution.LayoutMap(mesh)
         layouts[key] = (None, "model")
         try:
-            fitted(*texts, keras.distribution.ModelParallel(layout_map=layouts))
+            fitted_case(cases["windows"], keras.distribution.ModelParallel(layout_map=layouts))
         except ValueError as error:
             assert wrong in str(error), error
             found[wrong] = 0
@@ -119,6 +115,12 @@ def fitted(estimator, rows, distribution, **changes):
     """A fit whose steps have three rows, the last one of them a single row."""
     values = dict(epochs=2, batch_size=3, learning_rate=1e-3, dropout=0.0, dtype="float32", random_state=0)
     return estimator(weights=sys.argv[1], distribution=distribution, **{**values, **changes}).fit(*rows)
+
+
+def fitted_case(case, distribution):
+    """A fit of an estimator, its rows and its parameters."""
+    estimator, rows, changes = case
+    return fitted(estimator, rows, distribution, **changes)
 
 
 def apart(one, other):
@@ -133,7 +135,7 @@ def apart(one, other):
 
 
 def predicts_the_same(classifier):
-    """Whether four devices, which take the batches in turns, give what one gives, in order and to the last bit."""
+    """Whether devices that take the batches in turns give what one gives, in order and to the last bit."""
     texts = [" ".join(text.split()[i % 3 :] * (1 + i % 5)) for i in range(400) for text in TEXTS]
     seen = set()
     call = backend_step().predictor
@@ -149,8 +151,8 @@ def predicts_the_same(classifier):
         return noted
 
     with unittest.mock.patch.object(backend_step(), "predictor", predictor):
-        several = classifier.set_params(distribution=on(4)).predict_proba(texts)
-    assert len(seen) == 4, seen
+        several = classifier.set_params(distribution=on(N_DEVICES)).predict_proba(texts)
+    assert len(seen) == N_DEVICES, seen
     return np.array_equal(several, classifier.set_params(distribution=None).predict_proba(texts))
 
 
@@ -167,31 +169,29 @@ def main():
     if "--others" in sys.argv:
         print(json.dumps(dict(starmap(apart_on_two, OTHERS.items()))))
         return
-    numbers = (2, 4) if keras.backend.backend() == "jax" else (4,)
+    is_jax = keras.backend.backend() == "jax"
+    options = (BertMultipleChoice, (OPTIONS, [0, 1, 2, 0, 1, 2, 0]), {"max_length": 24})
     cases = {
-        "windows": (BertClassifier, (TEXTS, LABELS), {"max_length": 8, "long_text": "window"}, numbers),
-        "frozen": (BertClassifier, (TEXTS, LABELS), {"max_length": 16, "freeze": 1}, (4,)),
+        "windows": (BertClassifier, (TEXTS, LABELS), {"max_length": 8, "long_text": "window"}),
+        "frozen": (BertClassifier, (TEXTS, LABELS), {"max_length": 16, "freeze": 1}),
+        **({"options": options} if is_jax else {}),
     }
-    if keras.backend.backend() == "jax":
-        cases["options"] = (BertMultipleChoice, (OPTIONS, [0, 1, 2, 0, 1, 2, 0]), {"max_length": 24}, numbers)
-    found = {}
-    for name, (estimator, rows, changes, numbers) in cases.items():
-        alone = fitted(estimator, rows, None, **changes)
-        for n in numbers:
-            found[f"{name} on {n}"] = apart(alone, fitted(estimator, rows, on(n), **changes))
-    if keras.backend.backend() == "jax":
-        automatic = fitted(*cases["windows"][:2], "auto", max_length=8, long_text="window")
-        found |= checks_of_divided({name: case[:3] for name, case in cases.items()})
-        found["auto"] = apart(fitted(*cases["windows"][:2], on(N_DEVICES), max_length=8, long_text="window"), automatic)
+    alone, several = (
+        {name: fitted_case(case, distribution) for name, case in cases.items()} for distribution in (None, on(N_DEVICES))
+    )
+    found = {f"{name} on several": apart(alone[name], several[name]) for name in cases}
+    if is_jax:
+        found |= checks_of_divided(cases, alone)
+        found["auto"] = apart(several["windows"], fitted_case(cases["windows"], "auto"))
     else:
-        with on(4).scope():
-            found["in force"] = n_devices(all_devices()) - 4
+        with on(N_DEVICES).scope():
+            found["in force"] = n_devices(all_devices()) - N_DEVICES
         try:
-            fitted(BertMultipleChoice, (OPTIONS, [0, 1, 2, 0, 1, 2, 0]), on(4), max_length=24)
+            fitted_case(options, on(N_DEVICES))
         except ValueError as error:
             assert "compares the texts of a batch" in str(error)
             found["refused"] = 0
-    found["predicting"] = 0 if predicts_the_same(fitted(*cases["windows"][:2], None, **cases["windows"][2])) else 1
+    found["predicting"] = 0 if predicts_the_same(alone["windows"]) else 1
     print(json.dumps(found))
 
 
