@@ -5,7 +5,8 @@
 #                     transformers, on PyTorch
 #   make test-thorough  what takes long, for what shorter tests hold too: before a release
 #   make coverage     the tests of make test, and which lines and branches they run
-#   make docs         the documentation, warnings as errors, in docs/_build/html; it runs examples/plot_*.py
+#   make docs         the documentation, warnings as errors, in docs/_build/html; it runs examples/plot_*.py, but with
+#                     SPHINX='-D plot_gallery=False', which .ci/run sets: tests run them there with a smaller model
 #   make docs-check   opens every page of it in Chromium (apt-get install chromium)
 #   make docs-links   tries its links to other sites, which takes a network
 #   make bench        kbert and its peers on the same rows, an hour or so (KBERT_DATA: a folder of public data sets)
@@ -79,7 +80,7 @@ test-thorough: $(VENV)/.backends
 docs: $(VENV)/.docs
 	KERAS_BACKEND=torch $(RUN) docs/make_pictures.py
 	rm -rf docs/_build/html docs/reference/generated docs/gallery
-	OMP_NUM_THREADS=1 KERAS_BACKEND=torch $(RUN) -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	OMP_NUM_THREADS=1 KERAS_BACKEND=torch $(RUN) -m sphinx $(SPHINX) -W --keep-going -q -b html docs docs/_build/html
 
 docs-check: docs
 	$(RUN) docs/check_site.py docs/_build/html

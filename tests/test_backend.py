@@ -113,7 +113,7 @@ def test_a_keras_json_that_names_an_installed_backend_is_left_to_keras(machine):
 def test_the_file_that_keras_writes_is_no_choice(tmp_path):
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("KERAS_", "KBERT_"))}
     chosen = (
-        "import sys, kbert.estimators, keras; from kbert.backend import installed_backends;"
+        "import sys, kbert.model.encoder, keras; from kbert.backend import installed_backends;"
         "sys.exit(keras.backend.backend() != installed_backends()[0])"
     )
     for _ in range(2):  # the second process finds the file of the first

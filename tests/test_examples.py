@@ -1,10 +1,11 @@
 """The examples run as they stand, and print what they promise.
 
-Those of the gallery, plot_*.py, are run by ``make docs``.
+Those of the gallery, plot_*.py, are run by test_gallery.py and ``make docs``.
 """
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,16 @@ def run_example(name: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("bert_tiny_for_all", "one_pass")
+@pytest.mark.filterwarnings("ignore::kbert.errors.KbertWarning")
+def test_quickstart_runs_with_a_smaller_model(capsys):
+    runpy.run_path(str(EXAMPLES / "quickstart.py"))
+    out = capsys.readouterr().out
+    assert re.search(r"^test accuracy 0\.\d{3}$", out, re.MULTILINE) and "saved, loaded, and predicts the same" in out
+
+
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.usefixtures("minilm_folder")
 def test_quickstart_fine_tunes_saves_and_loads():

@@ -12,8 +12,8 @@ from kbert.training import compiled, predict
 pytestmark = pytest.mark.filterwarnings("ignore::kbert.errors.KbertWarning")
 
 TEXTS = ["a great table", "the chair", "a sad room", "it was hot"] * 2
-LONG = ["a", "the table was red and " * 3, "this room with the sad chair and it was awful " * 9]
-VALUES = dict(max_length=48, epochs=1, batch_size=8, dtype="float32", random_state=0)
+LONG = ["a", "the table was red and " * 3, "this room with the sad chair and it was awful " * 5]
+VALUES = dict(max_length=24, epochs=1, batch_size=8, dtype="float32", random_state=0)
 
 
 COMPILED = pytest.mark.skipif(
@@ -34,7 +34,7 @@ def tagger(folder):
 def answerer(folder):
     X = [("what", text) for text in TEXTS]
     y = [(text.split()[0], 0) for text in TEXTS]
-    return BertQA(weights=folder, stride=16, **VALUES).fit(X, y), lambda text: [("what", text)]
+    return BertQA(weights=folder, stride=8, **VALUES).fit(X, y), lambda text: [("what", text)]
 
 
 def chooser(folder):
@@ -42,11 +42,12 @@ def chooser(folder):
     return BertMultipleChoice(weights=folder, **VALUES).fit(X, [0, 1] * 4), lambda text: [("what", [text, "a chair"])]
 
 
+@pytest.mark.backend
 @COMPILED
 @pytest.mark.parametrize(
     "make",
     [
-        pytest.param(make, marks=pytest.mark.backend if make is classifier else pytest.mark.slow, id=make.__name__)
+        pytest.param(make, marks=[] if make is classifier else pytest.mark.thorough, id=make.__name__)
         for make in (classifier, tagger, answerer, chooser)
     ],
 )
@@ -60,13 +61,13 @@ def test_requests_meet_no_new_shape_after_it(toy_folder, monkeypatch, make):
 
     predictor = predict.predictor
     monkeypatch.setattr(predict, "predictor", noting)
-    # The long text has up to 12 windows, and a question two options.
-    assert estimator.warm_up(n_texts=16) is estimator
+    # The long text has up to 8 windows, and a question two options.
+    assert estimator.warm_up(n_texts=8) is estimator
     warm, n_compiled = set(shapes), len(compiled._cache)
-    assert len(warm) == len(shapes) == 4 * 5  # rows of 16, 24, 32 and 48 tokens; 1, 2, 4, 8 and 16 of them
+    assert len(warm) == len(shapes) == 2 * 4  # rows of 16 and 24 tokens; 1, 2, 4 and 8 of them
     for text in LONG:
         estimator.predict(request(text))
-    assert len(shapes) > 20 and set(shapes) == warm and len(compiled._cache) == n_compiled
+    assert len(shapes) >= 8 + len(LONG) and set(shapes) == warm and len(compiled._cache) == n_compiled
 
 
 @pytest.mark.backend
