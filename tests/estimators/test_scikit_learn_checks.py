@@ -149,8 +149,8 @@ TOY = dict(
     weights="toy",
     max_length=N_FEATURES + 2,
     epochs=2,
-    batch_size=10,
-    learning_rate=3e-3,
+    batch_size=30,
+    learning_rate=6e-3,
     dtype="float32",
     random_state=0,
 )
