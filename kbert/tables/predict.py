@@ -210,8 +210,8 @@ def predict_table(
         folder,
         _digest_of_model(estimator),
         "parquet" if is_file else written_as,
-        _names(columns),
-        _names(keep),
+        _names("columns", columns),
+        _names("keep", keep),
         bool(probabilities),
     )
     settings = _settings(plan, estimator, files, rows_per_part)
@@ -332,9 +332,11 @@ def _tell(told: dict[type[Warning], str], fault: list[Exception], unreadable: li
 # --- What a folder of parts is of ------------------------------------------------------------------------------
 
 
-def _names(given: str | Sequence[str] | None) -> tuple[str, ...] | None:
+def _names(parameter: str, given: str | Sequence[str] | None) -> tuple[str, ...] | None:
     if given is None:
         return None
+    if not isinstance(given, Iterable):
+        raise TypeError(f"{parameter} must be the name of a column or a list of names, got {given!r}.")
     return tuple(map(_plain, (given,) if isinstance(given, str) else given))
 
 
