@@ -8,7 +8,7 @@ With ``--others`` one fit of each of the other estimators, in a process of their
 import os
 import sys
 
-# TensorFlow takes twice as long to compile for four devices as for two. A batch leaves some device without rows on both.
+# TensorFlow takes twice as long to compile for four devices as for two. The last batch leaves one without rows on both.
 N_DEVICES = 4 if os.environ["KERAS_BACKEND"] == "jax" else 2
 if os.environ["KERAS_BACKEND"] == "jax":
     flags = os.environ.get("XLA_FLAGS", "")
@@ -177,7 +177,8 @@ def main():
         **({"options": options} if is_jax else {}),
     }
     alone, several = (
-        {name: fitted_case(case, distribution) for name, case in cases.items()} for distribution in (None, on(N_DEVICES))
+        {name: fitted_case(case, distribution) for name, case in cases.items()}
+        for distribution in (None, on(N_DEVICES))
     )
     found = {f"{name} on several": apart(alone[name], several[name]) for name in cases}
     if is_jax:
