@@ -22,12 +22,17 @@ def default_learning_rate(config: BertConfig) -> float:
     return SIZES["tiny"].learning_rate
 
 
+def is_narrow(config: BertConfig) -> bool:
+    """Whether a model is narrower than base: the paper's fine-tuning was for base and large."""
+    return config.hidden_size < 768
+
+
 def factor_if_narrow(config: BertConfig, factor: float) -> float:
     """Return a factor on the fine-tuning rate of a size, but 1 for models as wide as base and large.
 
     Such factors were measured with minilm-l6 (docs/benchmarks/first_fit.md); the rates of those widths are the paper's.
     """
-    return factor if config.hidden_size < 768 else 1.0
+    return factor if is_narrow(config) else 1.0
 
 
 def default_pretraining_rate(config: BertConfig, continued: bool = False) -> float:

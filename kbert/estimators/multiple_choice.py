@@ -67,6 +67,10 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
     freeze : int, default=0
         Number n of layers that are not trained: the embeddings and the first n. 0 trains all. Frozen layers have no
         dropout, and are computed once for each text, also over the fits of a search in one process.
+    classifier_pooling : {"auto", "cls", "mean"}, default="auto"
+        The vector of an option, with its context and question, that the head reads: the pooler's of [CLS], as in the
+        paper, or the mean over the tokens. "auto" is the mean for models narrower than base, else [CLS]. transformers'
+        BERT knows "cls" alone.
     dropout : float, optional
         Rate in hidden states, attention and classifier. None takes the checkpoint's, and with ``warm_start`` that of
         the fit before.
@@ -172,6 +176,7 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
         weight_decay: float = 0.01,
         layer_decay: float = 1.0,
         freeze: int = 0,
+        classifier_pooling: str = "auto",
         dropout: float | None = None,
         bias_correction: bool = True,
         gradient_accumulation: int = 1,
@@ -197,6 +202,7 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
         self.weight_decay = weight_decay
         self.layer_decay = layer_decay
         self.freeze = freeze
+        self.classifier_pooling = classifier_pooling
         self.dropout = dropout
         self.bias_correction = bias_correction
         self.gradient_accumulation = gradient_accumulation

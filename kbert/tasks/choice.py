@@ -16,11 +16,12 @@ from kbert import model as models
 from kbert import weights
 from kbert.config import BertConfig
 from kbert.data.choices import NAMES, ChoiceColumns, choice_columns, option_indices
+from kbert.learning_rates import is_narrow
 from kbert.tasks.explaining import Explained, Part, ToExplain
 from kbert.tasks.ranking import option_ranking
 from kbert.tasks.row_lengths import PieceCounts, RowLengths
 from kbert.tasks.row_notices import MissingTexts, warn_cut_texts
-from kbert.tasks.task import Recipe, RowTask, TrainingData, mean_one
+from kbert.tasks.task import Encode, Probed, Recipe, RowTask, TrainingData, mean_one
 from kbert.tasks.texts import noting_cut_rows, row_chunks, token_chunks
 from kbert.text import TokenSequences, WordPieceTokenizer, build_choices
 from kbert.text.choices import tokenize_choices
@@ -76,11 +77,12 @@ class Choice(MissingTexts, RowTask[ChoiceColumns, np.ndarray, ChoiceExamples, np
 
     Parameters
     ----------
-    max_length
+    max_length, classifier_pooling
         As in `kbert.BertMultipleChoice`.
     """
 
     max_length: int = 128
+    classifier_pooling: str = "auto"
 
     loss = staticmethod(choice_cross_entropy)
     recipe: ClassVar[Recipe] = Recipe(
@@ -143,6 +145,13 @@ class Choice(MissingTexts, RowTask[ChoiceColumns, np.ndarray, ChoiceExamples, np
     def new_model(self, config: BertConfig, *, dtype: str, seed: int) -> models.BertForSequenceClassification:
         """BERT with one output for each sequence."""
         return models.BertForSequenceClassification(config, 1, dtype=dtype, seed=seed)
+
+    def probe(self, config: BertConfig, encode: Encode, examples: ChoiceExamples, seed: int, pad_id: int) -> Probed:
+        """Choose what the head reads. It starts at random."""
+        pooling = self.classifier_pooling
+        if pooling == "auto":
+            pooling = "mean" if is_narrow(config) else "cls"  # first_fit.md, "Questions and options"
+        return Probed(replace(config, classifier_pooling=pooling))
 
     def training_data(self, examples: ChoiceExamples) -> TrainingData:
         """The targets and weights of `choice_cross_entropy`: the number of each option's row, from 1."""
@@ -241,7 +250,7 @@ class Choice(MissingTexts, RowTask[ChoiceColumns, np.ndarray, ChoiceExamples, np
     # --- Folders
 
     def save_model(self, model: models.BertForSequenceClassification, folder: Path) -> None:
-        """As transformers' BertForMultipleChoice."""
+        """As transformers' BertForMultipleChoice, which has no head on the mean."""
         weights.save_multiple_choice(model, folder)
 
     @staticmethod

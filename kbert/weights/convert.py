@@ -120,7 +120,7 @@ def _config(source: Source) -> dict[str, Any]:
     values, arrays = source.values, source.arrays
     heads_of = dict(_HEADS_OF)
     if source.config.classifier_pooling == "mean":
-        heads_of["BertForSequenceClassification"] = {"mean_classifier."}
+        heads_of |= dict.fromkeys(("BertForSequenceClassification", "BertForMultipleChoice"), {"mean_classifier."})
     has = {prefix for prefix in HEADS if any(name.startswith(prefix) for name in arrays)}
     named = next(iter(values.get("architectures") or ()), None)
     # The named architecture counts if its heads are there. The arrays alone do not tell the classifiers apart.

@@ -229,12 +229,12 @@ def save_sequence_classifier(
 
 @skip_initialisation()
 def load_multiple_choice(folder: str | Path, *, dtype: Any = None) -> BertForSequenceClassification:
-    """Read what `transformers.BertForMultipleChoice` saved: a model with one output, the score of an option.
+    """Read what `save_multiple_choice` or transformers wrote: a model with one output, the score of an option.
 
     It has the arrays of a `BertForSequenceClassification`, and a config.json without the number of outputs.
     """
     config, arrays = read_checkpoint(folder)
-    n_outputs = _n_outputs(arrays, "classifier", config.hidden_size, folder)
+    n_outputs = _n_outputs(arrays, _classifier_name(config), config.hidden_size, folder)
     if n_outputs != 1:
         raise WeightsMismatchError(
             f"The head in {folder} has {n_outputs} outputs, and one for multiple choice has a single one, an option's "
@@ -246,7 +246,7 @@ def load_multiple_choice(folder: str | Path, *, dtype: Any = None) -> BertForSeq
 
 
 def save_multiple_choice(model: BertForSequenceClassification, folder: str | Path) -> None:
-    """Write a folder for `transformers.BertForMultipleChoice`."""
+    """Write a folder for `transformers.BertForMultipleChoice`, with what `save_sequence_classifier` says of means."""
     extra = {"architectures": ["BertForMultipleChoice"]}
     save_slots(folder, model.config, _classifier_slots(model), prefix="bert.", extra=extra)
 

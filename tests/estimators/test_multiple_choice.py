@@ -1,13 +1,16 @@
 """Choosing among options: learned from the context, whatever their number, the container and the company of a row."""
 
+import json
 import pickle
 import re
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 from keras import ops
+from safetensors.numpy import load_file
 from scipy.special import log_softmax
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
@@ -17,11 +20,13 @@ from kbert.data.batches import TrainingBatches, make_batch
 from kbert.data.packing import Layout
 from kbert.errors import FailedRunWarning, MissingTextWarning, TruncationWarning, UnderfitWarning, WeightsMismatchError
 from kbert.model import BertForSequenceClassification
+from kbert.tasks.choice import Choice
 from kbert.text import build_choices, build_sequences
 from kbert.training.backends import backend_step
 from kbert.training.hyperparameters import Hyperparameters
 from kbert.training.losses import choice_cross_entropy
 from kbert.weights import save_sequence_classifier
+from kbert.weights.convert import convert
 
 pytestmark = pytest.mark.slow
 
@@ -71,6 +76,26 @@ def tuples(table):
 
 
 # --- What is learned
+
+
+@pytest.mark.parametrize(("given", "narrow", "base"), [("auto", "mean", "cls"), ("cls", "cls", "cls"), ("mean",) * 3])
+def test_the_head_reads_the_mean_of_narrow_models(given, narrow, base):
+    task = Choice(classifier_pooling=given)
+    for size, expected in (("minilm-l6", narrow), ("base", base), ("large", base)):
+        # Whatever a checkpoint was trained with.
+        for config in (BertConfig.from_size(size), replace(BertConfig.from_size(size), classifier_pooling="mean")):
+            assert task.probe(config, None, None, 0, 0).config.classifier_pooling == expected
+
+
+def test_a_chooser_made_of_a_classifier_that_reads_the_mean_is_saved_and_loaded(make, riddles, new, tmp_path):
+    classifier = BertClassifier(weights=make().weights, classifier_pooling="mean", max_length=16, epochs=1)
+    classifier.fit(["the red", "the blue"] * 8, [0, 1] * 8).save(tmp_path / "classifier")
+    for pooling in ("cls", "mean"):
+        chooser = make(weights=tmp_path / "classifier", epochs=1, classifier_pooling=pooling)
+        chooser.fit(riddles[:48], riddles.label[:48]).save(tmp_path / pooling)
+        assert chooser.config_.classifier_pooling == pooling
+        loaded = BertMultipleChoice.load(tmp_path / pooling, verify=True)
+        np.testing.assert_array_equal(loaded.predict_proba(new), chooser.predict_proba(new))
 
 
 @pytest.mark.backend
@@ -483,14 +508,37 @@ def assert_same_scores(chooser, logits, table):
 
 @pytest.mark.backend
 @pytest.mark.parity
-def test_transformers_opens_it_with_the_same_scores(fitted, saved, new):
+def test_transformers_opens_it_with_the_same_scores(make, riddles, new, tmp_path):
     transformers = pytest.importorskip("transformers", reason="pip install 'kbert-learn[parity]'")
-    model, report = transformers.BertForMultipleChoice.from_pretrained(saved, output_loading_info=True)
+    chooser = make(epochs=2, classifier_pooling="cls").fit(riddles, riddles.label)
+    chooser.save(tmp_path / "saved")
+    model, report = transformers.BertForMultipleChoice.from_pretrained(tmp_path / "saved", output_loading_info=True)
     assert not report["missing_keys"] and not report["unexpected_keys"] and not report["mismatched_keys"]
     assert model.config.architectures == ["BertForMultipleChoice"]
-    assert_same_scores(fitted, their_logits(transformers, model.eval(), saved, new[:12]), new[:12])
-    automatic = transformers.AutoModelForMultipleChoice.from_pretrained(saved)
+    assert_same_scores(chooser, their_logits(transformers, model.eval(), tmp_path / "saved", new[:12]), new[:12])
+    automatic = transformers.AutoModelForMultipleChoice.from_pretrained(tmp_path / "saved")
     assert type(automatic).__name__ == "BertForMultipleChoice"
+
+
+@pytest.mark.parity
+def test_of_a_head_on_the_mean_transformers_takes_the_encoder_and_says_so(saved):
+    transformers = pytest.importorskip("transformers", reason="pip install 'kbert-learn[parity]'")
+    model, report = transformers.BertForMultipleChoice.from_pretrained(saved, output_loading_info=True)
+    assert set(report["missing_keys"]) == {"classifier.weight", "classifier.bias"}
+    assert set(report["unexpected_keys"]) == {"mean_classifier.weight", "mean_classifier.bias"}
+    words = load_file(saved / "model.safetensors")["bert.embeddings.word_embeddings.weight"]
+    np.testing.assert_array_equal(model.bert.embeddings.word_embeddings.weight.detach().numpy(), words)
+
+
+def test_a_head_on_the_mean_is_exported_and_converted(fitted, saved, new, tmp_path):
+    convert(saved, tmp_path / "converted", "hf")
+    assert json.loads((tmp_path / "converted" / "config.json").read_text())["architectures"] == [
+        "BertForMultipleChoice"
+    ]
+    pytest.importorskip("onnxruntime", reason="to export, run: pip install 'kbert-learn[onnx]'")
+    report = fitted.export(tmp_path / "out", X=new)
+    assert report.max_difference < 1e-5 and report.agreement == 1
+    np.testing.assert_array_equal(BertMultipleChoice.load(tmp_path / "out").predict(new), fitted.predict(new))
 
 
 @pytest.mark.backend
@@ -499,7 +547,8 @@ def test_a_folder_that_transformers_saved_opens_with_its_scores(fitted, saved, n
     transformers = pytest.importorskip("transformers", reason="pip install 'kbert-learn[parity]'")
     torch = pytest.importorskip("torch", reason="pip install 'kbert-learn[parity]'")
     torch.manual_seed(0)
-    model = transformers.BertForMultipleChoice(transformers.BertConfig(**fitted.config_.to_dict())).eval()
+    values = {name: value for name, value in fitted.config_.to_dict().items() if name != "classifier_pooling"}
+    model = transformers.BertForMultipleChoice(transformers.BertConfig(**values)).eval()
     torch.nn.init.normal_(model.classifier.weight)
     model.save_pretrained(tmp_path / "theirs")
     transformers.AutoTokenizer.from_pretrained(saved).save_pretrained(tmp_path / "theirs")
