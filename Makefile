@@ -5,8 +5,8 @@
 #                     transformers, on PyTorch
 #   make test-thorough  what takes long, for what shorter tests hold too: before a release
 #   make coverage     the tests of make test, and which lines and branches they run
-#   make docs         the documentation, warnings as errors, in docs/_build/html; it runs examples/plot_*.py, but with
-#                     SPHINX='-D plot_gallery=False', which .ci/run sets: tests run them there with a smaller model
+#   make docs         the documentation, warnings as errors, in docs/_build/html; it runs examples/plot_*.py, unless
+#                     SPHINX='-D plot_gallery=False' is given, as .ci/run does: tests run them with a smaller model
 #   make docs-check   opens every page of it in Chromium (apt-get install chromium)
 #   make docs-links   tries its links to other sites, which takes a network
 #   make bench        kbert and its peers on the same rows, an hour or so (KBERT_DATA: a folder of public data sets)

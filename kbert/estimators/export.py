@@ -60,8 +60,8 @@ class ExportReport:
     format : str
     quantize : str or None
     runtime : str
-        What ran the exported model for this report. Of a quantized one it is what `load` takes on this machine: the
-        answers of runtimes differ a little.
+        What ran the exported model for this report: of a quantized one what `load` takes on this machine, for the
+        answers of runtimes differ a little; else ONNX Runtime or TensorFlow.
     n_rows : int
         Number of rows that were compared.
     max_difference : float
@@ -106,6 +106,8 @@ class ExportableEstimator(SavableEstimator):
 
     # Whether `score` compares rows of X with those of y.
     _scores_rows: ClassVar[bool] = True
+    # Whether `load` opens what `export` writes.
+    _loads_exports: ClassVar[bool] = True
 
     def export(
         self,
@@ -219,8 +221,8 @@ class ExportableEstimator(SavableEstimator):
                 write(partial(Int8Graph, ranges=exported.model_.ranges))
             else:
                 quantize_dynamically(folder)
-            # As `load` opens it.
-            exported = opened(runtime="auto", dtype=self.dtype, quantize=quantize)
+            as_loaded: dict[str, Any] = {"runtime": "auto", "dtype": self.dtype, "quantize": quantize}
+            exported = opened(**(as_loaded if self._loads_exports else {}))
             found = exported._export_results(X)
         (folder / SAFETENSORS).unlink()
         report = _compared(expected, found, final, format, quantize, exported.model_.runtime)

@@ -58,8 +58,9 @@ class FineTunedEstimator(ServableEstimator, Generic[T]):
     def paper(cls, size: str | BertConfig = "base", **parameters: Any) -> Self:
         """An estimator that is fine-tuned as in the paper (Devlin et al., 2018, section 4 and appendix A.3).
 
-        Three epochs at batch 32 (in multiple choice 16, as for SWAG), a head that starts at random, which for whole
-        texts reads the pooler's vector of [CLS], and texts that are cut at 128 tokens. The learning rate is the size's,
+        Three epochs at batch 32 (in multiple choice 16, as for SWAG), a head that starts at random, which for texts
+        and options reads the pooler's vector of [CLS], and texts that are cut at 128 tokens. The learning rate is the
+        size's,
         ``learning_rate="paper"``: from "small" on one of those that the paper tried, and 1e-4 for "tiny" and "mini".
         Of tags the most probable one is taken for each word. What is saved opens in transformers.
 

@@ -314,7 +314,7 @@ def _loading(estimator: Any, head: _Head, config_json: Mapping[str, Any], name: 
     auto_class = head.auto_class
     if config_json.get("classifier_pooling") == "mean":
         auto_class = "AutoModel"
-        lines += ["transformers reads the encoder alone, since this classifier reads the mean over the tokens:"]
+        lines += ["transformers reads the encoder alone, since the head reads the mean over the tokens:"]
     else:
         lines += ["With transformers, which opens the same weights:"]
     return [

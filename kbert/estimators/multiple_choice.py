@@ -69,8 +69,8 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
         dropout, and are computed once for each text, also over the fits of a search in one process.
     classifier_pooling : {"auto", "cls", "mean"}, default="auto"
         The vector of an option, with its context and question, that the head reads: the pooler's of [CLS], as in the
-        paper, or the mean over the tokens. "auto" is the mean for models narrower than base, else [CLS]. transformers'
-        BERT knows "cls" alone.
+        paper, or the mean over the tokens. "auto" is the mean for models narrower than base, else [CLS]; with
+        ``warm_start`` the head reads what it read before. transformers' BERT knows "cls" alone.
     dropout : float, optional
         Rate in hidden states, attention and classifier. None takes the checkpoint's, and with ``warm_start`` that of
         the fit before.

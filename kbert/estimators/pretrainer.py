@@ -493,6 +493,8 @@ class BertPretrainer(BertEstimator):
     def _save_model(self, folder: Path) -> None:
         save_pretraining(self.model_, folder)
 
+    _loads_exports = False
+
     def _exported_model(self, folder: Path, runtime: str, quantize: str | None) -> ExportedModel:
         raise WeightsNotFoundError(
             f"{folder} holds an exported BertPretrainer, which other programs run. Load the folder that `save` wrote."

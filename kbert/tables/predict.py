@@ -166,6 +166,8 @@ def predict_table(
     ValueError
         If a column is missing, a file is damaged (all others are done first), a row cannot be used, ``out`` is one of
         the files, or another call is writing it.
+    TypeError
+        If ``columns`` or ``keep`` is no name and no list.
     FileExistsError
         If the folder ``out`` holds the predictions of something else, or no predictions.
     OSError
@@ -335,7 +337,7 @@ def _tell(told: dict[type[Warning], str], fault: list[Exception], unreadable: li
 def _names(parameter: str, given: str | Sequence[str] | None) -> tuple[str, ...] | None:
     if given is None:
         return None
-    if not isinstance(given, Iterable):
+    if not isinstance(given, Iterable) or isinstance(given, bytes) or getattr(given, "ndim", 1) != 1:
         raise TypeError(f"{parameter} must be the name of a column or a list of names, got {given!r}.")
     return tuple(map(_plain, (given,) if isinstance(given, str) else given))
 

@@ -250,7 +250,7 @@ class Choice(MissingTexts, RowTask[ChoiceColumns, np.ndarray, ChoiceExamples, np
     # --- Folders
 
     def save_model(self, model: models.BertForSequenceClassification, folder: Path) -> None:
-        """As transformers' BertForMultipleChoice, which has no head on the mean."""
+        """As transformers' BertForMultipleChoice. Of a head on the mean it reads the encoder alone."""
         weights.save_multiple_choice(model, folder)
 
     @staticmethod

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -218,3 +219,14 @@ def parts_of(names: Iterable[str]) -> list[str]:
     """Return what messages call the pooler and the heads that have arrays among these names."""
     names = list(names)
     return [part for prefix, part in PARTS.items() if any(name.startswith(prefix) for name in names)]
+
+
+def of_its_head(config: BertConfig, names: Collection[str]) -> BertConfig:
+    """A config that reads what the head among some arrays was trained on, by their names.
+
+    transformers keeps ``classifier_pooling`` in the config.json of a model with a new head, which reads [CLS].
+    """
+    if any(name.startswith("mean_classifier.") for name in names):
+        return config
+    reads_first = any(name.startswith("classifier.") for name in names)
+    return replace(config, classifier_pooling="cls") if reads_first else config

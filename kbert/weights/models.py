@@ -17,6 +17,7 @@ from kbert.model import (
 )
 from kbert.model.encoder import skip_initialisation
 from kbert.warn import warn_user
+from kbert.weights.arrays import of_its_head
 from kbert.weights.formats import read_arrays
 from kbert.weights.huggingface import (
     Slot,
@@ -195,6 +196,7 @@ def _classifier_slots(model: BertForSequenceClassification) -> list[Slot]:
 def load_sequence_classifier(folder: str | Path, *, dtype: Any = None) -> BertForSequenceClassification:
     """Read a `BertForSequenceClassification` with its head from a folder."""
     config, arrays = read_checkpoint(folder)
+    config = of_its_head(config, arrays)
     n_labels = _n_outputs(arrays, _classifier_name(config), config.hidden_size, folder)
     model = BertForSequenceClassification(config, n_labels, dtype=dtype)
     load_slots(_classifier_slots(model), folder, arrays=arrays)
@@ -234,6 +236,7 @@ def load_multiple_choice(folder: str | Path, *, dtype: Any = None) -> BertForSeq
     It has the arrays of a `BertForSequenceClassification`, and a config.json without the number of outputs.
     """
     config, arrays = read_checkpoint(folder)
+    config = of_its_head(config, arrays)
     n_outputs = _n_outputs(arrays, _classifier_name(config), config.hidden_size, folder)
     if n_outputs != 1:
         raise WeightsMismatchError(
@@ -246,7 +249,7 @@ def load_multiple_choice(folder: str | Path, *, dtype: Any = None) -> BertForSeq
 
 
 def save_multiple_choice(model: BertForSequenceClassification, folder: str | Path) -> None:
-    """Write a folder for `transformers.BertForMultipleChoice`, with what `save_sequence_classifier` says of means."""
+    """Write a folder for `transformers.BertForMultipleChoice`. Of a head on the mean it reads the encoder alone."""
     extra = {"architectures": ["BertForMultipleChoice"]}
     save_slots(folder, model.config, _classifier_slots(model), prefix="bert.", extra=extra)
 

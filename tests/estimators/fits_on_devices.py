@@ -8,7 +8,7 @@ With ``--others`` one fit of each of the other estimators, in a process of their
 import os
 import sys
 
-# TensorFlow takes twice as long to compile for four devices as for two. The last batch leaves one without rows on both.
+# TensorFlow takes twice as long to compile for four devices as for two. The last batch leaves a device without rows.
 N_DEVICES = 4 if os.environ["KERAS_BACKEND"] == "jax" else 2
 if os.environ["KERAS_BACKEND"] == "jax":
     flags = os.environ.get("XLA_FLAGS", "")

@@ -407,6 +407,7 @@ def test_masked_words_in_int8(folder_of, tmp_path):
     pretrainer = BertPretrainer.load(folder_of(BertForPreTraining, save_pretraining)).set_params(max_length=16)
     report = pretrainer.export(tmp_path / "out", X=TEXTS, quantize="int8")
     assert 1e-4 < report.max_difference < 0.5  # of logits of up to 7
+    assert report.runtime == "onnxruntime"  # whatever is installed besides: `load` takes no export of it
 
 
 def test_int8_needs_rows_with_words(folder_of, tmp_path):

@@ -547,12 +547,17 @@ def test_a_folder_that_transformers_saved_opens_with_its_scores(fitted, saved, n
     transformers = pytest.importorskip("transformers", reason="pip install 'kbert-learn[parity]'")
     torch = pytest.importorskip("torch", reason="pip install 'kbert-learn[parity]'")
     torch.manual_seed(0)
-    values = {name: value for name, value in fitted.config_.to_dict().items() if name != "classifier_pooling"}
-    model = transformers.BertForMultipleChoice(transformers.BertConfig(**values)).eval()
+    # Its config.json keeps kbert's "classifier_pooling": "mean", which is not what its new head reads.
+    model = transformers.BertForMultipleChoice.from_pretrained(saved).eval()
     torch.nn.init.normal_(model.classifier.weight)
     model.save_pretrained(tmp_path / "theirs")
     transformers.AutoTokenizer.from_pretrained(saved).save_pretrained(tmp_path / "theirs")
+    assert json.loads((tmp_path / "theirs" / "config.json").read_text())["classifier_pooling"] == "mean"
     chooser = BertMultipleChoice.load(tmp_path / "theirs")
+    assert chooser.config_.classifier_pooling == "cls"
+    convert(tmp_path / "theirs", tmp_path / "converted", "hf")
+    converted = json.loads((tmp_path / "converted" / "config.json").read_text())
+    assert converted["architectures"] == ["BertForMultipleChoice"]
     assert_same_scores(chooser, their_logits(transformers, model, saved, new[:12]), new[:12])
 
 

@@ -282,7 +282,8 @@ def test_bad_input_is_named(estimator, rows, tmp_path, monkeypatch):
     refused(ValueError, "in.csv: the column 'text' is named twice in columns", columns=np.array(["text", "text"]))
     refused(ValueError, "in.csv: the table has no column 'review'", columns=np.array(["review"]))
     refused(TypeError, "columns must be the name of a column or a list of names, got 0", columns=0)
-    refused(TypeError, "keep must be the name of a column or a list of names, got 1.5", keep=1.5)
+    for wrong in (1.5, b"text", np.array("text")):
+        refused(TypeError, "keep must be the name of a column or a list of names, got", keep=wrong)
     (tmp_path / "escape.csv").write_text("id,\x1b[31mtext,words\n1,a,b\n")
     refused(ValueError, r"It has id, \\x1b\[31mtext, words", source="escape.csv")
     refused(ValueError, r"has id, \\x1b\[31mtext, words", source="escape.csv", columns="words", keep=["name"])
