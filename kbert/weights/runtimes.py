@@ -77,6 +77,7 @@ class ExportedModel:
     ):
         self.folder = Path(folder).absolute()
         self.runtime = chosen_runtime(self.folder, runtime, quantize)
+        self.quantize = quantize
         self.dtype = "float32" if dtype == "auto" and os.environ.get(CPU_BFLOAT16) == "0" else dtype
         self.choices = choices or {}
         self.config = BertConfig.from_folder(self.folder)

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 
 import keras
@@ -358,7 +359,7 @@ def test_int8_calibrated_on_rows_is_closer_than_dynamic(classifier, tmp_path, ru
     assert 0 < report.max_difference < dynamic.max_difference
     assert report.estimator_score == classifier.score(TEXTS, y)
     pytest.importorskip(runtime, reason=f"to run this, run: pip install {runtime}")
-    loaded = BertClassifier.load(tmp_path / "out", runtime=runtime).set_params(dtype="float32")
+    loaded = BertClassifier.load(tmp_path / "out", runtime=runtime, verify=True).set_params(dtype="float32")
     assert report.score == pytest.approx(loaded.score(TEXTS, y), abs=1.1 / len(TEXTS))
     expected = classifier.predict_proba(TEXTS)
     # The report is of what `load` takes here.
@@ -372,6 +373,17 @@ def test_int8_calibrated_on_rows_is_closer_than_dynamic(classifier, tmp_path, ru
     told = json.loads((tmp_path / "out" / "export.json").read_text())["check"]
     assert (told["quantize"], told["runtime"]) == ("int8", report.runtime)
     assert (told["score"], told["agreement"]) == (report.score, report.agreement)
+
+
+def test_in_int8_logits_are_verified_as_closely_as_runtimes_agree(classifier, tmp_path):
+    for quantize, off, is_refused in [(None, 0.05, True), ("int8", 0.05, False), ("int8", 5.0, True)]:
+        folder = tmp_path / f"{quantize} {off}"
+        classifier.export(folder, X=TEXTS, quantize=quantize)
+        values = json.loads((folder / "export.json").read_text())
+        values["golden"]["logits"] = (np.array(values["golden"]["logits"]) + off).tolist()
+        (folder / "export.json").write_text(json.dumps(values))
+        with pytest.raises(WeightsMismatchError, match="logits differ by") if is_refused else nullcontext():
+            BertClassifier.load(folder, verify=True)
 
 
 @pytest.mark.parametrize(
