@@ -60,9 +60,8 @@ class FineTunedEstimator(ServableEstimator, Generic[T]):
 
         Three epochs at batch 32 (in multiple choice 16, as for SWAG), a head that starts at random, which for texts
         and options reads the pooler's vector of [CLS], and texts that are cut at 128 tokens. The learning rate is the
-        size's,
-        ``learning_rate="paper"``: from "small" on one of those that the paper tried, and 1e-4 for "tiny" and "mini".
-        Of tags the most probable one is taken for each word. What is saved opens in transformers.
+        size's, ``learning_rate="paper"``: from "small" on one of those that the paper tried, and 1e-4 for "tiny" and
+        "mini". Of tags the most probable one is taken for each word. What is saved opens in transformers.
 
         Parameters
         ----------

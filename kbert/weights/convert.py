@@ -15,7 +15,7 @@ from kbert.errors import InexactWarning, LabelNamesWarning, WeightsNotFoundError
 from kbert.text import WordPieceTokenizer
 from kbert.text.files import SPECIAL_TOKENS, check_vocabulary, is_plain_bert
 from kbert.warn import warn_user
-from kbert.weights.arrays import CLASSIFIER_BIASES, COPIED, HEADS, TIED, Array, of_its_head
+from kbert.weights.arrays import CLASSIFIER_BIASES, COPIED, HEADS, TIED, Array
 from kbert.weights.formats import FORMATS
 from kbert.weights.source import Source, read_source
 
@@ -119,7 +119,7 @@ def _config(source: Source) -> dict[str, Any]:
     """Make the config.json of the same model with these arrays in float32."""
     values, arrays = source.values, source.arrays
     heads_of = dict(_HEADS_OF)
-    if of_its_head(source.config, arrays).classifier_pooling == "mean":
+    if source.config.classifier_pooling == "mean":
         heads_of |= dict.fromkeys(("BertForSequenceClassification", "BertForMultipleChoice"), {"mean_classifier."})
     has = {prefix for prefix in HEADS if any(name.startswith(prefix) for name in arrays)}
     named = next(iter(values.get("architectures") or ()), None)

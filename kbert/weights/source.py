@@ -12,7 +12,7 @@ from kbert.config import BertConfig
 from kbert.errors import WeightsMismatchError, WeightsNotFoundError
 from kbert.hub import resolve_folder
 from kbert.hub.weight_files import is_licence
-from kbert.weights.arrays import BUFFERS, TIED, Array, as_float32, check_arrays, merge_tied
+from kbert.weights.arrays import BUFFERS, TIED, Array, as_float32, check_arrays, merge_tied, of_its_head
 from kbert.weights.formats import FORMATS, Format, format_of
 
 
@@ -76,7 +76,7 @@ def read_source(name: str | Path) -> Source:
     config = BertConfig.from_dict(values)
     read = weights_format.read(path)
     arrays, skipped = _checked_arrays(read, config, path)
-    return Source(path, weights_format, values, config, read, arrays, skipped)
+    return Source(path, weights_format, values, of_its_head(config, arrays), read, arrays, skipped)
 
 
 def _resolved(name: str | Path) -> Path:

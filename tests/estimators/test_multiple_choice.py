@@ -557,7 +557,7 @@ def test_a_folder_that_transformers_saved_opens_with_its_scores(fitted, saved, n
     assert chooser.config_.classifier_pooling == "cls"
     convert(tmp_path / "theirs", tmp_path / "converted", "hf")
     converted = json.loads((tmp_path / "converted" / "config.json").read_text())
-    assert converted["architectures"] == ["BertForMultipleChoice"]
+    assert (converted["architectures"], converted["classifier_pooling"]) == (["BertForMultipleChoice"], "cls")
     assert_same_scores(chooser, their_logits(transformers, model, saved, new[:12]), new[:12])
 
 
