@@ -49,6 +49,7 @@ def test_a_script_is_a_page_with_a_title_that_others_lead_to(path):
 def test_a_script_runs(path, monkeypatch):
     plt = pytest.importorskip("matplotlib.pyplot", reason="to draw, run: pip install 'kbert-learn[plots]'")
     plt.switch_backend("agg")
+    plt.close("all")  # what other tests have drawn
     monkeypatch.chdir(path.parent)  # as the gallery does
     try:
         runpy.run_path(path.name)

@@ -400,7 +400,7 @@ class SavableEstimator(BaseEstimator):
         difference = np.abs(found - expected).max(initial=0.0)
         # Numbers of a regression may be in any unit.
         policies = {self.model_.dtype_policy.name, golden["dtype"]}
-        if getattr(self.model_, "quantize", None) is not None:
+        if isinstance(self.model_, ExportedModel) and self.model_.quantize is not None:
             policies.add("mixed_bfloat16")  # runtimes differ about as much in int8
         tolerance = max(_GOLDEN_TOLERANCE[name] for name in policies) * max(1.0, np.abs(expected).max(initial=0.0))
         if not difference <= tolerance:
