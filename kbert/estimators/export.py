@@ -199,9 +199,12 @@ class ExportableEstimator(SavableEstimator):
         choices = estimator.model_.choices
         expected = estimator._export_results(X)
 
-        def opened(kind: type[ExportedModel] = ExportedModel, **options: Any) -> ExportableEstimator:
-            runtime = "onnxruntime" if format == "onnx" else "tensorflow"
-            return estimator._with_model(kind(folder, **{"runtime": runtime, "choices": choices, **options}))
+        checked_by = "onnxruntime" if format == "onnx" else "tensorflow"
+
+        def opened(
+            kind: type[ExportedModel] = ExportedModel, runtime: str = checked_by, **options: Any
+        ) -> ExportableEstimator:
+            return estimator._with_model(kind(folder, runtime, choices=choices, **options))
 
         def write(graph_of: Callable[..., Graph] | None = None) -> None:
             of_vectors = {name: choices[name] for name in _OF_VECTORS if name in choices}
@@ -221,8 +224,10 @@ class ExportableEstimator(SavableEstimator):
                 write(partial(Int8Graph, ranges=exported.model_.ranges))
             else:
                 quantize_dynamically(folder)
-            as_loaded: dict[str, Any] = {"runtime": "auto", "dtype": self.dtype, "quantize": quantize}
-            exported = opened(**(as_loaded if self._loads_exports else {}))
+            if self._loads_exports:
+                exported = opened(runtime="auto", dtype=self.dtype, quantize=quantize)
+            else:
+                exported = opened()
             found = exported._export_results(X)
         (folder / SAFETENSORS).unlink()
         report = _compared(expected, found, final, format, quantize, exported.model_.runtime)

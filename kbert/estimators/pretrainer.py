@@ -177,6 +177,7 @@ class BertPretrainer(BertEstimator):
     >>> classifier = classifier.fit(["wet", "dry"] * 10, ["rain", "sun"] * 10)
     """
 
+    _loads_exports = False
     _own_rules: ClassVar[dict[str, Rule]] = {"max_length": LENGTHS_OF_PHASES, "learning_rate": PLAIN_RATE}
 
     model_: BertForPreTraining
@@ -492,8 +493,6 @@ class BertPretrainer(BertEstimator):
 
     def _save_model(self, folder: Path) -> None:
         save_pretraining(self.model_, folder)
-
-    _loads_exports = False
 
     def _exported_model(self, folder: Path, runtime: str, quantize: str | None) -> ExportedModel:
         raise WeightsNotFoundError(

@@ -45,7 +45,7 @@ def read_checkpoint(folder: str | Path) -> tuple[BertConfig, dict[str, np.ndarra
     """
     config, arrays = BertConfig.from_folder(folder), read_arrays(folder)
     check_sizes(config, arrays, folder)
-    return config, arrays
+    return of_its_head(config, arrays), arrays
 
 
 def _n_outputs(arrays: dict[str, np.ndarray], head: str, width: int, folder: str | Path) -> int:
@@ -196,7 +196,6 @@ def _classifier_slots(model: BertForSequenceClassification) -> list[Slot]:
 def load_sequence_classifier(folder: str | Path, *, dtype: Any = None) -> BertForSequenceClassification:
     """Read a `BertForSequenceClassification` with its head from a folder."""
     config, arrays = read_checkpoint(folder)
-    config = of_its_head(config, arrays)
     n_labels = _n_outputs(arrays, _classifier_name(config), config.hidden_size, folder)
     model = BertForSequenceClassification(config, n_labels, dtype=dtype)
     load_slots(_classifier_slots(model), folder, arrays=arrays)
@@ -236,7 +235,6 @@ def load_multiple_choice(folder: str | Path, *, dtype: Any = None) -> BertForSeq
     It has the arrays of a `BertForSequenceClassification`, and a config.json without the number of outputs.
     """
     config, arrays = read_checkpoint(folder)
-    config = of_its_head(config, arrays)
     n_outputs = _n_outputs(arrays, _classifier_name(config), config.hidden_size, folder)
     if n_outputs != 1:
         raise WeightsMismatchError(
