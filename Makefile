@@ -20,10 +20,9 @@ WEIGHTS := $(RUN) -m pip --disable-pip-version-check install --quiet --no-deps -
 
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-# Whole files to as many processes as there are cores, since most of the time goes to compiling; the longest files first.
-PYTEST := $(RUN) -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
-LONGEST := $(addprefix tests/,test_examples.py estimators/test_scikit_learn_checks.py estimators/test_memory.py \
-	test_docs_pages.py pretraining/test_trainer.py)
+# Whole files to as many processes as there are cores, since most of the time goes to compiling, in the order of
+# tests/conftest.py. A process that crashes ends the run: the one that would take its place may wait without end (xdist 3.8).
+PYTEST := $(RUN) -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 
 # What depends on the backend most; `make test-thorough` and the continuous integration on GitHub run all on JAX.
 ON_JAX := $(addprefix tests/,model training test_gpu_stages.py) \
@@ -59,16 +58,16 @@ quickstart: $(VENV)/.quickstart
 	$(RUN) examples/quickstart.py
 
 test: $(VENV)/.test
-	KERAS_BACKEND=tensorflow $(PYTEST) -m "(backend or not slow) and not thorough" $(LONGEST) tests
+	KERAS_BACKEND=tensorflow $(PYTEST) -m "(backend or not slow) and not thorough" tests
 
 test-backends: $(VENV)/.backends
 	KERAS_BACKEND=jax $(PYTEST) -m "backend and not thorough" $(ON_JAX)
-	OMP_NUM_THREADS=1 KERAS_BACKEND=torch $(PYTEST) -m "(backend or slow or parity) and not thorough" $(LONGEST) tests
+	OMP_NUM_THREADS=1 KERAS_BACKEND=torch $(PYTEST) -m "(backend or slow or parity) and not thorough" tests
 
 # The tests of `make test`, with the share of kbert's lines and branches that they run.
 coverage: $(VENV)/.test
 	$(PIP) 'pytest-cov>=6.2' 'coverage>=7.10'
-	KERAS_BACKEND=tensorflow $(PYTEST) -m "(backend or not slow) and not thorough" --cov --cov-report= $(LONGEST) tests
+	KERAS_BACKEND=tensorflow $(PYTEST) -m "(backend or not slow) and not thorough" --cov --cov-report= tests
 	$(RUN) -m coverage report
 
 test-thorough: $(VENV)/.backends

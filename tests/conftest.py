@@ -15,6 +15,21 @@ os.environ.setdefault("KBERT_CPU_BFLOAT16", "0")
 os.environ.setdefault("HF_DATASETS_OFFLINE", "1")
 
 
+# What takes longest, so that no process is left alone with it at the end of a run.
+_FIRST = (
+    "test_examples.py",
+    "estimators/test_scikit_learn_checks.py",
+    "estimators/test_memory.py",
+    "test_docs_pages.py",
+    "pretraining/test_trainer.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {Path(__file__).parent / name: place for place, name in enumerate(_FIRST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
+
+
 def _package_folder(package: str, subfolder: str, requirement: str) -> Path:
     """A folder inside an installed package, which is not imported."""
     spec = find_spec(package)

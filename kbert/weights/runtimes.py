@@ -6,7 +6,7 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -218,13 +218,24 @@ def _onnxruntime(folder: Path, dtype: str) -> Run:
     return lambda inputs: dict(zip(names, session.run(names, inputs), strict=True))
 
 
-def _openvino(folder: Path, dtype: str) -> Run:
+@cache
+def _openvino_core(process: int) -> Any:
+    """OpenVINO's `Core` of a process (a forked one needs its own), which lives as long as that.
+
+    OpenVINO 2026.4 gives the thread that first compiles a model a stack for handling signals, and frees it with the last
+    model and `Core`. Where another thread is the one that lets go of them, the first thread keeps a pointer to what was
+    freed, and Ctrl-C would end the process by a segmentation fault.
+    """
     import openvino
 
+    return openvino.Core()
+
+
+def _openvino(folder: Path, dtype: str) -> Run:
     settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": _n_threads()}
     if dtype == "float32":
         settings["INFERENCE_PRECISION_HINT"] = "f32"
-    model = openvino.Core().compile_model(str(folder / MODEL), "CPU", settings)
+    model = _openvino_core(os.getpid()).compile_model(str(folder / MODEL), "CPU", settings)
     # OpenVINO 2025.0 leaves out inputs that the model does not use: without attention there is no use of the mask.
     names = {name for found in model.inputs for name in found.names}
     # A request holds one text's results: a thread that calls the model itself could get those of another.

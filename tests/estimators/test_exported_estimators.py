@@ -142,6 +142,30 @@ def test_a_forked_process_opens_it_anew(folder, reviews, runtime):
     assert subprocess.run(call, timeout=60).returncode == 0
 
 
+_LET_GO_IN_ANOTHER_THREAD = """
+import os, signal, sys, threading, time
+from kbert import BertClassifier
+held = [BertClassifier.load(sys.argv[1], runtime="openvino")]
+held[0].predict(sys.argv[2:])
+thread = threading.Thread(target=held.clear)
+thread.start()
+thread.join()
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(60)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals are sent so on POSIX systems only")
+def test_signals_come_after_another_thread_let_go_of_openvino(folder, reviews):
+    pytest.importorskip("openvino", reason="to run this, run: pip install openvino")
+    call = [sys.executable, "-c", _LET_GO_IN_ANOTHER_THREAD, str(folder), *reviews.text[:3]]
+    done = subprocess.run(call, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "interrupted\n"), done.stderr[-2000:]
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
