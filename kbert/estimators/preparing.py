@@ -14,7 +14,7 @@ from kbert.data.columns import Columns
 from kbert.data.frames import readable_again
 from kbert.data.labels import sample_weights
 from kbert.estimators.parameters import Parameters
-from kbert.estimators.recipe import settle_head_start, settle_lengths, settle_training
+from kbert.estimators.recipe import settle_head, settle_lengths, settle_training
 from kbert.estimators.validation import split_rows
 from kbert.tasks.tagging import UnreadTags
 from kbert.tasks.task import Examples, Recipe, Task
@@ -107,7 +107,7 @@ def find_start(estimator: HasTask[C, L, E, O], parameters: Parameters, task: Tas
         )
     settle_lengths(parameters, task, start.config)
     if not estimator._is_warm_start():
-        settle_head_start(parameters, task, start.config)
+        settle_head(parameters, task, start.config)
     return start
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from kbert.config import BertConfig
 from kbert.estimators.parameters import Parameters
-from kbert.learning_rates import default_learning_rate, factor_if_narrow
+from kbert.learning_rates import default_learning_rate, factor_if_narrow, is_narrow
 from kbert.sizes import named_size
 from kbert.tasks.task import Recipe
 
@@ -37,13 +37,17 @@ def settle_lengths(parameters: Parameters, reader: Any, config: BertConfig) -> N
     reader.max_length = parameters.max_length
 
 
-def settle_head_start(parameters: Parameters, task: Any, config: BertConfig) -> None:
-    """Replace "auto" in ``head_start`` where no layer is trained but the head, which then is the probe.
+def settle_head(parameters: Parameters, task: Any, config: BertConfig) -> None:
+    """Replace "auto" in ``head_start`` and ``classifier_pooling``, where the model alone tells.
 
-    Else the task's probe tells. ``parameters`` and the task are changed in place.
+    A head that alone is trained is the probe. Else the task's probe tells. ``parameters`` and the task are changed in
+    place.
     """
     if getattr(parameters, "head_start", None) == "auto" and parameters.freeze == config.num_hidden_layers:
         task.head_start = parameters.head_start = "probe"
+    narrow_pooling = task.recipe.narrow_pooling
+    if narrow_pooling is not None and parameters.classifier_pooling == "auto":
+        task.classifier_pooling = parameters.classifier_pooling = narrow_pooling if is_narrow(config) else "cls"
 
 
 def automatic_length(config: BertConfig, in_windows: bool) -> int:

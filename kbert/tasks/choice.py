@@ -16,7 +16,6 @@ from kbert import model as models
 from kbert import weights
 from kbert.config import BertConfig
 from kbert.data.choices import NAMES, ChoiceColumns, choice_columns, option_indices
-from kbert.learning_rates import is_narrow
 from kbert.tasks.explaining import Explained, Part, ToExplain
 from kbert.tasks.ranking import option_ranking
 from kbert.tasks.row_lengths import PieceCounts, RowLengths
@@ -88,6 +87,7 @@ class Choice(MissingTexts, RowTask[ChoiceColumns, np.ndarray, ChoiceExamples, np
     recipe: ClassVar[Recipe] = Recipe(
         rows_of_large_batches=inf,  # a row is a sequence for each option; section 4.4 of the paper has 16 rows for SWAG
         narrow_rate_factor=4.0,  # first_fit.md, "Questions and options"
+        narrow_pooling="mean",  # the same
     )
     baseline: ClassVar[str] = "guessing"
     architecture: ClassVar[str] = "BertForMultipleChoice"
@@ -147,11 +147,8 @@ class Choice(MissingTexts, RowTask[ChoiceColumns, np.ndarray, ChoiceExamples, np
         return models.BertForSequenceClassification(config, 1, dtype=dtype, seed=seed)
 
     def probe(self, config: BertConfig, encode: Encode, examples: ChoiceExamples, seed: int, pad_id: int) -> Probed:
-        """Choose what the head reads. It starts at random."""
-        pooling = self.classifier_pooling
-        if pooling == "auto":
-            pooling = "mean" if is_narrow(config) else "cls"  # first_fit.md, "Questions and options"
-        return Probed(replace(config, classifier_pooling=pooling))
+        """The head starts at random, and reads what was set, or what the width of the model told."""
+        return Probed(replace(config, classifier_pooling=self.classifier_pooling))
 
     def training_data(self, examples: ChoiceExamples) -> TrainingData:
         """The targets and weights of `choice_cross_entropy`: the number of each option's row, from 1."""

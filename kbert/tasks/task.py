@@ -108,6 +108,8 @@ class Recipe(NamedTuple):
         On the learning rate of the size.
     narrow_rate_factor : float
         The same, for models narrower than base alone.
+    narrow_pooling : {"mean", "cls"}, optional
+        ``classifier_pooling`` for models narrower than base, where the others read [CLS]. None: the probe tells.
     """
 
     updates: int = 80
@@ -117,6 +119,7 @@ class Recipe(NamedTuple):
     least_batch: int = 16
     rate_factor: float = 1.0
     narrow_rate_factor: float = 1.0
+    narrow_pooling: str | None = None
 
 
 class Contrast(NamedTuple):

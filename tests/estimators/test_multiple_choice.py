@@ -19,6 +19,8 @@ from kbert import BertClassifier, BertConfig, BertMultipleChoice
 from kbert.data.batches import TrainingBatches, make_batch
 from kbert.data.packing import Layout
 from kbert.errors import FailedRunWarning, MissingTextWarning, TruncationWarning, UnderfitWarning, WeightsMismatchError
+from kbert.estimators.parameters import Parameters
+from kbert.estimators.recipe import settle_head
 from kbert.model import BertForSequenceClassification
 from kbert.tasks.choice import Choice
 from kbert.text import build_choices, build_sequences
@@ -80,10 +82,12 @@ def tuples(table):
 
 @pytest.mark.parametrize(("given", "narrow", "base"), [("auto", "mean", "cls"), ("cls", "cls", "cls"), ("mean",) * 3])
 def test_the_head_reads_the_mean_of_narrow_models(given, narrow, base):
-    task = Choice(classifier_pooling=given)
     for size, expected in (("minilm-l6", narrow), ("base", base), ("large", base)):
         # Whatever a checkpoint was trained with.
         for config in (BertConfig.from_size(size), replace(BertConfig.from_size(size), classifier_pooling="mean")):
+            task, parameters = Choice(classifier_pooling=given), Parameters(classifier_pooling=given)
+            settle_head(parameters, task, config)
+            assert parameters.classifier_pooling == expected
             assert task.probe(config, None, None, 0, 0).config.classifier_pooling == expected
 
 

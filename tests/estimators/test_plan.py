@@ -81,6 +81,8 @@ def test_the_fit_does_what_the_plan_says(quick_folder, kind, changes, capsys):
     for name in SETTLED:
         if hasattr(estimator, f"{name}_"):
             assert plan.settings[name] == getattr(estimator, f"{name}_"), name
+    if kind is BertMultipleChoice:  # the width of the model tells it
+        assert plan.settings["classifier_pooling"] == estimator.config_.classifier_pooling == "mean"
     assert plan.epochs == estimator.n_iter_ and plan.learning_rate == estimator.learning_rate_
     assert plan.n_updates == Counter.n
     assert plan.n_rows == 40 and plan.n_validation_rows == (4 if changes.get("early_stopping") or kind is BertQA else 0)
