@@ -222,9 +222,9 @@ def _onnxruntime(folder: Path, dtype: str) -> Run:
 def _openvino_core(process: int) -> Any:
     """OpenVINO's `Core` of a process (a forked one needs its own), which lives as long as that.
 
-    OpenVINO 2026.4 gives the thread that first compiles a model a stack for handling signals, and frees it with the last
-    model and `Core`. Where another thread is the one that lets go of them, the first thread keeps a pointer to what was
-    freed, and Ctrl-C would end the process by a segmentation fault.
+    OpenVINO 2026.4 gives the thread that first compiles a model a stack for handling signals, and frees it with the
+    last model and `Core`. Where another thread lets go of them, the first one keeps a pointer to what was freed, and
+    Ctrl-C ends the process by a segmentation fault.
     """
     import openvino
 
