@@ -145,6 +145,7 @@ def test_a_forked_process_opens_it_anew(folder, reviews, runtime):
 _LET_GO_IN_ANOTHER_THREAD = """
 import os, signal, sys, threading, time
 from kbert import BertClassifier
+signal.signal(signal.SIGINT, signal.default_int_handler)  # processes of xdist ignore it, and those that they start
 held = [BertClassifier.load(sys.argv[1], runtime="openvino")]
 held[0].predict(sys.argv[2:])
 thread = threading.Thread(target=held.clear)
