@@ -200,7 +200,7 @@ def test_commands_print_what_a_page_shows(name, capfd):
     from kbert.cli import main
 
     for command, shown in pages["commands"]((DOCS / f"{name}.md").read_text(encoding="utf-8")):
-        command = command.replace("--max-seconds 60 --batch-size 32", "--max-steps 2 --batch-size 4")
+        command = re.sub(r"--max-seconds \d+", "--max-steps 2 --batch-size 4", command)
         main(shlex.split(command)[1:])
         printed = masked("".join(capfd.readouterr()))
         assert shown and [line for line in shown if masked(line) not in printed] == [], printed
