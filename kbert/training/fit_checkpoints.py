@@ -15,7 +15,7 @@ import numpy as np
 
 from kbert.folder_lock import alone_in
 from kbert.model.setup import keras
-from kbert.saved_values import NUMBER, SavedValues, none_or, whole
+from kbert.saved_values import NUMBER, SavedValues, none_or, one_of, whole
 from kbert.text.sequences import Sequences, some_at_a_time
 from kbert.training import checkpoint_folders
 from kbert.training.checkpoint_folders import (
@@ -31,6 +31,7 @@ from kbert.training.checkpoint_folders import (
 )
 from kbert.training.distribution import process_number
 from kbert.training.early_stopping import Evaluation
+from kbert.training.precision import DTYPES
 from kbert.training.step import Tensor
 from kbert.training.trimmed_vocabulary import TrimmedModel
 from kbert.training.updater import Updater
@@ -120,6 +121,11 @@ class FitCheckpoints:
         """The run of the newest checkpoint, among those of a fit that starts again where a run fails; else 0."""
         facts = _newest_facts(self.folder)
         return 0 if facts is None else int(facts["run"])
+
+    def dtype_policy(self) -> str | None:
+        """The Keras dtype policy of the newest checkpoint; None where there is none."""
+        facts = _newest_facts(self.folder)
+        return None if facts is None else facts.inner("settings").checked("dtype", one_of(*DTYPES.values()))
 
     def begin(self, run: int, fit_seed: int, settings: dict[str, Any]) -> None:
         """Say which run comes now.

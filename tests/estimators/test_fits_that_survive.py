@@ -200,6 +200,21 @@ def test_without_a_random_state_the_seed_is_that_of_the_checkpoint(toy_folder, t
 
 
 @pytest.mark.slow
+def test_a_fit_goes_on_in_its_precision_where_auto_would_be_another_one(toy_folder, tmp_path, dying_after, monkeypatch):
+    estimator, rows = made("few labels", toy_folder, tmp_path / "fit", dtype="auto")
+    monkeypatch.setattr("kbert.estimators.fitting.dtype_policy", lambda dtype: "mixed_bfloat16")
+    dying_after(2)
+    with pytest.raises(Killed):
+        estimator.fit(*rows)
+    dying_after(None)
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match=r"differs in dtype \(was 'mixed_bfloat16', is 'float32'\)"):
+        clone(estimator).set_params(dtype="float32").fit(*rows)
+    assert estimator.fit(*rows).model_.dtype_policy.name == "mixed_bfloat16"
+    assert_same(estimator, made("few labels", toy_folder, None, dtype="bfloat16")[0].fit(*rows))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["frozen", "pairs"])
 def test_a_run_after_a_failed_one_goes_on_as_that_run(kind, toy_folder, tmp_path, dying_after, monkeypatch):
     from kbert.estimators import fitting
