@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+
+# Seconds that a folder is waited for. Who waits will rename a folder in it, which takes milliseconds. Who holds it for
+# longer is a fit that writes checkpoints there, and does not mind.
+_PATIENCE = 10.0
 
 
 @contextmanager
@@ -16,7 +21,7 @@ def alone_in(folder: Path, otherwise: str | None = None) -> Iterator[None]:
     ----------
     folder : Path
     otherwise : str, optional
-        What to raise if it is in use. Without it, wait until it is free.
+        What to raise if it is in use. Without it, wait until it is free, for 10 seconds at most.
 
     Raises
     ------
@@ -29,11 +34,34 @@ def alone_in(folder: Path, otherwise: str | None = None) -> Iterator[None]:
 
             handle = os.open(folder, os.O_RDONLY)
             stack.callback(os.close, handle)
-            fcntl.flock(handle, fcntl.LOCK_EX if otherwise is None else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(handle, 0.0 if otherwise is not None else _PATIENCE)
             # If the process was forked meanwhile, the child still holds the handle: closing ours would not unlock.
             stack.callback(fcntl.flock, handle, fcntl.LOCK_UN)
         except BlockingIOError:
-            raise ValueError(otherwise) from None
+            if otherwise is not None:
+                raise ValueError(otherwise) from None
         except (ImportError, OSError):  # Windows, or a file system without locks
             pass
         yield
+
+
+def _lock(handle: int, patience: float) -> None:
+    """Lock what a handle stands for, within some seconds.
+
+    Raises
+    ------
+    BlockingIOError
+        If another one has it all the time.
+    """
+    import fcntl
+
+    end, pause = time.monotonic() + patience, 0.001
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                raise
+        time.sleep(pause)
+        pause = min(2 * pause, 0.1)

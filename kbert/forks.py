@@ -6,10 +6,41 @@ end. What a backend cannot do there is refused.
 
 import os
 import sys
+import threading
+import weakref
+from typing import Any
 
 from kbert.errors import ForkedProcessError
 
 _used = _forked_after_use = False
+
+
+class LockOfProcess:
+    """A lock that is free in a process that was forked while a thread held it: that thread is not there to free it.
+
+    Parameters
+    ----------
+    reentrant : bool, default=False
+        Whether a thread that holds it may take it again.
+    """
+
+    def __init__(self, reentrant: bool = False):
+        self._make: Any = threading.RLock if reentrant else threading.Lock
+        self.renew()
+        _locks.add(self)
+
+    def renew(self) -> None:
+        """Be a lock that nobody holds."""
+        self._lock = self._make()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+_locks: weakref.WeakSet[LockOfProcess] = weakref.WeakSet()
 
 
 def note_use() -> None:
@@ -45,8 +76,12 @@ def require_usable_process(training: bool = False) -> None:
     """
     if is_usable_process(training):
         return
-    backend = sys.modules["keras"].backend.backend()
-    raise ForkedProcessError(
+    raise forked_process_error(sys.modules["keras"].backend.backend())
+
+
+def forked_process_error(backend: str) -> ForkedProcessError:
+    """The error for a forked process that would need threads of its parent's."""
+    return ForkedProcessError(
         f"This process was forked from one that had used kbert, so it lacks the threads of {backend}, and would wait "
         'for them without end. Start processes by multiprocessing.get_context("spawn") or "forkserver", or by "loky", '
         "joblib's default; or fork before the first model is made."
@@ -56,6 +91,8 @@ def require_usable_process(training: bool = False) -> None:
 def _in_child() -> None:
     global _forked_after_use
     _forked_after_use = _forked_after_use or _used
+    for lock in list(_locks):
+        lock.renew()
 
 
 if hasattr(os, "register_at_fork"):

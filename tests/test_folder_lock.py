@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from kbert.folder_lock import alone_in
+
 # The child lives until the pipe is closed, after the lock has been given up and asked for again.
 FORK = """
 import os, sys
@@ -30,3 +32,13 @@ with alone_in(folder, "still locked"):
 def test_a_child_that_was_forked_meanwhile_does_not_keep_the_lock(tmp_path, otherwise):
     done = subprocess.run([sys.executable, "-c", FORK, tmp_path, otherwise], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no such locks")
+def test_what_may_wait_goes_on_where_a_folder_stays_locked(tmp_path, monkeypatch):
+    monkeypatch.setattr("kbert.folder_lock._PATIENCE", 0.1)
+    with alone_in(tmp_path, "in use"):  # as a fit with a checkpoint, in a callback of which something is saved
+        with alone_in(tmp_path):
+            pass
+        with pytest.raises(ValueError, match="still in use"), alone_in(tmp_path, "still in use"):
+            pass

@@ -236,7 +236,8 @@ def _check_lists_in_strings(labels: list[str], classes: list[str], y: Any) -> No
 
 
 # An array of NumPy as a CSV file has it, which Python reads as no list, or as one string: "['a' 'b']", "[0 1 0]".
-_ARRAY = re.compile(r"""\s*\[\s*(?:(['"]).*?\1(?:\s+(['"]).*?\2)+|[-+.\de]+(?:\s+[-+.\de]+)+)\s*\]\s*""", re.DOTALL)
+_QUOTED, _NUMBER = r"""(?:'[^']*'|"[^"]*")""", r"[-+.\de]+"
+_ARRAY = re.compile(rf"\s*\[\s*(?:{_QUOTED}(?:\s+{_QUOTED})+|{_NUMBER}(?:\s+{_NUMBER})+)\s*\]\s*")
 
 
 def _is_list(label: str) -> bool:
@@ -246,7 +247,7 @@ def _is_list(label: str) -> bool:
         return True
     try:
         return isinstance(ast.literal_eval(label.strip()), list | tuple | set)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return False
 
 

@@ -394,7 +394,9 @@ def _settings_of_run(
         "devices": description(parameters.distribution), **own,
     }  # fmt: skip
     written = json.loads(json.dumps({name: encode_value(value) for name, value in settings.items()}))
-    return written | facts_of_data(model, (data.sequences,), (data.targets, data.weights), held_out)
+    # A new head is made of the seed, or of data and encoder: on another processor its last digits may differ.
+    start = model if parameters.warm_start else model.encoder
+    return written | facts_of_data(start, (data.sequences,), (data.targets, data.weights), held_out)
 
 
 def _evaluate(task: Task[C, L, E, O], model: keras.Model, validation: E, pad_id: int) -> dict[str, float]:

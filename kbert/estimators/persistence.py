@@ -12,8 +12,7 @@ from kbert.atomic_folder import FolderKind
 from kbert.config import BertConfig
 from kbert.config_json import read_config_json
 from kbert.errors import WeightsMismatchError
-from kbert.hub.weight_files import files_of_weights, hugging_face_weights
-from kbert.json_files import MOST_BYTES, json_object, write_json
+from kbert.json_files import json_object, write_json
 from kbert.saved_values import TEXT, SavedValues, list_of, none_or, one_of, whole
 from kbert.training.distribution import is_distribution
 from kbert.weights.folder import EXPORT_FILE, is_exported
@@ -29,8 +28,9 @@ SAVED_ESTIMATOR = FolderKind(
 # The keys of kbert.json besides "format" and "estimator".
 _KEYS = ("parameters", "learned", "n_features_in", "feature_names_in", "history", "golden")
 _REMEDY = "Save the estimator again."
-# A larger kbert.json is never parsed, however large the model.
-_MOST_BYTES = 100_000_000
+# A larger kbert.json is not parsed. The history of a million updates of pre-training, the paper's, takes 220 MB.
+_MOST_BYTES = 500_000_000
+_MOST_VALUES = 20_000_000
 # The most columns that an X has: context, question and options.
 _MOST_COLUMNS = 3
 
@@ -166,7 +166,7 @@ def _read(folder: str | Path) -> SavedValues | None:
             raise WeightsMismatchError(f"{path} is no file. {_REMEDY}")
         return None
     try:
-        values = SavedValues(json_object(path, most_bytes=_most_bytes(path.parent)), path, remedy=_REMEDY)
+        values = SavedValues(json_object(path, most_bytes=_MOST_BYTES, most_values=_MOST_VALUES), path, remedy=_REMEDY)
     except ValueError as error:
         raise WeightsMismatchError(f"{path} is damaged ({error}). {_REMEDY}") from None
     saved_format = values.checked("format", whole(1))
@@ -174,13 +174,6 @@ def _read(folder: str | Path) -> SavedValues | None:
     if saved_format > FORMAT:
         raise WeightsMismatchError(f"{path} was written by a newer kbert (format {saved_format}). Update kbert.")
     return values
-
-
-def _most_bytes(folder: Path) -> int:
-    """The size of kbert.json beyond which it is not parsed. Each label in it has a row of numbers in the weights."""
-    weights = [path for found in hugging_face_weights(folder)[:1] for path in files_of_weights(found)]
-    weights += [*folder.glob("model.onnx*"), *folder.glob("variables/*")]  # of an exported model
-    return min(_MOST_BYTES, MOST_BYTES + sum(path.stat().st_size for path in weights if path.is_file()))
 
 
 def decode_parameters(values: SavedValues) -> dict[str, Any]:

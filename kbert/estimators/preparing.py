@@ -115,7 +115,7 @@ def held_out(
     task: Task[C, L, E, O], parameters: Parameters, labels: L, weights: NDArray[np.float32], seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
     """The rows to train on, and those to split off as a validation set; None if no parameter asks for one."""
-    asking = ["early_stopping"] * parameters.early_stopping + task.needs_validation(labels)
+    asking = ["early_stopping"] * parameters.early_stopping + task.needs_validation(labels, weights)
     if not asking:
         return None
     fraction = parameters.validation_fraction

@@ -8,6 +8,7 @@ from typing import Any, Self
 from kbert.data.batches import prediction_layouts
 from kbert.estimators.base import BertEstimator
 from kbert.estimators.recipe import settled_values
+from kbert.training.distribution import predicting_on
 from kbert.training.predict import predict_padding
 from kbert.whole_numbers import whole_number
 
@@ -50,8 +51,10 @@ class ServableEstimator(BertEstimator):
         fitted = self._of_one_fit()
         longest = settled_values(vars(fitted))["max_length"]
         wanted = range(1, longest + 1) if lengths is None else [_length(length, longest) for length in lengths]
-        for layout in prediction_layouts(wanted, whole_number(n_texts, "n_texts")):
-            predict_padding(fitted.model_, layout)
+        layouts = prediction_layouts(wanted, whole_number(n_texts, "n_texts"))
+        with predicting_on(getattr(fitted, "distribution", "auto")):
+            for layout in layouts:
+                predict_padding(fitted.model_, layout)
         return self
 
 

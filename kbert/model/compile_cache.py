@@ -57,7 +57,8 @@ def _use_that_of_jax(folder: Path) -> None:
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     if "JAX_COMPILATION_CACHE_MAX_SIZE" not in os.environ:
         jax.config.update("jax_compilation_cache_max_size", _MOST_BYTES)
-    _remove_unfinished(folder)
+    if jax.config.jax_compilation_cache_max_size != -1:  # without a bound JAX keeps no times
+        _remove_unfinished(folder)
 
 
 def _remove_unfinished(folder: Path) -> None:
@@ -89,15 +90,23 @@ def _use_that_of_tensorflow(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:  # nothing can be kept there
         return
+    if not os.access(folder, os.W_OK):  # TensorFlow would fail
+        return
     _remove_damaged_and_oldest(folder)
     ours = f"--tf_xla_persistent_cache_directory={folder} --tf_xla_persistent_cache_device_types=CPU"
     os.environ[_FLAGS] = f"{flags} {ours}".strip()
 
 
 def _remove_damaged_and_oldest(folder: Path) -> None:
-    """Remove programs that are cut off, with which TensorFlow would fail, and the oldest beyond the bound."""
+    """Remove programs that are cut off, with which TensorFlow would fail, and the oldest beyond the bound.
+
+    TensorFlow writes a program under a name of its own, ending in ".tmp", and then renames it.
+    """
     n_bytes = 0
     with contextlib.suppress(OSError):  # another process may remove them too
+        for entry in folder.glob("*.tmp"):
+            if time.time() - entry.stat().st_mtime > _WRITTEN_BY_THEN:
+                entry.unlink()
         for entry in sorted(folder.glob("*.pb"), key=lambda path: path.stat().st_mtime, reverse=True):
             n_bytes += entry.stat().st_size
             if n_bytes > _MOST_BYTES or not _is_whole_file(entry):

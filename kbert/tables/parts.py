@@ -171,7 +171,7 @@ class PartFolder:
 
         def whole(path: Path) -> Any:
             """A part with the columns of all; what it lacks is missing."""
-            table = parquet.read_table(path)
+            table = parquet.read_table(path, partitioning=None)  # key=value in its path is no column
             values = [
                 _cast(table, field, target) if field.name in table.column_names else
                 pa.nulls(table.num_rows, field.type) for field in schema

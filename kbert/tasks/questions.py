@@ -158,7 +158,7 @@ class Questions(MissingTexts, Task[QuestionColumns, Answers, QuestionExamples, B
 
     def learn(self, labels: Answers, weights: np.ndarray) -> None:
         """Nothing but that some question has an answer."""
-        if not labels.answerable.any():
+        if not labels.answerable[weights > 0].any():
             raise ValueError("No question of y has an answer, so there is nothing to learn. Is it the right column?")
 
     def examples(
@@ -219,14 +219,14 @@ class Questions(MissingTexts, Task[QuestionColumns, Answers, QuestionExamples, B
 
     def strata(self, labels: Answers, weights: np.ndarray, fraction: float) -> np.ndarray | None:
         """Whether a question has an answer, where the threshold is taken from the validation set."""
-        return labels.answerable if self._tunes(labels) else None
+        return labels.answerable if self._tunes(labels, weights) else None
 
-    def needs_validation(self, labels: Answers) -> list[str]:
+    def needs_validation(self, labels: Answers, weights: np.ndarray) -> list[str]:
         """The threshold is taken from rows that were not trained on, where some questions have no answer."""
-        return ["null_threshold='tune' (a number, such as 0.0, needs none)"] if self._tunes(labels) else []
+        return ["null_threshold='tune' (a number, such as 0.0, needs none)"] if self._tunes(labels, weights) else []
 
-    def _tunes(self, answers: Answers) -> bool:
-        return self.null_threshold == "tune" and not answers.answerable.all()
+    def _tunes(self, answers: Answers, weights: np.ndarray) -> bool:
+        return self.null_threshold == "tune" and not answers.answerable[weights > 0].all()
 
     # --- Training
 
@@ -347,7 +347,7 @@ class Questions(MissingTexts, Task[QuestionColumns, Answers, QuestionExamples, B
 
     def score(self, outputs: BestSpans, examples: QuestionExamples) -> float:
         """F1 of the answers' words; where some questions have no answer, at the best threshold or the given one."""
-        if self._tunes(examples.answers):
+        if self._tunes(examples.answers, examples.weights):
             return self._best_threshold(outputs, examples)[1]
         threshold = np.inf if self.null_threshold == "tune" else float(self.null_threshold)
         silent = outputs.null_scores > threshold

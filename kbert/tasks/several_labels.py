@@ -151,28 +151,29 @@ class SeveralLabels(TextTask):
         others = ((strata == -1) & (weights > 0)).sum()
         return np.zeros_like(strata) if 0 < others < least else strata
 
-    def needs_validation(self, labels: np.ndarray) -> list[str]:
+    def needs_validation(self, labels: np.ndarray, weights: np.ndarray) -> list[str]:
         """Temperature and thresholds are taken from rows that were not trained on."""
         return [name for name in ("calibrate", "tune_thresholds") if getattr(self, name)]
 
     def training_data(self, examples: TextExamples) -> TrainingData:
         """Targets hold the weights of the labels: positive where a row has the label, negative where it has not."""
-        return self._training_data(examples, self._signed_weights(examples.labels), examples.weights)
+        return self._training_data(examples, self._signed_weights(examples), examples.weights)
 
-    def _signed_weights(self, indicator: np.ndarray) -> np.ndarray:
+    def _signed_weights(self, examples: TextExamples) -> np.ndarray:
         """The targets of rows, float32, shape (n_rows, n_classes)."""
+        indicator, counts = examples.labels, examples.weights > 0
         positive, negative = np.ones((2, len(self.classes_)))
         if isinstance(self.class_weight, dict):
             checked = checked_class_weight(self.class_weight, self.classes_, zero_allowed=False)
             positive = np.array([checked.get(label, 1) for label in self.classes_.tolist()], "float64")
         elif self.class_weight == "balanced":
             # As for two classes: n / (2 * count). A label that all rows have, or none, stays as it is.
-            count, n = indicator.sum(axis=0), len(indicator)
+            count, n = indicator[counts].sum(axis=0), counts.sum()
             mixed = (count > 0) & (count < n)
             positive = np.where(mixed, n / np.maximum(2 * count, 1), 1)
             negative = np.where(mixed, n / np.maximum(2 * (n - count), 1), 1)
         targets = np.where(indicator, positive, -negative)
-        return (targets / np.abs(targets).mean()).astype("float32")
+        return (targets / np.abs(targets[counts]).mean()).astype("float32")
 
     def after_training(
         self, model: keras.Model, examples: TextExamples, validation: TextExamples | None, pad_id: int
@@ -217,7 +218,7 @@ class SeveralLabels(TextTask):
 
     def training_loss(self, outputs: np.ndarray, examples: TextExamples) -> float:
         """With ``class_weight``."""
-        return _cross_entropy(outputs, self._signed_weights(examples.labels), examples.weights)
+        return _cross_entropy(outputs, self._signed_weights(examples), examples.weights)
 
     def score(self, outputs: np.ndarray, examples: TextExamples) -> float:
         """Average precision over all pairs of row and label: how well the true ones are ranked, at any threshold."""

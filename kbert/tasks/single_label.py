@@ -104,7 +104,7 @@ class SingleLabel(TextTask):
 
     def learn(self, labels: np.ndarray, weights: np.ndarray) -> None:
         """Nothing but that some row counts."""
-        if self.class_weight is not None and not (weights * self._weight_of_classes(labels)[labels]).sum() > 0:
+        if self.class_weight is not None and not self._class_weighted(labels, weights).sum() > 0:
             raise ValueError("All rows have weight 0 after class_weight: nothing could be learned.")
 
     # --- Training
@@ -138,14 +138,15 @@ class SingleLabel(TextTask):
         return self.classes_.tolist()
 
     def strata(self, labels: np.ndarray, weights: np.ndarray, fraction: float) -> np.ndarray:
-        """The classes."""
-        return labels
+        """The classes, by the names that an error shows."""
+        names: np.ndarray = self.classes_[labels]
+        return names
 
     def label_shares(self, numbers: list[tuple[Any, ...]]) -> dict[Any, float]:
         """Of the rows."""
         return shares_of_classes(self.classes_, numbers, len(numbers))
 
-    def needs_validation(self, labels: np.ndarray) -> list[str]:
+    def needs_validation(self, labels: np.ndarray, weights: np.ndarray) -> list[str]:
         """The temperature is taken from rows that were not trained on."""
         return ["calibrate"] if self.calibrate else []
 
@@ -153,8 +154,13 @@ class SingleLabel(TextTask):
         """The weight of a row is multiplied by that of its class."""
         weights = examples.weights
         if self.class_weight is not None:
-            weights = (weights * self._weight_of_classes(examples.labels)[examples.labels]).astype("float32")
+            weights = self._class_weighted(examples.labels, weights).astype("float32")
         return self._training_data(examples, examples.labels, weights)
+
+    def _class_weighted(self, numbers: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """The weights of rows, multiplied by those of their classes; rows of weight 0 are as good as absent."""
+        product: np.ndarray = weights * self._weight_of_classes(numbers[weights > 0])[numbers]
+        return product
 
     def _weight_of_classes(self, numbers: np.ndarray) -> np.ndarray:
         """The weight of each class, float64, shape (n_classes,). A class that a dict does not name counts 1."""

@@ -239,7 +239,7 @@ class Task(ABC, Generic[C, L, E, O]):
         """
         return None
 
-    def needs_validation(self, labels: L) -> list[str]:
+    def needs_validation(self, labels: L, weights: np.ndarray) -> list[str]:
         """The parameters that ask for a validation set, besides ``early_stopping``."""
         return []
 

@@ -2,7 +2,6 @@
 
 import json
 import operator
-import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -10,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kbert.forks import LockOfProcess
 from kbert.model.setup import keras
 
 # Each holds the code of one shape, and no weights: 10 MB on JAX and 40 MB on TensorFlow for six layers
@@ -17,7 +17,7 @@ from kbert.model.setup import keras
 _MOST = 128
 
 _cache: OrderedDict[Hashable, Callable[..., Any]] = OrderedDict()
-_lock = threading.RLock()
+_lock = LockOfProcess(reentrant=True)
 
 
 def compiled(key: Hashable, compile: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:

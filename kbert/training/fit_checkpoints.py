@@ -293,13 +293,13 @@ def saved_seed(folder: Path) -> int | None:
 
 
 def facts_of_data(
-    model: keras.Model,
+    start: keras.Layer,
     data: tuple[np.ndarray | Sequences, ...],
     targets: tuple[np.ndarray, ...],
     validation: tuple[np.ndarray | Sequences, ...],
 ) -> dict[str, str]:
-    """Settings that tell the data and the start of a fit from those of another."""
-    weights = [np.asarray(keras.ops.convert_to_numpy(variable.value)) for variable in model.weights]
+    """Settings that tell the data of a fit, and the weights that it starts from, from those of another."""
+    weights = [np.asarray(keras.ops.convert_to_numpy(variable.value)) for variable in start.weights]
     return dict(zip(_DIGESTS, map(digest, (data, targets, validation, weights)), strict=True))
 
 

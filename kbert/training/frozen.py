@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-import threading
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbert.data.batches import Batch
+from kbert.forks import LockOfProcess
 from kbert.model.parts import LowerPart, UpperPart
 from kbert.model.setup import keras
 from kbert.text.sequences import Sequences, some_at_a_time
@@ -50,7 +50,7 @@ class Vectors:
         self.width, self.dtype, self.n_bytes = width, dtype, 0
         self._of: dict[bytes, NDArray[Any]] = {}
         self._rooms: list[_Room] = []
-        self.lock = threading.Lock()
+        self.lock = LockOfProcess()
 
     def __contains__(self, text: bytes) -> bool:
         return text in self._of
@@ -113,7 +113,7 @@ class _Last:
     vectors: Vectors | None = None
 
 
-_last, _lock = _Last(), threading.Lock()
+_last, _lock = _Last(), LockOfProcess()
 
 
 def _kept_vectors(key: str, width: int, dtype: np.dtype[Any]) -> Vectors:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from weakref import WeakKeyDictionary
 
 import torch
 
+from kbert.forks import LockOfProcess
 from kbert.model.layers import TransformerLayer
 from kbert.model.layers_torch import weights_in_use
 from kbert.model.setup import keras
 
 # What `FusedLayers.for_predicting` keeps, for as long as the model lives.
 _kept: WeakKeyDictionary[keras.Model, FusedLayers] = WeakKeyDictionary()
-_lock = threading.Lock()
+_lock = LockOfProcess()
 
 
 class FusedLayers:

@@ -163,10 +163,12 @@ def _count_windows(batch: Batch, windows: Sequences) -> None:
 
 
 def predict_padding(model: keras.Model | ExportedModel, layout: Layout) -> None:
-    """Let a model compute a batch of padding alone, so that what such batches need is compiled."""
+    """Let a model compute a batch of padding alone on each device, so that what such batches need is compiled."""
     shapes = dict.fromkeys(INPUT_NAMES, (layout.rows, layout.length)) | {"first_positions": (layout.rows, layout.slots)}
     inputs = {name: np.zeros(shapes[name], "int32") for name in input_names(model)}
-    to_numpy(predictor(model)(inputs))
+    predict = predictor(model)
+    for _ in range(_n_devices(model)):  # which it takes in turns
+        to_numpy(predict(inputs))
 
 
 def input_names(model: keras.Model | ExportedModel) -> list[str]:
@@ -177,6 +179,11 @@ def input_names(model: keras.Model | ExportedModel) -> list[str]:
 def predictor(model: keras.Model | ExportedModel) -> Predictor:
     """A function from a batch's inputs to a model's outputs."""
     return model if isinstance(model, ExportedModel) else backend_step().predictor(model, prediction_devices())
+
+
+def _n_devices(model: keras.Model | ExportedModel) -> int:
+    """The devices that predictions take in turns."""
+    return 1 if isinstance(model, ExportedModel) else max(1, len(prediction_devices()))
 
 
 def to_numpy(outputs: Tensor) -> np.ndarray:
@@ -196,8 +203,7 @@ def batch_outputs(
     predict = predictor(model)
     names = input_names(model)
     in_flight: deque[tuple[Note, Tensor]] = deque()
-    n_devices = 1 if isinstance(model, ExportedModel) else max(1, len(prediction_devices()))
-    most_in_flight = _IN_FLIGHT * n_devices
+    most_in_flight = _IN_FLIGHT * _n_devices(model)
 
     def oldest() -> tuple[Note, np.ndarray]:
         note, outputs = in_flight.popleft()

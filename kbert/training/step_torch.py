@@ -2,7 +2,6 @@
 
 import contextlib
 import math
-import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,13 +10,14 @@ import torch
 from torch.autograd.graph import increment_version
 from torch.optim.adamw import adamw
 
+from kbert.forks import LockOfProcess
 from kbert.model.setup import keras
 from kbert.training.compiled import model_variables
 from kbert.training.fused_layers import FusedLayers
 from kbert.training.hyperparameters import BETA_1, BETA_2, CLIP_NORM, EPSILON, Hyperparameters
 from kbert.training.step import Arrays, Differentiator, Gradients, Loss, Predictor, Tensor
 
-_generator_lock = threading.Lock()
+_generator_lock = LockOfProcess()
 
 
 class Trainer:

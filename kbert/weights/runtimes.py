@@ -18,11 +18,15 @@ from joblib import cpu_count
 from kbert.backend import CPU_BFLOAT16
 from kbert.config import BertConfig
 from kbert.errors import WeightsMismatchError, WeightsNotFoundError
+from kbert.forks import forked_process_error
 from kbert.model.names import INPUT_NAMES
+from kbert.weights.folder import EXPORT_FILE
 
 MODEL = "model.onnx"
 # What a SavedModel consists of.
 SAVED_MODEL = ("saved_model.pb", "fingerprint.pb", "variables", "assets")
+# What else an exported estimator needs. The user may keep other files beside them.
+_SMALL_FILES = ("config.json", EXPORT_FILE, "vocab.txt", "tokenizer.json", "tokenizer_config.json")
 # The inputs of every exported model, int64 (B, T).
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 # Those that run model.onnx, the faster one first. For `DYNAMIC` int8, whose scales are found when the model runs,
@@ -32,6 +36,8 @@ DYNAMIC = "int8_dynamic"
 
 # What a forked process cannot use. To close it would wait for threads that only the parent has.
 _of_parents: list[Any] = []
+# This process, and those that it was forked from, where they have run a SavedModel.
+_with_tensorflow: set[int] = set()
 
 # A function that runs an exported model, in several threads at once: from its inputs to its outputs, both by name.
 Run = Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]
@@ -146,8 +152,8 @@ class ExportedModel:
     def _digest_of_files(self) -> str:
         """Of the small files all, and of the model how large its files are: golden outputs tell its weights."""
         digest = hashlib.sha256()
-        for path in sorted(self.folder.glob("*.json")):
-            digest.update(path.name.encode() + path.read_bytes())
+        for path in map(self.folder.joinpath, _SMALL_FILES):
+            digest.update(path.name.encode() + (path.read_bytes() if path.is_file() else b""))
         for path in self.files():
             digest.update(f"{path.name} {path.stat().st_size}".encode())
         return digest.hexdigest()
@@ -253,6 +259,9 @@ def _openvino(folder: Path, dtype: str) -> Run:
 def _tensorflow(folder: Path, dtype: str) -> Run:
     import tensorflow as tf
 
+    _with_tensorflow.add(os.getpid())
+    if _with_tensorflow != {os.getpid()}:  # it opens the model, and then waits for threads of the parent's
+        raise forked_process_error("TensorFlow")
     loaded = tf.saved_model.load(str(folder))
     signature = loaded.signatures["serving_default"]
 

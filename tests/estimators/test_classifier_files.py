@@ -86,6 +86,14 @@ def test_pairs_and_their_column_names_come_back(toy, pairs, tmp_path):
         loaded.predict(pairs.left)
 
 
+def test_a_history_that_is_larger_than_the_weights_comes_back(fitted, tmp_path):
+    again = copy.copy(fitted)
+    again.__dict__.update(history_={"loss": [1 / 3] * 400_000})  # 10 MB beside 10 kB
+    again.save(tmp_path / "saved")
+    loaded = BertClassifier.load(tmp_path / "saved")
+    assert loaded.history_ == again.history_ and loaded.n_iter_ == 400_000
+
+
 def test_every_kind_of_parameter_comes_back(fitted, tmp_path):
     parameters = {
         "size": BertConfig(hidden_size=24, classifier_dropout=0.3),

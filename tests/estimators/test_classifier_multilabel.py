@@ -1,6 +1,7 @@
 """Several labels a row: indicator matrices and lists, thresholds, early stopping on a ranking."""
 
 import copy
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -250,6 +251,15 @@ def test_class_weight_moves_a_rare_label_up(toy, class_weight):
     plain = toy(epochs=10, learning_rate=1e-2).fit(texts, matrix).predict_proba(texts[:1])[0]
     heavy = toy(epochs=10, learning_rate=1e-2, class_weight=class_weight).fit(texts, matrix).predict_proba(texts[:1])[0]
     assert plain[2] < 0.25 < 0.35 < heavy[2]
+
+
+def test_balanced_weights_count_no_rows_of_weight_0():
+    task = SeveralLabels(class_weight="balanced")
+    task.classes_ = np.array(["a", "b"])
+    labels = np.array([[1, 0], [0, 1], [1, 1], [1, 0], [1, 0]], bool)
+    of_all = SimpleNamespace(labels=labels, weights=np.array([1, 1, 1, 0, 0.0]))
+    of_some = SimpleNamespace(labels=labels[:3], weights=np.ones(3))
+    np.testing.assert_allclose(task._signed_weights(of_all)[:3], task._signed_weights(of_some))
 
 
 @pytest.mark.parametrize("class_weight", ["balanced", {0: 5, 2: 30}])

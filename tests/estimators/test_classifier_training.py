@@ -52,6 +52,11 @@ def test_sample_weight_moves_the_probabilities(share_of_b, plain_share):
 def test_class_weight_is_the_sample_weight_of_its_rows(share_of_b):
     by_row = share_of_b(sample_weight=compute_sample_weight("balanced", UNEVEN))
     assert share_of_b(class_weight="balanced") == pytest.approx(by_row, abs=1e-5)
+    # Rows of weight 0 are as good as absent: what counts is half "a", half "b".
+    counts = np.where(UNEVEN == "b", 1, np.cumsum(UNEVEN == "a") <= (UNEVEN == "b").sum()).astype(float)
+    assert share_of_b(class_weight="balanced", sample_weight=counts) == pytest.approx(
+        share_of_b(sample_weight=counts), abs=1e-5
+    )
     by_row = share_of_b(sample_weight=np.where(UNEVEN == "b", 6.0, 2.0))
     assert share_of_b(class_weight={"b": 3}, sample_weight=2) == pytest.approx(by_row, abs=1e-5)
 

@@ -16,8 +16,8 @@ from sklearn.base import clone
 
 import kbert
 from kbert import BertClassifier, BertVectorizer
-from kbert.errors import WeightsMismatchError, WeightsNotFoundError
-from kbert.weights.runtimes import ExportedModel, chosen_runtime
+from kbert.errors import ForkedProcessError, WeightsMismatchError, WeightsNotFoundError
+from kbert.weights.runtimes import RUNNERS, ExportedModel, chosen_runtime
 
 pytest.importorskip("onnx", reason="to export, run: pip install 'kbert-learn[onnx]'")
 pytest.importorskip("onnxruntime", reason="to export, run: pip install 'kbert-learn[onnx]'")
@@ -140,6 +140,21 @@ def test_a_forked_process_opens_it_anew(folder, reviews, runtime):
         pytest.importorskip(runtime, reason=f"to run this, run: pip install {runtime}")
     call = [sys.executable, "-c", _IN_A_FORK, str(folder), runtime, *reviews.text[:3]]
     assert subprocess.run(call, timeout=60).returncode == 0
+
+
+def test_tensorflow_is_refused_in_a_process_that_was_forked_from_one_with_it(folder, monkeypatch):
+    pytest.importorskip("tensorflow", reason="to run this, run: pip install tensorflow")
+    monkeypatch.setattr("kbert.weights.runtimes._with_tensorflow", {os.getpid() + 1})
+    with pytest.raises(ForkedProcessError, match="lacks the threads of TensorFlow"):
+        RUNNERS["tensorflow"](folder, "float32")
+
+
+def test_another_file_in_the_folder_is_no_other_export(folder, reviews, tmp_path):
+    copied = shutil.copytree(folder, tmp_path / "copied")
+    loaded = BertClassifier.load(copied)
+    expected = loaded.predict_proba(reviews.text[:3])
+    (copied / "metrics.json").write_text("{}")
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(loaded)).predict_proba(reviews.text[:3]), expected)
 
 
 _LET_GO_IN_ANOTHER_THREAD = """

@@ -18,6 +18,7 @@ from sklearn.pipeline import make_pipeline
 
 from kbert import BertClassifier, BertMultipleChoice, BertPretrainer, BertQA, BertRegressor, BertTagger
 from kbert.errors import CheckpointWarning, FailedRunWarning, WeightsMismatchError
+from kbert.tasks.linear_head import LinearHead
 from kbert.training import checkpoint_folders
 from kbert.training.updater import Updater
 
@@ -197,6 +198,25 @@ def test_without_a_random_state_the_seed_is_that_of_the_checkpoint(toy_folder, t
         estimator.fit(*rows)
     dying_after(None)
     assert_same(estimator.fit(*rows), clone(estimator).fit(*rows))
+
+
+@pytest.mark.slow
+def test_a_fit_goes_on_where_the_head_starts_with_other_last_digits(toy_folder, tmp_path, dying_after, monkeypatch):
+    """As on another processor: the head is fitted anew, and the checkpoint has the one that was trained."""
+    estimator, rows = made("frozen", toy_folder, tmp_path / "fit", head_start="probe")
+    dying_after(2)
+    with pytest.raises(Killed):
+        estimator.fit(*rows)
+    dying_after(None)
+    assign_to = LinearHead.assign_to
+
+    def nearly(head, layer):
+        assign_to(head._replace(bias=head.bias + 1e-6), layer)
+
+    monkeypatch.setattr(LinearHead, "assign_to", nearly)
+    estimator.fit(*rows)
+    monkeypatch.undo()
+    assert_same(estimator, made("frozen", toy_folder, None, head_start="probe")[0].fit(*rows))
 
 
 @pytest.mark.slow

@@ -3,11 +3,13 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import keras
 import pytest
 
 from kbert.errors import ForkedProcessError
+from kbert.forks import LockOfProcess
 
 pytestmark = [pytest.mark.backend, pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")]
 
@@ -73,3 +75,14 @@ def test_the_error_names_the_ways_that_work(monkeypatch, toy):
         monkeypatch.setattr("torch.get_num_threads", lambda: 2)
     with pytest.raises(ForkedProcessError, match=r'"spawn"\) or "forkserver", or by "loky"'):
         toy().fit(["a", "b"] * 4, [0, 1] * 4)
+
+
+def test_a_lock_that_another_thread_held_is_free_in_a_child():
+    lock = LockOfProcess()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(lock.__enter__).result()
+        if not (child := os.fork()):
+            with lock:
+                os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        pool.submit(lock.__exit__).result()

@@ -282,6 +282,8 @@ def test_labels_with_a_mark_between_them_are_warned_of(clf, labels, line):
         ["Portland, Oregon", "Salem, Oregon", "Portland, Maine", "Augusta, Maine"],
         ["[not sure]", "[0]", "yes"],
         ["[PER]", "[LOC]", "(other)"],
+        ["{{0}}", "{[1]}"],
+        ["[" + "'aa' " * 40 + "'a", "yes"],  # an array that was cut: it takes no time to see that
     ],
 )
 def test_labels_that_only_look_a_little_like_it_are_taken(clf, labels):

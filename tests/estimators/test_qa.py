@@ -201,6 +201,15 @@ def test_weighted_rows_are_no_failure(make):
         make(epochs=5, null_threshold=0.0).fit(riddles, riddles, sample_weight=(riddles.answer != "").astype(float))
 
 
+def test_questions_without_answers_that_have_weight_0_are_as_good_as_absent(make):
+    riddles = riddles_of(40, unanswerable=0.5)
+    weight = (riddles.answer != "").astype(float)
+    qa = make(epochs=1, null_threshold="tune").fit(riddles, riddles, sample_weight=weight)
+    assert "val_loss" not in qa.history_ and qa.null_threshold_ == np.inf  # no row is held out for a threshold
+    with pytest.raises(ValueError, match="No question of y has an answer"):
+        make(epochs=1).fit(riddles, riddles, sample_weight=1 - weight)
+
+
 def test_an_answer_has_its_accents(fitted):
     # Uncased models drop combining marks, which then belong to no piece.
     assert fitted.predict([("was it", "re\u0301d\u0301")])[0] in ("re\u0301d\u0301", "re\u0301")

@@ -133,9 +133,27 @@ def test_the_oldest_programs_of_tensorflow_go_first(tmp_path, monkeypatch):
 
 
 @of_tensorflow
-@pytest.mark.parametrize("name", ["a folder", "file/folder"])
+def test_what_a_killed_process_was_writing_is_removed(tmp_path, monkeypatch):
+    import tensorflow
+
+    monkeypatch.setenv(COMPILE_CACHE, str(tmp_path))
+    monkeypatch.setenv("TF_XLA_FLAGS", "")
+    folder = tmp_path / tensorflow.__version__
+    folder.mkdir()
+    for name in ("killed.pb.tmp", "being written.pb.tmp"):
+        (folder / name).touch()
+    os.utime(folder / "killed.pb.tmp", (1e9, 1e9))
+    use_compile_cache()
+    assert [path.name for path in folder.iterdir()] == ["being written.pb.tmp"]
+
+
+@of_tensorflow
+@pytest.mark.parametrize("name", ["a folder", "file/folder", "may not be written"])
 def test_a_folder_that_tensorflow_cannot_use_is_none(tmp_path, monkeypatch, name):
     (tmp_path / "file").write_text("no folder")
+    if name == "may not be written":  # root may write everywhere
+        monkeypatch.setattr(os, "access", lambda path, mode: False)
+        name = "folder"
     monkeypatch.setenv(COMPILE_CACHE, str(tmp_path / name))
     monkeypatch.setenv("TF_XLA_FLAGS", "")
     use_compile_cache()
