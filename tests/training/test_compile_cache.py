@@ -60,16 +60,21 @@ def test_the_next_process_compiles_nothing_and_gives_the_same_weights(tmp_path):
     assert all(touched) if is_jax else not any(touched)
 
 
+# What `use_compile_cache` may change.
+_OF_JAX = (
+    "jax_compilation_cache_dir",
+    "jax_compilation_cache_max_size",
+    "jax_persistent_cache_min_compile_time_secs",
+    "jax_persistent_cache_min_entry_size_bytes",
+)
+
+
 @of_jax
 def test_what_a_killed_process_left_is_made_anew(tmp_path, monkeypatch):
     import jax
 
     monkeypatch.setenv(COMPILE_CACHE, str(tmp_path))
-    before = {
-        name: getattr(jax.config, name)
-        for name in ("jax_compilation_cache_dir", "jax_compilation_cache_max_size",
-                     "jax_persistent_cache_min_compile_time_secs", "jax_persistent_cache_min_entry_size_bytes")
-    }  # fmt: skip
+    before = {name: getattr(jax.config, name) for name in _OF_JAX}
     for name, is_old, is_whole in (("torn", True, False), ("whole", True, True), ("being written", False, False)):
         entry = tmp_path / f"{name}-cache"
         entry.write_bytes(b"half")
@@ -83,6 +88,24 @@ def test_what_a_killed_process_left_is_made_anew(tmp_path, monkeypatch):
         for name, value in before.items():
             jax.config.update(name, value)
     assert {path.name for path in tmp_path.glob("*-cache")} == {"whole-cache", "being written-cache"}
+
+
+@of_jax
+def test_without_a_bound_jax_keeps_no_times_and_no_program_is_removed(tmp_path, monkeypatch):
+    import jax
+
+    monkeypatch.setenv(COMPILE_CACHE, str(tmp_path))
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_MAX_SIZE", "-1")
+    before = {name: getattr(jax.config, name) for name in _OF_JAX}
+    jax.config.update("jax_compilation_cache_max_size", -1)  # as JAX reads the variable
+    (tmp_path / "whole-cache").write_bytes(b"whole")
+    os.utime(tmp_path / "whole-cache", (0, 0))
+    try:
+        use_compile_cache()
+    finally:
+        for name, value in before.items():
+            jax.config.update(name, value)
+    assert (tmp_path / "whole-cache").exists()
 
 
 @of_jax
