@@ -270,8 +270,8 @@ def test_another_fit_is_refused_with_what_differs(toy_folder, two_layer_folder, 
     refused(r"n_restarts \(was 0, is 2\)", n_restarts=2)
     refused(r"epochs \(was 3, is 4\)", epochs=4)
     refused(r"random_state \(was 0, is 1\)", random_state=1)
-    refused("the texts of X, the weights that", ["other", *texts[1:]])
-    refused("y or sample_weight, the weights that", labels=["bad", *labels[1:]])
+    refused(r"the texts of X\. Give", ["other", *texts[1:]])
+    refused(r"y or sample_weight\. Give", labels=["bad", *labels[1:]])
     refused("the weights that training starts from", weights=two_layer_folder)
 
 
