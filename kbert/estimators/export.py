@@ -23,7 +23,7 @@ from kbert.estimators.saving import GOLDEN_TEXTS, SavableEstimator
 from kbert.hub.weight_files import SAFETENSORS
 from kbert.json_files import write_json
 from kbert.training.precision import has_accelerator, in_float32
-from kbert.weights.folder import EXPORT_FILE
+from kbert.weights.folder import EXPORT_FILE, TOKENIZER_FILES
 from kbert.weights.int8 import Int8Graph, ObservedGraph, ObservedModel
 from kbert.weights.onnx_files import DATA, quantize_dynamically, write_onnx
 from kbert.weights.onnx_graph import Graph
@@ -33,7 +33,7 @@ from kbert.weights.saved_model import write_saved_model
 if TYPE_CHECKING:
     import keras
 
-_FILES = frozenset({EXPORT_FILE, MODEL, DATA, "config.json", *persistence.TOKENIZER_FILES})
+_FILES = frozenset({EXPORT_FILE, MODEL, DATA, "config.json", *TOKENIZER_FILES})
 FORMATS = ("onnx", "savedmodel")
 QUANTIZED = ("int8", DYNAMIC)
 # The parameters with which another program reads texts and decodes outputs as the estimator does.

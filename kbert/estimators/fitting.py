@@ -167,9 +167,9 @@ def _train_with_restarts(
     rate = parameters.learning_rate
     parameters.distribution = for_fine_tuning(parameters.distribution, data.whole_rows or few_labels)
     enough_epochs = automatic_epochs(parameters, recipe, n_rows)
-    policy = dtype_policy(parameters.dtype)
-    if parameters.dtype == "auto" and checkpoints is not None:  # what "auto" stands for may be another one by now
-        policy = checkpoints.dtype_policy() or policy
+    # What "auto" stood for in the run that is gone on with may be another one by now.
+    before = checkpoints.dtype_policy() if checkpoints is not None and parameters.dtype == "auto" else None
+    policy = before or dtype_policy(parameters.dtype)
     first_run = 0 if checkpoints is None else min(checkpoints.first_run(), parameters.n_restarts)
     for restart in range(first_run, parameters.n_restarts + 1):
         run_seed = seed if restart == 0 else draw_seed(np.random.RandomState([seed, restart]))

@@ -15,11 +15,10 @@ from kbert.errors import WeightsMismatchError
 from kbert.json_files import json_object, write_json
 from kbert.saved_values import TEXT, SavedValues, list_of, none_or, one_of, whole
 from kbert.training.distribution import is_distribution
-from kbert.weights.folder import EXPORT_FILE, is_exported
+from kbert.weights.folder import EXPORT_FILE, TOKENIZER_FILES, is_exported
 
 FILE = "kbert.json"
 FORMAT = 1
-TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 
 # A saved estimator: all files that `save` writes. What another program wrote beside them stays.
 SAVED_ESTIMATOR = FolderKind(

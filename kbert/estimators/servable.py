@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from typing import Any, Self
 
 from kbert.data.batches import prediction_layouts
-from kbert.estimators.base import BertEstimator
+from kbert.estimators.base import BertEstimator, of_one_fit
 from kbert.estimators.recipe import settled_values
-from kbert.training.distribution import predicting_on
 from kbert.training.predict import predict_padding
 from kbert.whole_numbers import whole_number
 
@@ -48,14 +47,15 @@ class ServableEstimator(BertEstimator):
         >>> BertClassifier("minilm-l6", epochs=1).fit(texts, labels).save("reviews")
         >>> classifier = BertClassifier.load("reviews").warm_up(range(1, 33))
         """
-        fitted = self._of_one_fit()
-        longest = settled_values(vars(fitted))["max_length"]
-        wanted = range(1, longest + 1) if lengths is None else [_length(length, longest) for length in lengths]
-        layouts = prediction_layouts(wanted, whole_number(n_texts, "n_texts"))
-        with predicting_on(getattr(fitted, "distribution", "auto")):
-            for layout in layouts:
-                predict_padding(fitted.model_, layout)
+        self._predict_padding(lengths, n_texts)
         return self
+
+    @of_one_fit
+    def _predict_padding(self, lengths: Iterable[int] | None, n_texts: int) -> None:
+        longest = settled_values(vars(self))["max_length"]
+        wanted = range(1, longest + 1) if lengths is None else [_length(length, longest) for length in lengths]
+        for layout in prediction_layouts(wanted, whole_number(n_texts, "n_texts")):
+            predict_padding(self.model_, layout)
 
 
 def _length(value: Any, longest: int) -> int:

@@ -4,10 +4,10 @@ import contextlib
 import ctypes
 import os
 import platform
-import threading
 from collections.abc import Iterator
 
 from kbert.backend import keeps_process_settings
+from kbert.forks import LockOfProcess
 
 # mallopt(3) of glibc: M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX; a threshold of -1 is never reached.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4
@@ -16,7 +16,7 @@ _NEVER = -1
 # set stays fixed, so afterwards both are set to these maxima, and the number of mapped blocks to DEFAULT_MMAP_MAX.
 _LARGEST_THRESHOLD, _MOST_MAPPED = 32 * 2**20, 65536
 
-_lock = threading.Lock()
+_lock = LockOfProcess()
 _users = 0
 
 
@@ -66,9 +66,8 @@ def _restore(libc: ctypes.CDLL) -> None:
 
 
 def _in_child() -> None:
-    """A forked process has none of the threads that were inside, and may have got the lock while one held it."""
-    global _lock, _users
-    _lock = threading.Lock()
+    """A forked process has none of the threads that were inside."""
+    global _users
     if _users:
         _users = 0
         _restore(ctypes.CDLL(None))

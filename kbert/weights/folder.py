@@ -16,6 +16,8 @@ from kbert.weights.array_files import read_pickled, read_safetensors
 
 # The file by which the folder of an exported model is recognised.
 EXPORT_FILE = "export.json"
+# The files of a tokenizer that kbert writes beside a model.
+TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 _READERS = {SAFETENSORS: read_safetensors, PICKLED: read_pickled}
 
 

@@ -20,13 +20,13 @@ from kbert.config import BertConfig
 from kbert.errors import WeightsMismatchError, WeightsNotFoundError
 from kbert.forks import forked_process_error
 from kbert.model.names import INPUT_NAMES
-from kbert.weights.folder import EXPORT_FILE
+from kbert.weights.folder import EXPORT_FILE, TOKENIZER_FILES
 
 MODEL = "model.onnx"
 # What a SavedModel consists of.
 SAVED_MODEL = ("saved_model.pb", "fingerprint.pb", "variables", "assets")
 # What else an exported estimator needs. The user may keep other files beside them.
-_SMALL_FILES = ("config.json", EXPORT_FILE, "vocab.txt", "tokenizer.json", "tokenizer_config.json")
+_SMALL_FILES = ("config.json", EXPORT_FILE, *TOKENIZER_FILES)
 # The inputs of every exported model, int64 (B, T).
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 # Those that run model.onnx, the faster one first. For `DYNAMIC` int8, whose scales are found when the model runs,
