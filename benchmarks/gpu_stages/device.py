@@ -7,6 +7,7 @@ import glob
 import gzip
 import json
 import os
+import re
 import subprocess
 import tempfile
 import time
@@ -25,6 +26,8 @@ from gpu_stages.setting import Setting
 
 BACKEND = keras.backend.backend()
 _PACKAGES = ("keras", "jax", "torch", "transformers", "accelerate", "sentence-transformers", "flash-attn", "numpy")
+# Of the operations that a profiler tells of, so many are kept, and so much of their names.
+_KERNELS, _NAME = 24, 96
 # Sides of the matrices of the peak: those of 8192 keep the largest GPUs busy.
 _SIDES = (1024, 2048, 4096, 8192)
 
@@ -213,7 +216,7 @@ def peak_of(setting: Setting, dtype: str = "bfloat16") -> float:
 
 
 class Profiler:
-    """The share of the time between `start` and `stop` in which the device computes, by the backend's profiler.
+    """How much of the time between `start` and `stop` the device computes, and what, by the backend's profiler.
 
     It is the union of the times of its operations; the rest is the host's. A profiler makes the host slower, so this
     errs towards the host.
@@ -246,21 +249,33 @@ class Profiler:
             jax.profiler.start_trace(self._folder.name)
         self._start = time.perf_counter()
 
-    def stop(self) -> float | None:
-        """End. None where the profiler tells of no operation on a device, as PyTorch's on a CPU."""
-        seconds = time.perf_counter() - self._start
-        spans = self._torch_spans() if self.of_torch else self._jax_spans()
-        self._folder.cleanup()
-        return round(union_length(spans) / seconds, 4) if spans else None
+    def stop(self) -> dict[str, Any]:
+        """End, and give ``busy`` and ``kernels``: of those that took longest the name and the share of the time.
 
-    def _torch_spans(self) -> list[tuple[float, float]]:
+        ``busy`` is None where the profiler tells of no operation on a device, as PyTorch's on a CPU.
+        """
+        seconds = time.perf_counter() - self._start
+        operations = self._of_torch() if self.of_torch else self._of_jax()
+        self._folder.cleanup()
+        shares: dict[str, float] = {}
+        for name, start, end in operations:
+            kind = re.sub(r"[._]\d+$", "", name)[:_NAME]
+            shares[kind] = shares.get(kind, 0.0) + (end - start) / seconds
+        longest = sorted(shares.items(), key=lambda item: -item[1])[:_KERNELS]
+        busy = union_length([(start, end) for _, start, end in operations]) / seconds
+        return {
+            "busy": round(busy, 4) if operations else None,
+            "kernels": [[name, round(share, 4)] for name, share in longest],
+        }
+
+    def _of_torch(self) -> list[tuple[str, float, float]]:
         import torch
 
         self._torch.__exit__(None, None, None)
         events = [event for event in self._torch.events() if event.device_type == torch.autograd.DeviceType.CUDA]
-        return [(event.time_range.start / 1e6, event.time_range.end / 1e6) for event in events]
+        return [(event.name, event.time_range.start / 1e6, event.time_range.end / 1e6) for event in events]
 
-    def _jax_spans(self) -> list[tuple[float, float]]:
+    def _of_jax(self) -> list[tuple[str, float, float]]:
         import jax
 
         jax.profiler.stop_trace()
@@ -269,17 +284,14 @@ class Profiler:
             with gzip.open(path) as file:
                 events += json.load(file)["traceEvents"]
         return [
-            (event["ts"] / 1e6, (event["ts"] + event.get("dur", 0)) / 1e6)
+            (event["name"], event["ts"] / 1e6, (event["ts"] + event.get("dur", 0)) / 1e6)
             for event in events
             if "hlo_op" in event.get("args", {})
         ]
 
 
-def busy_share(function: Callable[[], Any], of_torch: bool | None = None) -> float | None:
-    """The share of a call's time in which the device computes, as `Profiler` has it.
-
-    Call it once before, so that all is compiled.
-    """
+def profiled(function: Callable[[], Any], of_torch: bool | None = None) -> dict[str, Any]:
+    """What `Profiler.stop` gives of a call. Call it once before, so that all is compiled."""
     profiler = Profiler(of_torch)
     profiler.start()
     wait(function())

@@ -58,7 +58,7 @@ def measure(setting: Setting, seconds: float, size: str, way: str) -> dict[str, 
     return {
         **(graphs() if "compile" in way else {}),
         "step_ms": 1e3 * median / n_steps,
-        "busy": device.busy_share(run),
+        **device.profiled(run),
         "memory_mb": device.peak_memory_mb(),
         "tokens_of_a_step": work.tokens,
         "row_length": work.row_length,

@@ -6,8 +6,8 @@ the second fit, when all is compiled that stays compiled (where ``compiles_anew`
     rows_s          rows over the time of the whole fit, with reading, tokenising and making the model
     steady_rows_s   rows a second of the steps after the first fifth, to the end of training
     tokens_s        that times the mean number of tokens of a row, without padding
-    busy            the share of the time in which the device computes, by the profiler, in the second half of the steps
-                    of a further short fit; the host's share is the rest
+    busy, kernels   the share of the time in which the device computes, by the profiler, in the second half of the steps
+                    of a further short fit, and in what; the host's share is the rest
     memory_mb       the most memory of the device that arrays had at once
 """
 
@@ -97,7 +97,7 @@ def measure(setting: Setting, seconds: float, size: str, kind: str, variant: str
         "steady_rows_s": steady,
         "tokens_s": steady * tokens,
         "memory_mb": memory,
-        "busy": clock.busy,
+        **clock.profile_of_steps,
         "batch_size": 32,
         "compiles_anew": compiles_anew,
     }
@@ -117,7 +117,7 @@ class Clock:
     def __init__(self) -> None:
         self.steps: list[float] = []
         self.end = 0.0
-        self.busy: float | None = None
+        self.profile_of_steps: dict[str, Any] = {}
         self._profiler: Any = None
         self._profiled_from = 0
 
@@ -139,7 +139,7 @@ class Clock:
         device.wait()
         self.end = time.perf_counter()
         if self._profiler is not None:
-            self.busy, self._profiler = self._profiler.stop(), None
+            self.profile_of_steps, self._profiler = self._profiler.stop(), None
 
     def steady(self, n_rows: int) -> float:
         """Rows a second after the first fifth of the steps."""

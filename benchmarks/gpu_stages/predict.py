@@ -64,7 +64,7 @@ def measure(setting: Setting, seconds: float, size: str, kind: str, who: str) ->
     tokens, memory = tokens_of(some, folder, longest), device.peak_memory_mb()
     few = rows[:: -(-n // setting.pick(_PROFILED, 32))]
     predict(few)  # its shapes are compiled now
-    busy = device.busy_share(lambda: predict(few), None if "kbert" in who else True)
+    profile = device.profiled(lambda: predict(few), None if "kbert" in who else True)
     return {
         "rows": n,
         "tokens_of_a_row": tokens,
@@ -72,7 +72,7 @@ def measure(setting: Setting, seconds: float, size: str, kind: str, who: str) ->
         "rows_s": n / second,
         "tokens_s": n / second * tokens,
         "memory_mb": memory,
-        "busy": busy,
+        **profile,
         "dtype": "bfloat16",
     }
 

@@ -233,15 +233,15 @@ def _prediction_size(n_rows: int, length: int, n_tokens: int | None = None) -> i
     return min(1 << (n_rows - 1).bit_length(), max(1, (n_tokens or _PREDICT_TOKENS) // length))
 
 
-def prediction_layouts(lengths: Iterable[int], n_texts: int) -> list[Layout]:
+def prediction_layouts(lengths: Iterable[int], n_texts: int, n_tokens: int | None = None) -> list[Layout]:
     """The shapes of all batches that `prediction_batches` makes of up to ``n_texts`` texts of these lengths.
 
-    This is without its ``any_shape``, under which there are many more.
+    ``n_tokens`` is as there. This is without its ``any_shape``, under which there are many more.
     """
     return [
         Layout(size, length, slots_of(length))
         for length in sorted({prediction_row_length(longest) for longest in lengths})
-        for size in sorted({_prediction_size(n_rows, length) for n_rows in range(1, n_texts + 1)})
+        for size in sorted({_prediction_size(n_rows, length, n_tokens) for n_rows in range(1, n_texts + 1)})
     ]
 
 

@@ -8,6 +8,7 @@ from typing import Any, Self
 from kbert.data.batches import prediction_layouts
 from kbert.estimators.base import BertEstimator, of_one_fit
 from kbert.estimators.recipe import settled_values
+from kbert.training.backends import tokens_at_once
 from kbert.training.predict import predict_padding
 from kbert.whole_numbers import whole_number
 
@@ -54,7 +55,7 @@ class ServableEstimator(BertEstimator):
     def _predict_padding(self, lengths: Iterable[int] | None, n_texts: int) -> None:
         longest = settled_values(vars(self))["max_length"]
         wanted = range(1, longest + 1) if lengths is None else [_length(length, longest) for length in lengths]
-        for layout in prediction_layouts(wanted, whole_number(n_texts, "n_texts")):
+        for layout in prediction_layouts(wanted, whole_number(n_texts, "n_texts"), tokens_at_once()):
             predict_padding(self.model_, layout)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from kbert.config import BertConfig
 from kbert.forks import note_use
-from kbert.model.setup import keras
+from kbert.model.setup import keras, ops
 
 # A KerasTensor, or an array of the backend.
 Tensor: TypeAlias = Any
@@ -17,6 +17,20 @@ DType: TypeAlias = str | keras.DTypePolicy | None
 # The attention score of masked positions, in float32, in which the softmax is computed. Finite, so that nothing becomes
 # NaN.
 MASKED = -1e9
+
+
+def constant(number: float, dtype: str) -> Tensor:
+    """A number as an array, made where the backend computes.
+
+    Keras's operations copy numbers from the host to the device, and on PyTorch the host waits for that. A CUDA graph
+    cannot hold such a copy.
+    """
+    return ops.zeros((), dtype) + number
+
+
+def one_hot(ids: Tensor, size: int, dtype: str) -> Tensor:
+    """1 at the place of each id and 0 elsewhere: int32 ids (...) to (..., size). `keras.ops.one_hot` copies numbers."""
+    return ops.cast(ops.equal(ops.expand_dims(ids, -1), ops.arange(size, dtype="int32")), dtype)
 
 
 class FunctionalBert(keras.Model):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kbert.config import BertConfig
-from kbert.model.base import MASKED, DType, Tensor
+from kbert.model.base import MASKED, DType, Tensor, constant, one_hot
 from kbert.model.dropout import Dropout
 from kbert.model.products import product
 from kbert.model.setup import keras, ops
@@ -90,8 +90,7 @@ class BertEmbeddings(keras.layers.Layer):
         x = words + ops.take(self.position, position_ids, axis=0)  # float32 under every policy, until after LayerNorm
         # A product with one-hot rows, because the table has two rows or so. Its gradient is a product too; that of a
         # lookup is a slow scatter-add of every token into the same rows.
-        one_hot = ops.one_hot(segment_ids, self.config.type_vocab_size, dtype=x.dtype)
-        x = x + ops.matmul(one_hot, self.segment)
+        x = x + ops.matmul(one_hot(segment_ids, self.config.type_vocab_size, x.dtype), self.segment)
         return inner(self.dropout, inner(self.norm, x), training=training)
 
     def compute_output_spec(self, token_ids: Tensor, *_: Any, **__: Any) -> keras.KerasTensor:
@@ -150,8 +149,10 @@ class SelfAttention(keras.layers.Layer):
         # ops.dot_product_attention has no dropout, and BERT drops attention probabilities in training. In float16 on
         # JAX it needs a product that CPUs do not have.
         backend = keras.backend.backend()
-        if training and self.dropout.rate and backend == "torch" and query.device.type == "cuda":
-            context = _torch_attention(query, key, value, mask, self.dropout.rate)
+        if backend == "torch" and query.device.type == "cuda":
+            from kbert.model.attention_torch import attention
+
+            context = attention(query, key, value, mask, self.dropout.rate if training else 0.0)
         elif (training and self.dropout.rate) or (self.compute_dtype == "float16" and backend == "jax"):
             context = self._explicit_attention(query, key, value, mask, training)
         else:
@@ -166,14 +167,6 @@ class SelfAttention(keras.layers.Layer):
 
     def compute_output_spec(self, x: Tensor, mask: Tensor, readers: Tensor | None = None, **_: Any) -> Tensor:
         return keras.KerasTensor((x if readers is None else readers).shape, self.compute_dtype)
-
-
-def _torch_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, rate: float) -> Tensor:
-    """PyTorch's attention with dropout, which on a GPU stores no matrix of probabilities; arrays (B, T, N, H)."""
-    from torch.nn.functional import scaled_dot_product_attention
-
-    heads_first = (array.transpose(1, 2) for array in (query, key, value))
-    return scaled_dot_product_attention(*heads_first, attn_mask=mask, dropout_p=rate).transpose(1, 2)
 
 
 class TransformerLayer(keras.layers.Layer):
@@ -276,7 +269,7 @@ class TextMeans(keras.layers.Layer):
         K = ops.shape(first_positions)[1]
         slots = ops.arange(1, K + 1, dtype="int32")
         member = ops.cast(text_ids[:, None, :] == slots[None, :, None], "float32")  # (B, K, T)
-        counts = ops.maximum(ops.sum(member, axis=-1, keepdims=True), 1.0)  # (B, K, 1)
+        counts = ops.maximum(ops.sum(member, axis=-1, keepdims=True), constant(1, "float32"))  # (B, K, 1)
         return ops.matmul(member / counts, ops.cast(x, "float32"))  # (B, K, D)
 
     def compute_output_spec(self, x: Tensor, text_ids: Tensor, first_positions: Tensor) -> keras.KerasTensor:

@@ -19,9 +19,11 @@ def product(x: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
     x = ops.reshape(x, (-1, shape[-1]))
     y = None
     if keras.backend.backend() == "torch":
-        from kbert.model.products_torch import onednn_product
+        from kbert.model.products_torch import added_product, onednn_product
 
-        y = onednn_product(*(None if a is None else ops.convert_to_tensor(a) for a in (x, kernel, bias)))
+        arrays = [None if a is None else ops.convert_to_tensor(a) for a in (x, kernel, bias)]
+        y = onednn_product(*arrays)
+        y = added_product(*arrays) if y is None else y
     if y is None:
         y = ops.matmul(x, kernel)
         y = y if bias is None else ops.add(y, bias)

@@ -38,6 +38,13 @@ def onednn_product(x: torch.Tensor, kernel: torch.Tensor, bias: torch.Tensor | N
     return _Product.apply(x, kernel, bias) if _takes(x, kernel) else None
 
 
+def added_product(x: torch.Tensor, kernel: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor | None:
+    """The same on a GPU, whose product adds the bias before it writes; None elsewhere, and where there is none."""
+    if bias is None or x.device.type != "cuda" or not x.dtype == kernel.dtype == bias.dtype:
+        return None
+    return torch.addmm(bias, x, kernel)
+
+
 def product_without_grad(x: torch.Tensor, kernel: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     """x (M, D) times kernel (D, U), plus bias (U,), without derivatives: by oneDNN where it can, else by PyTorch."""
     if _takes(x, kernel):

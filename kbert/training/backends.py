@@ -8,6 +8,9 @@ from contextlib import contextmanager
 from kbert.forks import require_usable_process
 from kbert.training.step import BackendStep
 
+# What a GPU needs to be busy for longer than the host takes to start the operations of a batch.
+_TOKENS_AT_ONCE = 32_768
+
 
 def backend_name() -> str:
     """The backend that Keras uses."""
@@ -23,6 +26,13 @@ def takes_any_shape() -> bool:
     import torch
 
     return not torch.backends.mps.is_available()
+
+
+def tokens_at_once() -> int | None:
+    """Tokens of a batch in prediction on a GPU or TPU; None on a CPU, for which `kbert.data.batches` has them."""
+    from kbert.training.precision import has_accelerator
+
+    return _TOKENS_AT_ONCE if has_accelerator() else None
 
 
 def backend_step() -> BackendStep:

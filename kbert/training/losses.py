@@ -16,11 +16,12 @@ def softmax_cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor) -> T
     weights : tensor of float32, shape (B, K)
         The text's weight divided by the number of weighted texts in the batch; 0 in empty slots.
     """
+    from kbert.model.base import one_hot
     from kbert.model.setup import ops
 
     log_probabilities = ops.log_softmax(logits, axis=-1)
-    one_hot = ops.one_hot(targets, logits.shape[-1], dtype=log_probabilities.dtype)
-    return -ops.sum(ops.sum(log_probabilities * one_hot, axis=-1) * weights)
+    right = one_hot(targets, logits.shape[-1], log_probabilities.dtype)
+    return -ops.sum(ops.sum(log_probabilities * right, axis=-1) * weights)
 
 
 def binary_cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
@@ -56,12 +57,13 @@ def choice_cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor) -> Te
     weights : tensor of float32, shape (B, K)
         The question's weight in the slot of its right option; 0 in all other slots.
     """
+    from kbert.model.base import constant
     from kbert.model.setup import ops
 
     scores, questions, weights = (ops.reshape(values, (-1,)) for values in (logits, targets, weights))  # (B * K,)
     # Every slot with every other. Sums by question would be smaller, but a GPU adds them up in an order of its own.
     together = ops.equal(questions[:, None], questions[None])  # (B * K, B * K)
-    totals = ops.logsumexp(ops.where(together, scores[None], _NEVER), axis=1)
+    totals = ops.logsumexp(ops.where(together, scores[None], constant(_NEVER, "float32")), axis=1)
     return ops.sum((totals - scores) * weights)
 
 
@@ -83,19 +85,22 @@ def supervised_contrast(vectors: Tensor, targets: Tensor, weights: Tensor) -> Te
     weights : tensor of float32, shape (B, K)
         As in `softmax_cross_entropy`. Texts without weight, or alone with their class, have no loss.
     """
+    from kbert.model.base import constant
     from kbert.model.setup import ops
 
     vectors = ops.reshape(vectors, (-1, vectors.shape[-1]))  # (B * K, D)
     classes, weights = ops.reshape(targets, (-1,)), ops.reshape(weights, (-1,))  # (B * K,)
     # At least 1e-12, since the square root of 0, in slots without a text, has no derivative.
-    vectors = vectors / ops.sqrt(ops.maximum(ops.sum(ops.square(vectors), axis=-1, keepdims=True), 1e-12))
+    squares = ops.sum(ops.square(vectors), axis=-1, keepdims=True)
+    vectors = vectors / ops.sqrt(ops.maximum(squares, constant(1e-12, "float32")))
     cosines = ops.matmul(vectors, ops.transpose(vectors)) / _CONTRAST_TEMPERATURE  # (B * K, B * K)
     numbers = ops.arange(ops.shape(classes)[0])
     is_other = ops.logical_and(numbers[:, None] != numbers[None], weights[None] > 0)
-    log_probabilities = ops.log_softmax(ops.where(is_other, cosines, _NEVER), axis=-1)
+    log_probabilities = ops.log_softmax(ops.where(is_other, cosines, constant(_NEVER, "float32")), axis=-1)
     alike = ops.cast(ops.logical_and(is_other, ops.equal(classes[:, None], classes[None])), "float32")
     n_alike = ops.sum(alike, axis=-1)
-    losses = -ops.sum(ops.where(alike > 0, log_probabilities, 0.0), axis=-1) / ops.maximum(n_alike, 1.0)
+    sums = ops.sum(ops.where(alike > 0, log_probabilities, ops.zeros((), "float32")), axis=-1)
+    losses = -sums / ops.maximum(n_alike, constant(1, "float32"))
     return ops.sum(losses * weights)
 
 
@@ -127,13 +132,16 @@ def span_cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor) -> Tens
     weights : tensor of float32, shape (B, K)
         As in `softmax_cross_entropy`.
     """
+    from kbert.model.base import constant
     from kbert.model.setup import ops
 
+    never, nothing = constant(_NEVER, "float32"), ops.zeros((), "float32")
     positions = ops.arange(ops.shape(logits)[1], dtype="int32")  # (T,)
     inside = ops.logical_and(positions >= targets[:, :, 2:3], positions <= targets[:, :, 3:4])  # (B, K, T)
     losses = 0.0
     for side in (0, 1):
-        own = ops.where(inside, logits[:, None, :, side], _NEVER)  # (B, K, T)
+        scores = logits[:, None, :, side]  # (B, 1, T)
+        own = ops.where(inside, scores, never)  # (B, K, T)
         right = ops.equal(positions, targets[:, :, side : side + 1])
-        losses += ops.logsumexp(own, axis=-1) - ops.sum(ops.where(right, logits[:, None, :, side], 0.0), axis=-1)
+        losses += ops.logsumexp(own, axis=-1) - ops.sum(ops.where(right, scores, nothing), axis=-1)
     return ops.sum(losses / 2 * weights)

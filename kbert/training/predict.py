@@ -15,7 +15,7 @@ from kbert.data.spans import SpanReader
 from kbert.model.names import INPUT_NAMES
 from kbert.text.sequences import Sequences
 from kbert.text.words import WordSequences
-from kbert.training.backends import backend_step, takes_any_shape
+from kbert.training.backends import backend_step, takes_any_shape, tokens_at_once
 from kbert.training.distribution import prediction_devices
 from kbert.training.finite_outputs import require_finite
 from kbert.training.memory import memory_kept
@@ -93,7 +93,7 @@ def batches_for(model: keras.Model | ExportedModel, sequences: Sequences, pad_id
     """The batches in which a model predicts: packed for a Keras model, padded for an exported one."""
     if isinstance(model, ExportedModel):
         return padded_batches(sequences, pad_id)
-    return prediction_batches(sequences, pad_id, any_shape=takes_any_shape())
+    return prediction_batches(sequences, pad_id, tokens_at_once(), takes_any_shape())
 
 
 def predict_words(

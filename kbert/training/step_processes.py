@@ -28,6 +28,8 @@ class ProcessesTrainer(Trainer):
     group : torch.distributed.ProcessGroup
     """
 
+    can_be_recorded = False  # the sum over the processes is in every step
+
     def __init__(self, model: keras.Model, loss: Loss, optimizer: str, group: distributed.ProcessGroup):
         super().__init__(model, loss, optimizer)
         self.group = group

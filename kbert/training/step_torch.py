@@ -1,21 +1,30 @@
-"""One training step and one prediction on PyTorch: eager, on the model's own parameters."""
+"""One training step and one prediction on PyTorch, on the model's own parameters; on a GPU, steps are recorded."""
 
 import contextlib
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from torch.autograd.graph import increment_version
-from torch.optim.adamw import adamw
 
 from kbert.forks import LockOfProcess
+from kbert.model.attention_torch import text_bounds, texts_at
 from kbert.model.setup import keras
 from kbert.training.compiled import model_variables
+from kbert.training.cuda_graphs import RecordedSteps, on_device
 from kbert.training.fused_layers import FusedLayers
-from kbert.training.hyperparameters import BETA_1, BETA_2, CLIP_NORM, EPSILON, Hyperparameters
-from kbert.training.step import Arrays, Differentiator, Gradients, Loss, Predictor, Tensor
+from kbert.training.hyperparameters import Hyperparameters
+from kbert.training.optimizer_torch import (
+    Groups,
+    Numbers,
+    adamw_all,
+    adamw_on_device,
+    groups_of,
+    host_numbers,
+    lamb_all,
+    numbers_in,
+)
+from kbert.training.step import Arrays, Differentiator, Gradients, Loss, Predictor, StepBatch, Tensor
 
 _generator_lock = LockOfProcess()
 
@@ -32,10 +41,16 @@ class Trainer:
     optimizer : {"adamw", "lamb"}
     """
 
+    # Whether the steps are the model's alone, so that a CUDA graph can hold them.
+    can_be_recorded = True
+
     def __init__(self, model: keras.Model, loss: Loss, optimizer: str = "adamw"):
         self.model, self.loss = model, loss
         self.update_all = {"adamw": adamw_all, "lamb": lamb_all}[optimizer]
         self.parameters = [variable.value for variable in model.trainable_variables]
+        self.device = self.parameters[0].device
+        self.waits = self.device.type != "cuda" or optimizer != "adamw"
+        self.recorded = None if self.waits or not self.can_be_recorded else RecordedSteps(self._step, self.device)
         FusedLayers.forget(model)
         self.layers = FusedLayers(model)
         self.moments_1 = [torch.zeros_like(parameter) for parameter in self.parameters]
@@ -43,6 +58,9 @@ class Trainer:
 
     def train(self, inputs: dict[str, np.ndarray], targets: Arrays, weights: Arrays, hyper: Hyperparameters) -> Tensor:
         """Update on one batch; returns its loss, NaN where the update was skipped."""
+        if self.recorded is not None:
+            with _seeded(hyper.seed, self.device):
+                return self.recorded((StepBatch(inputs, targets, weights), _bounds_of(inputs)), hyper)
         gradients, loss = self._gradients(inputs, targets, weights, hyper)
         return loss + self.update(gradients, hyper)
 
@@ -64,6 +82,9 @@ class Trainer:
     @torch.no_grad()
     def update(self, gradients: Gradients, hyper: Hyperparameters) -> Tensor:
         """Update with gradients, which it may overwrite; returns 0, or NaN where one is not finite."""
+        if not self.waits:
+            groups = groups_of(hyper)
+            return self._updated(gradients, groups, numbers_in(on_device(host_numbers(hyper, groups), self.device)))
         return self.update_all(self.parameters, list(gradients), self.moments_1, self.moments_2, hyper)
 
     def write_back(self) -> None:
@@ -80,104 +101,31 @@ class Trainer:
         for value, array in zip([*self.parameters, *self.moments_1, *self.moments_2], arrays, strict=True):
             value.copy_(torch.from_numpy(array))
 
+    def _step(self, batch: tuple[StepBatch, torch.Tensor | None], groups: Groups, numbers: Numbers) -> torch.Tensor:
+        """`train` on a GPU: of arrays that are there already, and reading none."""
+        with texts_at(batch[1]):
+            gradients, losses = self._derivatives(batch[0], numbers.loss_scale)
+        return losses + self._updated(gradients, groups, numbers)
+
+    def _updated(self, gradients: Gradients, groups: Groups, numbers: Numbers) -> torch.Tensor:
+        return adamw_on_device(self.parameters, list(gradients), self.moments_1, self.moments_2, groups, numbers)
+
     def _gradients(
         self, inputs: dict[str, np.ndarray], targets: Arrays, weights: Arrays, hyper: Hyperparameters
     ) -> tuple[list[torch.Tensor], torch.Tensor]:
-        inputs, targets, weights = _on_device((inputs, targets, weights))
-        with _seeded(hyper.seed, self.parameters[0].device):
-            self.layers.cast()
-            with self.layers.in_use():
-                outputs = self.model(inputs, training=True)
-            losses = self.loss(outputs, targets, weights)
-        scaled = losses.ravel()[0] * float(hyper.loss_scale)
-        return self.layers.gradients(scaled, self.parameters), losses.detach()
+        batch = StepBatch(*_on_device((inputs, targets, weights)))
+        with _seeded(hyper.seed, self.device), texts_at(_bounds_on(self.device, inputs)):
+            return self._derivatives(batch, float(hyper.loss_scale))
 
-
-def adamw_all(
-    parameters: list[torch.Tensor],
-    gradients: list[torch.Tensor],
-    moments_1: list[torch.Tensor],
-    moments_2: list[torch.Tensor],
-    hyper: Hyperparameters,
-) -> float:
-    """Clip and update in place and return 0; where a gradient is not finite, change nothing and return NaN.
-
-    The formulas of `clip_factor` and `adamw` in `kbert.training.optimizer`, in PyTorch's own kernel, which goes through
-    the memory of all variables once.
-    """
-    factor = _clip_factor(gradients, hyper)
-    if factor is None:
-        return math.nan
-    if factor != 1:
-        torch._foreach_mul_(gradients, factor)  # not by the kernel's grad_scale, which Apple's devices pass over
-    # The kernel corrects the bias by the number of steps before, which the correction tells.
-    left = 1 - float(hyper.correction_2)
-    before = math.log(left) / math.log(BETA_2) - 1 if left > 0 else math.inf
-    step = torch.tensor(before, dtype=torch.float32, device=parameters[0].device)
-    together: dict[tuple[float, float], list[int]] = {}
-    for i, pair in enumerate(zip(hyper.learning_rates.tolist(), hyper.decays.tolist(), strict=True)):
-        together.setdefault(pair, []).append(i)
-    for (rate, decay), members in together.items():
-        adamw(
-            [parameters[i] for i in members],
-            [_laid_out_as(parameters[i], gradients[i]) for i in members],
-            [moments_1[i] for i in members],
-            [moments_2[i] for i in members],
-            [],
-            [step.clone() for _ in members],  # counted up in each
-            fused=True,
-            amsgrad=False,
-            beta1=BETA_1,
-            beta2=BETA_2,
-            lr=rate,
-            weight_decay=decay,
-            eps=EPSILON,
-            maximize=False,
-        )
-    for parameter in parameters:
-        increment_version(parameter)  # which the kernel does not do: `FusedLayers.for_predicting` goes by it
-    return 0.0
-
-
-def _laid_out_as(parameter: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
-    """A gradient in the order in memory that its parameter has, in which the kernel goes through both."""
-    return gradient if gradient.stride() == parameter.stride() else torch.empty_like(parameter).copy_(gradient)
-
-
-def lamb_all(
-    parameters: list[torch.Tensor],
-    gradients: list[torch.Tensor],
-    moments_1: list[torch.Tensor],
-    moments_2: list[torch.Tensor],
-    hyper: Hyperparameters,
-) -> float:
-    """The same with `lamb` for `adamw`."""
-    factor = _clip_factor(gradients, hyper)
-    if factor is None:
-        return math.nan
-    torch._foreach_mul_(gradients, factor)
-    torch._foreach_lerp_(moments_1, gradients, 1 - BETA_1)
-    torch._foreach_mul_(moments_2, BETA_2)
-    torch._foreach_addcmul_(moments_2, gradients, gradients, 1 - BETA_2)
-    roots = torch._foreach_div(moments_2, float(hyper.correction_2))
-    torch._foreach_sqrt_(roots)
-    torch._foreach_add_(roots, EPSILON)
-    steps = torch._foreach_div(torch._foreach_div(moments_1, roots), float(hyper.correction_1))
-    torch._foreach_add_(steps, torch._foreach_mul(parameters, hyper.decays.tolist()))
-    lengths, step_lengths = torch._foreach_norm(parameters), torch._foreach_norm(steps)
-    for value, step, length, step_length, rate in zip(
-        parameters, steps, lengths, step_lengths, hyper.learning_rates.tolist(), strict=True
-    ):
-        ratio = length / step_length if value.dim() > 1 and length > 0 and step_length > 0 else 1.0
-        value.sub_(rate * ratio * step)
-    return 0.0
-
-
-def _clip_factor(gradients: list[torch.Tensor], hyper: Hyperparameters) -> float | None:
-    """What the scaled gradients are to be multiplied by; None where one is not finite."""
-    scale = float(hyper.loss_scale)
-    norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))) / scale
-    return min(1.0, CLIP_NORM / (norm + 1e-6)) / scale if math.isfinite(norm) else None
+    def _derivatives(
+        self, batch: StepBatch, loss_scale: float | torch.Tensor
+    ) -> tuple[list[torch.Tensor], torch.Tensor]:
+        """The gradients of the loss on a batch of tensors, times the loss scale; and the losses."""
+        self.layers.cast()
+        with self.layers.in_use():
+            outputs = self.model(batch.inputs, training=True)
+        losses = self.loss(outputs, batch.targets, batch.weights)
+        return self.layers.gradients(losses.ravel()[0] * loss_scale, self.parameters), losses.detach()
 
 
 def predictor(model: keras.Model, devices: Sequence[Any] = ()) -> Predictor:
@@ -186,9 +134,10 @@ def predictor(model: keras.Model, devices: Sequence[Any] = ()) -> Predictor:
     It computes where the model is, which is one device: ``devices`` are none here.
     """
     layers = FusedLayers.for_predicting(model)
+    device = model.weights[0].value.device
 
     def predict(inputs: dict[str, np.ndarray]) -> Any:
-        with torch.no_grad(), layers.in_use():
+        with torch.no_grad(), layers.in_use(), texts_at(_bounds_on(device, inputs)):
             return model(_on_device(inputs), training=False)
 
     return predict
@@ -210,6 +159,18 @@ def differentiator(model: keras.Model, name: str) -> Differentiator:
         return sums.detach(), gradient
 
     return differentiate
+
+
+def _bounds_of(inputs: dict[str, Any]) -> np.ndarray | None:
+    """`text_bounds` of a batch; None where its texts are not told, or not by the host."""
+    text_ids = inputs.get("text_ids")
+    return text_bounds(text_ids) if isinstance(text_ids, np.ndarray) else None
+
+
+def _bounds_on(device: torch.device, inputs: dict[str, Any]) -> torch.Tensor | None:
+    """`_bounds_of`, on a GPU; None on other devices, which do not read them."""
+    bounds = _bounds_of(inputs) if device.type == "cuda" else None
+    return None if bounds is None else on_device(bounds, device)
 
 
 def _on_device(arrays: Any) -> Any:
