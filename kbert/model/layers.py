@@ -205,12 +205,14 @@ class TransformerLayer(keras.layers.Layer):
         return inner(self.output_norm, x + inner(self.output_dropout, expanded, training=training))
 
     def fused(self, x: Tensor, mask: Tensor, positions: Tensor | None, training: bool) -> Tensor | None:
-        """The same by `kbert.model.layers_torch`; None where that cannot compute it."""
+        """The same by `kbert.model.layers_torch` or `layers_cuda`; None where these cannot compute it."""
         if keras.backend.backend() != "torch":
             return None
+        from kbert.model.layers_cuda import cuda_layer
         from kbert.model.layers_torch import fused_layer
 
-        return fused_layer(self, x, mask, x if positions is None else tokens_at(x, positions), training)
+        computed = cuda_layer if x.device.type == "cuda" else fused_layer
+        return computed(self, x, mask, x if positions is None else tokens_at(x, positions), training)
 
     def compute_output_spec(self, x: Tensor, mask: Tensor, positions: Tensor | None = None, **_: Any) -> Tensor:
         return keras.KerasTensor((*(x if positions is None else positions).shape[:2], x.shape[-1]), self.compute_dtype)

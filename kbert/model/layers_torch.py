@@ -40,7 +40,7 @@ except (AttributeError, RuntimeError):
 _SCORES = 2 << 20
 
 # Of `hidden_act` in config.json, and what PyTorch's GELU calls them.
-_GELU = {"gelu": "none", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
+GELU = {"gelu": "none", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
 
 
 def fused_layer(
@@ -52,7 +52,6 @@ def fused_layer(
     `weights_in_use` is set, in float32 and bfloat16 on a CPU, unless a kernel is quantized or has LoRA, or nearly
     all is dropped, or PyTorch has other derivatives than those known here.
     """
-    dense = (*_projections(layer.attention), layer.attention.output_dense, layer.intermediate, layer.output_dense)
     dropouts = (layer.attention.dropout, layer.attention_dropout, layer.output_dropout)
     rates = [dropout.rate if training else 0.0 for dropout in dropouts]
     if (
@@ -61,40 +60,48 @@ def fused_layer(
         or x.device.type != "cpu"
         or x.dtype not in (torch.float32, torch.bfloat16)
         or not x.numel()
-        or layer.config.hidden_act not in _GELU
-        or any(part.quantization_mode is not None or part.lora_enabled for part in dense)
+        or not is_plain(layer)
         or max(rates) > LARGEST_RATE
-        or torch.compiler.is_compiling()
     ):
         return None
     if not torch.is_grad_enabled() and not any(rates):
         return _predicted(layer, x, mask, readers)
     config, attention = layer.config, layer.attention
     attended = _Attention.apply(
-        readers, x, mask, *(array for part in _projections(attention) for array in _weights(part.kernel, part.bias)),
+        readers, x, mask, *(array for part in projections(attention) for array in weights_of(part.kernel, part.bias)),
         config.num_attention_heads, rates[0],
     )  # fmt: skip
     y = _OutputAndNorm.apply(
-        attended, readers, *_weights(attention.output_dense.kernel, attention.output_dense.bias),
-        *_weights(layer.attention_norm.gamma, layer.attention_norm.beta),
+        attended, readers, *weights_of(attention.output_dense.kernel, attention.output_dense.bias),
+        *weights_of(layer.attention_norm.gamma, layer.attention_norm.beta),
         layer.attention_norm.epsilon, rates[1],
     )  # fmt: skip
     expanded = _Expansion.apply(
-        y, *_weights(layer.intermediate.kernel, layer.intermediate.bias), _GELU[config.hidden_act]
+        y, *weights_of(layer.intermediate.kernel, layer.intermediate.bias), GELU[config.hidden_act]
     )
     z: torch.Tensor = _OutputAndNorm.apply(
-        expanded, y, *_weights(layer.output_dense.kernel, layer.output_dense.bias),
-        *_weights(layer.output_norm.gamma, layer.output_norm.beta),
+        expanded, y, *weights_of(layer.output_dense.kernel, layer.output_dense.bias),
+        *weights_of(layer.output_norm.gamma, layer.output_norm.beta),
         layer.output_norm.epsilon, rates[2],
     )  # fmt: skip
     return z
 
 
-def _projections(attention: Any) -> tuple[Any, Any, Any]:
+def is_plain(layer: Any) -> bool:
+    """Whether a `TransformerLayer` has nothing that these formulas lack, and is not being compiled."""
+    dense = (*projections(layer.attention), layer.attention.output_dense, layer.intermediate, layer.output_dense)
+    return (
+        layer.config.hidden_act in GELU
+        and all(part.quantization_mode is None and not part.lora_enabled for part in dense)
+        and not torch.compiler.is_compiling()
+    )
+
+
+def projections(attention: Any) -> tuple[Any, Any, Any]:
     return attention.query, attention.key, attention.value
 
 
-def _weights(*variables: Any) -> Iterator[torch.Tensor]:
+def weights_of(*variables: Any) -> Iterator[torch.Tensor]:
     """Of the type that is computed in."""
     cast = weights_in_use.get() or {}
     for variable in variables:
@@ -107,13 +114,13 @@ def _predicted(layer: Any, x: torch.Tensor, mask: torch.Tensor, readers: torch.T
     attention, (B, S, D) = layer.attention, readers.shape
     read, flat = readers.reshape(-1, D), x.reshape(-1, D)
     query, key, value = (
-        _heads(product_without_grad(of, *_weights(part.kernel, part.bias)), B, layer.config.num_attention_heads)
-        for of, part in zip((read, flat, flat), _projections(attention), strict=True)
+        _heads(product_without_grad(of, *weights_of(part.kernel, part.bias)), B, layer.config.num_attention_heads)
+        for of, part in zip((read, flat, flat), projections(attention), strict=True)
     )
     context = _joined(_attended(query, key, value, mask))
     y = _sum_and_norm(context, read, attention.output_dense, layer.attention_norm)
-    wide = product_without_grad(y, *_weights(layer.intermediate.kernel, layer.intermediate.bias))
-    active = torch.nn.functional.gelu(wide, approximate=_GELU[layer.config.hidden_act])
+    wide = product_without_grad(y, *weights_of(layer.intermediate.kernel, layer.intermediate.bias))
+    active = torch.nn.functional.gelu(wide, approximate=GELU[layer.config.hidden_act])
     return _sum_and_norm(active, y, layer.output_dense, layer.output_norm).view(B, S, D)
 
 
@@ -136,8 +143,8 @@ def _attended(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask:
 
 def _sum_and_norm(inside: torch.Tensor, x: torch.Tensor, dense: Any, norm: Any) -> torch.Tensor:
     """LayerNorm(x + inside kernel + bias), of matrices."""
-    summed = product_without_grad(inside, *_weights(dense.kernel, dense.bias)).add_(x)
-    weights = _weights(norm.gamma, norm.beta)
+    summed = product_without_grad(inside, *weights_of(dense.kernel, dense.bias)).add_(x)
+    weights = weights_of(norm.gamma, norm.beta)
     return torch.nn.functional.layer_norm(summed, summed.shape[-1:], *weights, norm.epsilon)
 
 

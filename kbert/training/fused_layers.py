@@ -19,7 +19,7 @@ _lock = LockOfProcess()
 
 
 class FusedLayers:
-    """Has the transformer layers of a model computed by `kbert.model.layers_torch`.
+    """Has the transformer layers of a model computed by `kbert.model.layers_torch`, or `layers_cuda`.
 
     Where they compute in bfloat16, it casts their weights once, for a step or a prediction, and not at each use. Those
     of LayerNorm stay in float32.
@@ -36,7 +36,7 @@ class FusedLayers:
             id(v): v.value for layer in layers for v in (*layer.attention_norm.variables, *layer.output_norm.variables)
         }
         variables = [v for layer in layers for v in layer.variables if id(v) not in norms]
-        if any(variable.value.device.type != "cpu" for variable in variables):
+        if any(variable.value.device.type not in ("cpu", "cuda") for variable in variables):
             variables, norms = [], {}
         self._variables = variables
         self._values = [variable.value.detach() for variable in variables]
@@ -89,6 +89,8 @@ class FusedLayers:
         used = [(parameter, self._by_value.get(id(parameter))) for parameter in parameters]
         tensors = [tensor for pair in used for tensor in pair if tensor is not None]
         found = dict(zip(map(id, tensors), torch.autograd.grad(loss, tensors, allow_unused=True), strict=True))
+        if loss.device.type == "cuda":
+            self._in_float32(found)
         gradients = []
         for parameter, cast in used:
             gradient = found[id(parameter)]
@@ -98,6 +100,13 @@ class FusedLayers:
                 gradient = by_cast if gradient is None else gradient + by_cast
             gradients.append(torch.zeros_like(parameter) if gradient is None else gradient)
         return gradients
+
+    def _in_float32(self, found: dict[int, torch.Tensor | None]) -> None:
+        """Cast the derivatives by casts all at once: a GPU takes as long to begin with one as to cast it."""
+        by_casts = {id(cast): array for cast in self._cast if (array := found.get(id(cast))) is not None}
+        floats = {key: torch.empty_like(array, dtype=torch.float32) for key, array in by_casts.items()}
+        torch._foreach_copy_(list(floats.values()), list(by_casts.values()))
+        found |= floats
 
 
 def _version(value: torch.Tensor) -> int | None:

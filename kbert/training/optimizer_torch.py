@@ -75,9 +75,14 @@ def adamw_all(
             eps=EPSILON,
             maximize=False,
         )
-    for parameter in parameters:
-        increment_version(parameter)  # which the kernel does not do: `FusedLayers.for_predicting` goes by it
+    note_change(parameters)
     return 0.0
+
+
+def note_change(parameters: list[torch.Tensor]) -> None:
+    """Count a change of parameters, which PyTorch's kernel does not do: `FusedLayers.for_predicting` goes by it."""
+    for parameter in parameters:
+        increment_version(parameter)
 
 
 def _laid_out_as(parameter: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
@@ -160,7 +165,7 @@ def adamw_on_device(
     groups: Groups,
     numbers: Numbers,
 ) -> torch.Tensor:
-    """Clip and update in place as `adamw_all` does, without waiting for the device.
+    """Clip and update in place as `adamw_all` does, without waiting for the device. The caller has to `note_change`.
 
     Returns
     -------

@@ -22,6 +22,7 @@ from kbert.training.optimizer_torch import (
     groups_of,
     host_numbers,
     lamb_all,
+    note_change,
     numbers_in,
 )
 from kbert.training.step import Arrays, Differentiator, Gradients, Loss, Predictor, StepBatch, Tensor
@@ -60,7 +61,9 @@ class Trainer:
         """Update on one batch; returns its loss, NaN where the update was skipped."""
         if self.recorded is not None:
             with _seeded(hyper.seed, self.device):
-                return self.recorded((StepBatch(inputs, targets, weights), _bounds_of(inputs)), hyper)
+                losses = self.recorded((StepBatch(inputs, targets, weights), _bounds_of(inputs)), hyper)
+            note_change(self.parameters)
+            return losses
         gradients, loss = self._gradients(inputs, targets, weights, hyper)
         return loss + self.update(gradients, hyper)
 
@@ -84,7 +87,10 @@ class Trainer:
         """Update with gradients, which it may overwrite; returns 0, or NaN where one is not finite."""
         if not self.waits:
             groups = groups_of(hyper)
-            return self._updated(gradients, groups, numbers_in(on_device(host_numbers(hyper, groups), self.device)))
+            numbers = numbers_in(on_device(host_numbers(hyper, groups), self.device))
+            skipped = self._updated(gradients, groups, numbers)
+            note_change(self.parameters)
+            return skipped
         return self.update_all(self.parameters, list(gradients), self.moments_1, self.moments_2, hyper)
 
     def write_back(self) -> None:

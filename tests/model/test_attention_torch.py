@@ -95,4 +95,6 @@ def test_with_bounds_each_text_is_computed_by_itself(arrays, layer, monkeypatch)
     expected = layer._explicit_attention(query, key, value, mask, training=False)
     torch.testing.assert_close(given.float(), expected, rtol=0.02, atol=0.02)
     torch.testing.assert_close(some.float(), expected[:, :3], rtol=0.02, atol=0.02)
-    assert attention_torch.attention(*half, mask, 0.0).shape == given.shape and len(calls) == 1  # nobody told the bounds
+    assert (
+        attention_torch.attention(*half, mask, 0.0).shape == given.shape and len(calls) == 1
+    )  # nobody told the bounds

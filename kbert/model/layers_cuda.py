@@ -1,0 +1,70 @@
+"""A transformer layer on PyTorch on a GPU in bfloat16, in few kernels.
+
+`kbert.model.layers` says what a layer computes. Here it is written in the fewest kernels that PyTorch and Triton have
+for it: products that add their bias, `kbert.model.attention_torch`, and dropout, sum and LayerNorm in one.
+
+Letter key: B batch, T length, S tokens that are read (T, or less in the last layer), N heads, H head size, D hidden.
+"""
+
+from __future__ import annotations
+
+import functools
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+
+from kbert.model.attention_torch import attention
+from kbert.model.layers_torch import GELU, is_plain, projections, weights_in_use, weights_of
+
+
+def cuda_layer(
+    layer: Any, x: torch.Tensor, mask: torch.Tensor, readers: torch.Tensor, training: bool
+) -> torch.Tensor | None:
+    """As `kbert.model.layers_torch.fused_layer`; None where this module cannot compute it.
+
+    It can in bfloat16 on a GPU, where `weights_in_use` is set, unless a kernel is quantized or has LoRA.
+    """
+    if not weights_in_use.get() or not _takes(x) or not is_plain(layer):
+        return None
+    part, (B, S, D) = layer.attention, readers.shape
+    T, N = x.shape[1], layer.config.num_attention_heads
+    rates = [
+        dropout.rate if training else 0.0 for dropout in (part.dropout, layer.attention_dropout, layer.output_dropout)
+    ]
+    read, flat = readers.reshape(B * S, D), x.reshape(B * T, D)
+    query, key, value = (
+        _product(of, dense).view(B, -1, N, D // N)
+        for of, dense in zip((read, flat, flat), projections(part), strict=True)
+    )
+    context = attention(query, key, value, mask, rates[0]).reshape(B * S, D)
+    y = _added_norm(_product(context, part.output_dense), read, layer.attention_norm, rates[1])
+    wide = torch.nn.functional.gelu(_product(y, layer.intermediate), approximate=GELU[layer.config.hidden_act])
+    return _added_norm(_product(wide, layer.output_dense), y, layer.output_norm, rates[2]).view(B, S, D)
+
+
+def _takes(x: torch.Tensor) -> bool:
+    return x.device.type == "cuda" and x.dtype == torch.bfloat16 and x.numel() > 0
+
+
+def _product(x: torch.Tensor, dense: Any) -> torch.Tensor:
+    kernel, bias = weights_of(dense.kernel, dense.bias)
+    return torch.addmm(bias, x, kernel)
+
+
+def _added_norm(x: torch.Tensor, residual: torch.Tensor, norm: Any, rate: float) -> torch.Tensor:
+    """LayerNorm(residual + dropout(x)) of arrays (M, D)."""
+    gamma, beta = weights_of(norm.gamma, norm.beta)
+    if _has_triton():
+        from kbert.model import norm_triton
+
+        if norm_triton.works_on(x.device, x.shape[1]):
+            return norm_triton.added_norm(x, residual, gamma, beta, norm.epsilon, rate)
+    dropped = torch.nn.functional.dropout(x, rate) if rate else x
+    normed = torch.nn.functional.layer_norm((residual + dropped).float(), gamma.shape, gamma, beta, norm.epsilon)
+    return normed.to(x.dtype)
+
+
+@functools.cache
+def _has_triton() -> bool:
+    return find_spec("triton") is not None
