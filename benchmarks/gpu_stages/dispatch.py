@@ -134,7 +134,7 @@ class _Work:
 
         from kbert.training.step_torch import _on_device
 
-        moved = _on_device(tuple(batch))
+        moved = _on_device(tuple(batch), self.trainer.device)
         if torch.cuda.is_available():
             torch.cuda.synchronize()
         return type(batch)(*moved)

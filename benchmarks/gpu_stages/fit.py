@@ -127,7 +127,7 @@ class Clock:
         self._profiler, self._profiled_from = profiler, first
 
     def step(self) -> None:
-        """A step was begun on the device."""
+        """A step is begun: by kbert before, by Trainer after the host has begun it."""
         self.steps.append(time.perf_counter())
         if self._profiler is not None and len(self.steps) == self._profiled_from:
             self._profiler.start()
@@ -156,7 +156,8 @@ def _kbert(folder: Path, longest: int, setting: Setting) -> tuple[Any, Clock]:
     clock = Clock()
 
     class Told(keras.callbacks.Callback):
-        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        # Not at its end: Keras would wait for the loss of each batch.
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
             clock.step()
 
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:

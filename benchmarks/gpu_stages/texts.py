@@ -95,7 +95,7 @@ def rows(kind: str, n: int, folder: Path, setting: Setting) -> tuple[list[str], 
         return chosen.text.tolist(), chosen.label.astype(int).tolist()
     from memory import words_of
 
-    words = words_of(folder)
+    words = np.array(words_of(folder))  # an array once, and not for each row
     longest = max_length(kind, setting)
     lengths = rng.geometric(0.12, n).clip(2, min(28, longest - 2)) if kind == "sst2" else [longest - 2] * n
     return [" ".join(rng.choice(words, length)) for length in lengths], (np.arange(n) % 2).tolist()

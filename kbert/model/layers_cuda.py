@@ -38,9 +38,12 @@ def cuda_layer(
         for of, dense in zip((read, flat, flat), projections(part), strict=True)
     )
     context = attention(query, key, value, mask, rates[0]).reshape(B * S, D)
-    y = _added_norm(_product(context, part.output_dense), read, layer.attention_norm, rates[1])
+    seed = torch.empty(2, dtype=torch.int32, device=x.device)
+    if any(rates[1:]):
+        seed.random_(-(2**31), 2**31 - 1)
+    y = _and_norm(context, read, part.output_dense, layer.attention_norm, seed, 0, rates[1])
     wide = torch.nn.functional.gelu(_product(y, layer.intermediate), approximate=GELU[layer.config.hidden_act])
-    return _added_norm(_product(wide, layer.output_dense), y, layer.output_norm, rates[2]).view(B, S, D)
+    return _and_norm(wide, y, layer.output_dense, layer.output_norm, seed, 1, rates[2]).view(B, S, D)
 
 
 def _takes(x: torch.Tensor) -> bool:
@@ -52,16 +55,21 @@ def _product(x: torch.Tensor, dense: Any) -> torch.Tensor:
     return torch.addmm(bias, x, kernel)
 
 
-def _added_norm(x: torch.Tensor, residual: torch.Tensor, norm: Any, rate: float) -> torch.Tensor:
-    """LayerNorm(residual + dropout(x)) of arrays (M, D)."""
-    gamma, beta = weights_of(norm.gamma, norm.beta)
+def _and_norm(
+    inside: torch.Tensor, residual: torch.Tensor, dense: Any, norm: Any, seed: torch.Tensor, stream: int, rate: float
+) -> torch.Tensor:
+    """LayerNorm(residual + dropout(dense(inside))) of arrays (M, U) and (M, D)."""
+    kernel, bias, gamma, beta = weights_of(dense.kernel, dense.bias, norm.gamma, norm.beta)
     if _has_triton():
         from kbert.model import norm_triton
 
-        if norm_triton.works_on(x.device, x.shape[1]):
-            return norm_triton.added_norm(x, residual, gamma, beta, norm.epsilon, rate)
-    dropped = torch.nn.functional.dropout(x, rate) if rate else x
-    normed = torch.nn.functional.layer_norm((residual + dropped).float(), gamma.shape, gamma, beta, norm.epsilon)
+        if norm_triton.works_on(inside.device, residual.shape[1]):
+            return norm_triton.product_and_norm(
+                inside, residual, kernel, bias, gamma, beta, seed, stream, norm.epsilon, rate
+            )
+    x = torch.addmm(bias, inside, kernel)
+    x = torch.nn.functional.dropout(x, rate) if rate else x
+    normed = torch.nn.functional.layer_norm((residual + x).float(), gamma.shape, gamma, beta, norm.epsilon)
     return normed.to(x.dtype)
 
 

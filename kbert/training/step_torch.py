@@ -119,7 +119,7 @@ class Trainer:
     def _gradients(
         self, inputs: dict[str, np.ndarray], targets: Arrays, weights: Arrays, hyper: Hyperparameters
     ) -> tuple[list[torch.Tensor], torch.Tensor]:
-        batch = StepBatch(*_on_device((inputs, targets, weights)))
+        batch = StepBatch(*_on_device((inputs, targets, weights), self.device))
         with _seeded(hyper.seed, self.device), texts_at(_bounds_on(self.device, inputs)):
             return self._derivatives(batch, float(hyper.loss_scale))
 
@@ -144,7 +144,7 @@ def predictor(model: keras.Model, devices: Sequence[Any] = ()) -> Predictor:
 
     def predict(inputs: dict[str, np.ndarray]) -> Any:
         with torch.no_grad(), layers.in_use(), texts_at(_bounds_on(device, inputs)):
-            return model(_on_device(inputs), training=False)
+            return model(_on_device(inputs, device), training=False)
 
     return predict
 
@@ -158,7 +158,7 @@ def differentiator(model: keras.Model, name: str) -> Differentiator:
     def differentiate(inputs: dict[str, np.ndarray], chosen: np.ndarray) -> tuple[Tensor, Tensor]:
         # Also where PyTorch was told to record no gradients, which a user may do around all that only predicts.
         with torch.inference_mode(False), torch.enable_grad():
-            given, chosen = _on_device((inputs, chosen))
+            given, chosen = _on_device((inputs, chosen), model.weights[0].value.device)
             given[name] = given[name].detach().requires_grad_()
             sums = (model.stateless_call(*weights, given, training=False)[0] * chosen).sum(-1)
             (gradient,) = torch.autograd.grad(sums.sum(), [given[name]])
@@ -179,8 +179,16 @@ def _bounds_on(device: torch.device, inputs: dict[str, Any]) -> torch.Tensor | N
     return None if bounds is None else on_device(bounds, device)
 
 
-def _on_device(arrays: Any) -> Any:
-    return keras.tree.map_structure(keras.ops.convert_to_tensor, arrays)
+def _on_device(arrays: Any, device: torch.device) -> Any:
+    """Arrays as tensors on the device of the model; a GPU goes on with what it was asked for before."""
+
+    def moved(array: Any) -> torch.Tensor:
+        if device.type == "cuda" and isinstance(array, np.ndarray) and array.dtype != np.uint32:
+            return on_device(array, device)
+        tensor: torch.Tensor = keras.ops.convert_to_tensor(array)
+        return tensor
+
+    return keras.tree.map_structure(moved, arrays)
 
 
 @contextlib.contextmanager

@@ -115,7 +115,8 @@ class Updater:
             They are made ahead, in another thread. What is left of them at the end, fewer than ``accumulation``, makes
             an update too. A note is anything; the update hands it back.
         callbacks : keras.callbacks.CallbackList, optional
-            Its ``on_train_batch_begin`` and ``on_train_batch_end`` are called.
+            Its ``on_train_batch_begin`` and ``on_train_batch_end`` are called, if one of the callbacks has them: Keras
+            waits for the loss of the batch before the latter.
 
         Yields
         ------
@@ -125,11 +126,14 @@ class Updater:
         if self._clock_start is None:
             self._clock_start = time.perf_counter() - self.seconds
         n_seen = 0
+        begins = ends = False
+        if callbacks is not None:
+            begins, ends = (_listens(callbacks, when) for when in ("begin", "end"))
         with closing(prefetched(batches)) as stream:
             for group in groups_of(stream, self.accumulation):
                 gradients, losses = None, []
                 for i, (_, batch) in enumerate(group):
-                    if callbacks is not None:
+                    if callbacks is not None and begins:
                         callbacks.on_train_batch_begin(n_seen)
                     learning_rate = self.learning_rate  # which the callbacks may have set
                     hyper = self._hyperparameters(learning_rate, self.n_updates, self.n_batches, self.guard.loss_scale)
@@ -145,7 +149,7 @@ class Updater:
                             loss = loss + self.trainer.update(gradients, hyper)
                     losses.append(loss)
                     self.n_batches += 1
-                    if callbacks is not None:
+                    if callbacks is not None and ends:
                         callbacks.on_train_batch_end(n_seen, {"loss": loss})
                     n_seen += 1
                 self.n_updates += 1
@@ -165,6 +169,15 @@ class Updater:
         self._set_rate = state["set_rate"]
         self.guard.restore(state["guard"])
         self.stop_clock()
+
+
+def _listens(callbacks: keras.callbacks.CallbackList, when: str) -> bool:
+    """Whether a callback does something at the begin or at the end of a batch."""
+    return any(
+        getattr(getattr(callback, name), "__func__", None) is not getattr(keras.callbacks.Callback, name)
+        for callback in callbacks.callbacks
+        for name in (f"on_train_batch_{when}", f"on_batch_{when}")
+    )
 
 
 Item = TypeVar("Item")
