@@ -14,7 +14,7 @@ from kbert.model.base import DType, FunctionalBert, Tensor, token_inputs
 from kbert.model.encoder import BertEncoder, first_token_vectors
 from kbert.model.layers import BertEmbeddings, activation, dense, layer_norm
 from kbert.model.names import INPUT_NAMES
-from kbert.model.products import product
+from kbert.model.products import product_with_table
 from kbert.model.setup import keras, ops
 
 
@@ -197,7 +197,7 @@ class MaskedLanguageHead(keras.layers.Layer):
     def call(self, x: Tensor) -> Tensor:
         x = self.norm(self.activation(self.dense(x)))
         table = ops.cast(self.word_embeddings(), x.dtype)  # (V, D)
-        return ops.cast(product(x, ops.transpose(table)), "float32") + self.bias
+        return ops.cast(product_with_table(x, table), "float32") + self.bias
 
     def compute_output_spec(self, x: Tensor) -> keras.KerasTensor:
         return keras.KerasTensor((*x.shape[:-1], self.config.vocab_size), "float32")
