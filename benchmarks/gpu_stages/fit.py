@@ -56,11 +56,11 @@ def cells(setting: Setting) -> list[Cell]:
             slow = 2.0 if size == "large" else 1.0
             # JAX compiles two steps, and counts memory from the start of the process.
             on_jax = setting.backend == "jax"
-            found.append(Cell(f"{size}, {kind}: kbert", options, (45 if on_jax else 20) * slow, alone=on_jax))
+            found.append(Cell(f"{size}, {kind}: kbert", options, (150 if on_jax else 25) * slow, alone=on_jax))
             if setting.backend == "torch":
                 for variant in VARIANTS:
                     needs = ("transformers", "accelerate", *["flash_attn"] * (variant == "FlashAttention 2"))
-                    seconds = slow * (60 if "compile" in variant else 20)
+                    seconds = slow * (80 if "compile" in variant else 70 if kind == "sst2" else 40)
                     found.append(
                         Cell(f"{size}, {kind}: Trainer, {variant}", {**options, "variant": variant}, seconds, needs)
                     )

@@ -40,7 +40,7 @@ def cells(setting: Setting) -> list[Cell]:
             if setting.backend == "torch":
                 who |= PEERS
             for name, needs in who.items():
-                seconds = 60.0 if "compile" in name else 25.0
+                seconds = 60.0 if "compile" in name else 35.0
                 options = {"size": size, "kind": kind, "who": name}
                 found.append(Cell(f"{size}, {kind}: {name}", options, seconds, needs))
     return found
