@@ -119,13 +119,16 @@ def _as_list(text: Any, name: str, row: Any) -> list[Any]:
 def _frame(table: Any) -> pd.DataFrame:
     """A table as pandas has it, but that its columns stay columns, also one that was pandas' index.
 
-    Texts stay Arrow's, which are read without making Python's, and those of a categorical column are texts.
+    Texts stay Arrow's, which are read without making Python's, and those of a categorical column are texts. So is a
+    column without any value, which has no type of its own.
     """
     import pyarrow as pa
 
     for i, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type) and _is_of_texts(field.type.value_type):
             table = table.set_column(i, field.name, table.column(i).cast(field.type.value_type))
+        elif pa.types.is_null(field.type):
+            table = table.set_column(i, field.name, table.column(i).cast(pa.string()))
     frame: pd.DataFrame = table.to_pandas(types_mapper=_keep_texts, ignore_metadata=True)
     return frame
 

@@ -172,7 +172,7 @@ class Choice(MissingTexts, RowTask[ChoiceColumns, np.ndarray, ChoiceExamples, np
         The numbers of the rows that were cut are appended to ``cut``.
         """
         chunks = noting_cut_rows(self._chunks(columns, tokenizer), cut)
-        scores = _scores(model, chunks, int(columns.n_options.sum()), tokenizer.pad_id)
+        scores = _scores(model, chunks, columns.n_options, tokenizer.pad_id)
         return _by_row(scores, columns.n_options)
 
     def to_explain(
@@ -223,7 +223,7 @@ class Choice(MissingTexts, RowTask[ChoiceColumns, np.ndarray, ChoiceExamples, np
 
     def outputs(self, model: keras.Model, examples: ChoiceExamples, pad_id: int) -> np.ndarray:
         """The scores of each row's options."""
-        scores = _scores(model, [examples.sequences], len(examples.sequences), pad_id)
+        scores = _scores(model, [examples.sequences], examples.n_options, pad_id)
         return _by_row(scores.astype("float64"), examples.n_options)
 
     def mean_loss(self, outputs: np.ndarray, examples: ChoiceExamples) -> float:
@@ -256,14 +256,15 @@ class Choice(MissingTexts, RowTask[ChoiceColumns, np.ndarray, ChoiceExamples, np
         return weights.load_multiple_choice(folder, dtype=dtype)
 
 
-def _scores(model: keras.Model, sequences: Iterable[TokenSequences], n_options: int, pad_id: int) -> np.ndarray:
-    """The model's output for each option, in the order of the sequences; float32, shape (n_options,)."""
+def _scores(model: keras.Model, sequences: Iterable[TokenSequences], n_options: np.ndarray, pad_id: int) -> np.ndarray:
+    """The model's output for each option, in the order of the sequences, of which each row has ``n_options``."""
 
     def by_option(chunk: TokenSequences) -> TokenSequences:
         # `predict_logits` takes the mean over a row's sequences: let each option be a row.
         return replace(chunk, rows=np.arange(len(chunk)))
 
-    return predict_logits(model, map(by_option, sequences), n_options, pad_id)[:, 0]
+    rows = np.repeat(np.arange(len(n_options)), n_options)
+    return predict_logits(model, map(by_option, sequences), len(rows), pad_id, rows)[:, 0]
 
 
 def _by_row(scores: np.ndarray, n_options: np.ndarray) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Choosing among options: learned from the context, whatever their number, the container and the company of a row."""
 
+import copy
 import json
 import pickle
 import re
@@ -18,7 +19,14 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_s
 from kbert import BertClassifier, BertConfig, BertMultipleChoice
 from kbert.data.batches import TrainingBatches, make_batch
 from kbert.data.packing import Layout
-from kbert.errors import FailedRunWarning, MissingTextWarning, TruncationWarning, UnderfitWarning, WeightsMismatchError
+from kbert.errors import (
+    DivergedError,
+    FailedRunWarning,
+    MissingTextWarning,
+    TruncationWarning,
+    UnderfitWarning,
+    WeightsMismatchError,
+)
 from kbert.estimators.parameters import Parameters
 from kbert.estimators.recipe import settle_head
 from kbert.model import BertForSequenceClassification
@@ -125,6 +133,15 @@ def test_probabilities_are_a_softmax_over_a_rows_own_options_and_nan_past_them(f
     np.testing.assert_allclose(np.nansum(probabilities, axis=1), 1)
     assert np.array_equal(np.nanargmax(probabilities, axis=1), fitted.predict(new))
     assert fitted.predict_proba(new[n_options == 2]).shape[1] == 2
+
+
+def test_scores_that_are_not_finite_are_told_by_row(fitted, new):
+    broken = copy.deepcopy(fitted)
+    bias = broken.model_.weights[-1]
+    assert bias.shape == (1,)
+    bias.assign(np.array([np.nan], "float32"))
+    with pytest.raises(DivergedError, match="not finite for 60 of 60 rows, first for row 0"):
+        broken.predict(new)
 
 
 def test_without_questions_the_context_decides_too(make, riddles, new):
@@ -449,9 +466,9 @@ def saved(fitted, tmp_path_factory):
 
 @pytest.mark.backend
 def test_saved_and_loaded_or_pickled_it_predicts_the_same(fitted, saved, new):
-    for copy in (BertMultipleChoice.load(saved, verify=True), pickle.loads(pickle.dumps(fitted))):
-        assert np.array_equal(copy.predict_proba(new), fitted.predict_proba(new), equal_nan=True)
-        assert copy.get_params() == {**fitted.get_params(), "weights": copy.weights}
+    for again in (BertMultipleChoice.load(saved, verify=True), pickle.loads(pickle.dumps(fitted))):
+        assert np.array_equal(again.predict_proba(new), fitted.predict_proba(new), equal_nan=True)
+        assert again.get_params() == {**fitted.get_params(), "weights": again.weights}
         assert (copy.history_, copy.n_iter_, copy.n_features_in_) == (fitted.history_, 40, 3)
         assert copy.feature_names_in_.tolist() == ["context", "question", "options"]
 

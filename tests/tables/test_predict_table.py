@@ -19,6 +19,7 @@ import kbert
 from kbert import predict_table
 from kbert.folder_lock import alone_in
 from kbert.tables import predict as module
+from kbert.tables.outputs import _frame as frame_of
 from kbert.tables.outputs import predicted_columns, predicted_names
 from kbert.tables.parts import PartFolder, part_name
 
@@ -98,6 +99,16 @@ def test_a_tagger_on_texts_gives_entities(estimator, rows, tmp_path):
     flat = [entity for row in found.entities for entity in row]
     assert [entity["text"] for entity in flat] == list(lines.text)
     assert [entity["start"] for entity in flat] == list(lines.start)
+
+
+@pytest.mark.filterwarnings("ignore::kbert.errors.MissingTextWarning")
+def test_a_part_without_any_text_has_the_columns_of_the_others(estimator):
+    """Its column has no type of its own, and is no column of lists of words."""
+    found = [
+        list(predicted_columns(estimator("tagger"), frame_of(pa.table({"text": texts})), False))
+        for texts in (["a red box", "so"], pa.nulls(2))
+    ]
+    assert found[0] == found[1] == predicted_names(estimator("tagger"), False, False)
 
 
 def test_texts_may_be_categories_or_pandas_index(estimator, rows, tmp_path):
