@@ -469,8 +469,8 @@ def test_saved_and_loaded_or_pickled_it_predicts_the_same(fitted, saved, new):
     for again in (BertMultipleChoice.load(saved, verify=True), pickle.loads(pickle.dumps(fitted))):
         assert np.array_equal(again.predict_proba(new), fitted.predict_proba(new), equal_nan=True)
         assert again.get_params() == {**fitted.get_params(), "weights": again.weights}
-        assert (copy.history_, copy.n_iter_, copy.n_features_in_) == (fitted.history_, 40, 3)
-        assert copy.feature_names_in_.tolist() == ["context", "question", "options"]
+        assert (again.history_, again.n_iter_, again.n_features_in_) == (fitted.history_, 40, 3)
+        assert again.feature_names_in_.tolist() == ["context", "question", "options"]
 
 
 def test_other_weights_in_the_folder_are_noticed(make, riddles, saved, tmp_path):
