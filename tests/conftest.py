@@ -12,7 +12,8 @@ os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 # dtype="auto" is float32, whatever the CPU can do: what is compared to many digits is the same on every machine.
 os.environ.setdefault("KBERT_CPU_BFLOAT16", "0")
 # Kernels of Triton run on a CPU, in its interpreter. It looks when it is imported, which PyTorch may do first.
-os.environ.setdefault("TRITON_INTERPRET", "1")
+if not Path("/dev/nvidiactl").exists():
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 # No test downloads a data set. The library datasets, where installed, would try for half a minute without a network.
 os.environ.setdefault("HF_DATASETS_OFFLINE", "1")
 

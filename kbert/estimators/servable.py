@@ -55,7 +55,7 @@ class ServableEstimator(BertEstimator):
     def _predict_padding(self, lengths: Iterable[int] | None, n_texts: int) -> None:
         longest = settled_values(vars(self))["max_length"]
         wanted = range(1, longest + 1) if lengths is None else [_length(length, longest) for length in lengths]
-        for layout in prediction_layouts(wanted, whole_number(n_texts, "n_texts"), tokens_at_once()):
+        for layout in prediction_layouts(wanted, whole_number(n_texts, "n_texts"), tokens_at_once(self.model_)):
             predict_padding(self.model_, layout)
 
 

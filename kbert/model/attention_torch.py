@@ -8,6 +8,7 @@ Letter key: B batch, T length, S tokens that are read, N heads, H head size.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -17,16 +18,16 @@ import numpy as np
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-# PyTorch's own FlashAttention with bounds, which its nested tensors call; its public form has no dropout. Versions
-# without it compute under the mask.
-_flash = getattr(torch.ops.aten, "_flash_attention_forward", None)
-_LARGEST_HEAD, _HEAD_MULTIPLE = 256, 8
+# PyTorch's own FlashAttention with bounds, which its nested tensors call; its public form has no dropout.
+_flash: Any = getattr(torch.ops.aten, "_flash_attention_forward", None)
 # The bounds of the texts of the batch that is computed, on the device; None where nobody has told them.
 _bounds: ContextVar[torch.Tensor | None] = ContextVar("text_bounds", default=None)
 
 
 def text_bounds(text_ids: np.ndarray) -> np.ndarray:
     """Where each text begins in the rows of a batch, put one after the other; padding counts as a text.
+
+    The tokens of a text are side by side, as `kbert.data.batches.make_batch` has them.
 
     Parameters
     ----------
@@ -46,8 +47,29 @@ def text_bounds(text_ids: np.ndarray) -> np.ndarray:
     return bounds
 
 
+@functools.cache
+def _has_flash(device: torch.device, dtype: torch.dtype, N: int, H: int) -> bool:
+    """Whether PyTorch has FlashAttention for heads of a size on a device. Only a trial tells.
+
+    GPUs older than Ampere lack it, and so do PyTorch's builds for Windows, and some heads on some GPUs.
+    """
+    if _flash is None or dtype not in (torch.bfloat16, torch.float16):
+        return False
+    try:
+        with torch.inference_mode(False), torch.enable_grad():
+            array = torch.ones((2, N, H), dtype=dtype, device=device, requires_grad=True)
+            bounds = torch.tensor([0, 1, 2], dtype=torch.int32, device=device)
+            context = _flash(array, array, array, bounds, bounds, 2, 2, 0.0, False, False)[0]
+            torch.autograd.grad(context.float().sum(), [array])
+    except torch.OutOfMemoryError:
+        raise
+    except Exception:  # each reason has its own
+        return False
+    return True
+
+
 @contextmanager
-def texts_at(bounds: torch.Tensor | None) -> Iterator[None]:
+def texts_at(bounds: torch.Tensor | None = None) -> Iterator[None]:
     """Within this context, the batch that is computed has texts at these bounds."""
     token = _bounds.set(bounds)
     try:
@@ -57,22 +79,16 @@ def texts_at(bounds: torch.Tensor | None) -> Iterator[None]:
 
 
 def attention(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor, rate: float
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor, rate: float, all_read: bool
 ) -> torch.Tensor:
     """What the queries (B, S, N, H) read of keys and values (B, T, N, H) under a mask (B, 1, S, T): (B, S, N, H).
 
-    A share ``rate`` of the probabilities is dropped. No matrix of them is stored.
+    A share ``rate`` of the probabilities is dropped. No matrix of them is stored. ``all_read`` says that the queries
+    are those of all tokens, in their order.
     """
     bounds, (B, T, N, H) = _bounds.get(), key.shape
-    if (
-        bounds is not None
-        and _flash is not None
-        and query.shape == key.shape
-        and query.dtype in (torch.bfloat16, torch.float16)
-        and H <= _LARGEST_HEAD
-        and not H % _HEAD_MULTIPLE
-    ):
-        flat: list[Any] = [array.reshape(B * T, N, H) for array in (query, key, value)]
+    if all_read and bounds is not None and _has_flash(query.device, query.dtype, N, H):
+        flat = [array.reshape(B * T, N, H) for array in (query, key, value)]
         context: torch.Tensor = _flash(*flat, bounds, bounds, T, T, rate, False, False)[0]
         return context.view(B, T, N, H)
     heads_first = (array.transpose(1, 2) for array in (query, key, value))

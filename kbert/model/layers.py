@@ -140,6 +140,7 @@ class SelfAttention(keras.layers.Layer):
         self.built = True
 
     def call(self, x: Tensor, mask: Tensor, readers: Tensor | None = None, training: bool = False) -> Tensor:
+        all_read = readers is None or readers is x
         readers = x if readers is None else readers
         B, T, D = ops.shape(x)
         S = ops.shape(readers)[1]
@@ -152,7 +153,7 @@ class SelfAttention(keras.layers.Layer):
         if backend == "torch" and query.device.type == "cuda":
             from kbert.model.attention_torch import attention
 
-            context = attention(query, key, value, mask, self.dropout.rate if training else 0.0)
+            context = attention(query, key, value, mask, self.dropout.rate if training else 0.0, all_read)
         elif (training and self.dropout.rate) or (self.compute_dtype == "float16" and backend == "jax"):
             context = self._explicit_attention(query, key, value, mask, training)
         else:

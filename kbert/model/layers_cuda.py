@@ -25,7 +25,7 @@ def cuda_layer(
 
     It can in bfloat16 on a GPU, where `weights_in_use` is set, unless a kernel is quantized or has LoRA.
     """
-    if not weights_in_use.get() or not _takes(x) or not is_plain(layer):
+    if not weights_in_use.get() or not is_plain(layer) or not _takes(x, *weights_of(layer.intermediate.kernel)):
         return None
     part, (B, S, D) = layer.attention, readers.shape
     T, N = x.shape[1], layer.config.num_attention_heads
@@ -37,7 +37,7 @@ def cuda_layer(
         _product(of, dense).view(B, -1, N, D // N)
         for of, dense in zip((read, flat, flat), projections(part), strict=True)
     )
-    context = attention(query, key, value, mask, rates[0]).reshape(B * S, D)
+    context = attention(query, key, value, mask, rates[0], readers is x).reshape(B * S, D)
     seed = torch.empty(2, dtype=torch.int32, device=x.device)
     if any(rates[1:]):
         seed.random_(-(2**31), 2**31 - 1)
@@ -46,8 +46,10 @@ def cuda_layer(
     return _and_norm(wide, y, layer.output_dense, layer.output_norm, seed, 1, rates[2]).view(B, S, D)
 
 
-def _takes(x: torch.Tensor) -> bool:
-    return x.device.type == "cuda" and x.dtype == torch.bfloat16 and x.numel() > 0
+def _takes(x: torch.Tensor, kernel: torch.Tensor) -> bool:
+    # A model that was made on the CPU may be used where Keras takes the GPU: Keras then moves its weights.
+    on_gpu = x.device.type == "cuda" and x.device == kernel.device
+    return on_gpu and x.dtype == kernel.dtype == torch.bfloat16 and x.numel() > 0
 
 
 def _product(x: torch.Tensor, dense: Any) -> torch.Tensor:
@@ -69,7 +71,9 @@ def _and_norm(
             )
     x = torch.addmm(bias, inside, kernel)
     x = torch.nn.functional.dropout(x, rate) if rate else x
-    normed = torch.nn.functional.layer_norm((residual + x).float(), gamma.shape, gamma, beta, norm.epsilon)
+    normed = torch.nn.functional.layer_norm(
+        (residual + x).float(), gamma.shape, gamma.float(), beta.float(), norm.epsilon
+    )
     return normed.to(x.dtype)
 
 

@@ -202,9 +202,7 @@ class _Attention(torch.autograd.Function):
         of_weights: list[torch.Tensor | None] = [None] * 6
         if for_weights:
             outputs = zip((read, flat, flat), (d_query, d_key, d_value), kernels, strict=True)
-            of_weights = [
-                gradient for of, dy, kernel in outputs for gradient in (_by_kernel(of, dy, kernel), dy.sum(0))
-            ]
+            of_weights = [gradient for of, dy, kernel in outputs for gradient in (by_kernel(of, dy, kernel), dy.sum(0))]
         d_readers = product_without_grad(d_query, kernels[0].t()).view(B, -1, N * H) if for_readers else None
         d_x = None
         if for_x:
@@ -235,7 +233,7 @@ class _Expansion(torch.autograd.Function):
         d_wide = _gelu_backward(d_active.reshape(wide.shape), wide, approximate=ctx.approximate)
         return (
             product_without_grad(d_wide, kernel.t()).view(*d_active.shape[:-1], -1) if for_y else None,
-            _by_kernel(flat, d_wide, kernel) if for_weights else None,
+            by_kernel(flat, d_wide, kernel) if for_weights else None,
             d_wide.sum(0) if for_weights else None,
             None,
         )
@@ -277,7 +275,7 @@ class _OutputAndNorm(torch.autograd.Function):
         return (
             product_without_grad(d_out, kernel.t()).view(*dy.shape[:-1], -1) if for_inside else None,
             d_residual.view(dy.shape) if for_x else None,
-            _by_kernel(flat, d_out, kernel) if for_weights else None,
+            by_kernel(flat, d_out, kernel) if for_weights else None,
             d_out.sum(0) if for_weights else None,
             d_gamma,
             d_beta,
@@ -286,7 +284,7 @@ class _OutputAndNorm(torch.autograd.Function):
         )
 
 
-def _by_kernel(x: torch.Tensor, dy: torch.Tensor, kernel: torch.Tensor) -> torch.Tensor:
+def by_kernel(x: torch.Tensor, dy: torch.Tensor, kernel: torch.Tensor) -> torch.Tensor:
     """The derivative by the kernel (D, U) of a product (M, U), whose own is dy, in the kernel's order in memory.
 
     Kernels from files are (U, D) there. The optimiser goes through both in one order.

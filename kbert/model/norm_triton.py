@@ -19,6 +19,8 @@ import triton
 import triton.language as tl
 from torch.autograd.function import once_differentiable
 
+from kbert.model.layers_torch import by_kernel
+
 # Programs of the backward pass, each of which goes through its part of the vectors: at most some for each of the
 # hundred or so processors of a large GPU, with at least so many vectors each, since their sums are added up afterwards.
 _PROGRAMS, _LEAST_ROWS = 512, 4
@@ -147,8 +149,9 @@ class _ProductAndNorm(torch.autograd.Function):
             -(-M // n_programs), **ctx.options,
         )  # fmt: skip
         dgamma, dbeta, dbias = sums.sum(0).unbind()
+        dkernel = by_kernel(inside, dx, kernel) if ctx.needs_input_grad[2] else None
         return (
-            dx @ kernel.t(), dresidual, inside.t() @ dx, dbias.to(kernel.dtype), dgamma, dbeta, None, None, None, None,
+            dx @ kernel.t(), dresidual, dkernel, dbias.to(kernel.dtype), dgamma, dbeta, None, None, None, None,
         )  # fmt: skip
 
 
@@ -198,6 +201,8 @@ def works_on(device: torch.device, D: int) -> bool:
             for rate in (0.0, 0.5):
                 y = product_and_norm(x, x, kernel, bias, gamma, gamma, seed, 0, 1e-12, rate)
                 torch.autograd.grad(y.sum(), [x])
+    except torch.OutOfMemoryError:
+        raise
     except Exception:  # whatever a compiler, a linker or a driver may say
         return False
     return True

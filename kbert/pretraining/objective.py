@@ -111,6 +111,10 @@ def _cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
 
     Keras's sparse form. A one-hot array of the targets would be as large as the logits, (B, M, V), which are the
     largest array of a step; PyTorch and TensorFlow have fused kernels for this, and XLA makes the one-hot rows inside
-    the loop that sums them, on the fly.
+    the loop that sums them, on the fly. Of matrices, since Keras moves the classes of other arrays to the second axis,
+    for which PyTorch copies all logits into another order.
     """
-    return ops.sparse_categorical_crossentropy(targets, logits, from_logits=True)
+    losses = ops.sparse_categorical_crossentropy(
+        ops.reshape(targets, (-1,)), ops.reshape(logits, (-1, logits.shape[-1])), from_logits=True
+    )
+    return ops.reshape(losses, ops.shape(targets))

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from kbert.forks import require_usable_process
 from kbert.training.step import BackendStep
+from kbert.weights.runtimes import ExportedModel
+
+if TYPE_CHECKING:
+    import keras
 
 # What a GPU needs to be busy for longer than the host takes to start the operations of a batch.
 _TOKENS_AT_ONCE = 32_768
@@ -28,10 +33,14 @@ def takes_any_shape() -> bool:
     return not torch.backends.mps.is_available()
 
 
-def tokens_at_once() -> int | None:
-    """Tokens of a batch in prediction on a GPU or TPU; None on a CPU, for which `kbert.data.batches` has them."""
+def tokens_at_once(model: keras.Model | ExportedModel) -> int | None:
+    """Tokens of a batch in prediction on a GPU or TPU; None elsewhere, for which `kbert.data.batches` has them."""
+    if isinstance(model, ExportedModel):  # which needs no Keras
+        return None
     from kbert.training.precision import has_accelerator
 
+    if backend_name() == "torch":  # where the model is, which may be a CPU beside a GPU
+        return _TOKENS_AT_ONCE if model.weights[0].value.device.type == "cuda" else None
     return _TOKENS_AT_ONCE if has_accelerator() else None
 
 

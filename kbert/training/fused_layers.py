@@ -35,7 +35,8 @@ class FusedLayers:
         norms = {
             id(v): v.value for layer in layers for v in (*layer.attention_norm.variables, *layer.output_norm.variables)
         }
-        variables = [v for layer in layers for v in layer.variables if id(v) not in norms]
+        # Without the seeds of dropout, which are variables and no weights.
+        variables = [v for layer in layers for v in layer.weights if id(v) not in norms]
         if any(variable.value.device.type not in ("cpu", "cuda") for variable in variables):
             variables, norms = [], {}
         self._variables = variables
@@ -105,7 +106,8 @@ class FusedLayers:
         """Cast the derivatives by casts all at once: a GPU takes as long to begin with one as to cast it."""
         by_casts = {id(cast): array for cast in self._cast if (array := found.get(id(cast))) is not None}
         floats = {key: torch.empty_like(array, dtype=torch.float32) for key, array in by_casts.items()}
-        torch._foreach_copy_(list(floats.values()), list(by_casts.values()))
+        if floats:
+            torch._foreach_copy_(list(floats.values()), list(by_casts.values()))
         found |= floats
 
 

@@ -100,7 +100,7 @@ def batches_for(model: keras.Model | ExportedModel, sequences: Sequences, pad_id
     """The batches in which a model predicts: packed for a Keras model, padded for an exported one."""
     if isinstance(model, ExportedModel):
         return padded_batches(sequences, pad_id)
-    return prediction_batches(sequences, pad_id, tokens_at_once(), takes_any_shape())
+    return prediction_batches(sequences, pad_id, tokens_at_once(model), takes_any_shape())
 
 
 def predict_words(

@@ -1,4 +1,7 @@
-"""One training step and one prediction on PyTorch, on the model's own parameters; on a GPU, steps are recorded."""
+"""One training step and one prediction on PyTorch, on the model's own parameters.
+
+On a GPU the steps of AdamW on one batch are recorded (`kbert.training.cuda_graphs`).
+"""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -50,8 +53,8 @@ class Trainer:
         self.update_all = {"adamw": adamw_all, "lamb": lamb_all}[optimizer]
         self.parameters = [variable.value for variable in model.trainable_variables]
         self.device = self.parameters[0].device
-        self.waits = self.device.type != "cuda" or optimizer != "adamw"
-        self.recorded = None if self.waits or not self.can_be_recorded else RecordedSteps(self._step, self.device)
+        self.never_waits = self.device.type == "cuda" and optimizer == "adamw"
+        self.recorded = RecordedSteps(self.device) if self.never_waits and self.can_be_recorded else None
         FusedLayers.forget(model)
         self.layers = FusedLayers(model)
         self.moments_1 = [torch.zeros_like(parameter) for parameter in self.parameters]
@@ -60,8 +63,9 @@ class Trainer:
     def train(self, inputs: dict[str, np.ndarray], targets: Arrays, weights: Arrays, hyper: Hyperparameters) -> Tensor:
         """Update on one batch; returns its loss, NaN where the update was skipped."""
         if self.recorded is not None:
-            with _seeded(hyper.seed, self.device):
-                losses = self.recorded((StepBatch(inputs, targets, weights), _bounds_of(inputs)), hyper)
+            batch = (StepBatch(inputs, targets, weights), *_bounds_of(inputs))
+            with _current(self.device), _seeded(hyper.seed, self.device):
+                losses = self.recorded(self._step, batch, hyper)
             note_change(self.parameters)
             return losses
         gradients, loss = self._gradients(inputs, targets, weights, hyper)
@@ -85,7 +89,7 @@ class Trainer:
     @torch.no_grad()
     def update(self, gradients: Gradients, hyper: Hyperparameters) -> Tensor:
         """Update with gradients, which it may overwrite; returns 0, or NaN where one is not finite."""
-        if not self.waits:
+        if self.never_waits:
             groups = groups_of(hyper)
             numbers = numbers_in(on_device(host_numbers(hyper, groups), self.device))
             skipped = self._updated(gradients, groups, numbers)
@@ -107,9 +111,9 @@ class Trainer:
         for value, array in zip([*self.parameters, *self.moments_1, *self.moments_2], arrays, strict=True):
             value.copy_(torch.from_numpy(array))
 
-    def _step(self, batch: tuple[StepBatch, torch.Tensor | None], groups: Groups, numbers: Numbers) -> torch.Tensor:
-        """`train` on a GPU: of arrays that are there already, and reading none."""
-        with texts_at(batch[1]):
+    def _step(self, batch: tuple[Any, ...], groups: Groups, numbers: Numbers) -> torch.Tensor:
+        """`train` on a GPU: of a `StepBatch` and perhaps `text_bounds` that are there already, and reading none."""
+        with texts_at(*batch[1:]):
             gradients, losses = self._derivatives(batch[0], numbers.loss_scale)
         return losses + self._updated(gradients, groups, numbers)
 
@@ -120,7 +124,8 @@ class Trainer:
         self, inputs: dict[str, np.ndarray], targets: Arrays, weights: Arrays, hyper: Hyperparameters
     ) -> tuple[list[torch.Tensor], torch.Tensor]:
         batch = StepBatch(*_on_device((inputs, targets, weights), self.device))
-        with _seeded(hyper.seed, self.device), texts_at(_bounds_on(self.device, inputs)):
+        bounds = _bounds_on(self.device, inputs)
+        with _current(self.device), _seeded(hyper.seed, self.device), texts_at(*bounds):
             return self._derivatives(batch, float(hyper.loss_scale))
 
     def _derivatives(
@@ -143,7 +148,7 @@ def predictor(model: keras.Model, devices: Sequence[Any] = ()) -> Predictor:
     device = model.weights[0].value.device
 
     def predict(inputs: dict[str, np.ndarray]) -> Any:
-        with torch.no_grad(), layers.in_use(), texts_at(_bounds_on(device, inputs)):
+        with _current(device), torch.no_grad(), layers.in_use(), texts_at(*_bounds_on(device, inputs)):
             return model(_on_device(inputs, device), training=False)
 
     return predict
@@ -167,16 +172,20 @@ def differentiator(model: keras.Model, name: str) -> Differentiator:
     return differentiate
 
 
-def _bounds_of(inputs: dict[str, Any]) -> np.ndarray | None:
-    """`text_bounds` of a batch; None where its texts are not told, or not by the host."""
+def _bounds_of(inputs: dict[str, Any]) -> list[np.ndarray]:
+    """`text_bounds` of a batch; none where its texts are not told, or not by the host."""
     text_ids = inputs.get("text_ids")
-    return text_bounds(text_ids) if isinstance(text_ids, np.ndarray) else None
+    return [text_bounds(text_ids)] if isinstance(text_ids, np.ndarray) else []
 
 
-def _bounds_on(device: torch.device, inputs: dict[str, Any]) -> torch.Tensor | None:
-    """`_bounds_of`, on a GPU; None on other devices, which do not read them."""
-    bounds = _bounds_of(inputs) if device.type == "cuda" else None
-    return None if bounds is None else on_device(bounds, device)
+def _bounds_on(device: torch.device, inputs: dict[str, Any]) -> list[torch.Tensor]:
+    """`_bounds_of`, on a GPU; none on other devices, which do not read them."""
+    return [on_device(bounds, device) for bounds in _bounds_of(inputs)] if device.type == "cuda" else []
+
+
+def _current(device: torch.device) -> contextlib.AbstractContextManager[Any]:
+    """Within this, a GPU is the current one: graphs and Triton's kernels go there, wherever their arrays are."""
+    return torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
 
 
 def _on_device(arrays: Any, device: torch.device) -> Any:

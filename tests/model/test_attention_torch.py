@@ -34,7 +34,7 @@ def test_without_dropout_it_is_the_same_function(arrays, layer):
     from kbert.model.attention_torch import attention
 
     expected = layer._explicit_attention(*arrays, training=False)
-    given = attention(*arrays, 0.0)
+    given = attention(*arrays, 0.0, True)
     torch.testing.assert_close(given, expected, rtol=1e-5, atol=1e-6)
     weights = torch.randn_like(expected)
     for ours, theirs in zip(
@@ -52,7 +52,7 @@ def test_with_dropout_both_have_the_same_mean_and_spread(arrays, layer):
 
     with torch.no_grad():
         ours = torch.stack([layer._explicit_attention(*arrays, training=True) for _ in range(4000)]).cpu().numpy()
-        theirs = torch.stack([attention(*arrays, RATE) for _ in range(4000)]).cpu().numpy()
+        theirs = torch.stack([attention(*arrays, RATE, True) for _ in range(4000)]).cpu().numpy()
     error = ((ours.var(0) + theirs.var(0)) / 4000) ** 0.5
     assert (np.abs(ours.mean(0) - theirs.mean(0)) < 5 * error + 1e-6).all()
     np.testing.assert_allclose(ours.std(0), theirs.std(0), rtol=0.1, atol=1e-6)
@@ -87,14 +87,14 @@ def test_with_bounds_each_text_is_computed_by_itself(arrays, layer, monkeypatch)
         return context, None
 
     monkeypatch.setattr(attention_torch, "_flash", flash)
+    monkeypatch.setattr(attention_torch, "_has_flash", lambda *_: True)
     half = [array.to(torch.bfloat16) for array in (query, key, value)]
     with attention_torch.texts_at(torch.from_numpy(attention_torch.text_bounds(text_ids))):
-        given = attention_torch.attention(*half, mask, 0.0)
-        some = attention_torch.attention(half[0][:, :3], *half[1:], mask[:, :, :3], 0.0)
+        given = attention_torch.attention(*half, mask, 0.0, True)
+        some = attention_torch.attention(half[0][:, :3], *half[1:], mask[:, :, :3], 0.0, False)
     assert calls == [(12, 0.0, False, False)]  # of some readers it is under the mask
     expected = layer._explicit_attention(query, key, value, mask, training=False)
     torch.testing.assert_close(given.float(), expected, rtol=0.02, atol=0.02)
     torch.testing.assert_close(some.float(), expected[:, :3], rtol=0.02, atol=0.02)
-    assert (
-        attention_torch.attention(*half, mask, 0.0).shape == given.shape and len(calls) == 1
-    )  # nobody told the bounds
+    assert attention_torch.attention(*half, mask, 0.0, True).shape == given.shape
+    assert len(calls) == 1  # nobody told the bounds the second time

@@ -68,7 +68,7 @@ def as_on_a_gpu(monkeypatch, has_triton):
         return computed[-1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(layers_cuda, "_takes", lambda x: True)
+        patch.setattr(layers_cuda, "_takes", lambda *_: True)
         patch.setattr(layers_cuda, "_has_triton", lambda: has_triton)
         patch.setattr(layers_torch, "fused_layer", fused_layer)
         yield computed
