@@ -41,6 +41,10 @@ def product_with_table(x: Tensor, table: Tensor) -> Tensor:
     multiple of 16 bytes, and those of 30,522 numbers do not. XLA does the same by itself.
     """
     V = table.shape[0]
-    if keras.backend.backend() == "torch" and table.device.type == "cuda" and V % _SIDE:
+    if V % _SIDE and _is_on_gpu_of_torch(table):
         return product(x, ops.transpose(ops.pad(table, ((0, -V % _SIDE), (0, 0)))))[..., :V]
     return product(x, ops.transpose(table))
+
+
+def _is_on_gpu_of_torch(array: Tensor) -> bool:
+    return bool(keras.backend.backend() == "torch" and array.device.type == "cuda")

@@ -82,3 +82,25 @@ def test_the_layers_use_it(monkeypatch):
     plain = layer(x)
     assert "_Product" not in str(plain.grad_fn.next_functions)
     close(fast, plain)
+
+
+def test_a_table_that_is_filled_up_has_the_same_product(arrays, monkeypatch):
+    """As on a GPU: 33 rows become 64, and their products are left out again."""
+    import torch
+
+    from kbert.model import products
+
+    x, table, _ = arrays
+    table = table.t()  # (33, 48)
+    expected = products.product_with_table(x, table)
+    monkeypatch.setattr(products, "_is_on_gpu_of_torch", lambda _: True)
+    shapes = []
+    product = products.product
+    monkeypatch.setattr(products, "product", lambda x, kernel: shapes.append(kernel.shape) or product(x, kernel))
+    given = products.product_with_table(x, table)
+    assert [tuple(shape) for shape in shapes] == [(48, 64)] and given.shape == (70, 33)
+    close(given, expected)
+    factors = torch.linspace(-1, 1, given.numel()).view(given.shape)
+    ours, theirs = (torch.autograd.grad((y * factors).sum(), arrays[:2]) for y in (given, expected))
+    for one, other in zip(ours, theirs, strict=True):
+        close(one, other)
