@@ -6,7 +6,8 @@ import bz2
 import glob
 import gzip
 import lzma
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ def files_at(
     """The files that a path, a folder or a pattern leads to, sorted, as absolute paths.
 
     Of a folder, files that are not known are passed over: beside the data there may be anything, such as a licence, or
-    what an editor or a file manager hides.
+    what an editor or a file manager hides. A file to which several names or links lead is there once.
 
     Parameters
     ----------
@@ -43,15 +44,16 @@ def files_at(
     Raises
     ------
     FileNotFoundError
-        If there is none.
+        If there is none, or a known file of a folder is a link to nothing.
+    OSError
+        If a folder in the folder cannot be read.
     ValueError
         If the ending of a name says of no known format.
     """
     path = path.expanduser().absolute()  # for processes with another working folder
     if path.is_dir():
-        names = (Path(name) for name in glob.glob(f"{glob.escape(str(path))}/**", recursive=True))
-        files = [file for file in names if file.is_file() and is_known(file)]
-        found = sorted(file for file in files if is_hidden is None or not is_hidden(file))
+        files = [file for file in _files_in(path) if is_known(file)]
+        found = _once(sorted(file for file in files if is_hidden is None or not is_hidden(file)))
         if not found:
             raise FileNotFoundError(f"There is no {what} in the folder {path}. {known}")
         return found
@@ -65,3 +67,30 @@ def files_at(
         if not is_known(file):
             raise ValueError(f"{file}: the ending of its name says of no known format. {known}")
     return found
+
+
+def _files_in(folder: Path) -> Iterator[Path]:
+    """All files in a folder and in those below it, without hidden ones."""
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    seen = set()
+    for here, folders, names in os.walk(folder, onerror=refuse, followlinks=True):
+        place = os.path.realpath(here)
+        if place in seen:  # a link leads there too
+            folders.clear()
+            continue
+        seen.add(place)
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield from (Path(here, name) for name in names if not name.startswith("."))
+
+
+def _once(files: list[Path]) -> list[Path]:
+    """Files without those that an earlier name leads to."""
+    found: dict[str, Path] = {}
+    for file in files:
+        if not file.exists():
+            raise FileNotFoundError(f"{file} is a link to a file that is not there. Remove it, or mend it.")
+        found.setdefault(os.path.realpath(file), file)
+    return list(found.values())

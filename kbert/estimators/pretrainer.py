@@ -34,6 +34,7 @@ from kbert.estimators.parameters import (
 from kbert.estimators.recipe import remember_settled, settled_values
 from kbert.estimators.saving import GOLDEN_TEXTS
 from kbert.model import BertForPreTraining
+from kbert.model.setup import ops
 from kbert.pretraining.checkpoints import saved_seed
 from kbert.pretraining.corpus import Corpus
 from kbert.pretraining.evaluation import held_out_scores
@@ -58,11 +59,12 @@ from kbert.printable import shown
 from kbert.saved_values import TEXT, SavedValues, list_of
 from kbert.text import WordPieceTokenizer, build_sequences
 from kbert.training.backends import able_to_train
+from kbert.training.fit_checkpoints import digest
 from kbert.training.precision import dtype_policy
 from kbert.training.predict import input_names, predictor, to_numpy
 from kbert.weights import load_pretraining, load_pretraining_weights, save_pretraining
 from kbert.weights.runtimes import ExportedModel
-from kbert.weights.start import pretrained_start
+from kbert.weights.start import Start, pretrained_start
 
 # Rows on which an exported model is compared, each token with a number for every word of the vocabulary.
 _ROWS_OF_A_CHECK = 8
@@ -342,7 +344,16 @@ class BertPretrainer(BertEstimator):
             start_at_frequencies(model, documents)
         new_words = self.new_words_ if start.model is not None else start_new_words(model, start.tokenizer, tokenizer)
         options = _options(parameters, phases, mixed, self._scored_mask_rate(), config, seed, documents, tokenizer)
-        run = Pretraining(model, tokenizer, documents, options, held_out, folder, distribution=parameters.distribution)
+        run = Pretraining(
+            model,
+            tokenizer,
+            documents,
+            options,
+            held_out,
+            folder,
+            distribution=parameters.distribution,
+            start=None if folder is None else _start_of(model, start),
+        )
         history = run.run()
         model.has_new_mlm_head = False
 
@@ -528,6 +539,17 @@ def _files_of(weights: str | os.PathLike[str]) -> list[tuple[str, int, int, int]
             status = path.stat()
             found.append((str(path.absolute()), status.st_ino, status.st_size, status.st_mtime_ns))
     return found
+
+
+def _start_of(model: BertForPreTraining, start: Start) -> str | None:
+    """A name of the weights that a run starts from; None of random ones, which a seed tells.
+
+    Of an encoder's checkpoint those of the encoder, since a new head may have other last digits on another machine.
+    """
+    if start.folder is None and start.model is None:
+        return None
+    weights = model.weights if start.model is not None else model.encoder.weights
+    return digest(np.asarray(ops.convert_to_numpy(variable.value)) for variable in weights)
 
 
 def _corpus(X: Any, name: str, split: Literal["sentences", "lines"]) -> Corpus:

@@ -118,7 +118,7 @@ def _masked(
     positions, targets, weights = np.zeros((B, M), np.int32), np.zeros((B, M), np.int32), np.zeros((B, M), np.float32)
     positions[row, slot] = position
     targets[row, slot] = token_ids[row, position]
-    weights[row, slot] = 1 / len(row)
+    weights[row, slot] = 1 / max(1, len(row))  # none are masked where no whole word fits
     token_ids[real] = masked.token_ids
     is_random = np.where(filled, instances.is_random[batch.texts], 0).astype(np.int32)
     return PretrainingBatch(

@@ -13,7 +13,7 @@ from kbert.pretraining.corpus import Corpus
 from kbert.pretraining.instances import Documents, DocumentSource
 from kbert.pretraining.options import PretrainingOptions
 from kbert.pretraining.recipe import PAPER, SCORED_MASK_RATE, settle_pretraining
-from kbert.pretraining.shards import MANIFEST, Shards, tokenised, vocabulary_hash
+from kbert.pretraining.shards import MANIFEST, SETTINGS, Shards, tokenised, vocabulary_hash
 from kbert.text import WordPieceTokenizer
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _held_out(options: Namespace, tokenizer: WordPieceTokenizer) -> Documents:
     """The text to evaluate on."""
     path = options.held_out
     elements: DocumentSource
-    if (path / MANIFEST).exists():
+    if any((path / name).exists() for name in (MANIFEST, SETTINGS)):  # shards, finished or begun
         elements = shards = Shards(path)
         if vocabulary_hash(shards.tokenizer) != vocabulary_hash(tokenizer):
             raise ValueError(f"--held-out: {path} has another vocabulary than the shards. Write it with the same one.")

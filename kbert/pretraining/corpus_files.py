@@ -38,7 +38,13 @@ def find_files(paths: list[Path]) -> list[Path]:
     ValueError
         If the ending of a name says of no known format.
     """
-    return [file for path in paths for file in files_at(path, _is_known, "text", _ENDINGS)]
+    return [file for path in paths for file in files_at(path, _is_known, "text", _ENDINGS, _is_of_kbert)]
+
+
+def _is_of_kbert(path: Path) -> bool:
+    """Whether a file of a folder is no text but what kbert writes: a tokenizer's vocabulary, or a run's history."""
+    beside = {"vocab.txt": ("tokenizer.json",), "history.csv": ("config.json", "source.json")}
+    return any((path.parent / name).exists() for name in beside.get(path.name, ()))
 
 
 def _is_known(path: Path) -> bool:

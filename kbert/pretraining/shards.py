@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from kbert.pretraining.corpus import Corpus, Unit
 
 MANIFEST = "manifest.json"
+# What the shards are made with, noted when they are begun.
+SETTINGS = "settings.json"
 FORMAT = 1
 # Tokens after which a shard is full: 32 MB in two bytes each. It bounds the memory of writing and of drawing instances.
 SHARD_TOKENS = 2**24
@@ -380,4 +382,4 @@ def _unit_file(folder: Path, number: int) -> Path:
 
 
 def _settings_file(folder: Path) -> Path:
-    return folder / "settings.json"
+    return folder / SETTINGS

@@ -84,6 +84,9 @@ class Pretraining:
         On JAX they may belong to several processes, on one machine or many, where each ran
         ``keras.distribution.initialize`` first; on PyTorch each ran ``torch.distributed.init_process_group``. All make
         the same call, on files that all of them see, and the first one writes the checkpoints and shows the progress.
+    start : str, optional
+        What the weights that the model has now are called. The run goes on from a checkpoint only if that was of a run
+        from the same ones.
 
     Attributes
     ----------
@@ -127,7 +130,9 @@ class Pretraining:
         folder: str | Path | None = None,
         on_step_end: Callable[[int], Any] | None = None,
         distribution: Any = "auto",
+        start: str | None = None,
     ):
+        self.start = start
         self.model, self.tokenizer, self.source, self.options = model, tokenizer, source, options
         self.held_out, self.on_step_end = held_out, on_step_end
         self.folder = None if folder is None else Path(folder).expanduser()
@@ -245,18 +250,29 @@ class Pretraining:
             # Alone: a process that stops at another step than the others would leave them waiting for it.
             Interruption(self.folder is not None and self.n_processes == 1) as interruption,
         ):
-            while updater.share < 1:
-                with closing(updater.updates(self._step_batches(updater))) as updates:
-                    for update in updates:
-                        self._take_in(update, progress)
-                        self._after_update(updater, progress, board, interruption)
-                        if updater.share >= 1 or self._is_over(updater):
-                            break
+            try:
+                self._train(updater, progress, board, interruption)
+            except KeyboardInterrupt:
+                if self.n_processes == 1:  # with several, the others would have to do the same
+                    updater.trainer.write_back()  # somebody may use the model
+                raise
             self.guard.read_all()
             board.write(self.history)
             updater.trainer.write_back()
             self._require_usable_model()
         return data_frame(self.history.columns())
+
+    def _train(
+        self, updater: Updater, progress: PretrainingProgress, board: TensorBoard, interruption: Interruption
+    ) -> None:
+        """Make the updates that are left of the budget."""
+        while updater.share < 1:
+            with closing(updater.updates(self._step_batches(updater))) as updates:
+                for update in updates:
+                    self._take_in(update, progress)
+                    self._after_update(updater, progress, board, interruption)
+                    if updater.share >= 1 or self._is_over(updater):
+                        break
 
     def _require_usable_model(self) -> None:
         """Refuse a model that training has destroyed. The last update may have done that, of which no loss tells."""
@@ -275,6 +291,8 @@ class Pretraining:
         """Losses and accuracies on the held-out text, under masks that are always the same."""
         if self.held_out is None:
             raise ValueError("There is no text to evaluate on: give held_out.")
+        if self._updater is not None:
+            self._updater.trainer.write_back()
         lengths = self.stream.lengths
         length = max(lengths) if self.options.mixed else lengths[self.phase]
         rate = self.options.held_out_mask_rate or self.options.mask_rate
@@ -337,7 +355,6 @@ class Pretraining:
         if evaluate or write:
             self.guard.read_all()
         if evaluate:
-            updater.trainer.write_back()
             self.history.add({f"val_{name}": value for name, value in self.evaluate().items()})
         board.write(self.history)
         if write:
@@ -369,6 +386,7 @@ class Pretraining:
             **values,
             "config": self.model.config.to_dict(),
             "nsp": self.nsp,
+            "start": self.start,
             "shapes": shapes,
             "n": len(self.source),
             "text": self._digest_of_text,
@@ -405,6 +423,8 @@ class Pretraining:
             raise ValueError(
                 f"{self.folder} holds the checkpoints of a run with another {', '.join(different)}. Give another "
                 "folder for another run, or the same options to go on."
+                + " start: these are the weights that training starts from."
+                * ("start" in different)
             )
         updater.trainer.restore(found.arrays)
         updater.restore(facts["updater"])

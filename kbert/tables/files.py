@@ -154,7 +154,11 @@ def read_in_parts(
 
 # What a file may have in place of its format's own separator: its name, and what to do.
 _SEPARATORS = {
-    ";": ("semicolons", "Write it with commas: pandas.read_csv(FILE, sep=';').to_csv(NEW_FILE, index=False)"),
+    ";": (
+        "semicolons",
+        "Write it with commas: "
+        "pandas.read_csv(FILE, sep=';', dtype=str, keep_default_na=False).to_csv(NEW_FILE, index=False)",
+    ),
     "\t": ("tabs", "Give it a name that ends in .tsv"),
     ",": ("commas", "Give it a name that ends in .csv"),
 }
@@ -294,12 +298,14 @@ def _column(name: str, values: list[Any], numbers: list[int]) -> Any:
 
     faults = (pa.ArrowException, TypeError, UnicodeError, OverflowError)
     try:
-        return pa.array(values)
+        array = pa.array(values)
     except faults:
         n = bisect_left(range(len(values)), True, key=lambda n: fault(n) is not None)
         raise ValueError(
             f"line {numbers[n - 1]}: the column {name!r} cannot hold {shown(values[n - 1])} ({fault(n)})"
         ) from None
+    # Objects without any key, {}, which Parquet cannot hold.
+    return pa.nulls(len(values)) if pa.types.is_struct(array.type) and not array.type.num_fields else array
 
 
 # --- Writing -----------------------------------------------------------------------------------------------------

@@ -197,7 +197,8 @@ def one_schema(schemas: Iterable[Any], target: Path) -> Any:
     import pyarrow as pa
 
     try:
-        return pa.unify_schemas([schema.remove_metadata() for schema in schemas], promote_options="permissive")
+        whole = pa.unify_schemas([schema.remove_metadata() for schema in schemas], promote_options="permissive")
+        return pa.schema([field.with_nullable(True) for field in whole])  # a file may lack the column
     except pa.ArrowException as error:
         raise ValueError(
             f"The files have columns of different types ({error}), which do not go into the one file {target}. "

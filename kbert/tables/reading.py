@@ -43,6 +43,9 @@ def read_table(source: str | Path) -> pd.DataFrame:
     if not tables:
         raise ValueError(f"There are no rows in {source}.")
     whole = pa.concat_tables(tables, promote_options="permissive")
+    for i, field in enumerate(whole.schema):
+        if pa.types.is_decimal(field.type):  # pandas has no such numbers
+            whole = whole.set_column(i, field.name, whole.column(i).cast(pa.float64()))
     # Not pandas' own index, which files of pandas may hold: rows are counted from 0, over all files.
     frame = whole.to_pandas(types_mapper={pa.string(): pd.ArrowDtype(pa.string())}.get, ignore_metadata=True)
     for name in frame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -35,6 +36,8 @@ _SETTINGS = {
     "strip_accents": "strip_accents",
     "tokenize_chinese_chars": "handle_chinese_chars",
 }
+# A marker in a vocabulary: no word of a text.
+_MARKER = re.compile(r"<\w+>")
 _REMEDY = "Copy or download the folder again, or save the tokenizer anew."
 
 
@@ -97,8 +100,9 @@ def read_tokenizer(folder: Path) -> TokenizerFiles:
         if lowercase is None:
             specials = set(special_tokens.values())
             # Not isupper: Google's uncased vocabulary has U+211D, the capital R of the real numbers, which has no lower
-            # case.
-            lowercase = all(piece == piece.lower() for piece in vocab if piece not in specials)
+            # case. Its Chinese one, which is of lower case, has the markers <S> and <T>.
+            pieces = (piece for piece in vocab if piece not in specials and not _MARKER.fullmatch(piece))
+            lowercase = all(piece == piece.lower() for piece in pieces)
         chinese = config.get("tokenize_chinese_chars")
         spec = bert_spec(
             vocab, special_tokens["unk"], bool(lowercase), config.get("strip_accents"), chinese is None or bool(chinese)

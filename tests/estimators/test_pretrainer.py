@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import pandas as pd
 import pytest
+from safetensors.numpy import load_file, save_file
 from scipy import sparse
 from sklearn.base import clone
 
@@ -287,6 +288,22 @@ def test_a_table_without_a_column_of_texts_is_told_what_to_choose():
     )
     with pytest.raises(ValueError, match=re.escape(message)):
         make().fit(pd.DataFrame({"body": ["a"], "n": [1]}))
+
+
+def test_a_checkpoint_is_of_the_weights_that_were_started_from(folder, fitted, tmp_path):
+    texts, other = corpus_of(made_texts(40)), tmp_path / "other"
+    fitted.save(other)
+    content = load_file(other / "model.safetensors")
+    name = next(name for name in content if name.endswith("word_embeddings.weight"))
+    save_file({**content, name: content[name] * 1.01}, other / "model.safetensors", metadata={"format": "pt"})
+    options = {"checkpoint": tmp_path / "run", "max_steps": 3, "random_state": None}
+    first = make(weights=folder, **options).fit(texts)
+    assert make(weights=folder, **options).fit(texts).history_["loss"] == first.history_["loss"]
+    with pytest.raises(ValueError, match="another start"):
+        make(weights=other, **options).fit(texts)
+    warm = make(weights=folder, warm_start=True, **{**options, "checkpoint": tmp_path / "warm"}).fit(texts)
+    with pytest.raises(ValueError, match="another start"):
+        warm.fit(texts)
 
 
 def test_going_on_with_other_heads_is_refused(fitted):

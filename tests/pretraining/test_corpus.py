@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from kbert.errors import KbertWarning
 from kbert.pretraining import Corpus
 from kbert.pretraining.segments import sentence_splitter
+from kbert.pretraining.shards import write_shards
 from kbert.text import WordPieceTokenizer
 
 DOCUMENTS = [
@@ -123,6 +124,22 @@ def test_folders_patterns_and_lists_of_files(tmp_path):
     assert list(Corpus(tmp_path / "*.txt")) == [["Text 0."]]
     assert list(Corpus(tmp_path / "**" / "*.[tT]*")) == [["Text 0."], ["Text 2."]]
     assert list(Corpus([tmp_path / "d.parquet", tmp_path / "b.txt"])) == [["Text 4."], ["Text 0."]]
+
+
+def test_what_kbert_writes_is_no_text(tmp_path):
+    """A vocabulary, shards or a model below the folder of text are no part of it, when it is read again."""
+    _write(tmp_path / "a.txt", [["Text."]])
+    tokenizer = WordPieceTokenizer.train(["Text."] * 9)
+    before = Corpus(tmp_path).fingerprint()
+    tokenizer.save(tmp_path / "vocab")
+    shards = write_shards(Corpus(tmp_path, split="lines"), tokenizer, tmp_path / "shards")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "history.csv").write_text("step,loss\n1,2.0\n")
+    (tmp_path / "model" / "config.json").write_text("{}")
+    assert list(Corpus(tmp_path)) == [["Text."]] and Corpus(tmp_path).fingerprint() == before
+    assert write_shards(Corpus(tmp_path, split="lines"), tokenizer, tmp_path / "shards").manifest == shards.manifest
+    (tmp_path / "vocab.txt").write_text("a text of this name")
+    assert ["a text of this name"] in list(Corpus(tmp_path))
 
 
 def test_a_str_is_a_text_even_if_there_is_such_a_file(tmp_path):
@@ -385,6 +402,7 @@ def test_damaged_tables(tmp_path):
     (tmp_path / "a.csv").write_text('id,text\n1,"a"\n\n2\n')
     with pytest.raises(ValueError, match=r"a\.csv, line 4: has 1 of the 2 columns"):
         list(Corpus(tmp_path / "a.csv"))
+    csv.field_size_limit(131_072)  # Python's own, which reading tables raises
     (tmp_path / "a.csv").write_text(f"text\n{'x' * 200_000}\n")
     with pytest.raises(ValueError, match=r"a\.csv, line 2: field larger .* csv\.field_size_limit"):
         list(Corpus(tmp_path / "a.csv"))

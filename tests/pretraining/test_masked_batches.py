@@ -150,3 +150,12 @@ def test_batches_are_counted_without_making_them(instances, tokenizer):
     for batch_size, seed in ((8, 0), (7, [1, 2])):
         made = list(batches_of(instances, masking, batch_size, 64, tokenizer.pad_id, seed, shape))
         assert n_batches_of(instances, masking, batch_size, seed, shape) == len(made)
+
+
+def test_where_no_whole_word_fits_nothing_is_masked(tokenizer):
+    """Ten tokens have room for two masks, and the one word has more pieces."""
+    inside = [number for piece, number in tokenizer.vocab.items() if piece.startswith("##")]
+    word = np.array([tokenizer.vocab["r"], *inside[:1] * 7])
+    instances = draw_runs(Documents(word, np.array([0, 8]), np.array([0, 1])), tokenizer, 16, 0)
+    (batch,) = batches_of(instances, Masking(tokenizer, 0.15, whole_word=True), 2, 16, tokenizer.pad_id, seed=0)
+    assert not batch.weights["mlm"].any() and batch.n_tokens == 10

@@ -53,7 +53,8 @@ def made(nsp=True, n_elements=2, **options):
     source = [documents_of(made_documents(40, seed), tokenizer) for seed in range(n_elements)]
     held_out = documents_of(made_documents(10, 99), tokenizer)
     values = dict(max_steps=12, phases=((32, 1.0),), batch_size=4, learning_rate=3e-3, seed=5, evaluate_every=5)
-    run = {name: options.pop(name) for name in ("folder", "on_step_end", "distribution") if name in options}
+    of_run = ("folder", "on_step_end", "distribution", "start")
+    run = {name: options.pop(name) for name in of_run if name in options}
     return Pretraining(model, tokenizer, source, PretrainingOptions(**{**values, **options}), held_out, **run)
 
 
@@ -212,6 +213,15 @@ def test_new_masks_every_epoch_unless_fixed():
 
 # --- Going on
 
+
+def test_a_checkpoint_of_a_run_from_other_weights_is_refused(tmp_path):
+    made(folder=tmp_path, start="some weights").run()
+    assert len(made(folder=tmp_path, start="some weights").run()) == 12
+    for start in ("other weights", None):
+        with pytest.raises(ValueError, match="run with another start.*the weights that training starts from"):
+            made(folder=tmp_path, start=start).run()
+
+
 # Of twelve updates the sixth, eighth and eleventh have long rows.
 MIXED = {"phases": ((16, 0.7), (32, 0.3)), "mixed": True}
 
@@ -242,6 +252,26 @@ def test_a_resumed_run_ends_at_the_same_weights(tmp_path, nsp, lengths):
     again = made(nsp, **options)
     assert len(again.run()) == 12
     assert all(np.array_equal(a, b) for a, b in zip(weights_of(whole), weights_of(again), strict=True))
+
+
+@pytest.mark.backend
+def test_a_run_that_is_looked_at_or_interrupted_shows_its_weights_of_now(tmp_path):
+    """On JAX and TensorFlow copies are trained."""
+    seen = []
+
+    def look(step):
+        if step in (2, 4):
+            seen.append(run.evaluate()["loss"])
+        if step == 5:
+            raise KeyboardInterrupt
+
+    run = made(on_step_end=look, evaluate_every=100)
+    start = weights_of(run)
+    with pytest.raises(KeyboardInterrupt):
+        run.run()
+    assert seen[0] != seen[1]
+    assert not any(np.array_equal(a, b) for a, b in zip(start, weights_of(run), strict=True) if a.ndim > 1)
+    assert run.step == 5
 
 
 @pytest.mark.parametrize("in_folder", [False, True])

@@ -2,6 +2,9 @@
 
 import gzip
 import json
+import os
+from decimal import Decimal
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -10,6 +13,8 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from kbert.tables.files import find_tables, format_of, head_of, read_in_parts, write_tables
+from kbert.tables.parts import one_schema
+from kbert.tables.reading import read_table, task_of_columns
 
 TEXTS = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0\r"), max_size=12)
 # Of CSV, what is not quite a text comes back as the text that stands there.
@@ -96,6 +101,49 @@ def test_files_of_a_folder_and_of_a_pattern(tmp_path):
     with pytest.raises(FileNotFoundError, match="no table in the folder"):
         find_tables(tmp_path / "empty")
     assert format_of(tmp_path / "x.parquet.gz") is None and format_of(tmp_path / "X.CSV.GZ") == "csv"
+
+
+def test_what_links_lead_to_is_read_once(tmp_path):
+    (tmp_path / "2024").mkdir()
+    (tmp_path / "2024" / "a.csv").write_text("text\nx\n")
+    (tmp_path / "latest").symlink_to(tmp_path / "2024")
+    (tmp_path / "loop").symlink_to(tmp_path)
+    (tmp_path / "b.csv").symlink_to(tmp_path / "2024" / "a.csv")
+    (tmp_path / ".hidden").mkdir()
+    (tmp_path / ".hidden" / "c.csv").write_text("text\nx\n")
+    assert [str(path.relative_to(tmp_path)) for path in find_tables(tmp_path)] == ["2024/a.csv"]
+    (tmp_path / "gone.csv").symlink_to(tmp_path / "nothing.csv")
+    with pytest.raises(FileNotFoundError, match="gone.csv is a link to a file that is not there"):
+        find_tables(tmp_path)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read every folder")
+def test_a_folder_that_may_not_be_read_is_no_empty_one(tmp_path):
+    (tmp_path / "a.csv").write_text("text\nx\n")
+    (tmp_path / "closed").mkdir(mode=0o000)
+    with pytest.raises(PermissionError, match="closed"):
+        find_tables(tmp_path)
+
+
+def test_objects_without_keys_are_missing_values(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "a", "meta": {}}\n{"text": "b", "meta": {}}\n')
+    (table,) = read_in_parts(tmp_path / "a.jsonl", 10)
+    assert table.column("meta").to_pylist() == [None, None]
+    write_tables(tmp_path / "a.parquet", [table], "parquet")
+
+
+def test_a_column_that_a_file_lacks_may_be_one_that_another_always_has():
+    never_missing = pa.schema([pa.field("id", pa.int64(), nullable=False), ("text", pa.string())])
+    schema = one_schema([never_missing, pa.schema([("text", pa.string())])], Path("out.parquet"))
+    assert schema.field("id").nullable
+
+
+def test_decimals_of_parquet_are_numbers(tmp_path):
+    prices = pa.array([Decimal("1.50"), Decimal("20.00")], pa.decimal128(10, 2))
+    parquet.write_table(pa.table({"text": ["a", "b"], "price": prices}), tmp_path / "t.parquet")
+    frame = read_table(tmp_path / "t.parquet")
+    assert frame.price.tolist() == [1.5, 20.0] and frame.price.dtype == float
+    assert task_of_columns(frame, ["text"], ["price"]) == "regression"
 
 
 @pytest.mark.parametrize(

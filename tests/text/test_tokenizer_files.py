@@ -78,6 +78,7 @@ def test_vocab_txt_alone_says_the_same(trained, tmp_path, lowercase):
     "config, pieces, lowercase",
     [
         ({}, ["bear", "ℝ"], True),  # ℝ counts as upper case and has no lower case; Google's uncased vocabulary holds it
+        ({}, ["bear", "<S>", "<T>"], True),  # markers, which Google's Chinese vocabulary holds
         ({}, ["bear", "##S"], False),
         ({"do_lower_case": True}, ["bear", "##S"], True),
         ({"do_lower_case": False}, ["bear"], False),
