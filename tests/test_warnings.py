@@ -488,6 +488,25 @@ def a_model_card_on_the_hub_that_somebody_edited(folder):
         return classifier.push_to_hub("owner/name")
 
 
+@warns(UserWarning, "not enough memory to record the training step")
+def a_gpu_without_room_for_a_graph(folder):
+    """A stand-in for a GPU refuses to record."""
+    import numpy as np
+    import torch
+
+    from kbert.training import cuda_graphs
+
+    steps = cuda_graphs.RecordedSteps(torch.device("cpu"))
+    graph, no_room = "torch.cuda.graph", torch.OutOfMemoryError("CUDA out of memory")
+    with (
+        mock.patch.object(cuda_graphs, "pinned", torch.from_numpy),
+        mock.patch.multiple("torch.cuda", CUDAGraph=mock.Mock(), Stream=mock.Mock(), current_stream=mock.Mock()),
+        mock.patch("torch.cuda.stream"),
+        mock.patch(graph, side_effect=no_room),
+    ):
+        return steps._recorded(lambda *_: None, None, [np.zeros(1, "float32")])
+
+
 # --- The tests
 
 # The functions of kbert in which a warning of the table above was issued: file and name.
