@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import glob
 import gzip
+import itertools
 import lzma
 import os
 from collections.abc import Callable, Iterator
@@ -67,6 +68,17 @@ def files_at(
         if not is_known(file):
             raise ValueError(f"{file}: the ending of its name says of no known format. {known}")
     return found
+
+
+def root_of(path: str | os.PathLike[str]) -> Path:
+    """The folder that a path, a folder or a pattern stands for, from which its files have their names."""
+    whole = Path(path).expanduser().absolute()
+    if whole.is_dir():
+        return whole
+    if whole.exists():
+        return whole.parent
+    parts = list(itertools.takewhile(lambda part: not glob.has_magic(part), whole.parts))
+    return Path(*parts[: len(whole.parts) - 1])
 
 
 def _files_in(folder: Path) -> Iterator[Path]:

@@ -25,6 +25,7 @@ from kbert.estimators.base import BertEstimator
 from kbert.estimators.loading import load
 from kbert.estimators.persistence import encode_value
 from kbert.folder_lock import alone_in
+from kbert.input_files import root_of
 from kbert.printable import printable, shown
 from kbert.tables.files import (
     FORMATS,
@@ -216,7 +217,7 @@ def predict_table(
         _names("keep", keep),
         bool(probabilities),
     )
-    settings = _settings(plan, estimator, files, rows_per_part)
+    settings = _settings(plan, files, root_of(source), rows_per_part)
     heads = {file: head_of(file) for file in files}
     _check_columns(plan, estimator, heads, target if is_file else None)
     if folder.exists() and not folder.is_dir():
@@ -457,12 +458,11 @@ def _refuse_both(file: Path | str, names: set[str]) -> None:
         )
 
 
-def _settings(plan: _Plan, estimator: BertEstimator, files: list[Path], rows_per_part: int) -> dict[str, Any]:
-    """What all parts of an output have in common."""
-    shared = Path(os.path.commonpath([file.parent for file in files]))
+def _settings(plan: _Plan, files: list[Path], root: Path, rows_per_part: int) -> dict[str, Any]:
+    """What all parts of an output have in common. The files keep their names where others are removed later."""
     settings = {
         "format": _FORMAT, "model": plan.model, "rows_per_part": rows_per_part,
-        "files": [str(file.relative_to(shared)) for file in files], "written_as": plan.written_as,
+        "files": [str(file.relative_to(root)) for file in files], "written_as": plan.written_as,
         "columns": plan.columns, "keep": plan.keep, "probabilities": plan.probabilities,
     }  # fmt: skip
     return json.loads(json.dumps(settings))

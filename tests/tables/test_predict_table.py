@@ -280,6 +280,22 @@ def test_one_damaged_file_is_named_and_the_others_are_done(estimator, tables, ro
     )
 
 
+def test_without_a_damaged_file_that_was_removed_it_goes_on(estimator, rows, tmp_path):
+    """Of the only file of its folder: the names of the others stay the same."""
+    for year, content in (("2023", rows[["text"]][:20].to_csv(index=False)), ("2024", 'text\n"a\n')):
+        (tmp_path / "in" / year).mkdir(parents=True)
+        (tmp_path / "in" / year / "x.csv").write_text(content)
+    calls = [(tmp_path / "in", tmp_path / "out"), (tmp_path / "in" / "*" / "*.csv", tmp_path / "of_pattern")]
+    options = {"columns": "text", "rows_per_part": 10}
+    for source, out in calls:
+        with pytest.raises(ValueError, match="What else there is was done"):
+            predict_table(estimator("classifier"), source, out, **options)
+    shutil.rmtree(tmp_path / "in" / "2024")
+    for source, out in calls:
+        written = predict_table(estimator("classifier"), source, out, **options)
+        assert (written.rows, written.made_before) == (20, 2)
+
+
 def test_bad_input_is_named(estimator, rows, tmp_path, monkeypatch):
     model = estimator("classifier")
     rows[["id", "text"]].to_csv(tmp_path / "in.csv", index=False)
