@@ -99,10 +99,11 @@ def _files_in(folder: Path) -> Iterator[Path]:
 
 
 def _once(files: list[Path]) -> list[Path]:
-    """Files without those that an earlier name leads to."""
+    """Files without those that an earlier name leads to, and without pipes and the like."""
     found: dict[str, Path] = {}
     for file in files:
         if not file.exists():
             raise FileNotFoundError(f"{file} is a link to a file that is not there. Remove it, or mend it.")
-        found.setdefault(os.path.realpath(file), file)
+        if file.is_file():
+            found.setdefault(os.path.realpath(file), file)
     return list(found.values())

@@ -34,7 +34,6 @@ from kbert.estimators.parameters import (
 from kbert.estimators.recipe import remember_settled, settled_values
 from kbert.estimators.saving import GOLDEN_TEXTS
 from kbert.model import BertForPreTraining
-from kbert.model.setup import ops
 from kbert.pretraining.checkpoints import saved_seed
 from kbert.pretraining.corpus import Corpus
 from kbert.pretraining.evaluation import held_out_scores
@@ -59,7 +58,7 @@ from kbert.printable import shown
 from kbert.saved_values import TEXT, SavedValues, list_of
 from kbert.text import WordPieceTokenizer, build_sequences
 from kbert.training.backends import able_to_train
-from kbert.training.fit_checkpoints import digest
+from kbert.training.fit_checkpoints import digest_of_weights
 from kbert.training.precision import dtype_policy
 from kbert.training.predict import input_names, predictor, to_numpy
 from kbert.weights import load_pretraining, load_pretraining_weights, save_pretraining
@@ -548,8 +547,7 @@ def _start_of(model: BertForPreTraining, start: Start) -> str | None:
     """
     if start.folder is None and start.model is None:
         return None
-    weights = model.weights if start.model is not None else model.encoder.weights
-    return digest(np.asarray(ops.convert_to_numpy(variable.value)) for variable in weights)
+    return digest_of_weights(model if start.model is not None else model.encoder)
 
 
 def _corpus(X: Any, name: str, split: Literal["sentences", "lines"]) -> Corpus:

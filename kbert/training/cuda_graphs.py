@@ -1,6 +1,6 @@
 """A training step on PyTorch on a GPU as one CUDA graph, which the host starts by a single call.
 
-PyTorch runs one operation at a time: a step of BERT-base is some two thousand kernels, and the host takes longer to
+PyTorch runs one operation at a time: a step of BERT-base is many hundred kernels, and the host takes longer to
 start them than a GPU takes to run them, unless the batch is large. A CUDA graph holds all of them. It is recorded once
 for each shape of batches, and replayed with new numbers in the same places of memory.
 
@@ -29,7 +29,6 @@ from kbert.warn import warn_user
 _MOST = 8
 # The step of a shape that is recorded, counted from 1.
 _RECORDED_AT = 3
-
 
 # Of a batch on the device and the numbers: the losses.
 Step = Callable[[Any, Groups, Numbers], torch.Tensor]

@@ -299,8 +299,13 @@ def facts_of_data(
     validation: tuple[np.ndarray | Sequences, ...],
 ) -> dict[str, str]:
     """Settings that tell the data of a fit, and the weights that it starts from, from those of another."""
-    weights = [np.asarray(keras.ops.convert_to_numpy(variable.value)) for variable in start.weights]
-    return dict(zip(_DIGESTS, map(digest, (data, targets, validation, weights)), strict=True))
+    digests = [*map(digest, (data, targets, validation)), digest_of_weights(start)]
+    return dict(zip(_DIGESTS, digests, strict=True))
+
+
+def digest_of_weights(layer: keras.Layer) -> str:
+    """A name for the weights of a layer or a model."""
+    return digest(np.asarray(keras.ops.convert_to_numpy(variable.value)) for variable in layer.weights)
 
 
 def digest(values: Iterable[np.ndarray | Sequences]) -> str:

@@ -59,24 +59,34 @@ def adamw_all(
     step = torch.tensor(_updates_before(hyper), dtype=torch.float32, device=parameters[0].device)
     groups = groups_of(hyper)
     for members, decay in zip(groups.members, groups.decays, strict=True):
-        adamw(
-            [parameters[i] for i in members],
-            [_laid_out_as(parameters[i], gradients[i]) for i in members],
-            [moments_1[i] for i in members],
-            [moments_2[i] for i in members],
-            [],
-            [step.clone() for _ in members],  # counted up in each
-            fused=True,
-            amsgrad=False,
-            beta1=BETA_1,
-            beta2=BETA_2,
-            lr=float(hyper.learning_rates[members[0]]),
-            weight_decay=decay,
-            eps=EPSILON,
-            maximize=False,
-        )
+        some = [[array[i] for i in members] for array in (parameters, gradients, moments_1, moments_2)]
+        _kernel([*some, [step.clone() for _ in members]], float(hyper.learning_rates[members[0]]), decay)
     note_change(parameters)
     return 0.0
+
+
+def _kernel(
+    arrays: list[list[torch.Tensor]], rate: float | torch.Tensor, decay: float, **skipping: torch.Tensor
+) -> None:
+    """PyTorch's kernel on one group: its parameters, gradients, moments, and the updates before, which it counts up."""
+    parameters, gradients, moments_1, moments_2, steps = arrays
+    adamw(
+        parameters,
+        list(map(_laid_out_as, parameters, gradients)),
+        moments_1,
+        moments_2,
+        [],
+        steps,
+        fused=True,
+        amsgrad=False,
+        beta1=BETA_1,
+        beta2=BETA_2,
+        lr=rate,
+        weight_decay=decay,
+        eps=EPSILON,
+        maximize=False,
+        **skipping,
+    )
 
 
 def note_change(parameters: list[torch.Tensor]) -> None:
@@ -176,26 +186,11 @@ def adamw_on_device(
     finite = torch.isfinite(norm)
     # The kernel divides the gradients by it: 1 / clip_factor.
     divisor = torch.clamp((norm + 1e-6) / CLIP_NORM, min=1.0) * numbers.loss_scale
-    steps = numbers.steps.expand(len(parameters)).clone().unbind()  # counted up in each
-    for number, (members, decay) in enumerate(zip(groups.members, groups.decays, strict=True)):
-        adamw(
-            [parameters[i] for i in members],
-            [_laid_out_as(parameters[i], gradients[i]) for i in members],
-            [moments_1[i] for i in members],
-            [moments_2[i] for i in members],
-            [],
-            [steps[i] for i in members],
-            fused=True,
-            grad_scale=divisor,
-            found_inf=(~finite).to(torch.float32),
-            amsgrad=False,
-            beta1=BETA_1,
-            beta2=BETA_2,
-            lr=numbers.rates[number],
-            weight_decay=decay,
-            eps=EPSILON,
-            maximize=False,
-        )
+    found_inf = (~finite).to(torch.float32)
+    steps = list(numbers.steps.expand(len(parameters)).clone().unbind())
+    for members, rate, decay in zip(groups.members, numbers.rates, groups.decays, strict=True):
+        some = [[array[i] for i in members] for array in (parameters, gradients, moments_1, moments_2, steps)]
+        _kernel(some, rate, decay, grad_scale=divisor, found_inf=found_inf)
     return torch.zeros_like(norm).masked_fill(~finite, math.nan)
 
 

@@ -126,15 +126,13 @@ class Updater:
         if self._clock_start is None:
             self._clock_start = time.perf_counter() - self.seconds
         n_seen = 0
-        begins = ends = False
-        if callbacks is not None:
-            begins, ends = (_listens(callbacks, when) for when in ("begin", "end"))
+        at_begin, at_end = (_if_they_listen(callbacks, when) for when in ("begin", "end"))
         with closing(prefetched(batches)) as stream:
             for group in groups_of(stream, self.accumulation):
                 gradients, losses = None, []
                 for i, (_, batch) in enumerate(group):
-                    if callbacks is not None and begins:
-                        callbacks.on_train_batch_begin(n_seen)
+                    if at_begin is not None:
+                        at_begin.on_train_batch_begin(n_seen)
                     learning_rate = self.learning_rate  # which the callbacks may have set
                     hyper = self._hyperparameters(learning_rate, self.n_updates, self.n_batches, self.guard.loss_scale)
                     if self.accumulation == 1:
@@ -149,8 +147,8 @@ class Updater:
                             loss = loss + self.trainer.update(gradients, hyper)
                     losses.append(loss)
                     self.n_batches += 1
-                    if callbacks is not None and ends:
-                        callbacks.on_train_batch_end(n_seen, {"loss": loss})
+                    if at_end is not None:
+                        at_end.on_train_batch_end(n_seen, {"loss": loss})
                     n_seen += 1
                 self.n_updates += 1
                 self.seconds = time.perf_counter() - self._clock_start
@@ -171,13 +169,14 @@ class Updater:
         self.stop_clock()
 
 
-def _listens(callbacks: keras.callbacks.CallbackList, when: str) -> bool:
-    """Whether a callback does something at the begin or at the end of a batch."""
-    return any(
+def _if_they_listen(callbacks: keras.callbacks.CallbackList | None, when: str) -> keras.callbacks.CallbackList | None:
+    """Callbacks of which one does something at the "begin" or at the "end" of a batch; None where none does."""
+    does_something = callbacks is not None and any(
         getattr(getattr(callback, name), "__func__", None) is not getattr(keras.callbacks.Callback, name)
         for callback in callbacks.callbacks
         for name in (f"on_train_batch_{when}", f"on_batch_{when}")
     )
+    return callbacks if does_something else None
 
 
 Item = TypeVar("Item")

@@ -109,6 +109,7 @@ def test_what_links_lead_to_is_read_once(tmp_path):
     (tmp_path / "latest").symlink_to(tmp_path / "2024")
     (tmp_path / "loop").symlink_to(tmp_path)
     (tmp_path / "b.csv").symlink_to(tmp_path / "2024" / "a.csv")
+    os.mkfifo(tmp_path / "pipe.csv")  # which would never end
     (tmp_path / ".hidden").mkdir()
     (tmp_path / ".hidden" / "c.csv").write_text("text\nx\n")
     assert [str(path.relative_to(tmp_path)) for path in find_tables(tmp_path)] == ["2024/a.csv"]
