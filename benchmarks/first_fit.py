@@ -37,7 +37,6 @@ from sklearn.pipeline import make_pipeline
 from kbert import datasets
 from kbert.hub import resolve_folder
 
-SIZE = "minilm-l6"
 DRAWS = 5
 TEST_ROWS = 1000
 MESSAGES = Path(__file__).parents[1] / "examples" / "data" / "support_messages.csv"
@@ -196,14 +195,14 @@ def drawn(data: Data, name: str, rows: int, draw: int) -> tuple[Any, Any]:
 # --- Methods -------------------------------------------------------------------------------------------------------
 
 
-def _kbert(data: Data, draw: int, **parameters: Any) -> Any:
+def _kbert(data: Data, draw: int, size: str, **parameters: Any) -> Any:
     from kbert import BertClassifier, BertMultipleChoice, BertQA, BertRegressor, BertTagger
 
     kinds = {
         "labels": BertClassifier, "numbers": BertRegressor, "tags": BertTagger, "questions": BertQA,
         "options": BertMultipleChoice,
     }  # fmt: skip
-    return kinds[data.task](SIZE, random_state=draw, **parameters)
+    return kinds[data.task](size, random_state=draw, **parameters)
 
 
 def _linear(data: Data) -> Any:
@@ -213,10 +212,13 @@ def _linear(data: Data) -> Any:
 class _WordVectors:
     """A logistic regression on the vectors of words."""
 
+    def __init__(self, size: str):
+        self.size = size
+
     def fit(self, X: Any, y: Any) -> None:
         from kbert import BertVectorizer
 
-        self.vectorizer = BertVectorizer(SIZE, level="word")
+        self.vectorizer = BertVectorizer(self.size, level="word")
         self.linear = LogisticRegression(max_iter=1000)
         self.linear.fit(np.concatenate(self.vectorizer.fit_transform(X)), np.concatenate(y.to_list()))
 
@@ -242,14 +244,14 @@ class _NearestOption:
         return far.groupby(rows).apply(np.argmin).to_numpy()
 
 
-def _vectors(data: Data, draw: int) -> Any:
+def _vectors(data: Data, draw: int, size: str) -> Any:
     from kbert import BertVectorizer
 
     if data.task == "tags":
-        return _WordVectors()
+        return _WordVectors(size)
     if data.task == "options":
-        return _NearestOption(BertVectorizer(SIZE))
-    return make_pipeline(BertVectorizer(SIZE), _linear(data)) if data.task in ("labels", "numbers") else None
+        return _NearestOption(BertVectorizer(size))
+    return make_pipeline(BertVectorizer(size), _linear(data)) if data.task in ("labels", "numbers") else None
 
 
 def _as_texts(X: Any) -> list[str]:
@@ -269,7 +271,7 @@ class _TfIdf:
         return self.model.predict(_as_texts(X))
 
 
-def _tf_idf(data: Data, draw: int) -> Any:
+def _tf_idf(data: Data, draw: int, size: str) -> Any:
     if data.task == "options":
         return _NearestOption(TfidfVectorizer())
     return _TfIdf(data) if data.task in ("labels", "numbers") else None
@@ -278,12 +280,12 @@ def _tf_idf(data: Data, draw: int) -> Any:
 class _PyTorch:
     """Plain PyTorch and transformers with the paper's recipe."""
 
-    def __init__(self, data: Data, draw: int):
-        self.task, self.draw = data.task, draw
+    def __init__(self, data: Data, draw: int, size: str):
+        self.task, self.draw, self.size = data.task, draw, size
         recipe = {"max_length": 128, "learning_rate": 5e-5, "epochs": 3, "batch_size": 32}
         if data.task == "questions":
             recipe |= {"max_length": 384, "stride": 128}
-        self.run = {"task": "stsb" if data.task == "numbers" else "sst2", "size": SIZE, "seed": draw, **recipe}
+        self.run = {"task": "stsb" if data.task == "numbers" else "sst2", "size": size, "seed": draw, **recipe}
 
     def fit(self, X: Any, y: Any) -> None:
         import pytorch_choice
@@ -299,7 +301,9 @@ class _PyTorch:
             self.predict = lambda X: pytorch_squad.predict(*fitted, X, self.run)
             return
         if self.task == "options":
-            self.predict = pytorch_choice.fit(resolve_folder(SIZE), X.assign(label=y), pytorch_choice.RECIPE, self.draw)
+            self.predict = pytorch_choice.fit(
+                resolve_folder(self.size), X.assign(label=y), pytorch_choice.RECIPE, self.draw
+            )
             return
         frame = pd.DataFrame(X)
         found = pytorch_scores.fit(self.run, frame, y)
@@ -307,22 +311,22 @@ class _PyTorch:
         self.predict_proba = lambda X: softmax(found(pd.DataFrame(X), logits=True), axis=1)
 
 
-def _pytorch(data: Data, draw: int) -> Any:
-    return _PyTorch(data, draw)
+def _pytorch(data: Data, draw: int, size: str) -> Any:
+    return _PyTorch(data, draw, size)
 
 
 class _SetFit:
     """setfit as its documentation shows it: one epoch of contrastive pairs, batch 16, then a logistic regression."""
 
-    def __init__(self, draw: int):
-        self.draw = draw
+    def __init__(self, draw: int, size: str):
+        self.draw, self.size = draw, size
 
     def fit(self, X: Any, y: Any) -> None:
         import setfit
         from datasets import Dataset
 
         self.classes, numbers = np.unique(y, return_inverse=True)
-        model = setfit.SetFitModel.from_pretrained(str(resolve_folder(SIZE)))
+        model = setfit.SetFitModel.from_pretrained(str(resolve_folder(self.size)))
         rows = Dataset.from_dict({"text": list(X), "label": numbers.tolist()})
         arguments = setfit.TrainingArguments(
             batch_size=16, num_epochs=1, seed=self.draw, report_to="none", save_strategy="no", show_progress_bar=False
@@ -334,24 +338,24 @@ class _SetFit:
         return self.classes[np.asarray(self.model.predict(list(X), as_numpy=True))]
 
 
-def _setfit(data: Data, draw: int) -> Any:
-    return _SetFit(draw) if data.task == "labels" and getattr(data.X, "ndim", 1) == 1 else None
+def _setfit(data: Data, draw: int, size: str) -> Any:
+    return _SetFit(draw, size) if data.task == "labels" and getattr(data.X, "ndim", 1) == 1 else None
 
 
 METHODS = {"tf-idf": _tf_idf, "vectors": _vectors, "pytorch": _pytorch, "setfit": _setfit}
 
 
-def model_of(method: str, data: Data, draw: int) -> Any:
+def model_of(method: str, data: Data, draw: int, size: str) -> Any:
     """A model of a method: a name of `METHODS`, or "kbert" with parameters, "kbert:epochs=5"."""
     if method in METHODS:
-        return METHODS[method](data, draw)
+        return METHODS[method](data, draw, size)
     name, _, text = method.partition(":")
     if name != "kbert":
         raise SystemExit(f"{method!r} is no method: {', '.join(METHODS)}, or kbert and parameters.")
     parameters = dict(_parameter(part) for part in text.split(",") if part)
     if "few_labels" in parameters and data.task != "labels":
         return None
-    return _kbert(data, draw, **parameters)
+    return _kbert(data, draw, size, **parameters)
 
 
 def _parameter(text: str) -> tuple[str, Any]:
@@ -367,9 +371,9 @@ def _parameter(text: str) -> tuple[str, Any]:
 # --- Measuring -----------------------------------------------------------------------------------------------------
 
 
-def measure(name: str, rows: int, draw: int, method: str, data: Data) -> dict[str, Any] | None:
+def measure(name: str, rows: int, draw: int, method: str, data: Data, size: str) -> dict[str, Any] | None:
     """One row of the results; None where the method does not have this task."""
-    model = model_of(method, data, draw)
+    model = model_of(method, data, draw, size)
     if model is None:
         return None
     X, y = drawn(data, name, rows, draw)
@@ -395,6 +399,7 @@ def main() -> None:
     parser.add_argument("--rows", nargs="+", type=int, default=[8, 16, 64, 250, 1000, 4000])
     parser.add_argument("--draws", nargs="+", type=int, default=list(range(DRAWS)))
     parser.add_argument("--methods", nargs="+", default=["tf-idf", "vectors", "kbert"])
+    parser.add_argument("--size", default="minilm-l6", help="a size or a folder of weights; a file of results each")
     parser.add_argument("--out", type=Path, default=Path("first_fit.csv"))
     parser.add_argument("--page", type=Path, help="make table and picture of a file of results, and measure nothing")
     options = parser.parse_args()
@@ -411,7 +416,7 @@ def main() -> None:
                 data = loaded.setdefault(name, DATA[name]())
                 for method in options.methods:
                     key = (name, rows, draw, method)
-                    if key in done or (result := measure(name, rows, draw, method, data)) is None:
+                    if key in done or (result := measure(name, rows, draw, method, data, options.size)) is None:
                         continue
                     backend = os.environ.get("KERAS_BACKEND", "tensorflow")
                     row = dict(zip(COLUMNS[:4], key, strict=True), **result, backend=backend, date=date.today())
