@@ -195,6 +195,11 @@ def drawn(data: Data, name: str, rows: int, draw: int) -> tuple[Any, Any]:
 # --- Methods -------------------------------------------------------------------------------------------------------
 
 
+def _weights(size: str) -> dict[str, str]:
+    """The parameter that a size, or a folder of weights, is given by."""
+    return {"weights" if Path(size).is_dir() else "size": size}
+
+
 def _kbert(data: Data, draw: int, size: str, **parameters: Any) -> Any:
     from kbert import BertClassifier, BertMultipleChoice, BertQA, BertRegressor, BertTagger
 
@@ -202,7 +207,7 @@ def _kbert(data: Data, draw: int, size: str, **parameters: Any) -> Any:
         "labels": BertClassifier, "numbers": BertRegressor, "tags": BertTagger, "questions": BertQA,
         "options": BertMultipleChoice,
     }  # fmt: skip
-    return kinds[data.task](size, random_state=draw, **parameters)
+    return kinds[data.task](**_weights(size), random_state=draw, **parameters)
 
 
 def _linear(data: Data) -> Any:
@@ -218,7 +223,7 @@ class _WordVectors:
     def fit(self, X: Any, y: Any) -> None:
         from kbert import BertVectorizer
 
-        self.vectorizer = BertVectorizer(self.size, level="word")
+        self.vectorizer = BertVectorizer(**_weights(self.size), level="word")
         self.linear = LogisticRegression(max_iter=1000)
         self.linear.fit(np.concatenate(self.vectorizer.fit_transform(X)), np.concatenate(y.to_list()))
 
@@ -250,8 +255,10 @@ def _vectors(data: Data, draw: int, size: str) -> Any:
     if data.task == "tags":
         return _WordVectors(size)
     if data.task == "options":
-        return _NearestOption(BertVectorizer(size))
-    return make_pipeline(BertVectorizer(size), _linear(data)) if data.task in ("labels", "numbers") else None
+        return _NearestOption(BertVectorizer(**_weights(size)))
+    return (
+        make_pipeline(BertVectorizer(**_weights(size)), _linear(data)) if data.task in ("labels", "numbers") else None
+    )
 
 
 def _as_texts(X: Any) -> list[str]:
