@@ -251,9 +251,9 @@ def _parts(frame: pd.DataFrame, X: list[str], y: list[str], task: str, options: 
 
     A share of the rows is one of each label, where there is one a row, and leaves at least one to train on.
     """
-    from kbert.tables.reading import X_of, holds_lists, read_table, require_columns, y_of
+    from kbert.tables.reading import holds_lists, read_table, require_columns, y_of
 
-    rows, labels = X_of(frame, X), y_of(frame, y, task)
+    rows, labels = frame[X], y_of(frame, y, task)  # a single column too, so that its name is kept with the model
     one_label = task == "classification" and len(y) == 1 and not holds_lists(labels)
     if options.validation is None:
         return [(rows, labels)]
@@ -263,7 +263,7 @@ def _parts(frame: pd.DataFrame, X: list[str], y: list[str], task: str, options: 
         other = read_table(options.validation)
         require_columns(other, [*X, *y], options.validation)
         known = labels.unique() if one_label else None
-        return [(rows, labels), (X_of(other, X), y_of(other, y, task, known))]
+        return [(rows, labels), (other[X], y_of(other, y, task, known))]
     if not 0 < share < 1:
         raise ValueError(f"--validation must be a table, or a share over 0 and under 1, not {options.validation!r}.")
     groups = [some for _, some in labels.groupby(labels)] if one_label else [labels]

@@ -11,7 +11,7 @@ import math
 import os
 import zlib
 from bisect import bisect_left
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
@@ -103,7 +103,11 @@ def head_of(path: Path) -> Head:
 
 
 def read_in_parts(
-    path: Path, n_rows: int, told: Callable[[int], None] | None = None, columns: list[str] | None = None
+    path: Path,
+    n_rows: int,
+    told: Callable[[int], None] | None = None,
+    columns: list[str] | None = None,
+    faults: dict[str, str] | None = None,
 ) -> Iterator[Any]:
     """The rows of a file as Arrow tables of ``n_rows`` rows, the last one with what is left.
 
@@ -118,6 +122,9 @@ def read_in_parts(
         Parquet, which says how many rows it has.
     columns : list of str, optional
         Of Parquet, the columns that are read; all by default. Other formats have all in each line.
+    faults : dict of str, optional
+        Of JSON lines: where given, a column whose values do not go together has no values in a table, and its name is
+        put here with the error, which `require_readable` raises.
 
     Raises
     ------
@@ -129,7 +136,8 @@ def read_in_parts(
     kept: list[Any] = []
     n_kept = 0
     try:
-        for found in _parquet(path, n_rows, columns) if format_of(path) == "parquet" else _of_lines(path, n_rows, told):
+        is_parquet = format_of(path) == "parquet"
+        for found in _parquet(path, n_rows, columns) if is_parquet else _of_lines(path, n_rows, told, faults):
             rest = found
             if len(set(rest.column_names)) < rest.num_columns:
                 raise ValueError(f"it has a column twice: {printable(', '.join(rest.column_names))}")
@@ -147,9 +155,26 @@ def read_in_parts(
             else " ".join(str(error).split())
         )
         hint = other_separator(path).rstrip(".")
-        raise ValueError(f"{path} cannot be read as {format_of(path)}: {reason}{hint and f'. {hint}'}") from error
+        raise ValueError(_unreadable(path, f"{reason}{hint and f'. {hint}'}")) from error
     if kept:
         yield pa.concat_tables(kept).combine_chunks()
+
+
+def _unreadable(path: Path, reason: str) -> str:
+    return f"{path} cannot be read as {format_of(path)}: {reason}"
+
+
+def require_readable(faults: dict[str, str], names: Collection[str]) -> None:
+    """Raise what is wrong with the first of these columns that could not be read.
+
+    Raises
+    ------
+    ValueError
+        The error in ``faults``, which `read_in_parts` has filled.
+    """
+    wrong = next((fault for name, fault in faults.items() if name in names), None)
+    if wrong is not None:
+        raise ValueError(wrong)
 
 
 # What a file may have in place of its format's own separator: its name, and what to do.
@@ -203,12 +228,18 @@ def _parquet(path: Path, n_rows: int, columns: list[str] | None) -> Iterator[Any
             yield pa.Table.from_batches([batch])
 
 
-def _of_lines(path: Path, n_rows: int, told: Callable[[int], None] | None = None) -> Generator[Any]:
+def _of_lines(
+    path: Path,
+    n_rows: int,
+    told: Callable[[int], None] | None = None,
+    faults: dict[str, str] | None = None,
+) -> Generator[Any]:
     """The rows of a CSV, TSV or JSON lines file."""
     packing, separator = endings_of(path)[1], _separator(path)
     with open(path, "rb") as packed, OPENERS[packing](packed, "rb") if packing else packed as unpacked:
         with io.TextIOWrapper(unpacked, encoding="utf-8-sig", newline=None if separator is None else "") as file:
-            for table in _json_lines(file, n_rows) if separator is None else _csv(file, n_rows, separator):
+            tables = _json_lines(file, n_rows, path, faults) if separator is None else _csv(file, n_rows, separator)
+            for table in tables:
                 if told is not None:
                     told(packed.tell())
                 yield table
@@ -253,7 +284,7 @@ def _of_texts(names: list[str], rows: list[list[str]]) -> Any:
     return pa.table({name: pa.array(values, pa.string()) for name, values in zip(names, columns, strict=True)})
 
 
-def _json_lines(file: TextIO, n_rows: int) -> Generator[Any]:
+def _json_lines(file: TextIO, n_rows: int, path: Path, faults: dict[str, str] | None) -> Generator[Any]:
     """Each part has the types, and the columns, of its own rows: a number may have decimals later on, or be missing."""
     import pyarrow as pa
 
@@ -262,11 +293,18 @@ def _json_lines(file: TextIO, n_rows: int) -> Generator[Any]:
 
     def as_table() -> Any:
         names = list(dict.fromkeys(name for row in found for name in row))
-        try:
-            return pa.table({name: _column(name, [row.get(name) for row in found], numbers) for name in names})
-        finally:
-            found.clear()
-            numbers.clear()
+        arrays: dict[str, Any] = {}
+        for name in names:
+            try:
+                arrays[name] = _column(name, [row.get(name) for row in found], numbers)
+            except ValueError as error:
+                if faults is None:
+                    raise
+                faults.setdefault(name, _unreadable(path, str(error)))
+                arrays[name] = pa.nulls(len(found))
+        found.clear()
+        numbers.clear()
+        return pa.table(arrays)
 
     for number, line in enumerate(file, 1):
         if not line.strip():
@@ -286,7 +324,10 @@ def _json_lines(file: TextIO, n_rows: int) -> Generator[Any]:
 
 
 def _column(name: str, values: list[Any], numbers: list[int]) -> Any:
-    """Values of JSON as Arrow's. The error names the first line whose value does not go with those before it."""
+    """Values of JSON as Arrow's. The error names the first line whose value does not go with those before it.
+
+    Lists and objects whose own values do not go together, such as the spans [[0, 3, "PER"]], are JSON.
+    """
     import pyarrow as pa
 
     def fault(n: int) -> Exception | None:
@@ -300,6 +341,8 @@ def _column(name: str, values: list[Any], numbers: list[int]) -> Any:
     try:
         array = pa.array(values)
     except faults:
+        if all(value is None or isinstance(value, list | dict) for value in values):
+            return pa.array([None if value is None else json.dumps(value) for value in values], pa.string())
         n = bisect_left(range(len(values)), True, key=lambda n: fault(n) is not None)
         raise ValueError(
             f"line {numbers[n - 1]}: the column {name!r} cannot hold {shown(values[n - 1])} ({fault(n)})"

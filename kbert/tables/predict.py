@@ -36,6 +36,7 @@ from kbert.tables.files import (
     other_separator,
     read_in_parts,
     require_pyarrow,
+    require_readable,
 )
 from kbert.tables.outputs import (
     as_X,
@@ -238,7 +239,10 @@ def predict_table(
             try:
                 needed = _needed(plan, estimator, heads[file])
                 lists: frozenset[str] | None = None
-                for i, table in enumerate(total.parts_of(file, rows_per_part, needed)):
+                faults: dict[str, str] = {}
+                for i, table in enumerate(total.parts_of(file, rows_per_part, needed, faults)):
+                    if faults:
+                        require_readable(faults, _used(plan, estimator, table.column_names))
                     name, digest = part_name(number, i, plan.written_as), digest_of(table)
                     if lists is None:
                         lists = columns_of_lists(estimator, table)
@@ -293,7 +297,7 @@ class _Total:
         self.rows = self.n_bytes = 0  # read so far of files of other formats
         self.bar.total = None if self.sizes else self.known
 
-    def parts_of(self, file: Path, n_rows: int, columns: list[str] | None) -> Iterator[Any]:
+    def parts_of(self, file: Path, n_rows: int, columns: list[str] | None, faults: dict[str, str]) -> Iterator[Any]:
         """The rows of a file as `read_in_parts` has them. With each of its tables, the total is estimated anew."""
         before = self.n_bytes
 
@@ -301,7 +305,7 @@ class _Total:
             self.n_bytes = before + n_bytes
 
         try:
-            for table in read_in_parts(file, n_rows, tell, columns):
+            for table in read_in_parts(file, n_rows, tell, columns, faults):
                 if file in self.sizes:
                     self.rows += table.num_rows
                     self._show(round(self.rows * sum(self.sizes.values()) / self.n_bytes), _ABOUT)
@@ -446,8 +450,13 @@ def _needed(plan: _Plan, estimator: BertEstimator, head: Head) -> list[str] | No
     names = head.schema.names if head.n_rows else []
     if plan.keep is None or len(set(names)) < max(1, len(names)):
         return None
-    needed = {*columns_read(estimator, names, plan.columns), *plan.keep}
-    return [name for name in names if name in needed]
+    used = _used(plan, estimator, names)
+    return [name for name in names if name in used]
+
+
+def _used(plan: _Plan, estimator: BertEstimator, names: Sequence[str]) -> set[str]:
+    """The columns that are read or kept."""
+    return {*columns_read(estimator, names, plan.columns), *(names if plan.keep is None else plan.keep)}
 
 
 def _refuse_both(file: Path | str, names: set[str]) -> None:

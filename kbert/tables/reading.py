@@ -11,18 +11,20 @@ import numpy as np
 import pandas as pd
 
 from kbert.printable import printable, shown
-from kbert.tables.files import find_tables, other_separator, read_in_parts, require_pyarrow
+from kbert.tables.files import find_tables, other_separator, read_in_parts, require_pyarrow, require_readable
 
 _ANSWER = ["answer", "answer_start"]
 _ROWS_AT_ONCE = 100_000
-# Of a table's ``attrs``: a file for each column that not all files have; each file with the number of its rows.
-_LACKED, _FILES = "lacked", "files"
+# Of a table's ``attrs``: a file for each column that not all files have; each file with the number of its rows; what is
+# wrong with columns that could not be read.
+_LACKED, _FILES, _FAULTS = "lacked", "files", "faults"
 
 
 def read_table(source: str | Path) -> pd.DataFrame:
     """All rows of a file, a folder or a pattern. Texts are Arrow's; lists that CSV holds as JSON are lists again.
 
-    A value is missing where a file has not the column; `require_columns` names such a file.
+    A value is missing where a file has not the column, or where the column could not be read; `require_columns` names
+    such a file.
 
     Raises
     ------
@@ -34,8 +36,9 @@ def read_table(source: str | Path) -> pd.DataFrame:
     pa, tables, names_in = require_pyarrow(), list[Any](), dict[str, set[str]]()
     n_rows: dict[str, int] = {}
     kinds: dict[str, tuple[str, Any]] = {}
+    faults: dict[str, str] = {}
     for file in find_tables(source):
-        for table in read_in_parts(file, _ROWS_AT_ONCE):
+        for table in read_in_parts(file, _ROWS_AT_ONCE, faults=faults):
             tables.append(table)
             n_rows[str(file)] = n_rows.get(str(file), 0) + table.num_rows
             names_in.setdefault(str(file), set()).update(table.column_names)
@@ -52,6 +55,7 @@ def read_table(source: str | Path) -> pd.DataFrame:
         frame[name] = lists_of_json(frame[name])
     frame.attrs[_LACKED] = {name: file for file, names in names_in.items() for name in set(frame) - names}
     frame.attrs[_FILES] = list(n_rows.items())
+    frame.attrs[_FAULTS] = faults
     return frame
 
 
@@ -100,8 +104,10 @@ def require_columns(frame: pd.DataFrame, names: Sequence[str], source: str | Pat
     Raises
     ------
     ValueError
-        With the columns that there are, or the file that lacks one; with the first row that holds no JSON list.
+        With the columns that there are, or the file that lacks one or in which it cannot be read; with the first row
+        that holds no JSON list.
     """
+    require_readable(frame.attrs.get(_FAULTS, {}), names)
     lacked = frame.attrs.get(_LACKED, {})
     for name in names:
         if name in lacked:
@@ -156,7 +162,7 @@ def task_of_columns(frame: pd.DataFrame, text: Sequence[str], label: Sequence[st
     """What a table is about, a task of ``kbert fit``, by its columns and the type of the labels.
 
     A number with a decimal point among the labels, all of which are numbers, means a regression; lists of labels beside
-    lists of words mean tags.
+    lists of words, or lists of spans beside texts, mean tags.
     """
     names = set(frame.columns)
     if "options" in names and not text:
@@ -165,8 +171,9 @@ def task_of_columns(frame: pd.DataFrame, text: Sequence[str], label: Sequence[st
         return "answering"
     if len(label) > 1:
         return "regression" if all(_is_decimal(frame[name]) for name in label) else "classification"
-    if label and holds_lists(frame[label[0]]) and len(text) == 1 and holds_lists(frame[text[0]]):
-        return "tagging"
+    if label and len(text) == 1 and holds_lists(frame[label[0]]):
+        if holds_lists(frame[text[0]]) or _holds_spans(frame[label[0]]):
+            return "tagging"
     return "regression" if label and _is_decimal(frame[label[0]]) else "classification"
 
 
@@ -273,6 +280,14 @@ def _some(values: Sequence[Any]) -> str:
 def holds_lists(column: Any) -> bool:
     """Whether the values of a column are lists, by its first one."""
     return isinstance(column, pd.Series) and len(column) > 0 and isinstance(column.iloc[0], list | np.ndarray)
+
+
+def _holds_spans(column: pd.Series) -> bool:
+    """Whether the lists of a column are of spans, by the first that is not empty: objects with a start, or triples."""
+    first = next((row[0] for row in column if isinstance(row, list | np.ndarray) and len(row)), None)
+    if isinstance(first, dict):
+        return "start" in first
+    return isinstance(first, list | tuple | np.ndarray) and len(first) == 3
 
 
 def _is_decimal(column: pd.Series) -> bool:

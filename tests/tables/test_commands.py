@@ -166,6 +166,8 @@ def test_what_a_table_is_about():
     assert task(label=["y"], x=["a", "b"], y=[1.0, 2.5]) == "regression"
     assert task(label=["y"], text=["x"], x=[["a"]], y=[["O"]]) == "tagging"
     assert task(label=["y"], text=["x"], x=["a"], y=[["red", "hot"]]) == "classification"
+    assert task(label=["y"], text=["x"], x=["a", "b"], y=[[], [[0, 3, "PER"]]]) == "tagging"
+    assert task(label=["y"], text=["x"], x=["a"], y=[[{"start": 0, "end": 3, "label": "PER"}]]) == "tagging"
     assert task(label=["a", "b"], text=["x"], x=["a"], a=[0.5], b=[1.5]) == "regression"
     assert task(question=["q"], context=["c"], answer=["a"], answer_start=[0]) == "answering"
     assert task(label=["label"], context=["c"], options=[["a", "b"]], label_=[0]) == "choice"
@@ -214,6 +216,24 @@ def test_a_warning_is_printed_once(call, rows, weights, tmp_path):
     fit = ["fit", tmp_path / "rows.csv", *options, "--weights", without, *SMALL, "--quiet", "--out", tmp_path / "model"]
     status, _, err = call(*fit, "--set", "classifier_pooling=cls")
     assert status == 0 and err.count("has no pooler") == 1
+
+
+def test_spans_of_json_lines_train_a_tagger(call, rows, weights, tmp_path):
+    """As doccano exports them; ids of two types are in the way of nobody who does not need them."""
+    lines = [
+        {"id": i or "none", "text": text, "label": [[0, len(text.split()[0]), "FIRST"]]}
+        for i, text in enumerate(rows.text)
+    ]
+    (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    model = ["--weights", weights, *SMALL, "--quiet", "--out", tmp_path / "model"]
+    status, _, err = call("fit", tmp_path / "in.jsonl", "--text", "text", "--label", "label", *model)
+    assert status == 0, err
+    assert type(kbert.load(tmp_path / "model")).__name__ == "BertTagger"
+    out = ["--keep", "label", "--quiet", "--out", tmp_path / "out.jsonl"]
+    status, _, err = call("predict", tmp_path / "model", tmp_path / "in.jsonl", *out)
+    assert status == 0, err
+    status, _, err = call("fit", tmp_path / "in.jsonl", "--text", "id", *model)
+    assert status == 2 and "in.jsonl cannot be read as jsonl: line 2: the column 'id' cannot hold 1" in err
 
 
 def test_lists_in_csv_are_lists_where_all_are(tmp_path):
@@ -270,12 +290,15 @@ def test_columns_of_the_fit_are_taken_by_name_and_pandas_index_is_none(call, row
     assert scores[0] == scores[1] and scores[0].startswith(f"accuracy {accuracy:.3f}")
     assert accuracy != model.score(pairs[["other", "text"]].set_axis(["text", "other"], axis=1), pairs.label)
 
-    single = tmp_path / "single.parquet"
-    rows[["text"]].assign(label=[int("red" in text) for text in rows.text]).set_index(np.zeros(60, int)).to_parquet(
-        single
-    )
-    out = call("fit", single, "--weights", weights, *SMALL, "--validation", "0.2", "--out", tmp_path / "model")[1]
-    assert "48 rows of text" in out and "on 12 rows" in out
+    single, frame = tmp_path / "single.parquet", rows[["text"]].rename(columns={"text": "review"})
+    frame.assign(label=[int("red" in text) for text in rows.text]).set_index(np.zeros(60, int)).to_parquet(single)
+    fit = ["fit", single, "--text", "review", "--weights", weights, *SMALL, "--validation", "0.2"]
+    out = call(*fit, "--out", tmp_path / "model")[1]
+    assert "48 rows of review" in out and "on 12 rows" in out
+    assert call("evaluate", tmp_path / "model", single)[0] == 0
+    assert call("predict", tmp_path / "model", single, "--out", tmp_path / "out.csv")[0] == 0
+    by_series = kbert.load(tmp_path / "model").predict(frame.review)
+    assert pd.read_csv(tmp_path / "out.csv").prediction.tolist() == list(map(int, by_series))
 
 
 @pytest.mark.parametrize(
