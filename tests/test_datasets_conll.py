@@ -140,3 +140,9 @@ def test_tags_that_are_not_bio_cannot_be_converted():
         iob1_to_bio([["O"], ["NN"]])
     with pytest.raises(ValueError, match="row 0 is a str"):
         iob1_to_bio(["O O"])
+
+
+def test_spaces_beside_tabs_are_no_part_of_a_tag(tmp_path):
+    (tmp_path / "a.conll").write_text("Ada\tB-PER \nLee\t I-PER\n\n Ada O\n")
+    frame = read_conll(tmp_path / "a.conll")
+    assert frame.tags.tolist()[0] == ["B-PER", "I-PER"] and frame.words.tolist()[0] == ["Ada", "Lee"]

@@ -156,3 +156,46 @@ def test_what_cannot_be_read_is_named_with_its_place(tmp_path, content, message)
 def test_a_file_of_spacys_own_says_what_to_give(tmp_path):
     with pytest.raises(ValueError, match="Give a list.*get_docs"):
         read_entities(tmp_path / "train.spacy")
+
+
+# --- Label Studio's places, which a browser counts
+
+
+@pytest.mark.parametrize(
+    ("text", "shown", "word", "written"),
+    [
+        ("Line one\r\nLine two\r\nAda lives in Rome", "Line one\nLine two\nAda lives in Rome", "Rome", "Rome"),
+        ("\U0001f600 one\r\nAda lives in Rome", "\U0001f600 one\nAda lives in Rome", "Rome", "Rome"),
+        ("\U0001f600 Ada\nB lives", "\U0001f600 Ada\nB lives", "Ada\nB", "Ada\\nB"),
+        ("Ada  B lives", "Ada  B lives", "Ada  B", "Ada B"),
+    ],
+)
+def test_places_that_a_browser_counted(text, shown, word, written):
+    start = len(shown[: shown.index(word)].encode("utf-16-le")) // 2
+    end = start + len(word.encode("utf-16-le")) // 2
+    value = {"start": start, "end": end, "text": written, "labels": ["X"]}
+    result = {"type": "labels", "to_name": "text", "value": value}
+    frame = read_entities([{"data": {"text": text}, "annotations": [{"result": [result]}]}])
+    ((first, last, _),) = frame.spans[0]
+    assert text[first:last].replace("\r", "") == word
+
+
+def test_a_span_whose_text_is_elsewhere_is_told():
+    record = task("Ada lived", [(0, 3, "PER")])
+    record["annotations"][0]["result"][0]["value"]["text"] = "lived"
+    with pytest.warns(DatasetWarning, match="of 1 records 1 with a span at whose place another text stands"):
+        assert read_entities([record]).spans[0] == [(0, 3, "PER")]
+
+
+def test_the_text_of_one_task_tells_what_it_is_called_in_all():
+    records = [minimal(*row) for row in ROWS]
+    for n, record in enumerate(records):
+        record |= {"content": record.pop("text"), "created_at": "2026-01-01", "id": n}
+    assert any("ner" not in record for record in records)  # of which several texts might be meant
+    assert read_entities(records).text.tolist() == TEXTS
+
+
+def test_of_two_annotations_of_a_minimal_task_one_is_read():
+    records = [minimal(*ROWS[0]), {**minimal(*ROWS[0]), "annotator": 2, "annotation_id": 4}]
+    with pytest.warns(DatasetWarning, match="1 left out because another annotation of its task is read"):
+        assert len(read_entities(records)) == 1

@@ -128,6 +128,18 @@ def test_many_rows_are_cut_and_told():
     assert display.html().count("<section>") == 2 and "and 3 more rows; max_rows=5" in display.html()
 
 
+@pytest.mark.parametrize("name", ["row", "label", "start", "rank"])
+def test_the_index_of_X_may_be_named_like_a_column(name):
+    attributions, spans, best = (lines.rename_axis(name) for lines in (explanation(), entities(), answers()))
+    questions = pd.DataFrame({"question": ["what is it?"], "context": [TEXT]})
+    for display in (
+        AttributionDisplay.from_predictions(attributions, [TEXT, "none"]),
+        EntityDisplay.from_predictions(spans, [TEXT]),
+        AnswerDisplay.from_predictions(best, questions),
+    ):
+        assert TEXT in Texts(display.html()).texts
+
+
 def test_what_is_no_result_or_that_of_other_rows_is_refused():
     with pytest.raises(ValueError, match="explain returns: there is no column label, score"):
         AttributionDisplay.from_predictions(pd.DataFrame(columns=["row", "start", "end"]), [TEXT])

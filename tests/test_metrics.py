@@ -281,3 +281,10 @@ def test_questions_of_equal_null_score_are_answered_together_or_not_at_all():
 def test_unusable_answers_are_an_error_that_says_which(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_a_single_text_is_not_read_letter_by_letter():
+    for wrong in (("Paris", ["Paris"]), (["Paris"], "Paris")):
+        for score in (answer_scores, squad_scores):
+            with pytest.raises(ValueError, match="is a single text, 'Paris'. Give a list"):
+                score(*wrong)

@@ -454,6 +454,11 @@ def labels_in_another_form_in_X(folder):
     return toy_of(BertClassifier, folder).fit(X, [0, 1] * 6)
 
 
+@warns(ParameterWarning, 'null_threshold="tune" takes a few questions without an answer')
+def one_question_without_an_answer(folder):
+    return toy_of(BertQA, folder).fit([("fox", TEXTS[0])] * 8, [*ANSWERS, ANSWERS[0], ("", -1)])
+
+
 @warns(ParameterWarning, "learning_rate=5 is so high")
 def a_rate_that_is_too_high(folder):
     return toy_of(BertClassifier, folder, learning_rate=5).fit(TEXTS, LABELS)

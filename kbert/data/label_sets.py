@@ -156,7 +156,7 @@ def _read_lists(y: Any, n_rows: int, name: str) -> LabelSets:
     check_n_labels((len(column.values),), n_rows, name)
     for i, row in enumerate(column.values):
         if not isinstance(row, _LISTS):
-            what = "missing" if is_missing(row) else f"{shown(row)}, and others are lists"
+            what = "missing" if is_missing(row) else f"{shown(row)}, which is no list"
             raise ValueError(f"{name}: {column.row(i)} is {what}. Give a list of labels for each row; [] for none.")
     rows = np.repeat(np.arange(n_rows), [len(row) for row in column.values])
     values = [value.item() if isinstance(value, np.generic) else value for row in column.values for value in row]

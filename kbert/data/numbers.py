@@ -49,6 +49,8 @@ def number_columns(y: Any, n_rows: int, name: str = "y") -> tuple[NDArray[np.flo
     refuse_what_has_no_rows(y, name)
     table = read_table(y, name)
     check_n_labels(table.shape, n_rows, name)
+    if not table.columns:
+        raise ValueError(f"{name} has no columns. Give one number for each row, or a column for each of several.")
     numbers = np.stack([_numbers(column, name) for column in table.columns], axis=1)
     return numbers, table.target_names, len(table.shape) == 1
 
@@ -61,9 +63,9 @@ def _numbers(column: Column, name: str) -> NDArray[np.float64]:
             f"from X and {name}, or fill them."
         )
     for i, value in enumerate(column.values):
-        # Durations are numbers to NumPy, and dates have __float__, like all of its scalars.
-        is_time = isinstance(value, np.datetime64 | np.timedelta64)
-        if is_time or not (isinstance(value, int | float | np.number | np.bool_) or hasattr(value, "__float__")):
+        # Durations are numbers to NumPy, and dates and texts have __float__, like all of its scalars.
+        is_no_number = isinstance(value, np.datetime64 | np.timedelta64 | np.character)
+        if is_no_number or not (isinstance(value, int | float | np.number | np.bool_) or hasattr(value, "__float__")):
             raise TypeError(
                 f"{name} should be numeric: {column.row(i)} is {shown(value)}, of type {type(value).__name__}. Convert "
                 "with pd.to_numeric, or use BertClassifier for labels."

@@ -151,7 +151,10 @@ def iob1_to_bio(tags: Iterable[Sequence[str]]) -> list[list[str]]:
 
 def _split(line: str) -> list[str]:
     # Not str.split(): a word may be or hold a no-break space, U+0085 or other white space.
-    return line.split("\t") if "\t" in line else re.split(" +", line.rstrip(" "))
+    if "\t" not in line:
+        return re.split(" +", line.strip(" "))
+    word, *others = line.split("\t")
+    return [word, *(value.strip(" ") for value in others)]
 
 
 def _number_of_columns(lines: list[str]) -> int:

@@ -72,7 +72,7 @@ def read_entities(source: Any, format: str = "auto") -> pd.DataFrame:
         raise ValueError(f"format={format!r} is not known. Use 'auto' or one of {', '.join(map(repr, _READERS))}.")
     name = "The list" if isinstance(source, list | tuple) else str(source)
     records = list(_unpacked(_records(source)))
-    read = _READERS[_recognised(records, name) if format == "auto" else format]
+    read = _READERS[_recognised(records, name) if format == "auto" else format](records)
     texts: list[str] = []
     spans: list[list[Span]] = []
     told: Counter[str] = Counter()
@@ -232,17 +232,55 @@ def _prodigy(record: Record, told: Counter[str]) -> tuple[str, list[Any]]:
     return _text(record, "text"), _list(value.get("spans") or [], record, "spans")
 
 
-def _label_studio(record: Record, told: Counter[str]) -> tuple[str, list[Any]]:
+_SEVERAL = "with several annotations, of which one is read"
+
+
+class _LabelStudio:
+    """Reads Label Studio's tasks: JSON, or JSON-MIN, which has a record for each annotation of a task."""
+
+    def __init__(self, records: list[Record]):
+        self.read_tasks: set[Any] = set()
+        # What the texts are called is seen in a task that has regions; one without any may have several texts.
+        self.key = next((key for record in records if (key := _key_of_regions(record)) is not None), None)
+
+    def __call__(self, record: Record, told: Counter[str]) -> tuple[str, list[Any]]:
+        value = _object(record)
+        data, regions, names = _regions(record, told)
+        texts = {key: text for key, text in data.items() if isinstance(text, str)}
+        key = next((name for name in [*names, self.key, *texts] if name in texts), None)
+        if key is None or (key not in (*names, self.key) and len(texts) > 1):
+            raise ValueError(
+                f"{record.source}: its text is not found; there are {', '.join(map(str, data)) or 'no data'}."
+            )
+        if data is value:  # JSON-MIN
+            task = json.dumps(value.get("id", record.source), default=str), texts[key]
+            if task in self.read_tasks:
+                raise LeftOut("another annotation of its task is read")
+            self.read_tasks.add(task)
+        return texts[key], [_in_characters(region, texts[key], told) for region in regions]
+
+
+def _key_of_regions(record: Record) -> str | None:
+    """The name of the text in which all regions of a task are; None if it has none, or cannot be read."""
+    try:
+        data, regions, _ = _regions(record, Counter())
+    except (ValueError, LeftOut):
+        return None
+    texts = {key: text for key, text in data.items() if isinstance(text, str)} if regions else {}
+    return next((key for key, text in texts.items() if all(_place(region, text) for region in regions)), None)
+
+
+def _regions(record: Record, told: Counter[str]) -> tuple[Mapping[str, Any], list[Mapping[str, Any]], list[str]]:
+    """The data of Label Studio's task, the regions in its text, and what this text may be called."""
     value = _object(record)
     if not isinstance(value.get("data"), Mapping):  # JSON-MIN
-        regions = [part for part in _lists_in(value) if isinstance(part, Mapping) and "start" in part]
-        return _text_of_regions(value, regions, record, ["text"])
+        return value, [part for part in _lists_in(value) if isinstance(part, Mapping) and "start" in part], ["text"]
     annotations = value.get("annotations", value.get("completions", []))
     done = [one for one in _objects(annotations, record, "annotations") if not one.get("was_cancelled")]
     if not done:
         raise LeftOut("nobody annotated it")
     if len(done) > 1:
-        told["with several annotations, of which one is read"] += 1
+        told[_SEVERAL] += 1
     chosen = next((one for one in done if one.get("ground_truth")), done[0])
     regions, names = [], ["text"]
     for result in _objects(chosen.get("result", []), record, "result"):
@@ -254,14 +292,15 @@ def _label_studio(record: Record, told: Counter[str]) -> tuple[str, list[Any]]:
         if kind == "labels":
             regions += _objects([result.get("value")], record, "value")
             names.insert(0, str(result.get("to_name")))
-    return _text_of_regions(value["data"], regions, record, names)
+    return value["data"], regions, names
 
 
-_READERS: dict[str, Callable[[Record, Counter[str]], tuple[str, list[Any]]]] = {
-    "spacy": _spacy,
-    "doccano": _doccano,
-    "prodigy": _prodigy,
-    "label-studio": _label_studio,
+# For each format what makes, of all records, a reader of one.
+_READERS: dict[str, Callable[[list[Record]], Callable[[Record, Counter[str]], tuple[str, list[Any]]]]] = {
+    "spacy": lambda records: _spacy,
+    "doccano": lambda records: _doccano,
+    "prodigy": lambda records: _prodigy,
+    "label-studio": _LabelStudio,
 }
 
 
@@ -295,38 +334,49 @@ def _objects(value: Any, record: Record, key: str) -> list[Mapping[str, Any]]:
     return list(value)
 
 
-def _text_of_regions(
-    data: Mapping[str, Any], regions: list[Mapping[str, Any]], record: Record, names: list[str]
-) -> tuple[str, list[Any]]:
-    """The text of Label Studio's task, and its spans.
+def _in_characters(region: Mapping[str, Any], text: str, told: Counter[str]) -> Mapping[str, Any]:
+    """A region of Label Studio whose place counts the characters of the text, as far as its own text tells it."""
+    if not isinstance(region.get("text"), str):
+        return region
+    place = _place(region, text)
+    if place is None:
+        told["with a span at whose place another text stands"] += 1
+        return region
+    return {**region, "start": place[0], "end": place[1]}
 
-    A task may have several texts: that is meant which has one of some names, or in which the regions are.
+
+def _place(region: Mapping[str, Any], text: str) -> tuple[int, int] | None:
+    """Where a region's own text stands: where it says, or where a browser's count of it leads.
+
+    Browsers count UTF-16 units, of which an emoji has two, and one character for the two that end a line on Windows.
+    In a region's text line ends are written as a backslash and an n, and spaces may be lost.
     """
-    texts = {key: value for key, value in data.items() if isinstance(value, str)}
-    key = next((name for name in names if name in texts), None)
-    for candidate in texts:
-        if key is None and (len(texts) == 1 or (regions and all(_holds(texts[candidate], one) for one in regions))):
-            key = candidate
-    if key is None:
-        raise ValueError(f"{record.source}: its text is not found; there are {', '.join(map(str, data)) or 'no data'}.")
-    return texts[key], [_in_characters(region, texts[key]) for region in regions]
+    start, end, marked = (region.get(name) for name in ("start", "end", "text"))
+    if not isinstance(start, int) or not isinstance(end, int) or not isinstance(marked, str):
+        return None
+    places = list(_possible_places(text, start, end))
+    same = (place for place in places if text[slice(*place)] == marked)
+    alike = (place for place in places if _words(text[slice(*place)]) == _words(marked))
+    return next(same, next(alike, None))
 
 
-def _holds(text: str, region: Mapping[str, Any]) -> bool:
-    start, end = region.get("start"), region.get("end")
-    return isinstance(start, int) and isinstance(end, int) and text[start:end] == region.get("text")
+def _possible_places(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    of_lines = [i for i in range(len(text)) if text[i : i + 2] != "\r\n"] if "\r\n" in text else None
+    for kept in (range(len(text)), of_lines):
+        if kept is None:
+            continue
+        counted = "".join(text[i] for i in kept)
+        units = counted.encode("utf-16-le", "surrogatepass")
+        before, inside = (
+            len(units[2 * i : 2 * j].decode("utf-16-le", "replace")) for i, j in ((0, start), (start, end))
+        )
+        for first, last in ((start, end), (before, before + inside)):
+            if 0 <= first < last <= len(kept):
+                yield kept[first], kept[last - 1] + 1
 
 
-def _in_characters(region: Mapping[str, Any], text: str) -> Mapping[str, Any]:
-    """A region whose place counts characters. Browsers count UTF-16 units, of which an emoji has two."""
-    start, end = region.get("start"), region.get("end")
-    if _holds(text, region) or text.isascii() or not isinstance(start, int) or not isinstance(end, int):
-        return region
-    units = text.encode("utf-16-le", "surrogatepass")
-    before, inside = (units[2 * i : 2 * j].decode("utf-16-le", "replace") for i, j in ((0, start), (start, end)))
-    if inside != region.get("text"):
-        return region
-    return {**region, "start": len(before), "end": len(before) + len(inside)}
+def _words(text: str) -> list[str]:
+    return text.replace("\\n", " ").split()
 
 
 def _checked(span: Any, text: str, source: str) -> Span:

@@ -285,7 +285,8 @@ def _scores(estimator: Any, facts: Mapping[str, Any]) -> list[str]:
     if measured:
         chosen = getattr(estimator, "early_stopping", False)
         on = "the validation rows of `fit`" + (", which chose the epoch" if chosen else "")
-        rows.append((f"`{type(estimator).__name__}.score`", max(measured) if chosen else measured[-1], on))
+        name = estimator._task().score_name or f"`{type(estimator).__name__}.score`"
+        rows.append((name, max(measured) if chosen else measured[-1], on))
     if not rows:
         return []
     lines = [f"| {_cell(name)} | {value:.4g} | {on} |" for name, value, on in rows]
@@ -296,6 +297,8 @@ def _loading(estimator: Any, head: _Head, config_json: Mapping[str, Any], name: 
     call, kind = head.call, type(estimator).__name__
     if getattr(estimator, "n_features_in_", 1) == 2:
         call = call.replace('["a text"]', '[("a text", "another")]')
+    if getattr(estimator, "n_features_in_", 1) == 3:
+        call = call.replace('("It rains.", [', '("It rains.", "What helps?", [')
     # `kbert.load` does not know a class of the user's own.
     load = f"kbert.load({name!r})" if kind in kbert.__all__ else f"{kind}.load({name!r})"
     lines = [

@@ -17,7 +17,7 @@ import pandas as pd
 from sklearn.utils import Tags
 
 from kbert.config import BertConfig
-from kbert.data.frames import NO_SAMPLES, listed_labels, refuse_what_has_no_rows
+from kbert.data.frames import NO_SAMPLES, listed_labels, refuse_what_has_no_rows, to_known_container
 from kbert.data.texts import text_columns
 from kbert.errors import DivergedError, WeightsMismatchError, WeightsNotFoundError
 from kbert.estimators.base import BertEstimator
@@ -569,8 +569,7 @@ def _corpus(X: Any, name: str, split: Literal["sentences", "lines"]) -> Corpus:
     if isinstance(X, np.ndarray) and (X.ndim != 1 or X.dtype.kind not in "OUT"):
         (texts,) = text_columns(X, columns=(1,), name=name).columns
         return Corpus(texts, split=split)
-    if isinstance(X, Iterator):
-        X = list(X)
+    X = list(X) if isinstance(X, Iterator) else to_known_container(X)
     if hasattr(X, "__len__") and len(X) == 0:
         raise ValueError(f"{NO_SAMPLES.format(getattr(X, 'shape', (0,)))} {name} is empty: give at least one text.")
     return Corpus(X, split=split)

@@ -459,7 +459,10 @@ class BertTagger(FineTunedEstimator[Tagging]):
         if task.is_bio and is_bio(truth):
             return entity_f1(truth, found, sample_weight=weights)
         right = np.concatenate([np.equal(a, b, dtype=object) for a, b in zip(truth, found, strict=True)])
-        of_words = None if weights is None else np.repeat(weights, [len(row) for row in truth])
+        of_rows = np.ones(len(truth)) if weights is None else weights.astype("float64")
+        of_words = np.repeat(of_rows, [len(row) for row in truth])
+        if not of_words.any():
+            raise ValueError("There is no word to score: no row with a word has a sample_weight over 0.")
         return float(np.average(right.astype("float64"), weights=of_words))
 
     # --- Exporting -------------------------------------------------------------------------------------------------

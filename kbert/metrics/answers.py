@@ -104,7 +104,7 @@ def answer_scores(y_true: Iterable[str | Sequence[str]], y_pred: Iterable[str]) 
     >>> f1
     array([0.5, 1. ])
     """
-    answers, y_pred = _answers(y_true), list(y_pred)
+    answers, y_pred = _answers(y_true), _list_of(y_pred, "y_pred")
     row_weights(None, answers, y_pred)
     exact, f1 = np.zeros(len(y_pred)), np.zeros(len(y_pred))
     for row, (right, predicted) in enumerate(zip(answers, y_pred, strict=True)):
@@ -158,7 +158,7 @@ def squad_scores(
     >>> squad_scores(["Oslo", "the fjord"], ["Oslo", "the lake"])
     {'exact': 0.5, 'f1': 0.5, 'n': 2}
     """
-    answers, y_pred = _answers(y_true), list(y_pred)
+    answers, y_pred = _answers(y_true), _list_of(y_pred, "y_pred")
     weights = row_weights(sample_weight, answers, y_pred)
     if not weights.sum():
         raise ValueError("There are no questions, or none with a weight above 0. Give at least one.")
@@ -222,7 +222,7 @@ def best_null_threshold(
     """
     if metric not in ("f1", "exact"):
         raise ValueError(f"metric={metric!r} is not known. Use 'f1' or 'exact'.")
-    answers, y_pred = _answers(y_true), list(y_pred)
+    answers, y_pred = _answers(y_true), _list_of(y_pred, "y_pred")
     weights = row_weights(sample_weight, answers, y_pred)
     if not weights.sum():
         raise ValueError("There are no questions, or none with a weight above 0. Give at least one.")
@@ -241,10 +241,16 @@ def best_null_threshold(
     return NullThreshold(threshold, float(sums[best] / weights.sum()))
 
 
+def _list_of(values: Iterable[Any], name: str) -> list[Any]:
+    if isinstance(values, str):
+        raise ValueError(f"{name} is a single text, {values!r:.100}. Give a list, with a value for each question.")
+    return list(values)
+
+
 def _answers(y_true: Iterable[str | Sequence[str]]) -> list[list[str]]:
     """The right answers of each question as a list."""
     answers = []
-    for row, value in enumerate(y_true):
+    for row, value in enumerate(_list_of(y_true, "y_true")):
         some = [value] if isinstance(value, str) else value
         if not isinstance(some, list | tuple | np.ndarray) or not all(isinstance(text, str) for text in some):
             raise TypeError(f"y_true, row {row} is {value!r}, not a text or a list of texts. Unanswerable is ''.")

@@ -112,7 +112,8 @@ def marked(text: str, marks: Iterable[Mark]) -> str:
 
 def lines_of_rows(lines: Any) -> Iterator[tuple[int, Any]]:
     """The lines of each row that has some, as smaller DataFrames, in order."""
-    for row, of_row in lines.groupby("row", sort=True):
+    # Without their index, whose name may be that of a column.
+    for row, of_row in lines.reset_index(drop=True).groupby("row", sort=True):
         yield int(row), of_row
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,9 +62,10 @@ def baselines(given: Given, texts: list[Any], train: TrainingRows | None, splits
     Returns
     -------
     dict of str to dict
-        "labels", "several labels": ``most_frequent`` and, with rows to learn from, ``tfidf_linear``. "numbers":
-        ``mean`` and ``tfidf_linear``. "tags": with rows to learn from, ``most_frequent_tag`` of each word. "answers":
-        ``no_answer`` for all questions, if a question has none. "choices": the ``most_frequent`` option, by its index.
+        "labels", "several labels": ``most_frequent`` and, with rows that it can learn from, ``tfidf_linear``.
+        "numbers": ``mean`` and ``tfidf_linear``. "tags": with rows to learn from, ``most_frequent_tag`` of each word.
+        "answers": ``no_answer`` for all questions, if a question has none. "choices": the ``most_frequent`` option, by
+        its index.
     """
     if given.kind == "tags":
         found = _tags(texts, train)
@@ -86,7 +89,9 @@ def _linear(given: Given, texts: list[str], train: TrainingRows | None, splits: 
     head = Ridge() if is_number else LogisticRegression(max_iter=1000)
     head = OneVsRestClassifier(head) if given.kind == "several labels" else head
     model = make_pipeline(TfidfVectorizer(), head)
-    yield "tfidf_linear", _answers(model, given, texts, train, splits)
+    with suppress(ValueError), warnings.catch_warnings():  # it cannot learn from rows of one class, or without a word
+        warnings.filterwarnings("ignore", "Label .* is present in all training examples")
+        yield "tfidf_linear", _answers(model, given, texts, train, splits)
 
 
 def _answers(model: BaseEstimator, given: Given, texts: list[str], train: Any, splits: Any) -> NDArray[Any]:

@@ -89,11 +89,13 @@ def _out_of_sample(kind: str, estimator: Any, X: Any, columns: Any, y: Any, cv: 
     if kind == "numbers":
         folds = KFold(cv, shuffle=True, random_state=0) if isinstance(cv, int) else check_cv(cv)
         splits = list(folds.split(np.zeros(len(y))))
+        _require_partition(splits, columns.n_rows)
         return Found(cross_val_predict(estimator, X, y, cv=splits)), splits
     labels = label_column(y, columns.n_rows)
     # Shuffled: a table is often sorted.
     folds = StratifiedKFold(cv, shuffle=True, random_state=0) if isinstance(cv, int) else check_cv(cv)
     splits = list(folds.split(np.zeros(len(labels)), labels))
+    _require_partition(splits, len(labels))
     classes = np.unique(labels)
     probabilities = np.zeros((len(labels), len(classes)))
     # Not by `cross_val_predict`, which numbers the labels anew: class_weight names them as they are.
@@ -102,6 +104,16 @@ def _out_of_sample(kind: str, estimator: Any, X: Any, columns: Any, y: Any, cv: 
         at = np.searchsorted(classes, fold.classes_)
         probabilities[np.ix_(rest, at)] = fold.predict_proba(_selected(columns, rest.tolist()))
     return Found(classes[probabilities.argmax(axis=1)], probabilities, classes), splits
+
+
+def _require_partition(splits: list[Any], n_rows: int) -> None:
+    """Raise unless each row is in the test part of one split, before anything is fitted."""
+    times = np.bincount(np.concatenate([rest for _, rest in splits]), minlength=n_rows)
+    if (times != 1).any():
+        raise ValueError(
+            f"cv tests row {int(np.argmax(times != 1))} {int(times[times != 1][0])} times. A report needs each row "
+            "once: give a number of folds, or a splitter such as KFold, StratifiedKFold or GroupKFold."
+        )
 
 
 def _rows(columns: Any, lengths: RowLengths, max_length: int) -> dict[str, int]:
@@ -201,15 +213,18 @@ def _why(kind: str, estimator: Any, columns: Any, found: Doubts, rows: pd.Series
     if not numbers:
         return None
     how = {name: [values[i] for i in numbers] for name, values in found.explain.items()}
+    unknown: list[int] = []
     if "labels" in how:
-        # For a label that the estimator does not know there is nothing to explain: another one stands in.
+        # For a label that the estimator does not know there is nothing to explain: another one stands in until then.
         known = estimator.classes_.tolist()
+        unknown = [row for row, label in enumerate(how["labels"]) if label not in known]
         how["labels"] = [label if label in known else known[0] for label in how["labels"]]
     some = _selected(columns, numbers)
     with warnings.catch_warnings():
         # Shades need no scores that add up to the last digit; what there is to say of the texts was said of all rows.
         warnings.simplefilter("ignore", KbertWarning)
         why = estimator.explain(some, **how)
+    why = why[~why.row.isin(unknown)]
     if kind == "answers":
         # The score of an answer is the sum of both logits.
         keys = ["row", "column", "word", "start", "end"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -88,16 +89,28 @@ def scores(given: Given) -> Scores:
 
 def _of_labels(given: Given) -> Scores:
     truth, answers = given.truth.tolist(), np.asarray(given.found.answers).tolist()
-    labels = sorted({*truth, *answers}, key=str)
+    labels = _in_order({*truth, *answers})
     true, predicted = ([labels.index(value) for value in values] for values in (truth, answers))
     numbers = list(range(len(labels)))
     columns = precision_recall_fscore_support(true, predicted, labels=numbers, zero_division=0)
-    matrix = confusion_matrix(true, predicted, labels=numbers)
+    with warnings.catch_warnings():  # it warns of a single label, though told of all
+        warnings.filterwarnings("ignore", "A single label was found")
+        matrix = confusion_matrix(true, predicted, labels=numbers)
     values = {
         "accuracy": float(accuracy_score(true, predicted)),
         "f1_macro": float(f1_score(true, predicted, average="macro", zero_division=0)),
     }
     return Scores(values, _by_label(columns, labels), pd.DataFrame(matrix, index=labels, columns=labels))
+
+
+def _in_order(labels: set[Any]) -> list[Any]:
+    """Labels that are numbers, or texts of numbers as a CSV file has them, by their size; others as texts."""
+    try:
+        size = {label: float(label) for label in labels}
+    except (TypeError, ValueError):
+        size = {}
+    by_size = len(size) == len(labels) and np.isfinite(list(size.values())).all()
+    return sorted(labels, key=lambda label: (size[label] if by_size else 0.0, str(label)))
 
 
 def _by_label(columns: Any, labels: Any) -> pd.DataFrame:

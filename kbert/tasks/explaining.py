@@ -235,6 +235,8 @@ def one_for_each_row(value: Any, n_rows: int, called: str) -> list[Any]:
     ValueError
         If there is another number of them than rows.
     """
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value.item()
     of_rows = [value] * n_rows if is_scalar(value) else list(value)
     if len(of_rows) != n_rows:
         raise ValueError(

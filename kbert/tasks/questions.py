@@ -17,7 +17,7 @@ from kbert.config import BertConfig
 from kbert.data.answers import Answers, answer_columns
 from kbert.data.questions import NAMES, QuestionColumns, question_columns
 from kbert.data.spans import SpanReader, Spans, pieces_of, span_targets
-from kbert.errors import TruncationWarning
+from kbert.errors import ParameterWarning, TruncationWarning
 from kbert.metrics import answer_scores, best_null_threshold
 from kbert.saved_values import SavedValues, is_number
 from kbert.tasks.explaining import Explained, Part, ToExplain
@@ -219,11 +219,14 @@ class Questions(MissingTexts, Task[QuestionColumns, Answers, QuestionExamples, B
 
     def strata(self, labels: Answers, weights: np.ndarray, fraction: float) -> np.ndarray | None:
         """Whether a question has an answer, where the threshold is taken from the validation set."""
-        return labels.answerable if self._tunes(labels, weights) else None
+        return labels.answerable if self.needs_validation(labels, weights) else None
 
     def needs_validation(self, labels: Answers, weights: np.ndarray) -> list[str]:
-        """The threshold is taken from rows that were not trained on, where some questions have no answer."""
-        return ["null_threshold='tune' (a number, such as 0.0, needs none)"] if self._tunes(labels, weights) else []
+        """The threshold is taken from rows that were not trained on, where two questions or more have no answer."""
+        on_both_sides = min(np.bincount(labels.answerable[weights > 0], minlength=2)) > 1
+        if self.null_threshold != "tune" or not on_both_sides:
+            return []
+        return ["null_threshold='tune' (a number, such as 0.0, needs none)"]
 
     def _tunes(self, answers: Answers, weights: np.ndarray) -> bool:
         return self.null_threshold == "tune" and not answers.answerable[weights > 0].all()
@@ -256,6 +259,13 @@ class Questions(MissingTexts, Task[QuestionColumns, Answers, QuestionExamples, B
             self.null_threshold_ = float(self.null_threshold)
         elif validation is not None and not validation.answers.answerable.all():
             self.null_threshold_ = self._best_threshold(self.outputs(model, validation, pad_id), validation)[0]
+        elif self._tunes(examples.answers, examples.weights):
+            warn_user(
+                'null_threshold="tune" takes a few questions without an answer, in the rows or in eval_set, and found '
+                f"too few. It is {self.null_threshold_:g}: at infinity an empty context alone has no answer. Set "
+                "null_threshold=0.0, or give such questions.",
+                ParameterWarning,
+            )
 
     # --- Outputs
 

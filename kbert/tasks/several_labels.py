@@ -61,6 +61,7 @@ class SeveralLabels(TextTask):
     loss = staticmethod(binary_cross_entropy)
     fit_head = staticmethod(sigmoid_head)
     baseline: ClassVar[str] = "how often each label occurs"
+    score_name: ClassVar[str | None] = "average precision"
     problem_type: ClassVar[str | None] = "multi_label_classification"
 
     # --- y to labels
@@ -82,8 +83,14 @@ class SeveralLabels(TextTask):
 
     def read_sets(self, y: Any, n_rows: int, name: str = "y") -> LabelSets:
         """The labels of each row, with those of lists that are no classes; a matrix is read as in ``fit``."""
+        kind = kind_of_labels(y)
+        if self.y_type_ == "indicator" and kind == "labels":
+            raise ValueError(
+                f"{name} has one label a row, and y of fit was a matrix with a column for each of "
+                f"{self.classes_.tolist()[:20]}. Give such a matrix, of 0 and 1."
+            )
         sets = label_sets(y, n_rows, name, lists=self.y_type_ == "lists")
-        if self.y_type_ == "lists" or kind_of_labels(y) != "indicator":
+        if self.y_type_ == "lists" or kind != "indicator":
             return sets
         if len(sets.classes) != len(self.classes_):
             raise ValueError(
@@ -161,19 +168,20 @@ class SeveralLabels(TextTask):
 
     def _signed_weights(self, examples: TextExamples) -> np.ndarray:
         """The targets of rows, float32, shape (n_rows, n_classes)."""
-        indicator, counts = examples.labels, examples.weights > 0
+        indicator, weights = examples.labels, examples.weights
         positive, negative = np.ones((2, len(self.classes_)))
         if isinstance(self.class_weight, dict):
             checked = checked_class_weight(self.class_weight, self.classes_, zero_allowed=False)
             positive = np.array([checked.get(label, 1) for label in self.classes_.tolist()], "float64")
         elif self.class_weight == "balanced":
-            # As for two classes: n / (2 * count). A label that all rows have, or none, stays as it is.
-            count, n = indicator[counts].sum(axis=0), counts.sum()
-            mixed = (count > 0) & (count < n)
-            positive = np.where(mixed, n / np.maximum(2 * count, 1), 1)
-            negative = np.where(mixed, n / np.maximum(2 * (n - count), 1), 1)
+            # As for two classes: n / (2 * count), in weights. A label that all rows have, or none, stays as it is.
+            with_label, without = (np.average(of_rows, axis=0, weights=weights) for of_rows in (indicator, ~indicator))
+            mixed = (with_label > 0) & (without > 0)
+            positive, negative = (
+                np.divide(0.5, share, out=np.ones_like(share), where=mixed) for share in (with_label, without)
+            )
         targets = np.where(indicator, positive, -negative)
-        return (targets / np.abs(targets[counts]).mean()).astype("float32")
+        return (targets / np.average(np.abs(targets).mean(axis=1), weights=weights)).astype("float32")
 
     def after_training(
         self, model: keras.Model, examples: TextExamples, validation: TextExamples | None, pad_id: int
@@ -260,11 +268,16 @@ class SeveralLabels(TextTask):
 
     def given(self, probabilities: np.ndarray) -> np.ndarray:
         """Whether each row gets each label, by its thresholds and `at_least_one_`."""
-        indicator: np.ndarray = probabilities >= self.thresholds_
+        thresholds = self._thresholds()
+        indicator: np.ndarray = probabilities >= thresholds
         if self.at_least_one_:
-            nearest = (probabilities / np.maximum(self.thresholds_, np.finfo(float).tiny)).argmax(axis=1)
+            nearest = (probabilities / np.maximum(thresholds, np.finfo(float).tiny)).argmax(axis=1)
             indicator[np.arange(len(indicator)), nearest] |= ~indicator.any(axis=1)
         return indicator
+
+    def _thresholds(self) -> np.ndarray:
+        """As an array, which the user may have set to a list, or to one number."""
+        return np.broadcast_to(np.asarray(self.thresholds_, "float64"), len(self.classes_))
 
     # --- Folders
 
@@ -273,7 +286,7 @@ class SeveralLabels(TextTask):
         return {
             "classes": encode_labels(self.classes_),
             "y_type": self.y_type_,
-            "thresholds": self.thresholds_.tolist(),
+            "thresholds": self._thresholds().tolist(),
             "temperature": self.temperature_,
             "at_least_one": self.at_least_one_,
         }

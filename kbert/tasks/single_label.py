@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy.special import log_softmax, softmax, xlogy
-from sklearn.utils.class_weight import compute_class_weight
 
 from kbert.data.labels import label_column, require_same_type
 from kbert.data.mistakes import check_labels
@@ -159,15 +158,16 @@ class SingleLabel(TextTask):
 
     def _class_weighted(self, numbers: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """The weights of rows, multiplied by those of their classes; rows of weight 0 are as good as absent."""
-        product: np.ndarray = weights * self._weight_of_classes(numbers[weights > 0])[numbers]
+        product: np.ndarray = weights * self._weight_of_classes(numbers, weights)[numbers]
         return product
 
-    def _weight_of_classes(self, numbers: np.ndarray) -> np.ndarray:
+    def _weight_of_classes(self, numbers: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """The weight of each class, float64, shape (n_classes,). A class that a dict does not name counts 1."""
         if not isinstance(self.class_weight, dict):
-            present, weights = np.unique(numbers), np.ones(len(self.classes_))
-            weights[present] = compute_class_weight(self.class_weight, classes=present, y=numbers)
-            return weights
+            # As scikit-learn's compute_class_weight, whose older versions know no sample_weight.
+            masses = np.bincount(numbers, weights, len(self.classes_))
+            present = masses > 0
+            return np.divide(masses.sum() / max(1, present.sum()), masses, out=np.ones(len(masses)), where=present)
         # Not scikit-learn's reading of a dict, which takes the label "1" for the number 1.
         checked = checked_class_weight(self.class_weight, self.classes_, zero_allowed=True)
         return np.array([checked.get(label, 1) for label in self.classes_.tolist()], "float64")
@@ -198,7 +198,7 @@ class SingleLabel(TextTask):
         """With ``class_weight``."""
         if self.class_weight is None:
             return self.mean_loss(outputs, examples)
-        weights = examples.weights * self._weight_of_classes(examples.labels)[examples.labels]
+        weights = self._class_weighted(examples.labels, examples.weights)
         return self.mean_loss(outputs, examples._replace(weights=weights))
 
     def ranking(self, outputs: np.ndarray, examples: TextExamples) -> float:

@@ -142,7 +142,10 @@ class Tagging(WordReader, Task[WordColumn, UnreadTags, TaggingExamples, np.ndarr
         words = WordSequences.concatenate([self.windows(chunk, tokenizer) for chunk in chunks])
         _require_words(words.n_rows, words.n_words > 0, labels.name)
         of_words = np.fromiter(chain.from_iterable(numbers), np.int32, words.n_words)
-        return TaggingExamples(words, of_words, np.where(np.diff(words.splits) > 0, weights, 0).astype("float32"))
+        of_rows = np.where(np.diff(words.splits) > 0, weights, 0).astype("float32")
+        if not of_rows.any():
+            raise ValueError("sample_weight is 0 for all rows that have a word: nothing could be learned.")
+        return TaggingExamples(words, of_words, of_rows)
 
     def label_numbers(
         self, columns: WordColumn, labels: UnreadTags, tokenizer: WordPieceTokenizer

@@ -181,6 +181,8 @@ class Task(ABC, Generic[C, L, E, O]):
         The class of transformers that opens what `save_model` writes.
     recipe : Recipe
         What "auto" stands for.
+    score_name : str or None
+        What `score` is, where it is not the estimator's own score.
     whole_rows : bool
         Whether all sequences of a row have to be in one step, and ``batch_size`` counts rows: see `TrainingData`.
     """
@@ -189,6 +191,7 @@ class Task(ABC, Generic[C, L, E, O]):
     baseline: ClassVar[str]
     architecture: ClassVar[str]
     recipe: ClassVar[Recipe] = Recipe()
+    score_name: ClassVar[str | None] = None
     whole_rows: ClassVar[bool] = False
 
     @property

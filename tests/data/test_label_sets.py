@@ -136,7 +136,7 @@ def test_a_set_of_labels_under_other_classes():
         (np.array([[1, 0], [0, np.nan], [1, 1]]), "contains NaN: column 1 in row 1"),
         (pd.DataFrame({"u": ["a", "b", "c"], "v": ["a", "b", "c"]}), "column 'u' is 'a' in row 0"),
         ([["a"], None, ["b"]], "row 1 is missing"),
-        ([["a"], "b", ["b"]], "row 1 is 'b', and others are lists"),
+        ([["a"], "b", ["b"]], "row 1 is 'b', which is no list"),
         ([["a"], [None], ["b"]], "contains NaN: 1 label is missing, at a label of row 1"),
         (pd.Series([["a"], "b", ["b"]], index=[4, 5, 6]), r"row 1 \(index 5\) is 'b'"),
     ],

@@ -12,6 +12,7 @@ from sklearn.metrics import average_precision_score, f1_score
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_validate
 from sklearn.utils import get_tags
 
+import kbert
 from kbert import BertClassifier
 from kbert.errors import FailedRunWarning
 from kbert.estimators.validation import split_rows
@@ -260,6 +261,29 @@ def test_balanced_weights_count_no_rows_of_weight_0():
     of_all = SimpleNamespace(labels=labels, weights=np.array([1, 1, 1, 0, 0.0]))
     of_some = SimpleNamespace(labels=labels[:3], weights=np.ones(3))
     np.testing.assert_allclose(task._signed_weights(of_all)[:3], task._signed_weights(of_some))
+
+
+def test_balanced_weights_count_a_row_of_weight_two_twice():
+    task = SeveralLabels(class_weight="balanced")
+    task.classes_ = np.array(["a", "b"])
+    labels = np.array([[1, 0], [0, 1], [1, 1], [1, 0]], bool)
+    weighted = SimpleNamespace(labels=labels, weights=np.array([2, 1, 3, 1.0]))
+    repeated = SimpleNamespace(labels=np.repeat(labels, [2, 1, 3, 1], axis=0), weights=np.ones(7))
+    np.testing.assert_allclose(task._signed_weights(weighted), task._signed_weights(repeated)[[0, 2, 3, 6]], rtol=1e-6)
+
+
+def test_thresholds_may_be_set_to_a_list(toy, tagged, tmp_path):
+    classifier = toy(epochs=1).fit(tagged[0][:16], tagged[1][:16])
+    classifier.thresholds_ = [0.0, 1.1, 0.0]
+    assert classifier.predict(tagged[0][:2].tolist()).tolist() == [[1, 0, 1]] * 2
+    classifier.save(tmp_path / "model")
+    assert kbert.load(tmp_path / "model").thresholds_.tolist() == [0.0, 1.1, 0.0]
+
+
+def test_one_label_a_row_is_no_matrix(toy, tagged):
+    classifier = toy(epochs=1).fit(tagged[0][:16], tagged[1][:16])
+    with pytest.raises(ValueError, match="y has one label a row, and y of fit was a matrix with a column for each of"):
+        classifier.score(tagged[0][:4], ["a", "b", "a", "b"])
 
 
 @pytest.mark.parametrize("class_weight", ["balanced", {0: 5, 2: 30}])

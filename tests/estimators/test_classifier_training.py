@@ -57,6 +57,10 @@ def test_class_weight_is_the_sample_weight_of_its_rows(share_of_b):
     assert share_of_b(class_weight="balanced", sample_weight=counts) == pytest.approx(
         share_of_b(sample_weight=counts), abs=1e-5
     )
+    # A row of weight 3 is the row three times: these weights balance the classes already.
+    balancing = np.where(UNEVEN == "b", 3.0, 1.0)
+    by_row = share_of_b(sample_weight=balancing)
+    assert share_of_b(class_weight="balanced", sample_weight=balancing) == pytest.approx(by_row, abs=1e-5)
     by_row = share_of_b(sample_weight=np.where(UNEVEN == "b", 6.0, 2.0))
     assert share_of_b(class_weight={"b": 3}, sample_weight=2) == pytest.approx(by_row, abs=1e-5)
 

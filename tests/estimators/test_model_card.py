@@ -10,7 +10,7 @@ import pytest
 from huggingface_hub import ModelCard
 
 import kbert
-from kbert import BertClassifier, BertConfig, BertVectorizer
+from kbert import BertClassifier, BertConfig, BertMultipleChoice, BertVectorizer
 from kbert.errors import KbertWarning, WeightsMismatchError
 from kbert.hub import model_cards
 from kbert.sizes import SIZES
@@ -235,3 +235,20 @@ def test_a_readme_of_the_users_own_is_kept_and_told_of_where_a_card_was_asked_fo
     with pytest.warns(KbertWarning, match="remove it and save again"):
         fitted.save(tmp_path / "a", card={"license": "mit"})
     assert (tmp_path / "a" / "README.md").read_text() == "mine"
+
+
+def test_scores_on_validation_rows_are_called_what_they_are(toy, reviews, tmp_path):
+    texts, is_good = reviews.text[:24].tolist(), (reviews.label[:24] == "good").astype(int)
+    matrix = np.stack([is_good, 1 - is_good, np.arange(24) % 2], axis=1)
+    classifier = toy(epochs=1).fit(texts[:16], matrix[:16], eval_set=(texts[16:], matrix[16:]))
+    classifier.save(tmp_path / "several")
+    value = classifier.history_["val_score"][-1]
+    assert f"| average precision | {value:.4g} | the validation rows of `fit` |" in card_of(tmp_path / "several").text
+
+
+def test_the_call_of_a_chooser_with_questions_works(toy_folder, tmp_path):
+    rows = [("the red", "what", ["hot", "cold"]), ("a chair", "who", ["sad", "happy"])] * 4
+    chooser = BertMultipleChoice(weights=toy_folder, max_length=32, epochs=1).fit(rows, [0, 1] * 4)
+    chooser.save(tmp_path / "choice")
+    (call,) = re.findall(r"^model\.(predict\(.*\))$", card_of(tmp_path / "choice").text, re.MULTILINE)
+    assert len(eval(f"chooser.{call}", {"chooser": chooser})) == 1

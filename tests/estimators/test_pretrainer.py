@@ -383,3 +383,10 @@ def test_arrays_hold_a_document_a_row(container):
 def test_what_holds_no_texts_is_refused_before_any_weights_are_looked_for(X, message):
     with pytest.raises((ValueError, TypeError), match=re.escape(message)):
         make(weights="not/here").fit(X)
+
+
+def test_text_may_be_in_an_array_of_arrow():
+    pa = pytest.importorskip("pyarrow")
+    texts = ["the table was red\nthe chair was blue", "a room\na table"] * 4
+    losses = [make(max_steps=1, random_state=0).fit(X).history_["mlm_loss"] for X in (texts, pa.array(texts))]
+    assert losses[0] == losses[1]

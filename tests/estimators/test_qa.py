@@ -18,7 +18,14 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict
 from kbert import BertClassifier, BertConfig, BertQA
 from kbert.data.batches import TrainingBatches
 from kbert.data.spans import SpanReader, pieces_of, span_targets
-from kbert.errors import FailedRunWarning, KbertWarning, MissingTextWarning, TruncationWarning, WeightsMismatchError
+from kbert.errors import (
+    FailedRunWarning,
+    KbertWarning,
+    MissingTextWarning,
+    ParameterWarning,
+    TruncationWarning,
+    WeightsMismatchError,
+)
 from kbert.metrics import squad_scores
 from kbert.text import build_question_windows
 from kbert.training.losses import span_cross_entropy
@@ -591,3 +598,12 @@ def test_a_random_start_learns_its_vocabulary(make):
     size = BertConfig(vocab_size=100, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64)
     qa = make(weights=None, size=size, epochs=1).fit(riddles, riddles)
     assert {"was", "it", *COLOURS} <= set(qa.tokenizer_.vocab)
+
+
+def test_a_single_question_without_an_answer_is_no_reason_to_fail(make):
+    riddles = riddles_of(40)
+    riddles.loc[3, ["answer", "answer_start"]] = ["", -1]
+    for parameters in ({}, {"early_stopping": True}):
+        with pytest.warns(ParameterWarning, match='null_threshold="tune" takes a few'):
+            answerer = make(epochs=1, **parameters).fit(riddles, riddles)
+        assert answerer.null_threshold_ == np.inf

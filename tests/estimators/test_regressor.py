@@ -227,6 +227,8 @@ def test_it_works_in_searches_and_pipelines(make, priced):
         ([1.0, np.nan, 2.0], ValueError, "Input y contains NaN: 1 missing, at row 1"),
         ([1.0, np.inf, 2.0], ValueError, "contains infinity.*row 1"),
         (["1", "2", "3"], TypeError, "y should be numeric: row 0 is '1', of type str. Convert with pd.to_numeric"),
+        ([np.str_("1"), np.str_("2"), np.str_("3")], TypeError, "y should be numeric: row 0 is .*1"),
+        (np.ones((3, 0)), ValueError, "y has no columns"),
         (pd.Series([1, None, 3], index=[7, 8, 9], dtype="Int64"), ValueError, r"row 1 \(index 8\)"),
         (np.array(["2024-05-01"] * 3, "M8[ns]"), TypeError, "row 0 is 2024-05-01, of type datetime64"),
         (list(np.array(["2024-05-01"] * 3, "M8[D]")), TypeError, "should be numeric: row 0 is 2024-05-01"),

@@ -526,3 +526,13 @@ def test_early_stopping_watches_the_score_of_the_decoding_in_use(make, things):
     own = tagger.score(words, tags)
     assert tagger.history_["val_score"] == pytest.approx([own])
     assert tagger.set_params(decoding="argmax").score(words, tags) != pytest.approx(own)
+
+
+def test_weights_on_rows_without_words_alone(make):
+    X, y, weight = [[], ["red", "table"]] * 8, [[], ["X", "O"]] * 8, [1, 0] * 8
+    with pytest.raises(ValueError, match="sample_weight is 0 for all rows that have a word"):
+        make(epochs=1).fit(X, y, sample_weight=weight)
+    tagger = make(epochs=1).fit(X, y)
+    for rows, weights in ((([[]], [[]]), None), ((X[:2], y[:2]), [1, 0])):
+        with pytest.raises(ValueError, match="There is no word to score"):
+            tagger.score(*rows, sample_weight=weights)

@@ -14,7 +14,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import confusion_matrix, f1_score
-from sklearn.model_selection import StratifiedKFold, cross_val_predict
+from sklearn.model_selection import ShuffleSplit, StratifiedKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 
 from kbert import BertClassifier, BertVectorizer
@@ -317,3 +317,36 @@ def test_many_labels_have_short_tables():
     page = Page("labels", values, pd.DataFrame({"row": []}), None, 5).html()
     assert "The 30 labels of 40 with the lowest F1" in page and "The most frequent of 39 kinds of mistakes" in page
     assert page.count("<tr>") < 70
+
+
+def test_a_label_that_fit_did_not_know_is_not_explained_by_another(estimator):
+    classifier, (X, _) = estimator("multilabel"), rows_of("multilabel")
+    report = classifier.report(X[:6], [["zzz"]] * 3 + [["hot"]] * 3)
+    unknown = (report.doubtful.label == "zzz").to_numpy()
+    assert unknown.any() and not report.why.explanation.row.isin(np.flatnonzero(unknown)).any()
+    assert report.html().count("zzz") >= unknown.sum()
+
+
+def test_labels_that_are_numbers_stand_in_their_order(estimator):
+    classifier, (X, _) = copy.copy(estimator("classifier")), rows_of("classifier")
+    numbers = [10, 9, 100, 2] * 10
+    for labels, order in ((numbers, [2, 9, 10, 100]), (list(map(str, numbers)), ["2", "9", "10", "100"])):
+        classifier.classes_ = np.array(sorted(set(labels)))[: len(classifier.classes_)]
+        found = classifier.report(X, labels, explain=False).as_dict()["by_label"]
+        assert list(found) == list(map(str, order))
+
+
+def test_folds_that_test_a_row_twice_are_refused_before_a_fit(estimator, monkeypatch):
+    monkeypatch.setattr(BertClassifier, "fit", lambda *_: pytest.fail("it was fitted"))
+    X, y = ["a", "b"] * 10, [0, 1] * 10
+    with pytest.raises(ValueError, match="cv tests row . 0 times. A report needs each row once"):
+        estimator("classifier").report(X, y, cv=ShuffleSplit(1, test_size=0.5, random_state=0))
+
+
+def test_rows_that_no_linear_model_learns_from_leave_out_that_baseline(estimator, recwarn):
+    classifier, (X, y) = estimator("classifier"), rows_of("classifier")
+    for train in ((X[:4], [y[0]] * 4), (["a", "b"] * 2, [y[0], classifier.classes_[0]] * 2)):
+        found = classifier.report(X[:8], y[:8], train=train, explain=False).as_dict()
+        assert "most_frequent" in found["baselines"] and "tfidf_linear" not in found["baselines"]
+    one = classifier.report(X[:1], y[:1], explain=False)
+    assert one.as_dict() and not [told for told in recwarn if "single label" in str(told.message)]
