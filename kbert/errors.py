@@ -88,6 +88,10 @@ class NewWordsWarning(KbertWarning):
     """A vocabulary has fewer unused tokens than new words were asked for."""
 
 
+class UnknownWordsWarning(KbertWarning):
+    """Many texts have words, emoji for instance, that the vocabulary lacks: to the model they are all the same."""
+
+
 class LabelsWarning(KbertWarning):
     """y looks like something else than the labels that it is read as."""
 

@@ -35,6 +35,15 @@ def factor_if_narrow(config: BertConfig, factor: float) -> float:
     return factor if is_narrow(config) else 1.0
 
 
+def factor_if_tiny(config: BertConfig) -> float:
+    """Return what "auto" multiplies the rate of models by that are narrower than mini, and 1 for others.
+
+    Measured with a model of the size of tiny (docs/benchmarks/first_fit.md, "Another checkpoint"). The result, 3e-4, is
+    the highest rate that Google tried for its smaller models (github.com/google-research/bert).
+    """
+    return 3.0 if config.hidden_size < SIZES["mini"].architecture["hidden_size"] else 1.0
+
+
 def default_pretraining_rate(config: BertConfig, continued: bool = False) -> float:
     """Return the rate of pre-training from scratch, or (``continued``) from trained weights."""
     if continued:

@@ -105,6 +105,7 @@ def test_every_public_name_can_be_imported_and_is_listed(name):
     value = getattr(kbert, name)
     assert value.__name__.rpartition(".")[2] == name
     assert name in dir(kbert)
+    assert set(dir(kbert)) == {*kbert.__all__, "__version__"}  # what completion shows
 
 
 def test_an_unknown_name_is_an_attribute_error_that_lists_the_names():

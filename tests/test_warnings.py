@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
+import pandas as pd
 import pytest
 from sklearn.exceptions import DataConversionWarning
 from sklearn.model_selection import GridSearchCV, ShuffleSplit
@@ -54,6 +55,7 @@ from kbert.errors import (
     ParameterWarning,
     TruncationWarning,
     UnderfitWarning,
+    UnknownWordsWarning,
     VocabularyWarning,
 )
 from kbert.hub import packages, resolve_folder, uploads
@@ -452,6 +454,16 @@ def labels_that_are_one_hot(folder):
 def labels_in_another_form_in_X(folder):
     X = [(text, label) for text, label in zip(TEXTS * 2, "ab" * 6, strict=True)]
     return toy_of(BertClassifier, folder).fit(X, [0, 1] * 6)
+
+
+@warns(LabelsWarning, "y has the index of X, in another order")
+def labels_in_another_order(folder):
+    return toy_of(BertClassifier, folder).fit(pd.Series(TEXTS), pd.Series(LABELS).iloc[::-1])
+
+
+@warns(UnknownWordsWarning, "have words that the vocabulary lacks, such as")
+def words_that_the_vocabulary_lacks(folder):
+    return toy_of(BertClassifier, folder).fit([*TEXTS[:-1], "the \N{THUMBS UP SIGN}"], LABELS)
 
 
 @warns(ParameterWarning, 'null_threshold="tune" takes a few questions without an answer')

@@ -159,6 +159,19 @@ def refuse_swapped(X: Any, y: Any, call: str) -> None:
         )
 
 
+def warn_of_other_order(X: Any, y: Any) -> None:
+    """Warn of a y that has the index of X in another order: rows are taken by their position, as in scikit-learn."""
+    of_X, of_y = (getattr(value, "index", None) for value in (X, y))
+    if not hasattr(of_X, "is_unique") or not hasattr(of_y, "is_unique") or of_X.equals(of_y):  # lists have a method
+        return
+    if len(of_X) == len(of_y) and of_X.is_unique and of_y.is_unique and of_y.isin(of_X).all():
+        warn_user(
+            "y has the index of X, in another order. The first text gets the first label, the second the second, and "
+            "so on, whatever the index says. If it says which belong together, write y = y.loc[X.index].",
+            LabelsWarning,
+        )
+
+
 def check_labels(labels: np.ndarray, y: Any) -> None:
     """Refuse or warn of labels that look like something else: lists of labels in strings, free text, numbers.
 

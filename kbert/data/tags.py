@@ -13,7 +13,7 @@ from kbert.data.columns import rows_with_empty
 from kbert.data.frames import NO_SAMPLES, Column, is_missing, read_column
 from kbert.data.labels import check_n_labels
 from kbert.errors import LabelsWarning
-from kbert.printable import shown
+from kbert.printable import percent, shown
 from kbert.text.chunks import chunks
 from kbert.text.vocabulary import require_no_surrogates
 from kbert.warn import warn_user
@@ -243,7 +243,7 @@ class WidenedSpans:
         do, were = ("begins or ends", "was") if self.n_widened == 1 else ("begin or end", "were")
         more = self.n_widened - len(self.examples)
         warn_user(
-            f"{self.n_widened} of {self.n_spans} spans of {name} ({100 * self.n_widened / self.n_spans:.2g}%) "
+            f"{self.n_widened} of {self.n_spans} spans of {name} ({percent(self.n_widened / self.n_spans)}) "
             f"{do} inside a word, and {were} widened to whole words, since a word has one tag: "
             f"{'; '.join(self.examples)}{f' and {more} more' * (more > 0)}. "
             "If these are not meant, check that the offsets count characters of these very texts, with an exclusive "

@@ -157,7 +157,8 @@ class RunFacts:
         """Two lines."""
         median, long = self.sequence_tokens
         sequences = "" if self.n_sequences == self.n_rows else f" in {self.n_sequences:,} sequences"
-        tokens = f"{median} tokens in the median and {long} at 95%"
+        of_each = " of a sequence" if sequences else ""
+        tokens = f"{median} tokens{of_each} in the median and {long} at 95%"
         found = [f"{self.n_rows:,} rows{sequences}", *self._of_rows(), tokens]
         for n, what in ((self.n_cut, "cut"), (self.n_in_windows, "in windows")):
             if n:

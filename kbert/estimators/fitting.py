@@ -34,7 +34,7 @@ from kbert.estimators.recipe import automatic_epochs
 from kbert.estimators.validation import read_eval_set
 from kbert.model import BertForFeatures
 from kbert.model.setup import keras
-from kbert.tasks.row_notices import RowShares, RowsRead, tell_cut, tell_missing
+from kbert.tasks.row_notices import RowShares, RowsRead, tell_cut, tell_missing, tell_unknown
 from kbert.tasks.task import Examples, Probed, Task, TrainingData, some_rows
 from kbert.text import WordPieceTokenizer
 from kbert.training.backends import able_to_train
@@ -121,6 +121,8 @@ def fit(estimator: Fittable[C, L, E, O], X: Any, y: Any, sample_weight: Any, eva
         validation, read_for_validation = read_eval_set(eval_set, estimator, task, columns, start.tokenizer)
         read.append(read_for_validation)
     shares = RowShares(tell_cut(task, read), tell_missing(task, read))
+    if hasattr(examples, "sequences"):  # which those of long contexts are not: they are built when they are taken
+        tell_unknown(X, columns, examples.sequences, start.tokenizer)
     n_truncated = len(examples.cut_rows)
 
     # Split off a validation set, if none is given and a parameter asks for one.

@@ -13,6 +13,7 @@ from kbert.config import BertConfig
 from kbert.data.columns import Columns
 from kbert.data.frames import readable_again
 from kbert.data.labels import sample_weights
+from kbert.data.mistakes import warn_of_other_order
 from kbert.estimators.parameters import Parameters
 from kbert.estimators.recipe import settle_head, settle_lengths, settle_training
 from kbert.estimators.validation import split_rows
@@ -74,6 +75,7 @@ def read_rows(
     if few_labels and parameters.head_start == "auto":
         parameters.head_start = "probe"
     task = estimator._task() if is_warm_start else estimator._new_task(parameters, y)
+    warn_of_other_order(X, y)
     task.check(X, y, "clf.fit" if is_classifier(estimator) else "estimator.fit")
     columns = task.read(X)
     if is_warm_start:

@@ -7,7 +7,7 @@ from typing import Any
 
 from kbert.config import BertConfig
 from kbert.estimators.parameters import Parameters
-from kbert.learning_rates import default_learning_rate, factor_if_narrow, is_narrow
+from kbert.learning_rates import default_learning_rate, factor_if_narrow, factor_if_tiny, is_narrow
 from kbert.sizes import named_size
 from kbert.tasks.task import Recipe
 
@@ -76,8 +76,9 @@ def settle_training(parameters: Parameters, recipe: Recipe, config: BertConfig, 
     if parameters.epochs == "auto":
         parameters.epochs = automatic_epochs(parameters, recipe, n_rows)
     if parameters.learning_rate == "auto":
-        factor = recipe.rate_factor * factor_if_narrow(config, recipe.narrow_rate_factor)
-        parameters.learning_rate = factor * _rate_of_size(parameters, config)
+        factor = recipe.rate_factor * factor_if_narrow(config, recipe.narrow_rate_factor) * factor_if_tiny(config)
+        # Rounded, so that 3 times 1e-4 is shown as 0.0003.
+        parameters.learning_rate = float(f"{factor * _rate_of_size(parameters, config):.3g}")
     elif parameters.learning_rate == "paper":
         parameters.learning_rate = _rate_of_size(parameters, config)
 

@@ -116,7 +116,8 @@ def download(name: str, revision: str | None) -> Path:
                 "get the permission to write; or set HF_HOME to another folder",
                 error.filename,
             ) from error
-        raise _unreachable(name, revision, error) from error
+        # Without the errors of three libraries before it: the message says what the cause was.
+        raise _unreachable(name, revision, error) from None
 
 
 def fetch_if_there(name: str, snapshot: Path, file: str) -> None:

@@ -12,6 +12,7 @@ import pandas as pd
 
 from kbert.plots.attributions import AttributionDisplay
 from kbert.plots.page import HtmlPage, escaped, marked, section
+from kbert.printable import printable
 from kbert.reports.parts import STYLE, bar, interval, number, reliability, shaded_table, table
 
 # What a line about a doubtful row has beside the texts.
@@ -105,6 +106,23 @@ class Report(HtmlPage):
         doubtful = lines[[name for name in OWN_NAMES if name in lines]].to_dict("records")
         plain: dict[str, Any] = _plain({**self.values, "n_doubtful": len(self.doubtful), "doubtful": doubtful})
         return plain
+
+    def __str__(self) -> str:
+        """The scores as text: those of the estimator, of what is simpler, and of each label."""
+        values = self.values
+        found = {_words("estimator"): values["score"]}
+        found |= {self._words_of_baseline(name): of_name for name, of_name in values["baselines"].items()}
+        width = max(map(len, found))
+        lines = [f"{_words(values['score']['name'])} on {values['rows']['rows']:,} rows"]
+        for name, score in found.items():
+            ends = f"{number(score['low'])} to {number(score['high'])} (95%)"
+            lines.append(f"  {name:<{width}}  {number(score['value'])}, {ends}")
+        if values["scores"]:
+            lines.append(", ".join(f"{_words(name)} {number(value)}" for name, value in values["scores"].items()))
+        if by_label := values.get("by_label"):
+            shown = pd.DataFrame.from_dict(dict(list(by_label.items())[:_MOST_LABELS]), orient="index")
+            lines.append(shown.rename(index=lambda label: printable(str(label))).round(3).to_string())
+        return "\n".join([*lines, f"{len(self.doubtful):,} rows to look at: doubtful; the page: save(...)"])
 
     # --- The page
 

@@ -1,4 +1,7 @@
-"""What the user is told of rows that were cut, or have an empty text: once in fit, and again only if there are more."""
+"""What the user is told of rows that were cut, or have an empty text: once in fit, and again only if there are more.
+
+And in fit, of words that the vocabulary lacks.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,10 @@ from numpy.typing import NDArray
 
 from kbert.data.columns import Columns
 from kbert.data.frames import listed_positions
-from kbert.errors import MissingTextWarning, TruncationWarning
-from kbert.printable import percent
+from kbert.errors import MissingTextWarning, TruncationWarning, UnknownWordsWarning
+from kbert.printable import percent, shown
+from kbert.text import WordPieceTokenizer
+from kbert.text.sequences import TokenSequences
 from kbert.warn import warn_user
 
 # Predicting tells again what fit has told only where the share of such rows is at least this many times as high, and
@@ -19,6 +24,12 @@ from kbert.warn import warn_user
 # standard deviations are up to 18 points, of 100 rows up to 10), and repeating it would hide what is new.
 _TIMES_AS_HIGH = 2.0
 _HIGHER_BY = 0.05
+
+# Words that the vocabulary lacks are told of where at least this share of the rows has some: rarer ones decide little.
+_MANY_WITH_UNKNOWN = 0.05
+# In so many of these rows examples are looked for.
+_ROWS_LOOKED_AT = 100
+_EXAMPLES = 3
 
 C = TypeVar("C", bound=Columns, contravariant=True)
 
@@ -107,6 +118,49 @@ def tell_cut(reader: RowReader[C], read: Sequence[RowsRead[C]], of_fit: float | 
     if _is_news(share, of_fit):
         reader.warn_cut(n_cut, n_rows, details)
     return share
+
+
+def tell_unknown(X: Any, columns: Columns, sequences: TokenSequences, tokenizer: WordPieceTokenizer) -> None:
+    """Issue a warning if many rows have words that the vocabulary lacks, such as emoji.
+
+    Parameters
+    ----------
+    X : array-like
+        As the user gave it.
+    columns : Columns
+        What it was read into.
+    sequences : TokenSequences
+        Its tokens.
+    tokenizer : WordPieceTokenizer
+    """
+    tokens = sequences.tokens
+    unknown = np.flatnonzero(tokens.values == tokenizer.unk_id)
+    rows = np.unique(sequences.rows[np.searchsorted(tokens.splits, unknown, side="right") - 1])
+    if len(rows) < _MANY_WITH_UNKNOWN * columns.n_rows:
+        return
+    words = _unknown_words(columns, rows[:_ROWS_LOOKED_AT], tokenizer)
+    if words:
+        warn_user(
+            f"{len(rows)} of {columns.n_rows} rows have words that the vocabulary lacks, such as "
+            f"{' and '.join(map(shown, words))} ({percent(len(rows) / columns.n_rows)} of the rows: "
+            f"{listed_positions(X, rows)}). To the model they are all the same, [UNK]. If they matter, replace them by "
+            "words before fit and predict (the package emoji has demojize), or take weights of their language.",
+            UnknownWordsWarning,
+        )
+
+
+def _unknown_words(columns: Columns, rows: NDArray[Any], tokenizer: WordPieceTokenizer) -> list[str]:
+    """The first words that the tokenizer does not know, as they stand in the texts.
+
+    Words in ASCII do not count: a released vocabulary has all its characters, so they are unknown where they have over
+    a hundred of them, or in a vocabulary that was learned from other text.
+    """
+    texts = [text for row in rows.tolist() for text in columns.rows(slice(row, row + 1)).texts()]
+    ids, offsets = tokenizer.tokenize_with_offsets(texts)
+    unknown = np.flatnonzero(ids.values == tokenizer.unk_id)
+    of_text = np.searchsorted(ids.splits, unknown, side="right") - 1
+    words = (texts[i][slice(*offsets[at])] for i, at in zip(of_text, unknown, strict=True))
+    return list(dict.fromkeys(word for word in words if not word.isascii()))[:_EXAMPLES]
 
 
 def _is_news(share: float, of_fit: float | None) -> bool:

@@ -38,6 +38,7 @@ from kbert.tasks.task import (
 )
 from kbert.tasks.words import WordReader
 from kbert.text import WordPieceTokenizer
+from kbert.text.sequences import TokenSequences
 from kbert.text.words import WordSequences, build_word_windows
 from kbert.training.attributions import Targets
 from kbert.training.losses import softmax_cross_entropy
@@ -79,6 +80,11 @@ class TaggingExamples(NamedTuple):
     def n_rows(self) -> int:
         """Number of rows."""
         return self.words.n_rows
+
+    @property
+    def sequences(self) -> TokenSequences:
+        """The tokens of the rows."""
+        return self.words.sequences
 
     @property
     def cut_rows(self) -> NDArray[np.int64]:

@@ -336,3 +336,13 @@ def test_a_hub_name_of_no_size_is_refused_with_weights(df):
         ValueError, match="Unknown size 'user/name'.*for a folder or a hub name write weights='user/name'"
     ):
         BertClassifier(size="user/name").fit(df.message, df.label)
+
+
+def test_y_in_another_order_than_X_is_warned_of(clf, df):
+    for y in (df.label.sample(frac=1, random_state=1), df[["label"]].iloc[::-1]):
+        with pytest.warns(LabelsWarning, match=r"y has the index of X, in another order.*y = y.loc\[X.index\]"):
+            clf.fit(df.message, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LabelsWarning)
+        clf.fit(df.message, df.label.reset_index(drop=True).set_axis(df.index + len(df)))  # other rows' names
+        clf.fit(df.message.iloc[::-1], df.label.iloc[::-1])

@@ -47,7 +47,7 @@ def test_the_first_lines_tell_what_is_done_and_what_auto_stood_for(toy, reviews,
     fitted = toy(**parameters, epochs=1, verbose=1).fit(reviews.text[:48], reviews.label[:48])
     assert capfd.readouterr().out.splitlines()[:2] == [
         "fit: 48 rows, labels bad 50% and good 50%, 8 tokens in the median and 8 at 95%, 3 updates",
-        "fit: max_length=64, long_text='window', epochs=1, batch_size=16, learning_rate=0.0001, head_start='random', "
+        "fit: max_length=64, long_text='window', epochs=1, batch_size=16, learning_rate=0.0003, head_start='random', "
         f"classifier_pooling={fitted.config_.classifier_pooling!r}, dtype='float32', "
         f"backend={keras.backend.backend()!r}",
     ]

@@ -107,14 +107,15 @@ def test_where_nothing_reads_the_rest_a_row_has_all_positions(long_text, max_len
         (Regression, "minilm-l6", 1e-4),
         (Regression, "large", 2e-5),
         (Questions, "minilm-l6", 2e-4),
-        (Choice, "tiny", 4e-4),
+        (Choice, "tiny", 12e-4),
         (Choice, "base", 3e-5),
     ],
 )
 def test_narrow_models_are_trained_at_the_rate_of_their_task(task, size, expected):
     assert settled(100, task.recipe, size=size).learning_rate == pytest.approx(expected)
     of_paper = settled(100, task.recipe, size=size, learning_rate="paper").learning_rate
-    assert of_paper == SIZES[size].learning_rate == settled(100, size=size).learning_rate
+    assert of_paper == SIZES[size].learning_rate
+    assert settled(100, size=size).learning_rate == pytest.approx(of_paper * (3 if size == "tiny" else 1))
     assert settled(100, task.recipe, size=size, learning_rate=1e-3).learning_rate == 1e-3
 
 
@@ -126,7 +127,9 @@ def fitted(quick_folder, reviews):
 
 def test_what_auto_stood_for_is_kept(fitted):
     assert (fitted.max_length_, fitted.long_text_, fitted.batch_size_) == (64, "window", 16)
-    assert fitted.epochs_ == fitted.n_iter_ == -(-SingleLabel.recipe.updates // 3) and fitted.learning_rate_ == 1e-4
+    assert fitted.epochs_ == fitted.n_iter_ == -(
+        -SingleLabel.recipe.updates // 3
+    ) and fitted.learning_rate_ == pytest.approx(3e-4)
     assert (fitted.max_length, fitted.epochs, fitted.learning_rate) == ("auto",) * 3
     assert not hasattr(clone(fitted), "epochs_")
 

@@ -11,7 +11,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from kbert import BertClassifier, BertMultipleChoice, BertQA, BertRegressor, BertTagger, BertVectorizer
 from kbert.data.texts import text_columns
-from kbert.errors import MissingTextWarning, TruncationWarning
+from kbert.errors import MissingTextWarning, TruncationWarning, UnknownWordsWarning
 from kbert.tasks.row_notices import RowShares, RowsRead, tell_missing
 from kbert.tasks.texts import TextReader
 
@@ -147,3 +147,16 @@ def test_shares_that_are_worth_telling():
     for of_fit, expected in ((None, 1), (0.0, 1), (0.04, 1), (0.05, 1), (0.051, 0), (0.06, 0), (0.9, 0)):
         assert len(told(lambda of_fit=of_fit: tell_missing(reader, [RowsRead([], columns)], of_fit))) == expected
     assert RowShares(0.5, 0.25)._asdict() == {"cut": 0.5, "empty": 0.25}
+
+
+def test_words_that_the_vocabulary_lacks_are_told_in_fit(toy, toy_folder):
+    X = with_rows("the chair was \N{THUMBS UP SIGN}", 3, 8)
+    (message,) = told(lambda: toy().fit(X, LABELS), category=UnknownWordsWarning)
+    assert "2 of 20 rows have words that the vocabulary lacks, such as '\N{THUMBS UP SIGN}' (10% of the rows" in message
+    assert "rows 3, 8" in message
+    words, tags = [text.split() for text in X], [["O", "B-X", "O", "O"] for text in X]
+    tagger = BertTagger(weights=toy_folder, epochs=1, max_length=16)
+    assert told(lambda: tagger.fit(words, tags), category=UnknownWordsWarning)
+    # Of a few rows, or words that a released vocabulary has, nothing is said.
+    for quiet in (X * 2 + TEXTS * 4, with_rows("the chair was unheard of", 3, 8)):
+        assert not told(lambda quiet=quiet: toy().fit(quiet, (LABELS * 6)[: len(quiet)]), category=UnknownWordsWarning)

@@ -350,3 +350,13 @@ def test_rows_that_no_linear_model_learns_from_leave_out_that_baseline(estimator
         assert "most_frequent" in found["baselines"] and "tfidf_linear" not in found["baselines"]
     one = classifier.report(X[:1], y[:1], explain=False)
     assert one.as_dict() and not [told for told in recwarn if "single label" in str(told.message)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_as_text_it_is_its_scores(kind, reports):
+    report = reports(kind)
+    text, found = str(report), report.as_dict()
+    assert f"{found['score']['value']:.3f}" in text and "on 40 rows" in text and "<" not in text
+    assert f"{len(report.doubtful)} rows to look at" in text
+    for label in found.get("by_label") or ():
+        assert label in text
