@@ -61,6 +61,10 @@ SIZES: dict[str, NamedSize] = {
 }
 
 
+# Models that are often meant beside BERT, by what is in their names.
+_OTHERS = ("distilbert", "roberta", "deberta", "albert", "electra", "modernbert", "xlnet", "mpnet", "gpt", "t5-")
+
+
 def named_size(size: str) -> NamedSize:
     """Look up a named size, such as "tiny" or "base", or the hub name of its weights.
 
@@ -76,6 +80,12 @@ def named_size(size: str) -> NamedSize:
     for known in SIZES.values():
         if size.lower() in (known.hub_name.lower(), known.hub_name.partition("/")[2].lower()):
             return known
+    other = next((name for name in _OTHERS if name in size.lower()), None)
+    if other is not None:
+        raise UnknownSizeError(
+            f"{size!r} is no BERT, and kbert reads no other models. The sizes are {', '.join(SIZES)}; weights= takes a "
+            "folder or a hub name of a BERT."
+        )
     near = get_close_matches(size.lower(), SIZES, n=3, cutoff=0.4)
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near and "/" not in size else ""
     raise UnknownSizeError(

@@ -177,6 +177,12 @@ def test_wide_models_get_a_small_learning_rate():
     }
 
 
+@pytest.mark.parametrize("name", ["distilbert-base-uncased", "FacebookAI/roberta-base", "microsoft/deberta-v3-small"])
+def test_a_model_that_is_no_bert_is_told_as_that(name):
+    with pytest.raises(UnknownSizeError, match="is no BERT, and kbert reads no other models"):
+        named_size(name)
+
+
 @pytest.mark.parametrize(
     "name, size",
     [

@@ -169,7 +169,7 @@ def predict_table(
         If a column is missing, a file is damaged (all others are done first), a row cannot be used, ``out`` is one of
         the files, or another call is writing it.
     TypeError
-        If ``columns`` or ``keep`` is no name and no list.
+        If ``source`` is no path, or ``columns`` or ``keep`` is no name and no list.
     FileExistsError
         If the folder ``out`` holds the predictions of something else, or no predictions.
     OSError
@@ -201,6 +201,11 @@ def predict_table(
     if n_jobs is not None and (not _is_whole(n_jobs) or n_jobs == 0):
         raise ValueError(
             f"n_jobs (--jobs on the command line) must be a number of processes, or -1 for one a core, got {n_jobs!r}."
+        )
+    if not isinstance(source, str | os.PathLike):
+        raise TypeError(
+            f"source must be a file, a folder or a pattern, not {type(source).__name__}. For rows in memory call predict, "
+            "predict_proba or transform of the estimator."
         )
     target = Path(out).expanduser().absolute()
     written_as = _format_of_output(target, format)

@@ -385,3 +385,10 @@ def test_a_disk_that_is_full_when_a_model_is_saved(saved, rows, tmp_path, capsys
     out, error = capsys.readouterr()
     assert out.startswith("accuracy ") and out.endswith(" on 60 rows\n")  # the scores are not lost
     assert f"{tmp_path / 'scores.json'}: File too large" in error
+
+
+def test_rows_in_memory_are_refused_with_what_takes_them(estimator, rows, tmp_path):
+    with pytest.raises(
+        TypeError, match="source must be a file, a folder or a pattern, not DataFrame. For rows in memory"
+    ):
+        predict_table(estimator("classifier"), rows, tmp_path / "out")
