@@ -204,8 +204,8 @@ def predict_table(
         )
     if not isinstance(source, str | os.PathLike):
         raise TypeError(
-            f"source must be a file, a folder or a pattern, not {type(source).__name__}. For rows in memory call predict, "
-            "predict_proba or transform of the estimator."
+            f"source must be a file, a folder or a pattern, not {type(source).__name__}. For rows in memory call "
+            "predict, predict_proba or transform of the estimator."
         )
     target = Path(out).expanduser().absolute()
     written_as = _format_of_output(target, format)
