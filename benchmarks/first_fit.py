@@ -3,8 +3,8 @@
     KBERT_DATA=... KERAS_BACKEND=torch python benchmarks/first_fit.py --data sst2 mrpc --rows 8 64 --out results.csv
     python benchmarks/first_fit.py --page benchmarks/results/first_fit.csv
 
-The second command makes the table and the picture of docs/benchmarks/first_fit.md from the results. ``--size`` takes other
-weights, with a file of results of their own: first_fit_tiny.csv is of a model of the size of tiny.
+The second command makes the table and the picture of docs/benchmarks/first_fit.md from the results. ``--size`` takes
+other weights, with a file of results of their own: first_fit_tiny.csv is of a model of the size of tiny.
 
 Rows are drawn for each label (for numbers, tags, questions and options: in all), five draws by default; test rows are
 the same for all draws. Each score is appended to the file, with the warnings of a run that learned too little, and one
@@ -451,7 +451,7 @@ NAMES = {
 
 
 def make_page(path: Path) -> None:
-    """Write a table beside the file of results, and a picture beside the page: "first_fit" + "_table.csv" and ".png"."""
+    """Write a table beside the file of results, FILE_table.csv, and a picture beside the page, FILE.png."""
     results = pd.read_csv(path).drop_duplicates(["data", "rows", "draw", "method"], keep="last")
     results = results[results.method.isin(NAMES)].assign(method=results.method.map(NAMES))
     table(results).to_csv(path.with_name(f"{path.stem}_table.csv"), index=False)
