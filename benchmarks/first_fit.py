@@ -1,7 +1,7 @@
 """The first fit of a new user, with every default, beside the simplest things that the user could have done instead.
 
     KBERT_DATA=... KERAS_BACKEND=torch python benchmarks/first_fit.py --data sst2 mrpc --rows 8 64 --out results.csv
-    python benchmarks/first_fit.py --page benchmarks/results/first_fit.csv
+    python benchmarks/first_fit.py --page benchmarks/results/first_fit.csv --picture docs/benchmarks/first_fit.png
 
 The second command makes the table and the picture of docs/benchmarks/first_fit.md from the results. ``--size`` takes
 other weights, with a file of results of their own: first_fit_tiny.csv is of a model of the size of tiny.
@@ -409,10 +409,11 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=["tf-idf", "vectors", "kbert"])
     parser.add_argument("--size", default="minilm-l6", help="a size or a folder of weights; a file of results each")
     parser.add_argument("--out", type=Path, default=Path("first_fit.csv"))
-    parser.add_argument("--page", type=Path, help="make table and picture of a file of results, and measure nothing")
+    parser.add_argument("--page", type=Path, help="make the table of a file of results, and measure nothing")
+    parser.add_argument("--picture", type=Path, help="with --page: make this picture too")
     options = parser.parse_args()
     if options.page:
-        make_page(options.page)
+        make_page(options.page, options.picture)
         return
     done = set()
     if options.out.exists():
@@ -450,12 +451,13 @@ NAMES = {
 }
 
 
-def make_page(path: Path) -> None:
-    """Write a table beside the file of results, FILE_table.csv, and a picture beside the page, FILE.png."""
+def make_page(path: Path, picture: Path | None) -> None:
+    """Write the table beside the file of results, as FILE_table.csv, and a picture."""
     results = pd.read_csv(path).drop_duplicates(["data", "rows", "draw", "method"], keep="last")
     results = results[results.method.isin(NAMES)].assign(method=results.method.map(NAMES))
     table(results).to_csv(path.with_name(f"{path.stem}_table.csv"), index=False)
-    draw(results, Path(__file__).parents[1] / "docs" / "benchmarks" / f"{path.stem}.png")
+    if picture is not None:
+        draw(results, picture)
 
 
 # Every line is of the draws that all of these have measured, as far as they have the task.
