@@ -58,22 +58,22 @@ quickstart: $(VENV)/.quickstart
 	$(RUN) examples/quickstart.py
 
 test: $(VENV)/.test
-	KERAS_BACKEND=tensorflow $(PYTEST) -m "(backend or not slow) and not thorough" tests
+	KERAS_BACKEND=tensorflow $(PYTEST) -m "(backend or not slow) and not (thorough or compiles)" tests
 
 test-backends: $(VENV)/.backends
-	KERAS_BACKEND=jax $(PYTEST) -m "backend and not thorough" $(ON_JAX)
-	OMP_NUM_THREADS=1 KERAS_BACKEND=torch $(PYTEST) -m "(backend or slow or parity) and not thorough" tests
+	KERAS_BACKEND=jax $(PYTEST) -m "backend and not (thorough or compiles)" $(ON_JAX)
+	OMP_NUM_THREADS=1 KERAS_BACKEND=torch $(PYTEST) -m "(backend or slow or parity or compiles) and not thorough" tests
 
 # The tests of `make test`, with the share of kbert's lines and branches that they run.
 coverage: $(VENV)/.test
 	$(PIP) 'pytest-cov>=6.2' 'coverage>=7.10'
-	KERAS_BACKEND=tensorflow $(PYTEST) -m "(backend or not slow) and not thorough" --cov --cov-report= tests
+	KERAS_BACKEND=tensorflow $(PYTEST) -m "(backend or not slow) and not (thorough or compiles)" --cov --cov-report= tests
 	$(RUN) -m coverage report
 
 test-thorough: $(VENV)/.backends
 	OMP_NUM_THREADS=1 KERAS_BACKEND=torch $(PYTEST) -m thorough tests
-	KERAS_BACKEND=tensorflow $(PYTEST) -m "backend and (thorough or parity)" tests
-	KERAS_BACKEND=jax $(PYTEST) -m backend tests
+	KERAS_BACKEND=tensorflow $(PYTEST) -m "(backend and (thorough or parity)) or compiles" tests
+	KERAS_BACKEND=jax $(PYTEST) -m "backend or compiles" tests
 
 # PyTorch runs the gallery (examples/plot_*.py): it compiles nothing, so its fits of a few hundred rows are the quickest.
 docs: $(VENV)/.docs

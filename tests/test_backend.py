@@ -110,6 +110,7 @@ def test_a_keras_json_that_names_an_installed_backend_is_left_to_keras(machine):
     backend.require_backend()
 
 
+@pytest.mark.thorough
 def test_the_file_that_keras_writes_is_no_choice(tmp_path):
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("KERAS_", "KBERT_"))}
     chosen = (

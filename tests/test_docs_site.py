@@ -57,6 +57,7 @@ def shown(site):
     return find
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_browser_finds_what_is_wrong(shown):
     assert shown() == []

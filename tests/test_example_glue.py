@@ -163,6 +163,7 @@ def test_all_nine_tasks_have_their_scores(glue, data, fits):
     assert Path("mine/MNLI-m.tsv").exists() and not Path("mine/MNLI-mm.tsv").exists()
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::kbert.errors.DatasetWarning", "ignore::kbert.errors.FailedRunWarning")
 @pytest.mark.filterwarnings("ignore::kbert.errors.UnderfitWarning")
 def test_the_defaults_choose_all_settings(glue, data, monkeypatch):
@@ -213,6 +214,7 @@ def test_one_number_for_all_rows_has_a_correlation_of_0(glue):
         assert glue.dev_scores("stsb", lambda texts: [2.0] * 3, texts, labels) == {"pearson": 0.0, "spearman": 0.0}
 
 
+@pytest.mark.thorough
 def test_without_arguments_and_data_it_says_what_to_set_and_runs(tmp_path):
     env = {name: value for name, value in os.environ.items() if name != "KBERT_DATA"} | {"HF_HUB_OFFLINE": "1"}
     command = [sys.executable, str(EXAMPLES / "glue.py"), *TINY]

@@ -36,6 +36,7 @@ def pretrain(tmp_path, monkeypatch):
     return importlib.import_module("pretrain")
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore")
 def test_it_pretrains_fine_tunes_compares_and_goes_on(pretrain, tmp_path, capsys):
     pretrain.main([*SMALL, "--rows", "40", "--seeds", "0"])

@@ -87,6 +87,7 @@ def push(run, folder):
     return push
 
 
+@pytest.mark.compiles
 @pytest.mark.backend
 def test_an_estimator_comes_back_from_the_hub_as_it_was_at_a_commit(hub, run, tmp_path):
     code = """

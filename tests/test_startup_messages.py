@@ -42,6 +42,7 @@ def test_a_first_fit_on_tensorflow_writes_nothing():
     assert done.stdout == level  # that of Python's log is as it would be without kbert
 
 
+@pytest.mark.thorough
 def test_the_users_level_stands():
     pytest.importorskip("tensorflow")
     assert run("import kbert, os; print(os.environ['TF_CPP_MIN_LOG_LEVEL'])", TF_CPP_MIN_LOG_LEVEL="0").stdout == "0\n"

@@ -113,6 +113,7 @@ def test_a_vectorizer_takes_them(vectorizer, rows):
     np.testing.assert_allclose(vectorizer.transform(rows[::-1]), found[::-1], atol=1e-4)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("piece", ["a", "word ", "\u4e2d", "\U0001f600 ", "e\u0301", "\x00", "."], ids=ascii)
 def test_a_megabyte_in_one_text(fitted, toy, piece):
     large = piece * (2**20 // len(piece.encode()))

@@ -75,6 +75,7 @@ def test_every_container_of_pairs_gives_the_same_fit(toy, pairs):
         assert np.array_equal(classifier.predict_proba(contain(left[32:48], right[32:48])), expected), kind
 
 
+@pytest.mark.compiles
 @pytest.mark.backend
 @pytest.mark.filterwarnings("ignore::kbert.errors.MissingTextWarning")
 def test_rows_keep_their_order(fitted):

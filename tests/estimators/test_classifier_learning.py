@@ -77,6 +77,7 @@ def test_two_classes_have_one_decision_value_a_row(fitted, reviews):
     assert np.array_equal(fitted.predict(X), fitted.classes_[(decision > 0).astype(int)])
 
 
+@pytest.mark.compiles
 @pytest.mark.backend
 def test_three_classes_have_a_decision_value_for_each(fitted_three, three_classes):
     X = three_classes[["text"]][:20]

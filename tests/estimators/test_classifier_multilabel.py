@@ -58,6 +58,7 @@ def by_lists(quick, tagged, lists):
     return quick().fit(tagged[0], lists)
 
 
+@pytest.mark.compiles
 @pytest.mark.backend
 def test_a_matrix_is_learned_and_predicted(by_matrix, tagged):
     texts, matrix = tagged
@@ -78,6 +79,7 @@ def test_probabilities_are_each_labels_own(by_matrix, tagged):
     assert np.abs(probabilities.sum(axis=1) - 1).max() > 0.5
 
 
+@pytest.mark.thorough
 def test_lists_give_the_same_model_and_lists(by_lists, by_matrix, tagged, lists):
     texts, _ = tagged
     assert by_lists.classes_.tolist() == NAMES.tolist() and by_lists.y_type_ == "lists"
@@ -227,6 +229,7 @@ def test_grid_search_scores_a_matrix(quick, tagged):
     assert search.best_params_ == {"epochs": 40} and search.best_score_ > 0.6
 
 
+@pytest.mark.thorough
 def test_one_label_alone_can_be_learned(quick, tagged):
     rows = [["hot"] if row[2] else [] for row in tagged[1]]
     classifier = quick().fit(tagged[0], rows)

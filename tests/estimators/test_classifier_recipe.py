@@ -154,6 +154,7 @@ def test_several_labels_are_calibrated_before_their_thresholds_are_tuned(toy):
 # --- Going on
 
 
+@pytest.mark.compiles
 @pytest.mark.backend
 def test_a_warm_start_goes_on_from_the_weights(toy, reviews, quick_folder):
     X, y = reviews.text, reviews.label

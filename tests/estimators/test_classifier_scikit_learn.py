@@ -163,6 +163,7 @@ def test_grid_search_refits_and_predicts_strings(toy, reviews):
     assert set(search.predict(reviews[["text"]])) == {"bad", "good"}
 
 
+@pytest.mark.thorough
 def test_cross_val_score_passes_weights_on(toy, reviews):
     scores = cross_val_score(toy(epochs=12), reviews.text, reviews.label, cv=2)
     assert scores.shape == (2,) and scores.min() > 0.9

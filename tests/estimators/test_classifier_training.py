@@ -37,6 +37,7 @@ def plain_share(share_of_b):
     return share_of_b()
 
 
+@pytest.mark.compiles
 @pytest.mark.backend
 def test_class_weight_moves_the_probabilities(share_of_b, plain_share):
     balanced, heavy = share_of_b(class_weight="balanced"), share_of_b(class_weight={"b": 60})
@@ -321,6 +322,7 @@ def test_max_length_beyond_the_models_positions_is_refused_when_predicting_too(f
 # --- What is not finite
 
 
+@pytest.mark.compiles
 @pytest.mark.backend
 @pytest.mark.parametrize("epochs", [1, 3])
 def test_a_training_that_destroys_the_weights_is_an_error(toy, fitted, reviews, epochs):

@@ -120,6 +120,7 @@ def test_scores_of_several_labels_a_row_add_up(load, how):
     np.testing.assert_allclose(one.score, found.score[found.label == "c"], rtol=0, atol=1e-5)
 
 
+@pytest.mark.thorough
 @BOTH
 def test_a_model_in_bfloat16_is_explained_in_float32(load, how):
     classifier, low = load(BertClassifier), load(BertClassifier)

@@ -602,6 +602,7 @@ assert np.isfinite(RUNNERS["tensorflow"](tmp / "BertClassifier", "float32")(inpu
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_saved_models(classifier, folder_of, tmp_path):
     """In a process of its own, under TensorFlow; compared with the backend at hand too."""

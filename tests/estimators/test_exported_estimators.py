@@ -133,6 +133,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 @pytest.mark.parametrize("runtime", ["onnxruntime", "openvino", "after Keras"])
 def test_a_forked_process_opens_it_anew(folder, reviews, runtime):

@@ -36,6 +36,7 @@ def make(quick_folder):
     return lambda **changes: BertClassifier(**{**values, **changes})
 
 
+@pytest.mark.compiles
 @pytest.mark.slow
 @pytest.mark.backend
 def test_few_rows_are_learned_in_few_updates(make, reviews, tmp_path):

@@ -62,6 +62,7 @@ def same_weights(one, other, **tolerance):
     return all(np.allclose(a, b, **tolerance) for a, b in pairs)
 
 
+@pytest.mark.compiles
 @pytest.mark.backend
 def test_it_is_training_of_the_whole_model(make, monkeypatch):
     kept = make().fit(*ROWS[BertClassifier])
@@ -88,6 +89,7 @@ def test_with_other_parameters_too(make, monkeypatch, changes):
     np.testing.assert_allclose(kept.history_["loss"], whole.history_["loss"], rtol=0.02 if "dtype" in changes else 1e-4)
 
 
+@pytest.mark.compiles
 @pytest.mark.backend
 @pytest.mark.parametrize("changes", [{}, {"freeze": 0, "weights": None, "size": BertConfig(**SMALL)}])
 def test_in_bfloat16_a_validation_set_is_predicted_by_the_weights_of_its_epoch(make, reviews, tmp_path, changes):

@@ -133,6 +133,7 @@ def test_of_many_rows_some_are_looked_at():
     assert 8192 <= words[rows_to_probe(np.ones(5000), 0, words)].sum() < 8202
 
 
+@pytest.mark.compiles
 @pytest.mark.backend
 def test_a_classifier_starts_as_a_linear_model_on_vectors(quick_folder, three_classes):
     X, y = three_classes.text, three_classes.label
@@ -155,6 +156,7 @@ def test_a_regressor_starts_as_a_ridge_regression(quick_folder, reviews):
     np.testing.assert_allclose(model.predict(reviews.text), expected, atol=0.05)
 
 
+@pytest.mark.compiles
 @pytest.mark.backend
 def test_a_tagger_starts_with_what_vectors_tell(quick_folder):
     words = [["the", "red", "chair"], ["a", "blue", "room"], ["hot", "table"]] * 10

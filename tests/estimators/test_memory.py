@@ -94,6 +94,7 @@ def many_fits(large_folder, reviews):
     return in_new_process(fit_many_times, large_folder, reviews.text[:32].tolist(), reviews.label[:32].tolist())
 
 
+@pytest.mark.compiles
 @needs_proc
 @pytest.mark.backend
 def test_memory_stays_flat_over_many_fits(many_fits):
@@ -177,6 +178,7 @@ def test_answering_takes_no_more_memory_for_more_contexts(toy_folder):
 # --- Many threads
 
 
+@pytest.mark.compiles
 @pytest.mark.backend
 def test_sixteen_threads_predict_what_one_does(fitted, reviews, monkeypatch):
     # Of several sizes, so that the threads need several shapes; none is compiled, so that they meet there too.

@@ -110,6 +110,7 @@ def test_a_chooser_made_of_a_classifier_that_reads_the_mean_is_saved_and_loaded(
         np.testing.assert_array_equal(loaded.predict_proba(new), chooser.predict_proba(new))
 
 
+@pytest.mark.compiles
 @pytest.mark.backend
 def test_the_right_option_is_learned_from_the_context(fitted, new):
     assert fitted.score(new, new.label) > 0.9
@@ -144,6 +145,7 @@ def test_scores_that_are_not_finite_are_told_by_row(fitted, new):
         broken.predict(new)
 
 
+@pytest.mark.thorough
 def test_without_questions_the_context_decides_too(make, riddles, new):
     chooser = make().fit(riddles[["context", "options"]], riddles.label)
     assert chooser.score(list(zip(new.context, new.options, strict=True)), new.label) > 0.9
@@ -363,6 +365,7 @@ def test_options_change_places_with_their_probabilities(fitted, new):
 # --- Weights, early stopping, going on
 
 
+@pytest.mark.thorough
 def test_rows_of_weight_zero_are_as_good_as_absent(make, riddles, new):
     wrong = np.arange(160) % 4 == 0
     labels = np.where(wrong, (riddles.label + 1) % riddles.options.map(len), riddles.label)
@@ -414,6 +417,7 @@ def test_an_eval_set_is_scored_after_each_epoch(make, riddles, new):
         make(epochs=1).fit(riddles[:48], riddles.label[:48], eval_set=([("a", ["c", "d"])], [0]))
 
 
+@pytest.mark.thorough
 def test_a_warm_start_goes_on(make, riddles, new):
     chooser = make(warm_start=True).fit(riddles, riddles.label)
     before = chooser.predict_proba(new)
@@ -527,6 +531,7 @@ def assert_same_scores(chooser, logits, table):
         np.testing.assert_allclose(row[: len(theirs)], theirs, atol=2e-5)
 
 
+@pytest.mark.compiles
 @pytest.mark.backend
 @pytest.mark.parity
 def test_transformers_opens_it_with_the_same_scores(make, riddles, new, tmp_path):

@@ -52,6 +52,7 @@ def fitted():
     return make().fit(corpus_of(made_texts(80)), eval_set=corpus_of(made_texts(20, 1)))
 
 
+@pytest.mark.compiles
 @pytest.mark.backend
 def test_a_language_is_learned_from_scratch(fitted):
     assert fitted.n_iter_ == 300 and len(fitted.history_["loss"]) == 300
@@ -186,6 +187,7 @@ def test_lengths_with_their_shares():
         make(max_length=[(12, 0.9), (33, 0.1)]).fit(texts)
 
 
+@pytest.mark.thorough
 def test_epochs_count_all_lengths():
     texts = corpus_of(made_texts(80))
     rows = {length: make(max_length=length, max_steps=None, epochs=2, nsp=False).fit(texts) for length in (10, 30)}

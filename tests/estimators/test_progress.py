@@ -103,6 +103,7 @@ def test_searches_follow_scikit_learns_conventions(toy, reviews, capfd):
     assert re.findall(r"^epoch (./.):", capfd.readouterr().out, re.MULTILINE) == ["1/1"] * 2 + ["1/2", "2/2"] * 2
 
 
+@pytest.mark.thorough
 def test_no_widget_is_asked_for():
     """In a notebook tqdm.auto makes a widget, of which a static page has nothing, or warns that it has none."""
     code = "import sys, kbert.training.loop, kbert.pretraining.trainer; print('tqdm.notebook' in sys.modules)"

@@ -433,6 +433,7 @@ def test_y_in_other_containers_gives_the_same_fit(make):
     assert fits[0] == fits[1] == fits[2]
 
 
+@pytest.mark.thorough
 def test_searches_and_cross_validation_work(make):
     riddles = riddles_of(64)
     X, y = riddles[["question", "context"]], riddles[["answer", "answer_start"]]
@@ -588,6 +589,7 @@ def test_missing_texts_are_empty_ones_with_one_warning(fitted):
     assert predicted[1] == "" and predicted[2] in ("red chair", "red")
 
 
+@pytest.mark.thorough
 def test_a_context_of_100_000_words_is_read(fitted):
     context = "the room was " * 33_000 + "red chair " + "it and this " * 333
     assert fitted.predict([("was it", context)])[0].startswith("red")

@@ -54,6 +54,7 @@ def test_the_unit_of_y_does_not_matter(make, priced):
     np.testing.assert_allclose((large + 3e6) / 1e6, plain, atol=1e-4)
 
 
+@pytest.mark.compiles
 @pytest.mark.backend
 def test_numbers_far_from_0_are_learned_under_bfloat16_too(make, reviews):
     years = np.where(reviews.label == "good", 2001.0, 2000.0)
@@ -101,6 +102,7 @@ def test_numbers_of_rows_without_weight_may_be_anything(make, priced, head_start
     np.testing.assert_array_equal(*(fit.predict(texts) for fit in fits))
 
 
+@pytest.mark.compiles
 @pytest.mark.backend
 def test_several_columns_are_learned_at_once(make, priced):
     texts, prices = priced

@@ -68,6 +68,7 @@ def test_tags_are_learned_and_as_many_as_words(fitted, things):
     assert fitted.n_iter_ == 16 and not hasattr(fitted, "n_features_in_")
 
 
+@pytest.mark.compiles
 @pytest.mark.backend
 def test_a_long_document_is_tagged_as_its_sentences_are(make):
     # A rule of single words, which so small a model learns at all positions of a window.

@@ -182,6 +182,7 @@ def test_a_head_that_is_not_trained_leaves_the_embeddings_trained(toy_config):
 # === What is trained ===
 
 
+@pytest.mark.compiles
 @pytest.mark.backend
 @pytest.mark.parametrize("nsp", [True, False])
 def test_a_step_trains_every_weight_that_the_loss_depends_on(toy_config, inputs, targets, nsp):

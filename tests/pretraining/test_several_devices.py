@@ -67,6 +67,7 @@ def alone():
     return run.run(), weights_of(run)
 
 
+@pytest.mark.compiles
 @on_one_process
 def test_two_devices_train_as_one(tmp_path, alone):
     finish(started(tmp_path, 2, dropout=DROPOUT))

@@ -134,6 +134,7 @@ def test_phases_have_their_shares_and_lengths(trained_shapes):
     assert trained_shapes == [(4, 16)] * 9 + [(4, 32)]
 
 
+@pytest.mark.thorough
 def test_mixed_lengths_have_their_shares_and_grow(trained_shapes):
     run = made(max_steps=200, phases=((8, 0.8), (16, 0.15), (32, 0.05)), mixed=True)
     run.run()
@@ -151,6 +152,7 @@ def test_batches_of_mixed_lengths_have_no_more_tokens_than_the_shortest():
     assert replace(options, mixed=False).batch_sizes == [64, 64, 64]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mixed", [False, True])
 def test_a_budget_in_seconds_reaches_all_lengths(mixed):
     run = made(max_steps=None, max_seconds=6.0, phases=((16, 0.75), (32, 0.25)), mixed=mixed)
@@ -168,6 +170,7 @@ def test_phases_that_cannot_be_mixed_are_refused(phases):
         PretrainingOptions(max_steps=1, phases=phases, mixed=True)
 
 
+@pytest.mark.compiles
 @pytest.mark.backend
 def test_accumulated_batches_are_one_update():
     run = made(gradient_accumulation=3, max_steps=4)
@@ -226,6 +229,7 @@ def test_a_checkpoint_of_a_run_from_other_weights_is_refused(tmp_path):
 MIXED = {"phases": ((16, 0.7), (32, 0.3)), "mixed": True}
 
 
+@pytest.mark.compiles
 @pytest.mark.backend
 @pytest.mark.parametrize(("nsp", "lengths"), [(True, {}), (False, {}), (False, MIXED)])
 def test_a_resumed_run_ends_at_the_same_weights(tmp_path, nsp, lengths):
@@ -506,6 +510,7 @@ def test_five_non_finite_steps_in_a_row_end_the_run():
 # --- float16
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_float16_learns_and_goes_on_under_the_scale_that_was_found(tmp_path):
     def run(max_steps, folder):

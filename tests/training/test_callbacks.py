@@ -58,6 +58,7 @@ def test_keras_callbacks_see_every_epoch_and_step_and_the_trained_weights(
     assert _same(callback.weights[1], arrays_of(model))
 
 
+@pytest.mark.compiles
 def test_a_callback_may_stop_the_training_and_the_model_may_be_trained_again(model_of, trained, arrays_of):
     model = model_of()
     assert len(trained(model, n_texts=16, epochs=5, callbacks=[_Recorder(arrays_of, stop_after=1)])["loss"]) == 2

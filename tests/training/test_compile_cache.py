@@ -44,6 +44,7 @@ def run(folder, **settings):
     return done.stdout, {path.name for path in folder.glob(ENTRIES)}
 
 
+@pytest.mark.compiles
 def test_the_next_process_compiles_nothing_and_gives_the_same_weights(tmp_path):
     first, kept = run(tmp_path, KBERT_COMPILE_CACHE=str(tmp_path))
     assert len(kept) > 1 and (keras.backend.backend() != "jax" or any(n.startswith("jit__train-") for n in kept))

@@ -50,6 +50,7 @@ def test_training_learns(model_of, trained, sequences, targets):
     assert (_logits(model, sequences)[:64].argmax(axis=1) == targets[:64]).mean() > 0.95
 
 
+@pytest.mark.compiles
 def test_the_loss_in_the_history_is_the_mean_over_texts(model_of, trained, sequences, targets):
     model = model_of(dropout=0.0)
     logits = _logits(model, sequences.take(slice(40)))
@@ -80,6 +81,7 @@ def test_a_step_on_packed_texts_is_the_step_on_one_text_a_row(
     assert largest_difference(alone[2], packed[2]) < 1e-6
 
 
+@pytest.mark.compiles
 def test_gradients_of_two_half_batches_are_those_of_one_batch(model_of, trained, arrays_of, largest_difference):
     whole, halves = model_of(dropout=0.0), model_of(dropout=0.0)
     start = arrays_of(whole)
@@ -246,6 +248,7 @@ def _steep_loss(logits, targets, weights):
     return ops.sum((1.0 + ops.sqrt(zero)) * weights)
 
 
+@pytest.mark.compiles
 @pytest.mark.filterwarnings("ignore:The loss of step")
 def test_gradients_that_are_not_finite_end_the_training_too(model_of, trained, arrays_of):
     model = model_of()

@@ -53,6 +53,7 @@ def run(few, model_of, arrays_of):
     return run
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("options", [{}, {"gradient_accumulation": 3}, {"warmup": 0.5, "bias_correction": False}])
 def test_the_weights_are_those_of_training_the_whole_table(run, monkeypatch, largest_difference, options):
     some, history, sizes = run(**options)

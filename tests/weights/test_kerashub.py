@@ -331,6 +331,7 @@ def test_groups_within_groups_are_refused(folder):
         read_arrays(folder)
 
 
+@pytest.mark.thorough
 def test_altered_bytes_give_no_other_error(folder):
     """HDF5 has no checksums: an altered number is a number, but whatever lies around the arrays is checked."""
     path = folder / "model.weights.h5"

@@ -100,6 +100,7 @@ def test_the_names_are_those_of_kerashub():
     assert {name: f"kaggle://{handle}" for name, handle in presets_on_kaggle.PRESETS.items()} == theirs
 
 
+@pytest.mark.thorough
 def test_what_kagglehub_has_in_its_cache_needs_no_network(preset, monkeypatch, tmp_path):
     pytest.importorskip("kagglehub", reason="to look into its cache, run: pip install 'kbert-learn[hub]'")
     handle = "owner/bert/keras/mine/1"
