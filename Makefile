@@ -27,7 +27,7 @@ PYTEST := $(RUN) -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadsco
 # What depends on the backend most; `make test-thorough` and the continuous integration on GitHub run all on JAX.
 ON_JAX := $(addprefix tests/,model training test_gpu_stages.py) \
 	$(addprefix tests/pretraining/test_,objective.py several_devices.py) tests/weights/test_transformers_exchange.py \
-	$(addprefix tests/estimators/test_,classifier_learning.py fits_on_devices.py forks.py servable.py)
+	$(addprefix tests/estimators/test_,classifier_learning.py forks.py servable.py)
 
 .PHONY: quickstart test test-backends test-thorough coverage docs docs-check docs-links bench lint
 

@@ -5,7 +5,7 @@ Whatever the caller hands over is read and never changed; every result is new.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, MappingView, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -127,7 +127,7 @@ def refuse_what_has_no_rows(X: Any, name: str) -> None:
         raise TypeError(
             f"{name} is a {type(X).__name__}, which can be read only once. Wrap it in a list: list({name})."
         )
-    if isinstance(X, Set):
+    if isinstance(X, Set) and not isinstance(X, MappingView):  # the keys of a dict have an order
         raise TypeError(f"{name} is a {type(X).__name__}, whose rows have no order. Make it a list: sorted({name}).")
     is_container = (
         hasattr(X, "to_pandas") or hasattr(X, "__array__") or (hasattr(X, "__len__") and hasattr(X, "__iter__"))

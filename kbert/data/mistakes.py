@@ -159,15 +159,34 @@ def refuse_swapped(X: Any, y: Any, call: str) -> None:
         )
 
 
-def warn_of_other_order(X: Any, y: Any) -> None:
-    """Warn of a y that has the index of X in another order: rows are taken by their position, as in scikit-learn."""
-    of_X, of_y = (getattr(value, "index", None) for value in (X, y))
-    if not hasattr(of_X, "is_unique") or not hasattr(of_y, "is_unique") or of_X.equals(of_y):  # lists have a method
+def warn_of_other_order(X: Any, values: Any, what: str = "y", of: str = "") -> None:
+    """Warn of labels or weights that have the index of X in another order.
+
+    Rows are taken by their position, as in scikit-learn.
+
+    Parameters
+    ----------
+    X, values : array-like
+        As the user gave them.
+    what : str
+        The parameter that ``values`` are of.
+    of : str
+        What stands before it, and before X, in messages: "eval_set's ".
+    """
+    of_X: Any = getattr(X, "index", None)
+    other: Any = getattr(values, "index", None)
+    if not hasattr(of_X, "is_unique") or not hasattr(other, "is_unique") or of_X.equals(other):  # lists have a method
         return
-    if len(of_X) == len(of_y) and of_X.is_unique and of_y.is_unique and of_y.isin(of_X).all():
+    if len(of_X) != len(other) or of_X.nlevels != other.nlevels or not of_X.is_unique or not other.is_unique:
+        return
+    try:
+        is_same = bool(other.isin(of_X).all())
+    except (TypeError, ValueError):  # of values that do not compare
+        return
+    if is_same:
         warn_user(
-            "y has the index of X, in another order. The first text gets the first label, the second the second, and "
-            "so on, whatever the index says. If it says which belong together, write y = y.loc[X.index].",
+            f"{of}{what} has the index of {of}X, in another order. Rows are taken by their position, whatever the "
+            f"index says. If it says which belong together, write {what} = {what}.loc[X.index].",
             LabelsWarning,
         )
 

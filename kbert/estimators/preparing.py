@@ -76,6 +76,7 @@ def read_rows(
         parameters.head_start = "probe"
     task = estimator._task() if is_warm_start else estimator._new_task(parameters, y)
     warn_of_other_order(X, y)
+    warn_of_other_order(X, sample_weight, "sample_weight")
     task.check(X, y, "clf.fit" if is_classifier(estimator) else "estimator.fit")
     columns = task.read(X)
     if is_warm_start:

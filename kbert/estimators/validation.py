@@ -9,6 +9,7 @@ from sklearn.model_selection import train_test_split
 
 from kbert.data.columns import Columns
 from kbert.data.frames import readable_again
+from kbert.data.mistakes import warn_of_other_order
 from kbert.tasks.row_notices import RowsRead
 from kbert.tasks.task import Examples, Task
 from kbert.text import WordPieceTokenizer
@@ -31,6 +32,7 @@ def read_eval_set(
     All rows weigh the same.
     """
     X, y = _pair(eval_set)
+    warn_of_other_order(X, y, of="eval_set's ")
     columns = task.read(X, "eval_set's X")
     estimator._check_columns(columns, training, "eval_set's X")
     labels = task.read_labels(y, columns, "eval_set's y")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
@@ -15,14 +16,40 @@ class LearningRate(float):
     """A number that answers as Keras's scalar variable does; trackers such as W&B's ask it for ``numpy()``."""
 
     shape = ()
+    _assign: Callable[[float], None]
+
+    @classmethod
+    def of(cls, updater: Updater) -> LearningRate:
+        """The rate of the next update, which may be set."""
+        rate = cls(updater.learning_rate)
+        rate._assign = updater.set_learning_rate
+        return rate
 
     def numpy(self) -> np.float64:
         """The number as a scalar of NumPy's."""
         return np.float64(self)
 
+    def assign(self, value: float) -> None:
+        """Set the rate of all further updates."""
+        self._assign(float(keras.ops.convert_to_numpy(value)))
+
     def __reduce__(self) -> tuple[type[float], tuple[float]]:
         """A copy, or what is stored, is a plain number, which opens without kbert."""
         return float, (float(self),)
+
+
+class Iterations(int):
+    """A number of updates that answers as Keras's scalar variable does."""
+
+    shape = ()
+
+    def numpy(self) -> np.int64:
+        """The number as a scalar of NumPy's."""
+        return np.int64(self)
+
+    def __reduce__(self) -> tuple[type[int], tuple[int]]:
+        """As that of `LearningRate`."""
+        return int, (int(self),)
 
 
 class CallbackOptimizer:
@@ -32,7 +59,7 @@ class CallbackOptimizer:
     ----------
     learning_rate : LearningRate
         Of the next update. It follows the schedule until it is set; then it stays as it was set.
-    iterations : int
+    iterations : Iterations
         Updates so far.
     """
 
@@ -42,16 +69,20 @@ class CallbackOptimizer:
     @property
     def learning_rate(self) -> LearningRate:
         """The rate of the next update."""
-        return LearningRate(self._updater.learning_rate)
+        return LearningRate.of(self._updater)
 
     @learning_rate.setter
     def learning_rate(self, value: float) -> None:
         self._updater.set_learning_rate(float(keras.ops.convert_to_numpy(value)))
 
     @property
-    def iterations(self) -> int:
+    def iterations(self) -> Iterations:
         """Updates so far."""
-        return self._updater.n_updates
+        return Iterations(self._updater.n_updates)
+
+    def get_config(self) -> dict[str, Any]:
+        """What trackers log of an optimiser."""
+        return {"name": "adamw", "learning_rate": float(self.learning_rate)}
 
 
 @contextmanager

@@ -119,6 +119,11 @@ def train(
         if trimmed is not None:
             trimmed.write_back()
 
+    saves_batches = any(
+        isinstance(callback, keras.callbacks.ModelCheckpoint) and callback.save_freq != "epoch"
+        for callback in options.callbacks
+    )
+
     with (
         optimizer_for_callbacks(model, updater),
         memory_kept(),
@@ -136,12 +141,21 @@ def train(
         progress.update(standing.texts, [])
         if standing.stopped or standing.epoch == options.epochs:
             write_back()
+        trainable = _trainable(model)
         callbacks.on_train_begin()
         while standing.epoch < options.epochs and not model.stop_training:
             epoch = standing.epoch
             callbacks.on_epoch_begin(epoch)
+            if _trainable(model) != trainable:
+                raise ValueError(
+                    "A callback changed which layers are trainable, after what is trained was settled. Give the fit "
+                    "freeze=n, the number of lower layers that are not trained."
+                )
             steps = labelled_batches(batches.epoch(epoch, len(standing.losses)), labels, inputs_of)
-            mean_loss, of_updates = _train_epoch(updater, steps, standing, trimmed, callbacks, progress, after_update)
+            mean_loss, of_updates = _train_epoch(
+                updater, steps, standing, trimmed, callbacks, progress, after_update, model,
+                write_back if saves_batches else None,
+            )  # fmt: skip
             logs = {"loss": mean_loss}
             # The model needs its trained weights where somebody looks at them now, and at the end.
             if evaluation is not None or options.callbacks or epoch == options.epochs - 1:
@@ -184,12 +198,15 @@ def _train_epoch(
     callbacks: keras.callbacks.CallbackList,
     progress: Progress,
     after_update: Callable[[], None],
+    model: keras.Model,
+    before_batch_end: Callable[[], None] | None,
 ) -> tuple[float, list[float]]:
-    """Train on what is left of an epoch.
+    """Train on what is left of an epoch, or until a callback sets ``stop_training``.
 
     The mean loss of all that has a weight, without batches that were skipped; and the mean loss of each update.
     """
-    for update in updater.updates(steps, callbacks):
+    updates = updater.updates(steps, callbacks, before_batch_end)
+    for update in updates:
         n_texts = sum(count.texts for count in update.notes)
         standing.losses += update.losses
         standing.weighted += [count.weighted for count in update.notes]
@@ -199,11 +216,17 @@ def _train_epoch(
             trimmed.note_update(update.hyper, update.losses[-1])
         progress.update(n_texts, standing.losses)
         after_update()
+        if model.stop_training:
+            updates.close()
     updater.guard.read_all()
     values, weighted = np.array([float(loss) for loss in standing.losses]), np.array(standing.weighted)
     finite = np.isfinite(values)
     mean = float(np.average(values[finite], weights=weighted[finite])) if finite.any() else float("nan")
     return mean, _by_update(values, weighted, updater.accumulation)
+
+
+def _trainable(model: keras.Model) -> list[bool]:
+    return [variable.trainable for variable in model.weights]
 
 
 def _by_update(losses: np.ndarray, weighted: np.ndarray, accumulation: int) -> list[float]:

@@ -340,9 +340,19 @@ def test_a_hub_name_of_no_size_is_refused_with_weights(df):
 
 def test_y_in_another_order_than_X_is_warned_of(clf, df):
     for y in (df.label.sample(frac=1, random_state=1), df[["label"]].iloc[::-1]):
-        with pytest.warns(LabelsWarning, match=r"y has the index of X, in another order.*y = y.loc\[X.index\]"):
+        with pytest.warns(LabelsWarning, match=r"^y has the index of X, in another order.*y = y.loc\[X.index\]"):
             clf.fit(df.message, y)
     with warnings.catch_warnings():
         warnings.simplefilter("error", LabelsWarning)
         clf.fit(df.message, df.label.reset_index(drop=True).set_axis(df.index + len(df)))  # other rows' names
         clf.fit(df.message.iloc[::-1], df.label.iloc[::-1])
+        for levels in ([range(2), range(20)], [range(2), range(2), range(10)]):  # whatever indices are
+            several = df.set_axis(pd.MultiIndex.from_product(levels))
+            clf.fit(df.message, several.label)
+            clf.fit(several.message, df.label)
+    mixed = df.label.sample(frac=1, random_state=1)
+    with pytest.warns(LabelsWarning, match=r"eval_set's y has the index of eval_set's X, in another order"):
+        clf.fit(df.message, df.label, eval_set=(df.message, mixed))
+    weights = pd.Series(1.0, mixed.index)
+    with pytest.warns(LabelsWarning, match=r"sample_weight = sample_weight.loc\[X.index\]"):
+        clf.fit(df.message, df.label, weights)

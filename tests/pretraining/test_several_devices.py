@@ -83,6 +83,7 @@ def test_gradients_accumulate_over_devices(tmp_path):
     assert_same_run((history, weights_of(run)), result(tmp_path))
 
 
+@pytest.mark.compiles
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="several processes train on JAX")
 def test_two_processes_train_as_one_and_go_on(tmp_path, alone):
     port = free_port()
@@ -95,6 +96,7 @@ def test_two_processes_train_as_one_and_go_on(tmp_path, alone):
         np.testing.assert_allclose(a, b, atol=2e-5)
 
 
+@pytest.mark.compiles
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="several processes train on JAX")
 def test_two_processes_divide_the_weights(tmp_path, alone):
     port = free_port()

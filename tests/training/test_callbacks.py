@@ -237,3 +237,52 @@ def test_every_callback_of_keras_works_or_is_refused_by_name(model_of, trained, 
             assert len(trained(model_of(), n_texts=16, epochs=2, callbacks=checked_callbacks(callback))["loss"]) == 2
     assert len((tmp_path / "log.csv").read_text().splitlines()) == 3 and (tmp_path / "model.keras").exists()
     assert "TensorBoard" in missing or any((tmp_path / "board").rglob("events.*"))
+
+
+def test_a_callback_may_stop_after_a_batch(model_of, trained):
+    class Stop(keras.callbacks.Callback):
+        n = 0
+
+        def on_train_batch_end(self, batch, logs=None):
+            self.n += 1
+            self.model.stop_training = self.n == 2
+
+    stop = Stop()
+    history = trained(model_of(), n_texts=80, epochs=3, callbacks=[stop])
+    assert stop.n == 2 and [len(losses) for losses in history["update_loss"]] == [2]
+
+
+def test_files_of_batches_hold_the_weights_of_that_batch(model_of, trained, arrays_of, largest_difference, tmp_path):
+    saves = keras.callbacks.ModelCheckpoint(tmp_path / "{batch:02d}.weights.h5", save_weights_only=True, save_freq=1)
+    model, start = model_of(), arrays_of(model_of())
+    trained(model, n_texts=48, epochs=1, callbacks=[saves])
+    files = sorted(tmp_path.glob("*.h5"))
+    saved = []
+    for file in files:
+        other = model_of()
+        other.load_weights(file)
+        saved.append(arrays_of(other))
+    assert len(files) == 3 and largest_difference(saved[0], start) > 1e-4
+    assert largest_difference(saved[0], saved[1]) > 1e-4 and largest_difference(saved[2], arrays_of(model)) < 1e-6
+
+
+def test_a_callback_that_freezes_layers_is_told_of_freeze(model_of, trained):
+    class Freeze(keras.callbacks.Callback):
+        def on_train_begin(self, logs=None):
+            self.model.layers[-1].trainable = False
+
+    with pytest.raises(ValueError, match="A callback changed which layers are trainable.*freeze=n"):
+        trained(model_of(), n_texts=16, epochs=1, callbacks=[Freeze()])
+
+
+def test_trackers_find_what_they_log_of_an_optimizer(model_of, trained):
+    found = {}
+
+    class Look(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            optimizer = self.model.optimizer
+            found.update(config=optimizer.get_config(), updates=int(optimizer.iterations.numpy()))
+            optimizer.learning_rate.assign(1e-5)
+
+    trained(model_of(), n_texts=48, epochs=1, callbacks=[Look()])
+    assert found == {"config": {"name": "adamw", "learning_rate": pytest.approx(1e-5)}, "updates": 2}
