@@ -38,6 +38,7 @@ from sklearn.pipeline import make_pipeline
 from kbert import datasets
 from kbert.hub import resolve_folder
 
+SIZE = "minilm-l6"
 DRAWS = 5
 TEST_ROWS = 1000
 MESSAGES = Path(__file__).parents[1] / "examples" / "data" / "support_messages.csv"
@@ -379,7 +380,7 @@ def _parameter(text: str) -> tuple[str, Any]:
 # --- Measuring -----------------------------------------------------------------------------------------------------
 
 
-def measure(name: str, rows: int, draw: int, method: str, data: Data, size: str) -> dict[str, Any] | None:
+def measure(name: str, rows: int, draw: int, method: str, data: Data, size: str = SIZE) -> dict[str, Any] | None:
     """One row of the results; None where the method does not have this task."""
     model = model_of(method, data, draw, size)
     if model is None:
@@ -407,7 +408,7 @@ def main() -> None:
     parser.add_argument("--rows", nargs="+", type=int, default=[8, 16, 64, 250, 1000, 4000])
     parser.add_argument("--draws", nargs="+", type=int, default=list(range(DRAWS)))
     parser.add_argument("--methods", nargs="+", default=["tf-idf", "vectors", "kbert"])
-    parser.add_argument("--size", default="minilm-l6", help="a size or a folder of weights; a file of results each")
+    parser.add_argument("--size", default=SIZE, help="a size or a folder of weights; a file of results each")
     parser.add_argument("--out", type=Path, default=Path("first_fit.csv"))
     parser.add_argument("--page", type=Path, help="make the table of a file of results, and measure nothing")
     parser.add_argument("--picture", type=Path, help="with --page: make this picture too")

@@ -194,6 +194,7 @@ def browser():
         browser.close()
 
 
+@pytest.mark.thorough
 def test_a_browser_shows_what_was_given_in_light_and_dark_and_on_a_phone(browser, tmp_path):
     read = {}
     for name, display in displays().items():

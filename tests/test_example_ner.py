@@ -110,6 +110,7 @@ def test_without_data_it_says_what_to_set(ner, tmp_path, monkeypatch):
         ner.main([])
 
 
+@pytest.mark.thorough
 def test_the_published_numbers_of_rows(ner, data_folder):
     parts = {part: ner.load(part, 0) for part in ("train", "dev")}
     assert {part: len(frame) for part, frame in parts.items()} == ner.ROWS

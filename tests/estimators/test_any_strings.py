@@ -43,6 +43,7 @@ def test_predict_answers_row_by_row(fitted, rows, data):
     np.testing.assert_allclose(fitted.predict_proba([rows[i] for i in order]), found[order], atol=1e-5)
 
 
+@pytest.mark.thorough
 @given(rows=st.lists(ROW, min_size=4, max_size=12))
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 def test_fit_takes_them_too(toy, rows):
@@ -73,6 +74,7 @@ def values(toy_folder):
     return dict(weights=toy_folder, max_length=16, epochs=1, batch_size=1, dtype="float32", random_state=0)
 
 
+@pytest.mark.thorough
 @given(rows=st.lists(ROW, min_size=3, max_size=8))
 @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 def test_a_regressor_takes_them(values, rows):
@@ -86,6 +88,7 @@ def test_a_regressor_takes_them(values, rows):
 WORD = st.one_of(TEXT, st.sampled_from(["", " ", "\u3000", None, "red"]), CONTROL)
 
 
+@pytest.mark.thorough
 @given(rows=st.lists(st.lists(WORD, max_size=8), min_size=1, max_size=6))
 @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 def test_a_tagger_takes_them_as_words(values, rows):

@@ -205,6 +205,7 @@ def test_what_is_predicted_of_a_series_is_a_table_with_its_index_and_the_names(t
     assert toy().fit(texts, matrix).predict(texts).columns.tolist() == [0, 1, 2]
 
 
+@pytest.mark.thorough
 def test_tables_of_predictions_go_through_cross_validation(toy, tagged):
     texts = tagged[0][:48].set_axis(range(100, 148))
     table = pd.DataFrame(tagged[1][:48], columns=["x", "a", "m"], index=texts.index)

@@ -62,6 +62,7 @@ def test_it_predicts_without_importing_keras_or_a_backend(fitted, folder, review
     assert labels == str(fitted.predict(texts).tolist()) and shape == "(5, 2)" and loaded == "set()"
 
 
+@pytest.mark.thorough
 def test_several_processes_predict_a_table_with_it(folder, reviews, tmp_path):
     pytest.importorskip("pyarrow", reason="to predict tables, run: pip install 'kbert-learn[tables]'")
     loaded = BertClassifier.load(folder)
@@ -143,6 +144,7 @@ def test_a_forked_process_opens_it_anew(folder, reviews, runtime):
     assert subprocess.run(call, timeout=60).returncode == 0
 
 
+@pytest.mark.thorough
 def test_tensorflow_is_refused_in_a_process_that_was_forked_from_one_with_it(folder, monkeypatch):
     pytest.importorskip("tensorflow", reason="to run this, run: pip install tensorflow")
     monkeypatch.setattr("kbert.weights.runtimes._with_tensorflow", {os.getpid() + 1})

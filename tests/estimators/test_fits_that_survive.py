@@ -245,7 +245,7 @@ def test_a_run_after_a_failed_one_goes_on_as_that_run(kind, toy_folder, tmp_path
     estimator, rows = made(kind, toy_folder, None, n_restarts=1)
     with pytest.warns(UserWarning, match="The run failed"):
         estimator.fit(*rows)
-    assert kind != "pairs" or (estimator.head_start_, estimator.learning_rate_) == ("random", 2e-4)
+    assert kind != "pairs" or (estimator.head_start_, estimator.learning_rate_) == ("random", 6e-4)
     again, _ = made(kind, toy_folder, tmp_path / "fit", n_restarts=1)
     dying_after(17)  # 15 updates are a run
     with pytest.warns(UserWarning, match="The run failed"), pytest.raises(Killed):

@@ -53,6 +53,7 @@ print(first, in_a_child(lambda: classifier.predict(texts)), in_a_child(lambda: m
 """
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("n_threads", [2, 1] if keras.backend.backend() == "torch" else [2])
 def test_a_forked_process_works_or_is_refused(toy_folder, n_threads):
     backend = keras.backend.backend()

@@ -114,6 +114,7 @@ def test_a_cross_validation_tells_once_a_fit(toy):
     assert len(told(lambda: cross_val_score(toy(), df.text, df.label, cv=3))) == 3
 
 
+@pytest.mark.thorough
 def test_every_estimator_counts_what_it_cut(toy_folder):
     common = {"weights": toy_folder, "max_length": 16, "random_state": 0}
     short = {**common, "epochs": 1}

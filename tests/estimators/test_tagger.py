@@ -178,6 +178,7 @@ def marked(things):
     return texts, spans
 
 
+@pytest.mark.thorough
 def test_texts_and_spans_train_the_same_model(make, fitted, things, marked):
     texts, spans = marked
     by_spans = make().fit(texts, spans)
@@ -406,6 +407,7 @@ def test_what_transformers_saved_is_opened(things, tmp_path):
     assert [len(row) for row in learned.predict([["the", "red"], ["what"]])] == [2, 1]
 
 
+@pytest.mark.thorough
 def test_a_grid_search_scores_entities(make, things):
     search = GridSearchCV(make(), {"epochs": [1, 8]}, cv=2).fit(things[0], things[1])
     assert search.best_params_ == {"epochs": 8} and search.best_score_ > 0.8

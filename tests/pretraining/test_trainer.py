@@ -433,6 +433,7 @@ def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(tmp_path, file):
         made(folder=tmp_path).run()
 
 
+@pytest.mark.thorough
 def test_two_runs_do_not_share_a_folder(tmp_path):
     pytest.importorskip("fcntl", reason="this system has no locks of this kind")
     program = f"""

@@ -143,6 +143,7 @@ def test_tokenizers_give_the_same_ids(keras_hub, encoder, lowercase, tmp_path):
     assert [again.encode(text).ids for text in TEXTS] == [trained.encode(text).ids for text in TEXTS]
 
 
+@pytest.mark.thorough
 def test_released_weights_have_the_same_vectors(keras_hub, minilm_folder, tmp_path):
     """But for the form of GELU, which is KerasHub's in both here."""
     config = json.loads((minilm_folder / "config.json").read_text())
