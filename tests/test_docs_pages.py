@@ -186,15 +186,16 @@ def folder_of_commands(tmp_path, monkeypatch, bert_tiny_folder):
         (tmp_path / name).write_text(text)
     (tmp_path / "run.toml").write_text("[pretrain]\nbatchsize = 32\n")
     (tmp_path / "bert-tiny").symlink_to(bert_tiny_folder)
+    (tmp_path / "support_messages.csv").symlink_to(ROOT / "examples" / "data" / "support_messages.csv")
 
 
 def masked(text):
     """In one line, with # for each number and checksum."""
-    return " ".join(re.sub(r"\b[0-9a-f]{64}\b|\d[\d,.]*", "#", text).split())
+    return " ".join(re.sub(r"\b[0-9a-f]{64}\b|\d[\d,.]*(?:e-\d+)?,?", "#", text).split())
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("folder_of_commands")
+@pytest.mark.usefixtures("folder_of_commands", "bert_tiny_for_all")
 @pytest.mark.parametrize("name", ["reference/cli", "howto/weights"])
 def test_commands_print_what_a_page_shows(name, capfd):
     from kbert.cli import main
