@@ -232,9 +232,6 @@ def _prodigy(record: Record, told: Counter[str]) -> tuple[str, list[Any]]:
     return _text(record, "text"), _list(value.get("spans") or [], record, "spans")
 
 
-_SEVERAL = "with several annotations, of which one is read"
-
-
 class _LabelStudio:
     """Reads Label Studio's tasks: JSON, or JSON-MIN, which has a record for each annotation of a task."""
 
@@ -247,8 +244,9 @@ class _LabelStudio:
         value = _object(record)
         data, regions, names = _regions(record, told)
         texts = {key: text for key, text in data.items() if isinstance(text, str)}
-        key = next((name for name in [*names, self.key, *texts] if name in texts), None)
-        if key is None or (key not in (*names, self.key) and len(texts) > 1):
+        only = list(texts) if len(texts) == 1 else []
+        key = next((name for name in (*names, self.key, *only) if name in texts), None)
+        if key is None:
             raise ValueError(
                 f"{record.source}: its text is not found; there are {', '.join(map(str, data)) or 'no data'}."
             )
@@ -280,7 +278,7 @@ def _regions(record: Record, told: Counter[str]) -> tuple[Mapping[str, Any], lis
     if not done:
         raise LeftOut("nobody annotated it")
     if len(done) > 1:
-        told[_SEVERAL] += 1
+        told["with several annotations, of which one is read"] += 1
     chosen = next((one for one in done if one.get("ground_truth")), done[0])
     regions, names = [], ["text"]
     for result in _objects(chosen.get("result", []), record, "result"):
@@ -354,6 +352,8 @@ def _place(region: Mapping[str, Any], text: str) -> tuple[int, int] | None:
     start, end, marked = (region.get(name) for name in ("start", "end", "text"))
     if not isinstance(start, int) or not isinstance(end, int) or not isinstance(marked, str):
         return None
+    if text[start:end] == marked:
+        return start, end
     places = list(_possible_places(text, start, end))
     same = (place for place in places if text[slice(*place)] == marked)
     alike = (place for place in places if _words(text[slice(*place)]) == _words(marked))
@@ -361,10 +361,7 @@ def _place(region: Mapping[str, Any], text: str) -> tuple[int, int] | None:
 
 
 def _possible_places(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    of_lines = [i for i in range(len(text)) if text[i : i + 2] != "\r\n"] if "\r\n" in text else None
-    for kept in (range(len(text)), of_lines):
-        if kept is None:
-            continue
+    for kept in (range(len(text)), [i for i in range(len(text)) if text[i : i + 2] != "\r\n"]):
         counted = "".join(text[i] for i in kept)
         units = counted.encode("utf-16-le", "surrogatepass")
         before, inside = (

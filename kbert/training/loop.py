@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -106,9 +106,6 @@ def train(
     inputs_of = part.inputs_of if part is not None else lambda batch: batch.inputs_of(names)
     updater = _updater(model, model if part is None else part.model, loss, batches.steps_per_epoch, options)
     labels = Labels(targets, weights, level)
-    callbacks = keras.callbacks.CallbackList(
-        options.callbacks, model=model, epochs=options.epochs, steps=batches.steps_per_epoch, verbose=0
-    )
     checkpoints, is_alone = options.checkpoints, process_number()[1] == 1
     standing = Standing() if checkpoints is None else checkpoints.restore(updater, trimmed, evaluation)
     model.stop_training = standing.stopped
@@ -119,9 +116,12 @@ def train(
         if trimmed is not None:
             trimmed.write_back()
 
-    saves_batches = any(
-        isinstance(callback, keras.callbacks.ModelCheckpoint) and callback.save_freq != "epoch"
-        for callback in options.callbacks
+    callbacks = keras.callbacks.CallbackList(
+        [*_before_files_of_batches(options.callbacks, write_back), *options.callbacks],
+        model=model,
+        epochs=options.epochs,
+        steps=batches.steps_per_epoch,
+        verbose=0,
     )
 
     with (
@@ -153,9 +153,8 @@ def train(
                 )
             steps = labelled_batches(batches.epoch(epoch, len(standing.losses)), labels, inputs_of)
             mean_loss, of_updates = _train_epoch(
-                updater, steps, standing, trimmed, callbacks, progress, after_update, model,
-                write_back if saves_batches else None,
-            )  # fmt: skip
+                model, updater, steps, standing, trimmed, callbacks, progress, after_update
+            )
             logs = {"loss": mean_loss}
             # The model needs its trained weights where somebody looks at them now, and at the end.
             if evaluation is not None or options.callbacks or epoch == options.epochs - 1:
@@ -190,7 +189,16 @@ def _updater(
     )
 
 
+def _before_files_of_batches(
+    callbacks: Sequence[keras.callbacks.Callback], write_back: Callable[[], None]
+) -> list[keras.callbacks.Callback]:
+    """A callback that writes the weights back after each batch, if one saves the model between epochs; else none."""
+    saves = any(isinstance(one, keras.callbacks.ModelCheckpoint) and one.save_freq != "epoch" for one in callbacks)
+    return [keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: write_back())] if saves else []
+
+
 def _train_epoch(
+    model: keras.Model,
     updater: Updater,
     steps: Iterator[tuple[Counts, StepBatch]],
     standing: Standing,
@@ -198,14 +206,12 @@ def _train_epoch(
     callbacks: keras.callbacks.CallbackList,
     progress: Progress,
     after_update: Callable[[], None],
-    model: keras.Model,
-    before_batch_end: Callable[[], None] | None,
 ) -> tuple[float, list[float]]:
     """Train on what is left of an epoch, or until a callback sets ``stop_training``.
 
     The mean loss of all that has a weight, without batches that were skipped; and the mean loss of each update.
     """
-    updates = updater.updates(steps, callbacks, before_batch_end)
+    updates = updater.updates(steps, callbacks)
     for update in updates:
         n_texts = sum(count.texts for count in update.notes)
         standing.losses += update.losses
@@ -217,7 +223,7 @@ def _train_epoch(
         progress.update(n_texts, standing.losses)
         after_update()
         if model.stop_training:
-            updates.close()
+            updates.close()  # there are no further ones
     updater.guard.read_all()
     values, weighted = np.array([float(loss) for loss in standing.losses]), np.array(standing.weighted)
     finite = np.isfinite(values)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -105,10 +105,7 @@ class Updater:
         self._set_rate = value
 
     def updates(
-        self,
-        batches: Iterable[tuple[Note, StepBatch]],
-        callbacks: keras.callbacks.CallbackList | None = None,
-        before_batch_end: Callable[[], None] | None = None,
+        self, batches: Iterable[tuple[Note, StepBatch]], callbacks: keras.callbacks.CallbackList | None = None
     ) -> Generator[Update[Note], None, None]:
         """Train on batches, and give each update once it is under way.
 
@@ -120,8 +117,6 @@ class Updater:
         callbacks : keras.callbacks.CallbackList, optional
             Its ``on_train_batch_begin`` and ``on_train_batch_end`` are called, if one of the callbacks has them: Keras
             waits for the loss of the batch before the latter.
-        before_batch_end : callable, optional
-            Called before each ``on_train_batch_end``.
 
         Yields
         ------
@@ -153,8 +148,6 @@ class Updater:
                     losses.append(loss)
                     self.n_batches += 1
                     if at_end is not None:
-                        if before_batch_end is not None:
-                            before_batch_end()
                         at_end.on_train_batch_end(n_seen, {"loss": loss})
                     n_seen += 1
                 self.n_updates += 1
