@@ -22,7 +22,7 @@ from overheads import store
 
 from kbert import BertClassifier, datasets
 from kbert.model import layers_torch
-from kbert.training import predict
+from kbert.training import fused_layers, predict
 
 RESULTS = Path(__file__).parent / "results" / "predicting_parts.csv"
 
@@ -36,6 +36,7 @@ PARTS = {
     "all parts": [],
     "all batches of one shape": [(predict, "takes_any_shape", lambda: False)],
     "PyTorch's attention": [(layers_torch, "_attended", pytorch_attention)],
+    "packed kernels": [(fused_layers, "packed", lambda kernel: kernel)],
     "the operations of training": [(torch, "is_grad_enabled", lambda: True)],
 }
 
@@ -60,6 +61,7 @@ def main() -> None:
                 with ExitStack() as stack:
                     for change in PARTS[part]:
                         stack.enter_context(patch.object(*change))
+                    fused_layers.FusedLayers.forget(classifier.model_)
                     start = time.perf_counter()
                     classifier.predict(texts)
                     found.setdefault((part, case), []).append(len(texts) / (time.perf_counter() - start))

@@ -11,6 +11,7 @@ import torch
 from kbert.forks import LockOfProcess
 from kbert.model.layers import TransformerLayer
 from kbert.model.layers_torch import weights_in_use
+from kbert.model.products_torch import packed
 from kbert.model.setup import keras
 
 # What `FusedLayers.for_predicting` keeps, for as long as the model lives.
@@ -55,7 +56,15 @@ class FusedLayers:
             kept = _kept.get(model)
             if kept is None or not kept._is_up_to_date():
                 kept = _kept[model] = cls(model)
+                kept._pack()
         return kept
+
+    def _pack(self) -> None:
+        """Have the cast kernels in the order that products read fastest, which serves for predictions alone."""
+        for variable, cast in zip(self._variables, self._cast, strict=True):
+            if cast.dim() == 2:
+                self._by_variable[id(variable)] = packed(cast.detach())
+        self._cast, self._by_value = [], {}
 
     @staticmethod
     def forget(model: keras.Model) -> None:

@@ -227,7 +227,9 @@ def test_predictions_follow_the_weights():
     kernel.assign(2 * kernel.value)
     changed = FusedLayers.for_predicting(model)
     assert changed is not layers
-    assert torch.equal(changed._by_variable[id(kernel)], kernel.value.to(torch.bfloat16))
+    cast = kernel.value.to(torch.bfloat16)
+    packed = changed._by_variable[id(kernel)]
+    assert torch.equal(packed.to_dense().t() if packed.is_mkldnn else packed, cast)
     FusedLayers.forget(model)
     assert FusedLayers.for_predicting(model) is not changed
     # A model that is gone takes them along.
@@ -235,6 +237,25 @@ def test_predictions_follow_the_weights():
     del model, kernel, layers, changed
     gc.collect()
     assert reference() is None
+
+
+def test_kernels_are_packed_for_predicting(inputs, monkeypatch):
+    """By a call that is not public: if PyTorch no longer has it, predictions in bfloat16 are slower, and the same."""
+    import torch
+
+    from kbert.model import products_torch
+    from kbert.training.fused_layers import FusedLayers
+    from kbert.training.step_torch import predictor
+
+    model = BertForSequenceClassification(config(), 2, dtype="mixed_bfloat16")
+    kernel = model.encoder.transformer_layers[0].intermediate.kernel
+    found = predictor(model)(inputs).float().numpy()
+    in_bfloat16 = torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    assert FusedLayers.for_predicting(model)._by_variable[id(kernel)].is_mkldnn == in_bfloat16
+    FusedLayers.forget(model)
+    monkeypatch.setattr(products_torch, "_pack", None)
+    np.testing.assert_allclose(found, predictor(model)(inputs).float().numpy(), atol=0.02)
+    assert not FusedLayers.for_predicting(model)._by_variable[id(kernel)].is_mkldnn
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
