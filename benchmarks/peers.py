@@ -1,6 +1,6 @@
 """kbert and its peers on the same rows, the same weights and the same machine, in one run.
 
-    KBERT_DATA=... python benchmarks/peers.py [--data imdb] [--rounds 3] [--only kbert Trainer] [--most 2000 5000]
+    KBERT_DATA=... python benchmarks/peers.py [--data imdb] [--rounds 3] [--only kbert OpenVINO] [--most 2000 5000]
 
 minilm-l6, one epoch at batch 32, on SST-2 or on long texts of IMDB. Each contestant (benchmarks/contestants.py) that is
 installed runs in a process of its own, one after the other, several rounds of all of them:
@@ -154,7 +154,7 @@ def main() -> None:
     parser.add_argument("--data", choices=CONTESTANTS, default="sst2")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--most", type=int, nargs=2, default=(4000, 10_000), help="rows to fit and to predict, at most")
-    parser.add_argument("--only", nargs="+", default=[""], help="contestants whose name begins so")
+    parser.add_argument("--only", nargs="+", default=[""], help="contestants of this name, or whose name begins so")
     parser.add_argument("--name", help="of the file of results; peers_sst2 or peers_imdb by default")
     parser.add_argument("--table", action="store_true", help="run nothing")
     parser.add_argument("--child", help=argparse.SUPPRESS)
@@ -168,7 +168,9 @@ def main() -> None:
 
     folder = options.weights or resolve_folder("minilm-l6")
     contestants, results = CONTESTANTS[options.data], RESULTS / f"{options.name or f'peers_{options.data}'}.csv"
-    chosen = [name for name in contestants if name.startswith(tuple(options.only))]
+    exact = set(options.only) & set(contestants)
+    begun = tuple(set(options.only) - exact)
+    chosen = [name for name in contestants if name in exact or name.startswith(begun)]
     for name in [name for name in chosen if not is_installed(contestants[name].needs)]:
         print(f"{name}: left out, since {contestants[name].needs} is not installed")
         chosen.remove(name)
