@@ -1,6 +1,7 @@
 """An estimator and its exports: rows a second, the time for one text, and how far the answers of int8 are off.
 
     KBERT_DATA=... KERAS_BACKEND=torch OMP_NUM_THREADS=1 taskset -c 1 python benchmarks/export.py
+    KBERT_DATA=... KERAS_BACKEND=torch python benchmarks/export.py --agreement 5
 
 minilm-l6, trained for one epoch on 2,000 rows of SST-2, predicts its dev set, on one core. "int8" is calibrated on 300
 other rows. Answers are compared with the exported float32 model's. kbert loads the exports; OpenVINO computes what is
@@ -8,8 +9,12 @@ not int8 in bfloat16 where the processor has instructions for that, and so does 
 program without kbert runs them too, under ONNX Runtime: texts are tokenised with the library tokenizers, sorted by
 length, and padded, 32 rows at a time. All are timed in turn, several rounds, in seconds of the processor; tokenising is
 included.
+
+With ``--agreement``, as many classifiers are trained on other rows each, and only the share of int8's labels that are
+those of float32 is printed.
 """
 
+import argparse
 import csv
 import os
 import subprocess
@@ -83,11 +88,40 @@ def first_answer(folder: str, runtime: str) -> float:
     return min(found)
 
 
+def trained(seed: int) -> tuple[BertClassifier, list[str]]:
+    """A classifier, and the rows to calibrate on."""
+    train = read("train").sample(ROWS, random_state=seed)
+    others = read("train").drop(train.index).sentence.sample(CALIBRATING, random_state=seed).tolist()
+    return BertClassifier.paper("minilm-l6", epochs=1, random_state=seed).fit(train.sentence, train.label), others
+
+
+def agreement(n: int) -> None:
+    texts, found = read("dev").sentence.tolist(), []
+    for seed in range(n):
+        classifier, others = trained(seed)
+        with tempfile.TemporaryDirectory() as place:
+            exact, small = Path(place) / "float32", Path(place) / "int8"
+            classifier.export(exact)
+            classifier.export(small, X=others, quantize="int8")
+            labels = BertClassifier.load(exact, runtime="onnxruntime").predict(texts)
+            for name in filter(find_spec, RUNTIMES):
+                equal = BertClassifier.load(small, runtime=name).predict(texts) == labels
+                found.append({"runtime": name, "equal": 100 * equal.mean()})
+    shares = pd.DataFrame(found).groupby("runtime").equal
+    print(f"percent of {len(texts)} labels that int8 has as float32 does, {n} classifiers")
+    print(shares.agg(["mean", "std", "min", "max"]).round(2).to_string())
+
+
 def main() -> None:
-    train, dev = read("train").sample(ROWS, random_state=0), read("dev")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--agreement", type=int, metavar="N", help="train N classifiers, and time nothing")
+    options = parser.parse_args()
+    if options.agreement:
+        agreement(options.agreement)
+        return
+    dev = read("dev")
     texts, truth = dev.sentence.tolist(), dev.label.to_numpy()
-    others = read("train").drop(train.index).sentence.sample(CALIBRATING, random_state=0).tolist()
-    classifier = BertClassifier.paper("minilm-l6", epochs=1, random_state=0).fit(train.sentence, train.label)
+    classifier, others = trained(0)
     programs, lines = {f"kbert, {keras.backend.backend()}": (classifier.predict_proba, None)}, []
     runtimes = [name for name in RUNTIMES if find_spec(name)]
     starts = {}

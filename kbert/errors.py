@@ -57,7 +57,7 @@ class KbertWarning(UserWarning):
 
 
 class MissingTextWarning(KbertWarning):
-    """Some texts were missing (None, NaN, pd.NA, "") and were read as empty."""
+    """Some texts were missing (None, NaN, pd.NA, "" or white space) and were read as empty."""
 
 
 class TruncationWarning(KbertWarning):

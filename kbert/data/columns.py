@@ -61,6 +61,11 @@ def taken(column: Sequence[Any], rows: NDArray[Any]) -> Sequence[Any]:
     return column.take(rows) if isinstance(column, ArrowTexts) else [column[i] for i in rows.tolist()]
 
 
+def is_empty(text: str) -> bool:
+    """Whether a text has nothing but white space, if anything."""
+    return not text or text.isspace()
+
+
 def rows_with_empty(columns: Sequence[Sequence[str]]) -> NDArray[np.int64]:
     """The numbers of the rows in which a column has an empty text, ascending."""
-    return np.array([i for i, texts in enumerate(zip(*columns, strict=True)) if not all(texts)], np.int64)
+    return np.array([i for i, texts in enumerate(zip(*columns, strict=True)) if any(map(is_empty, texts))], np.int64)

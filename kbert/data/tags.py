@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kbert.data.columns import rows_with_empty
+from kbert.data.columns import is_empty, rows_with_empty
 from kbert.data.frames import NO_SAMPLES, Column, is_missing, read_column
 from kbert.data.labels import check_n_labels
 from kbert.errors import LabelsWarning
@@ -76,7 +76,7 @@ class WordColumn:
         """The numbers of the rows with an empty word, or of the empty texts."""
         if self.raw_texts is not None:
             return rows_with_empty([self.raw_texts])
-        empty = (any(not word or word.isspace() for word in row) for row in self.words)
+        empty = (any(map(is_empty, row)) for row in self.words)
         return np.flatnonzero(np.fromiter(empty, bool, self.n_rows))
 
     def texts(self) -> Iterator[str]:
@@ -164,7 +164,7 @@ def word_column(X: Any, name: str = "X") -> WordColumn:
         if not "".join(value).isascii():
             for j, word in enumerate(value):
                 require_no_surrogates(word, f"{name}: word {j} of {column.row(i)}")
-        n_empty += sum(not word or word.isspace() for word in value)
+        n_empty += sum(map(is_empty, value))
         rows.append(value)
     return WordColumn(rows, names=_names(column), n_missing=n_empty)
 
@@ -188,7 +188,7 @@ def _texts(column: Column, name: str) -> WordColumn:
         texts.append(value if isinstance(value, str) else "")
         if not texts[-1].isascii():
             require_no_surrogates(texts[-1], f"{name}: {column.row(i)}")
-    return WordColumn([], texts, names=_names(column), n_missing=sum(not text for text in texts))
+    return WordColumn([], texts, names=_names(column), n_missing=sum(map(is_empty, texts)))
 
 
 def _names(column: Column) -> list[str] | None:

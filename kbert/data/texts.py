@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbert.data.arrow_texts import ArrowTexts
-from kbert.data.columns import character_counts, rows_with_empty, taken
+from kbert.data.columns import character_counts, is_empty, rows_with_empty, taken
 from kbert.data.frames import (
     NO_SAMPLES,
     Column,
@@ -149,7 +149,7 @@ def plain_texts(column: Column, name: str) -> tuple[Sequence[str], int]:
     """
     if isinstance(column.values, ArrowTexts):
         filled = column.values.filled()
-        return filled, sum(not text for text in filled)
+        return filled, sum(map(is_empty, filled))
     texts, n_missing = [], 0
     for i, value in enumerate(column.values):
         if type(value) is not str:
@@ -160,7 +160,7 @@ def plain_texts(column: Column, name: str) -> tuple[Sequence[str], int]:
                 value = ""
             else:
                 raise TypeError(_not_a_text(column, i, name))
-        if not value:
+        if is_empty(value):
             n_missing += 1
         texts.append(value)
     return texts, n_missing

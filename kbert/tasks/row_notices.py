@@ -59,9 +59,9 @@ class MissingTexts:
     def warn_missing(self, columns: Columns, n_missing: int, n_rows: int, details: str) -> None:
         """Say that texts are missing."""
         warn_user(
-            f"{n_missing} of the texts in {n_rows} rows {'are' if n_missing > 1 else 'is'} missing (None, NaN, pd.NA "
-            f"or '') and read as empty ({details}). Every row still gets a result; drop or fill such rows if that is "
-            "not wanted.",
+            f"{n_missing} of the texts in {n_rows} rows {'are' if n_missing > 1 else 'is'} missing (None, NaN, pd.NA, "
+            f"'' or white space) and read as empty ({details}). Every row still gets a result; drop or fill such rows "
+            "if that is not wanted.",
             MissingTextWarning,
         )
 

@@ -118,7 +118,8 @@ def test_every_container_of_texts_is_equal(kind):
     found = text_columns(ONE_COLUMN[kind](TEXTS))
     assert found.columns == (TEXTS,) and all_plain(found)
     assert found.n_rows == len(TEXTS)
-    assert found.n_missing == 1
+    assert found.n_missing == 2
+    assert found.missing_rows().tolist() == [1, 3]
 
 
 @pytest.mark.parametrize("kind", TWO_COLUMNS)
@@ -126,7 +127,8 @@ def test_every_container_of_pairs_is_equal(kind):
     found = text_columns(TWO_COLUMNS[kind](TEXTS, SECONDS))
     assert found.columns == (TEXTS, SECONDS) and all_plain(found)
     assert found.n_rows == len(TEXTS)
-    assert found.n_missing == 2
+    assert found.n_missing == 3
+    assert found.missing_rows().tolist() == [1, 2, 3]
 
 
 def test_two_rows_are_two_rows():
@@ -160,10 +162,16 @@ def test_what_is_missing(missing):
     assert found.columns == (["a", ""],) and found.n_missing == 1
 
 
-@pytest.mark.parametrize("blank", [" ", "\t\n", "\u00a0", "nan", "None", "NA"])
-def test_what_is_not_missing(blank):
+@pytest.mark.parametrize("blank", [" ", "\t\n", "\u00a0"])
+def test_white_space_is_kept_and_counted(blank):
     found = text_columns([blank])
-    assert found.columns == ([blank],) and found.n_missing == 0
+    assert found.columns == ([blank],) and found.n_missing == 1
+
+
+@pytest.mark.parametrize("text", ["nan", "None", "NA"])
+def test_what_is_not_missing(text):
+    found = text_columns([text])
+    assert found.columns == ([text],) and found.n_missing == 0
 
 
 @pytest.mark.parametrize("dtype", [object, "string", "category"])
@@ -194,14 +202,14 @@ def test_missing_texts_are_counted(values):
     ):
         found = text_columns(X)
         assert found.columns == (expected,)
-        assert found.n_missing == expected.count("")
+        assert found.n_missing == sum(not text.strip() for text in expected)
 
 
 @given(st.lists(st.tuples(st.text(), st.one_of(st.none(), st.text())), min_size=1))
 def test_missing_texts_of_pairs_are_counted(rows):
     found = text_columns(rows)
     assert list(zip(*found.columns, strict=True)) == [(first, second or "") for first, second in rows]
-    assert found.n_missing == sum(not text for row in rows for text in row)
+    assert found.n_missing == sum(not (text or "").strip() for row in rows for text in row)
     assert found == text_columns(pd.Series(rows))
 
 

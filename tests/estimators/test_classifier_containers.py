@@ -105,7 +105,14 @@ def test_the_parts_of_a_long_column_join_in_order(fitted, monkeypatch, part):
 
 
 @pytest.mark.parametrize(
-    "column", [["a", None, "", "b"], pd.Series(["a", np.nan, "", "b"]), [["a"], [pd.NA], [""], ["b"]]]
+    "column",
+    [
+        ["a", None, "", "b"],
+        ["a", " \n", "\u00a0", "b"],
+        pd.Series(["a", np.nan, "", "b"]),
+        pd.Series(["a", np.nan, " ", "b"], dtype="string[pyarrow]"),
+        [["a"], [pd.NA], [""], ["b"]],
+    ],
 )
 def test_missing_texts_are_read_as_empty_with_one_warning(fitted, column):
     with pytest.warns(MissingTextWarning, match="2 of the texts in 4 rows are missing") as seen:
