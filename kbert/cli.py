@@ -187,7 +187,7 @@ def read_options(command: Command, argv: Sequence[str]) -> argparse.Namespace:
     in_file = _of_file(given["config"], command, actions) if "config" in given else {}
     for names in command.either:
         for where, values in (("", given), (f"{given.get('config')}: ", in_file)):
-            both = [_shown(actions[name]) for name in names if name in values]
+            both = [_shown(actions[name]) for name in names if values.get(name, False) is not False]
             if len(both) > 1:
                 raise ValueError(f"{where}give {' or '.join(both)}, not both.")
         if any(name in given for name in names):
@@ -219,7 +219,7 @@ def _of_command_line(
 def _of_file(path: Path, command: Command, actions: dict[str, argparse.Action]) -> dict[str, Any]:
     """Return the options in a subcommand's table of a TOML file."""
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise FileNotFoundError(f"there is no file {path}.") from None
     except ValueError as error:

@@ -9,6 +9,9 @@ from kbert.errors import WeightsMismatchError, WeightsNotFoundError
 from kbert.json_files import json_object
 from kbert.kerashub_json import config_of_preset, is_preset
 
+# The largest config.json that is parsed: it has each label twice, and there may be 100,000 of some hundred bytes.
+MOST_BYTES, MOST_VALUES = 100_000_000, 5_000_000
+
 
 def read_config_json(folder: str | Path) -> dict[str, Any]:
     """Read all keys of a folder's ``config.json``, also those that do not describe the architecture.
@@ -30,7 +33,13 @@ def read_config_json(folder: str | Path) -> dict[str, Any]:
             f"There is no config.json in {folder}. A weights folder holds config.json, model.safetensors and "
             "tokenizer.json or vocab.txt; did you mean one of its subfolders?"
         )
-    values = json_object(path, WeightsMismatchError, " Copy or download the folder again.")
+    values = json_object(
+        path,
+        WeightsMismatchError,
+        " Copy or download the folder again.",
+        most_bytes=MOST_BYTES,
+        most_values=MOST_VALUES,
+    )
     return config_of_preset(values, path.parent) if is_preset(values) else values
 
 

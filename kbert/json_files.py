@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,6 @@ def write_json(path: Path, values: dict[str, Any]) -> None:
 
 def replace_json(path: Path, values: Any) -> None:
     """Write values in one step, over what was there: a process that is killed leaves no half of a file."""
-    unfinished = path.with_suffix(".part")
+    unfinished = path.with_suffix(f".{uuid.uuid4().hex[:8]}.part")
     unfinished.write_text(json.dumps(values, indent=1), encoding="utf-8")
     unfinished.replace(path)

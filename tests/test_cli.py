@@ -312,6 +312,13 @@ def test_errors_in_a_file_are_told(tmp_path, capsys, text, message):
     assert message in failed(capsys, "vocab", "--out", tmp_path / "out", "--config", write_config(tmp_path, text))
 
 
+def test_files_of_windows_and_flags_that_are_off(tmp_path):
+    path = tmp_path / "run.toml"
+    path.write_text('[predict]\nkeep = ["id"]\npredictions-only = false\n', encoding="utf-8-sig")
+    read = read_options(COMMANDS["predict"], ["model", "table.csv", "--out", "out.csv", "--config", str(path)])
+    assert (read.keep, read.predictions_only) == (["id"], False)
+
+
 def test_an_option_without_values_has_none(tmp_path, monkeypatch):
     read = read_options(COMMANDS["predict"], ["model", "table.csv", "--out", "out.csv", "--keep"])
     assert read.keep == [] and read.text is None

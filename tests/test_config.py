@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from kbert import BertConfig
+from kbert.config_json import read_config_json
 from kbert.errors import UnknownSizeError, WeightsMismatchError, WeightsNotFoundError
 from kbert.learning_rates import default_learning_rate
 from kbert.sizes import SIZES, named_size
@@ -149,6 +150,15 @@ def test_a_config_json_that_is_no_json_object_is_refused(tmp_path, content):
     (tmp_path / "config.json").write_text(content)
     with pytest.raises(WeightsMismatchError, match="config.json"):
         BertConfig.from_folder(tmp_path)
+
+
+def test_a_config_json_may_have_many_labels(tmp_path):
+    """30,000 paths of a taxonomy: config.json has each twice."""
+    labels = {str(i): f"shop/category/of the number/{i:050d}" for i in range(30_000)}
+    values = {"id2label": labels, "label2id": {label: int(i) for i, label in labels.items()}}
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    assert (tmp_path / "config.json").stat().st_size > 4_000_000
+    assert read_config_json(tmp_path)["id2label"] == labels
 
 
 def test_a_folder_without_config_json_is_refused(tmp_path):

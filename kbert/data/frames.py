@@ -72,9 +72,9 @@ class Table(NamedTuple):
 
     @property
     def names(self) -> list[str] | None:
-        """The labels if all of them are strings."""
+        """The labels if all of them are strings, and different."""
         named = bool(self.labels) and all(isinstance(label, str) for label in self.labels)
-        return list(self.labels) if named else None
+        return list(self.labels) if named and len(set(self.labels)) == len(self.labels) else None
 
     @property
     def target_names(self) -> list[str | int] | None:

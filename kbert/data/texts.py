@@ -35,7 +35,8 @@ class TextColumns:
     columns : tuple of list of str or of ArrowTexts
         One list for each column, all of the same length; a slice of it is a list.
     names : list of str or None
-        The column names of a DataFrame, if all of them are strings; what scikit-learn calls ``feature_names_in_``.
+        The column names of a DataFrame, if all of them are strings, and different: scikit-learn's
+        ``feature_names_in_``.
     n_missing : int
         How many texts, over all columns, were missing or empty; 0 in `rows` and `take`.
     """

@@ -194,7 +194,8 @@ class BertEstimator(ExportableEstimator):
     def __getstate__(self) -> dict[str, Any]:
         """The model travels as plain arrays, so that a pickle opens under another backend too."""
         state = super().__getstate__()
-        if "model_" in state and not isinstance(state["model_"], ExportedModel):
+        # A tuple is what `__setstate__` keeps where no model can be made.
+        if "model_" in state and not isinstance(state["model_"], ExportedModel | tuple):
             from kbert.model.setup import ops
 
             model = state["model_"]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbert.data.choices import NAMES, choice_columns
-from kbert.data.frames import first_values
+from kbert.data.frames import column_names, first_values
 from kbert.data.questions import question_columns
 from kbert.data.tags import word_column
 from kbert.data.texts import text_columns
@@ -182,12 +182,12 @@ def _texts_of(X: Any, explanation: Any) -> list[dict[Any, Any]]:
     """The texts of each row of X, by the columns that an explanation names."""
     if "column" not in explanation:
         return [{"": text} for text in word_column(X).texts()]
-    named, names = set(explanation.column), list[Any]()
+    named, names, of_X = set(explanation.column), list[Any](), column_names(X)
     if _holds_options(X, named):
         choices = choice_columns(X)
         names = choices.names or [name for name in NAMES if name != "question" or choices.questions is not None]
         columns = choices.columns
-    elif named <= {"question", "context"}:
+    elif named <= {"question", "context"} and (not of_X or {"question", "context"} <= set(of_X)):
         questions = question_columns(X)
         names, columns = questions.names or ["question", "context"], questions.columns
     else:

@@ -43,8 +43,8 @@ def find_files(paths: list[Path]) -> list[Path]:
 
 def _is_of_kbert(path: Path) -> bool:
     """Whether a file of a folder is no text but what kbert writes: a tokenizer's vocabulary, or a run's history."""
-    beside = {"vocab.txt": ("tokenizer.json",), "history.csv": ("config.json", "source.json")}
-    return any((path.parent / name).exists() for name in beside.get(path.name, ()))
+    beside = {"vocab.txt": ["tokenizer.json"], "history.csv": ["config.json", "source.json", "checkpoint-*"]}
+    return any(any(path.parent.glob(name)) for name in beside.get(path.name, []))
 
 
 def _is_known(path: Path) -> bool:
@@ -202,8 +202,10 @@ def _read_jsonl(file: BinaryIO, part: FilePart, segmenter: Segmenter) -> Iterato
 
 def _read_csv(file: BinaryIO, part: FilePart, segmenter: Segmenter) -> Iterator[str | None]:
     column = segmenter.rules.column
+    # strict: an open quote is an error, where it would otherwise swallow the rows up to the next one.
     rows = csv.reader(
-        segmenter.decode(raw, partial(_location, part.path, position)) for position, raw in _lines(file, part)
+        (segmenter.decode(raw, partial(_location, part.path, position)) for position, raw in _lines(file, part)),
+        strict=True,
     )
 
     def location() -> str:
@@ -215,17 +217,17 @@ def _read_csv(file: BinaryIO, part: FilePart, segmenter: Segmenter) -> Iterator[
             raise ValueError(_no_column(str(part.path), column, names))
         at = names.index(column)
         for row in rows:
-            if len(row) > at:
+            if len(row) == len(names):
                 yield from segmenter.segments(row[at], location)
                 yield None
             elif row:  # no row at all is a blank line
                 raise ValueError(
-                    f"{location()}: has {len(row)} of the {len(names)} columns. Is a quotation mark missing?"
+                    f"{location()}: has {len(row)} values for {len(names)} columns. Is a quotation mark missing?"
                 )
     except csv.Error as error:
         raise ValueError(
-            f"{location()}: {error}. Fields beyond {csv.field_size_limit()} characters need csv.field_size_limit(...) "
-            "first, or .jsonl or .parquet."
+            f"{location()}: {error}. Is a quotation mark missing? Fields beyond {csv.field_size_limit()} characters "
+            "need csv.field_size_limit(...) first, or .jsonl or .parquet."
         ) from None
 
 

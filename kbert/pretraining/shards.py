@@ -7,6 +7,7 @@ import json
 import os
 import re
 import sys
+import uuid
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +18,7 @@ from tqdm import tqdm
 
 from kbert.checksums import sha256_of
 from kbert.errors import WeightsMismatchError
+from kbert.folder_lock import alone_in
 from kbert.json_files import json_object, replace_json
 from kbert.pretraining.instances import Documents, documents_of
 from kbert.saved_values import TEXT, Rule, SavedValues, one_of, whole
@@ -107,24 +109,27 @@ def write_shards(
         "shard_tokens": int(shard_tokens),
         "units": len(units),
     }
-    _begin(folder, settings)
-    if (folder / MANIFEST).exists():
+    folder.mkdir(parents=True, exist_ok=True)
+    with alone_in(folder, f"Another call is writing shards to {folder}. Wait for it, or give another folder."):
+        _begin(folder, settings)
+        if (folder / MANIFEST).exists():
+            return Shards(folder)
+        tokenizer.save(folder / "tokenizer")
+        unfinished = [number for number in range(len(units)) if not _unit_file(folder, number).exists()]
+        hidden = not verbose or sys.stderr is None
+        joblib.Parallel(n_jobs=n_jobs)(
+            joblib.delayed(_write_unit)(units[number], number, tokenizer, folder, shard_tokens)
+            for number in tqdm(unfinished, unit="unit", desc="shards", dynamic_ncols=True, disable=hidden)
+        )
+        units_of = [json.loads(_unit_file(folder, number).read_text()) for number in range(len(units))]
+        shards = [shard for unit in units_of for shard in unit]
+        if not shards:
+            raise ValueError(f"The corpus has no text, so {folder} has no shards. Is it the right file or column?")
+        totals = {name: sum(shard[name] for shard in shards) for name in _COUNTS}
+        replace_json(folder / MANIFEST, {**settings, **totals, "shards": shards})
+        for done in (*(_unit_file(folder, number) for number in range(len(units))), *folder.glob("*.part")):
+            done.unlink(missing_ok=True)
         return Shards(folder)
-    tokenizer.save(folder / "tokenizer")
-    unfinished = [number for number in range(len(units)) if not _unit_file(folder, number).exists()]
-    hidden = not verbose or sys.stderr is None
-    joblib.Parallel(n_jobs=n_jobs)(
-        joblib.delayed(_write_unit)(units[number], number, tokenizer, folder, shard_tokens)
-        for number in tqdm(unfinished, unit="unit", desc="shards", dynamic_ncols=True, disable=hidden)
-    )
-    shards = [shard for number in range(len(units)) for shard in json.loads(_unit_file(folder, number).read_text())]
-    if not shards:
-        raise ValueError(f"The corpus has no text, so {folder} has no shards. Is it the right file or column?")
-    totals = {name: sum(shard[name] for shard in shards) for name in _COUNTS}
-    replace_json(folder / MANIFEST, {**settings, **totals, "shards": shards})
-    for number in range(len(units)):
-        _unit_file(folder, number).unlink()
-    return Shards(folder)
 
 
 class Shards:
@@ -287,7 +292,6 @@ def _total(lengths: np.ndarray) -> int:
 
 def _begin(folder: Path, settings: dict[str, Any]) -> None:
     """Note the settings of the shards; or check that they are those of the shards that were begun in this folder."""
-    folder.mkdir(parents=True, exist_ok=True)
     path = _settings_file(folder)
     if not path.exists():
         replace_json(path, settings)
@@ -362,7 +366,8 @@ def _write_shard(documents: Documents, name: str, folder: Path) -> dict[str, Any
     files = {}
     for part, array in arrays.items():
         path = _part_file(folder, name, part)
-        written = path.with_suffix(".part")
+        # A process of a call that was killed may still be writing the same shard.
+        written = path.with_suffix(f".{uuid.uuid4().hex[:8]}.part")
         with open(written, "wb") as file:
             np.save(file, array, allow_pickle=False)
         written.replace(path)

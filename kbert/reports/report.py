@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ def report(
     X, y = readable_again(X), readable_again(y)
     fitted = estimator._of_one_fit() if cv is None or is_fitted else estimator
     is_explainable = is_fitted and not isinstance(fitted.model_, ExportedModel)
-    _check(kind, train, cv)
+    _check(kind, estimator, train, cv)
     lengths, max_length = lengths_of_rows(fitted, X)
     columns = fitted._row_reader().read(X)
     # Before the rows are predicted, which may take long.
@@ -72,7 +73,7 @@ def report(
     return Report(kind, values, doubtful, why, max_rows)
 
 
-def _check(kind: str, train: Any, cv: Any) -> None:
+def _check(kind: str, estimator: Any, train: Any, cv: Any) -> None:
     if train is not None and cv is not None:
         raise ValueError("Give train=(X, y) or cv, not both: with cv the baselines learn from these rows too.")
     if cv is not None and kind not in ("labels", "numbers"):
@@ -80,20 +81,26 @@ def _check(kind: str, train: Any, cv: Any) -> None:
             f"cv is for one label or number a row, and this estimator predicts {kind}: fit it, and give rows that it "
             "was not fitted to."
         )
+    if cv is not None and estimator.checkpoint is not None:
+        raise ValueError(
+            f"All fits of a cross-validation would share checkpoint={str(estimator.checkpoint)!r}, and each needs a "
+            "folder of its own. Set checkpoint=None for it."
+        )
     if train is not None and (not isinstance(train, tuple | list) or len(train) != 2):
         raise ValueError("train must be a pair: (X, y).")
 
 
 def _out_of_sample(kind: str, estimator: Any, X: Any, columns: Any, y: Any, cv: Any) -> tuple[Found, Any]:
     """What clones find that were fitted without the row, and the splits by which they were."""
+    n_folds = int(cv) if isinstance(cv, Integral) else None
     if kind == "numbers":
-        folds = KFold(cv, shuffle=True, random_state=0) if isinstance(cv, int) else check_cv(cv)
+        folds = check_cv(cv) if n_folds is None else KFold(n_folds, shuffle=True, random_state=0)
         splits = list(folds.split(np.zeros(len(y))))
         _require_partition(splits, columns.n_rows)
         return Found(cross_val_predict(estimator, X, y, cv=splits)), splits
     labels = label_column(y, columns.n_rows)
     # Shuffled: a table is often sorted.
-    folds = StratifiedKFold(cv, shuffle=True, random_state=0) if isinstance(cv, int) else check_cv(cv)
+    folds = check_cv(cv) if n_folds is None else StratifiedKFold(n_folds, shuffle=True, random_state=0)
     splits = list(folds.split(np.zeros(len(labels)), labels))
     _require_partition(splits, len(labels))
     classes = np.unique(labels)
@@ -112,7 +119,8 @@ def _require_partition(splits: list[Any], n_rows: int) -> None:
     if (times != 1).any():
         raise ValueError(
             f"cv tests row {int(np.argmax(times != 1))} {int(times[times != 1][0])} times. A report needs each row "
-            "once: give a number of folds, or a splitter such as KFold, StratifiedKFold or GroupKFold."
+            "once: give a number of folds, a splitter such as KFold or StratifiedKFold, or the splits themselves, such "
+            "as list(GroupKFold(5).split(X, y, groups))."
         )
 
 

@@ -133,7 +133,10 @@ class EvaluateCommand:
             )
         task = tasks[type(estimator).__name__]
         names = getattr(estimator, "feature_names_in_", None)
-        text = options.text or ([] if names is None or task in ("answering", "choice") else list(names))
+        fitted = [] if names is None else list(names)
+        if task in ("answering", "choice") and not set(fitted) <= set(frame.columns):
+            fitted = []  # these have names of their own
+        text = options.text or fitted
         X, y = columns_of_task(task, frame, text, options.label or [])
         require_columns(frame, [*X, *y], options.table)
         truth = y_of(frame, y, task, getattr(estimator, "classes_", None))

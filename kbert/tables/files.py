@@ -342,13 +342,31 @@ def _column(name: str, values: list[Any], numbers: list[int]) -> Any:
         array = pa.array(values)
     except faults:
         if all(value is None or isinstance(value, list | dict) for value in values):
-            return pa.array([None if value is None else json.dumps(value) for value in values], pa.string())
+            return _as_json(values)
         n = bisect_left(range(len(values)), True, key=lambda n: fault(n) is not None)
         raise ValueError(
             f"line {numbers[n - 1]}: the column {name!r} cannot hold {shown(values[n - 1])} ({fault(n)})"
         ) from None
-    # Objects without any key, {}, which Parquet cannot hold.
-    return pa.nulls(len(values)) if pa.types.is_struct(array.type) and not array.type.num_fields else array
+    # Parquet cannot hold objects without any key.
+    if pa.types.is_struct(array.type) and not array.type.num_fields:
+        return pa.nulls(len(values))
+    return _as_json(values) if _has_empty_objects(array.type) else array
+
+
+def _as_json(values: list[Any]) -> Any:
+    import pyarrow as pa
+
+    return pa.array([None if value is None else json.dumps(value) for value in values], pa.string())
+
+
+def _has_empty_objects(kind: Any) -> bool:
+    """Whether a type of Arrow's has objects without any key, at any depth."""
+    import pyarrow as pa
+
+    if pa.types.is_list(kind):
+        return _has_empty_objects(kind.value_type)
+    inner = [kind.field(i).type for i in range(kind.num_fields)] if pa.types.is_struct(kind) else []
+    return pa.types.is_struct(kind) and (not inner or any(map(_has_empty_objects, inner)))
 
 
 # --- Writing -----------------------------------------------------------------------------------------------------

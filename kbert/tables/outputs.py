@@ -61,11 +61,13 @@ def columns_read(estimator: Any, names: Sequence[str], given: Sequence[str] | No
 
 
 def _known_columns(estimator: Any, names: Sequence[str]) -> list[str]:
+    fitted = getattr(estimator, "feature_names_in_", None)
+    if fitted is not None and set(fitted) <= set(names):
+        return list(fitted)
     for kind, columns in _NAMED.items():
         if isinstance(estimator, kind):
             optional = _MAY_LACK if kind is BertMultipleChoice else set()
             return [name for name in columns if name in names or name not in optional]
-    fitted = getattr(estimator, "feature_names_in_", None)
     if fitted is not None:
         return list(fitted)
     if getattr(estimator, "n_features_in_", 1) == 1:

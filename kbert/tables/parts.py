@@ -20,6 +20,8 @@ from kbert.tables.files import write_tables
 _SETTINGS, _DONE = "_kbert.json", "_parts.jsonl"
 # How the names begin of all that a killed call may leave: settings not renamed yet; parts.
 _UNFINISHED, _OWN = (f"{_SETTINGS}.", "_part-"), ("part-", "_part", "_joined")
+# The settings have the name of each file, of which there may be a million.
+_MOST_BYTES = 500_000_000
 
 
 def part_name(file: int, number: int, written_as: str) -> str:
@@ -63,7 +65,7 @@ class PartFolder:
     def __init__(self, folder: Path, settings: dict[str, Any], is_temporary: bool):
         self.folder = folder
         path = folder / _SETTINGS
-        saved = json_object(path) if path.is_file() else None
+        saved = json_object(path, most_bytes=_MOST_BYTES) if path.is_file() else None
         different = [] if saved is None else sorted(name for name in settings if saved.get(name) != settings[name])
         self.files: list[str] = settings["files"]
         if saved is not None and different == ["files"] and _is_some_of(self.files, saved["files"]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -236,14 +236,24 @@ def y_of(frame: pd.DataFrame, columns: Sequence[str], task: str, classes: Any = 
     if classes is None:
         return values
     known = list(classes)
-    meant = {str(value).lower(): value for value in known}
-    values = values.map(lambda value: value if value in known else meant.get(str(value).lower(), value))
+    meant, of_type = {str(value).lower(): value for value in known}, _to_type_of(known)
+    is_known = set(known)
+    values = values.map(lambda value: value if value in is_known else meant.get(str(value).lower(), of_type(value)))
     if not values.isin(known).any():
         raise ValueError(
             f"The column {columns[0]!r} has no label that the model knows: it has {_some(values.unique())}, and the "
             f"model {_some(known)}."
         )
     return values
+
+
+def _to_type_of(known: Sequence[Any]) -> Callable[[Any], Any]:
+    """What makes a label that is new of the type of those that are known, where it can be."""
+    if all(isinstance(value, str) for value in known):
+        return str
+    if all(isinstance(value, int | np.integer) and not isinstance(value, bool) for value in known):
+        return lambda value: int(value) if isinstance(value, str) and value.strip().isdecimal() else value
+    return lambda value: value
 
 
 def _require_labels(frame: pd.DataFrame, name: str, is_empty: pd.Series) -> None:
@@ -257,6 +267,8 @@ def _numbers(frame: pd.DataFrame, columns: Sequence[str], dtype: str) -> pd.Data
     """Columns as numbers. The error names the first value that is none, with its row."""
     for name in columns:
         _require_labels(frame, name, frame[name].isna())
+        if dtype == "int64" and pd.api.types.is_float_dtype(frame[name].dtype):
+            _require_whole(frame, name)  # astype cuts decimals off
     try:
         return frame[list(columns)].astype(dtype)
     except (ValueError, TypeError):
@@ -266,11 +278,21 @@ def _numbers(frame: pd.DataFrame, columns: Sequence[str], dtype: str) -> pd.Data
                     pd.Series([value]).astype(dtype)
                 except (ValueError, TypeError):
                     kind = "number" if dtype == "float64" else "whole number"
-                    raise ValueError(
-                        f"The column {name!r} does not hold numbers only: {shown(value)} in {row_in_file(frame, row)} "
-                        f"is no {kind}."
-                    ) from None
+                    raise ValueError(_no_number(frame, name, row, value, kind)) from None
         raise
+
+
+def _require_whole(frame: pd.DataFrame, name: str) -> None:
+    """Raise with the first value of a column that is no whole number, if there is one."""
+    wrong = frame[name] % 1 != 0  # so of an infinite one
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueError(_no_number(frame, name, row, float(frame[name].iloc[row]), "whole number"))
+
+
+def _no_number(frame: pd.DataFrame, name: str, row: Any, value: Any, kind: str) -> str:
+    """The message for a value that is not of a kind of numbers."""
+    return f"The column {name!r} does not hold numbers only: {shown(value)} in {row_in_file(frame, row)} is no {kind}."
 
 
 def _some(values: Sequence[Any]) -> str:

@@ -218,8 +218,12 @@ class Questions(MissingTexts, Task[QuestionColumns, Answers, QuestionExamples, B
         return {"answer": share, "no answer": 1 - share}
 
     def strata(self, labels: Answers, weights: np.ndarray, fraction: float) -> np.ndarray | None:
-        """Whether a question has an answer, where the threshold is taken from the validation set."""
-        return labels.answerable if self.needs_validation(labels, weights) else None
+        """Whether a question has an answer, where the threshold is taken from the validation set, if both sides can.
+
+        Few rows are split at random: `after_training` tells if none without an answer is left to take it from.
+        """
+        enough = (weights > 0).sum() * min(fraction, 1 - fraction) > 1
+        return labels.answerable if enough and self.needs_validation(labels, weights) else None
 
     def needs_validation(self, labels: Answers, weights: np.ndarray) -> list[str]:
         """The threshold is taken from rows that were not trained on, where two questions or more have no answer."""

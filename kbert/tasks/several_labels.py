@@ -12,6 +12,7 @@ from sklearn.metrics import average_precision_score, precision_recall_curve
 
 from kbert.data.frames import columns_by_name
 from kbert.data.label_sets import LabelSets, kind_of_labels, label_sets
+from kbert.data.labels import require_same_type
 from kbert.data.mistakes import warn_of_one_hot
 from kbert.data.texts import TextColumns
 from kbert.saved_values import NUMBER, POSITIVE, SavedValues, list_of, one_of
@@ -90,7 +91,14 @@ class SeveralLabels(TextTask):
                 f"{self.classes_.tolist()[:20]}. Give such a matrix, of 0 and 1."
             )
         sets = label_sets(y, n_rows, name, lists=self.y_type_ == "lists")
+        if self.y_type_ == "lists" and kind == "indicator" and sets.columns is None:
+            raise TypeError(
+                f"{name} is a matrix whose columns have no names, and y of fit had a list of labels in each row. Give "
+                f"such lists, or a DataFrame with a column for each of {self.classes_.tolist()[:20]}."
+            )
         if self.y_type_ == "lists" or kind != "indicator":
+            if len(sets.classes):
+                require_same_type(sets.classes, self.classes_, name)
             return sets
         if len(sets.classes) != len(self.classes_):
             raise ValueError(

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kbert.config_json import read_config_json
+from kbert.config_json import MOST_BYTES, MOST_VALUES, read_config_json
 from kbert.errors import WeightsMismatchError
 from kbert.hub.weight_files import KERAS_FILES, files_of_weights, hugging_face_weights
 from kbert.json_files import json_object
@@ -102,7 +102,7 @@ def _glob(*patterns: str) -> Callable[[Path], list[Path]]:
 def _is_kerashub(folder: Path) -> bool:
     path = folder / "config.json"
     try:
-        return path.is_file() and is_preset(json_object(path))
+        return path.is_file() and is_preset(json_object(path, most_bytes=MOST_BYTES, most_values=MOST_VALUES))
     except ValueError:  # a damaged config.json: reading the folder raises for it, with a better message
         return False
 

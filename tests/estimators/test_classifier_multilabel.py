@@ -125,6 +125,11 @@ def test_score_of_labels_that_were_not_seen_and_with_weights(by_lists, tagged, l
     assert by_lists.score(texts, right) == 1
     assert by_lists.score(texts, [right[0], [*right[1], "new"]]) == 0.5
     assert by_lists.score(texts, [right[0], [*right[1], "new"]], sample_weight=[3, 1]) == 0.75
+    # Labels that cannot be compared would all count as new, and each row as wrong.
+    with pytest.raises(TypeError, match="y is a matrix whose columns have no names.*DataFrame with a column for each"):
+        by_lists.score(texts, np.zeros((2, 3), int))
+    with pytest.raises(TypeError, match="y holds 1, and y of fit held 'blue'"):
+        by_lists.score(texts, [[1], [2]])
 
 
 def test_rows_without_any_label_are_rows_too(toy, tagged, lists):

@@ -1,11 +1,14 @@
 """A process that was forked after kbert was used predicts, or says that it cannot; it never waits without end."""
 
+import copy
 import os
+import pickle
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import keras
+import numpy as np
 import pytest
 
 from kbert.errors import ForkedProcessError
@@ -76,6 +79,19 @@ def test_the_error_names_the_ways_that_work(monkeypatch, toy):
         monkeypatch.setattr("torch.get_num_threads", lambda: 2)
     with pytest.raises(ForkedProcessError, match=r'"spawn"\) or "forkserver", or by "loky"'):
         toy().fit(["a", "b"] * 4, [0, 1] * 4)
+
+
+def test_an_estimator_that_came_to_such_a_process_goes_on_to_another(monkeypatch, toy):
+    fitted = toy().fit(["a", "b"] * 4, [0, 1] * 4)
+    with monkeypatch.context() as patch:
+        patch.setattr("kbert.forks._forked_after_use", True)
+        if keras.backend.backend() == "torch":
+            patch.setattr("torch.get_num_threads", lambda: 2)
+        held = pickle.loads(pickle.dumps(fitted))
+        with pytest.raises(ForkedProcessError):
+            held.predict(["a"])
+        sent_on = pickle.dumps(copy.deepcopy(held))
+    assert np.array_equal(pickle.loads(sent_on).predict_proba(["a"]), fitted.predict_proba(["a"]))
 
 
 def test_a_lock_that_another_thread_held_is_free_in_a_child():

@@ -208,6 +208,16 @@ def test_weighted_rows_are_no_failure(make):
         make(epochs=5, null_threshold=0.0).fit(riddles, riddles, sample_weight=(riddles.answer != "").astype(float))
 
 
+def test_a_few_questions_are_enough_for_the_defaults(make):
+    """A tenth of them is one row, held out at random: where it has an answer no threshold is taken from it."""
+    riddles = riddles_of(8, unanswerable=0.25)
+    assert (riddles.answer == "").sum() == 3
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", KbertWarning)
+        qa = make(epochs=1).fit(riddles, riddles)
+    assert len(qa.predict(riddles)) == 8
+
+
 def test_questions_without_answers_that_have_weight_0_are_as_good_as_absent(make):
     riddles = riddles_of(40, unanswerable=0.5)
     weight = (riddles.answer != "").astype(float)

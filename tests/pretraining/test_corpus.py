@@ -136,6 +136,8 @@ def test_what_kbert_writes_is_no_text(tmp_path):
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "history.csv").write_text("step,loss\n1,2.0\n")
     (tmp_path / "model" / "config.json").write_text("{}")
+    (tmp_path / "run" / "checkpoint-5").mkdir(parents=True)
+    (tmp_path / "run" / "history.csv").write_text("step,loss\n1,2.0\n")
     assert list(Corpus(tmp_path)) == [["Text."]] and Corpus(tmp_path).fingerprint() == before
     assert write_shards(Corpus(tmp_path, split="lines"), tokenizer, tmp_path / "shards").manifest == shards.manifest
     (tmp_path / "vocab.txt").write_text("a text of this name")
@@ -400,7 +402,13 @@ def test_damaged_tables(tmp_path):
     with pytest.raises(TypeError, match=r"line 1, byte 0 is of type int"):
         list(Corpus(path))
     (tmp_path / "a.csv").write_text('id,text\n1,"a"\n\n2\n')
-    with pytest.raises(ValueError, match=r"a\.csv, line 4: has 1 of the 2 columns"):
+    with pytest.raises(ValueError, match=r"a\.csv, line 4: has 1 values for 2 columns"):
+        list(Corpus(tmp_path / "a.csv"))
+    (tmp_path / "a.csv").write_text("id,text\n1,Hello, dear world\n")
+    with pytest.raises(ValueError, match=r"a\.csv, line 2: has 3 values for 2 columns"):
+        list(Corpus(tmp_path / "a.csv"))
+    (tmp_path / "a.csv").write_text('id,text\n1,"Hello\n2,World\n')
+    with pytest.raises(ValueError, match=r"a\.csv, line 3: unexpected end of data.* quotation mark"):
         list(Corpus(tmp_path / "a.csv"))
     csv.field_size_limit(131_072)  # Python's own, which reading tables raises
     (tmp_path / "a.csv").write_text(f"text\n{'x' * 200_000}\n")

@@ -13,6 +13,7 @@ import pytest
 
 from kbert import WordPieceTokenizer
 from kbert.errors import WeightsMismatchError
+from kbert.folder_lock import alone_in
 from kbert.pretraining import shards as module
 from kbert.pretraining.instances import draw_pairs
 from kbert.pretraining.shards import Shards, tokenised, write_shards
@@ -124,10 +125,17 @@ def test_work_that_was_killed_goes_on_where_it_was(tokenizer, tmp_path):
         Shards(folder)
     done = folder / "shard-00000-000.tokens.npy"
     before = done.stat().st_mtime_ns
+    (folder / "shard-00003-000.tokens.0a1b.part").write_text("left by a process that was killed")
     write_shards(Corpus(), tokenizer, folder, shard_tokens=200)
+    assert not list(folder.glob("*.part"))
     assert done.stat().st_mtime_ns == before
     write_shards(Corpus(), tokenizer, tmp_path / "at once", shard_tokens=200)
-    assert {k: v for k, v in files_of(folder).items() if k.suffix != ".part"} == files_of(tmp_path / "at once")
+    assert files_of(folder) == files_of(tmp_path / "at once")
+
+
+def test_two_calls_do_not_write_into_one_folder(tokenizer, tmp_path):
+    with alone_in(tmp_path), pytest.raises(ValueError, match="Another call is writing shards to"):
+        write_shards(Corpus(), tokenizer, tmp_path)
 
 
 def test_finished_shards_are_not_written_again(tokenizer, tmp_path):

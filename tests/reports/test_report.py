@@ -279,6 +279,24 @@ def test_columns_may_have_any_names(estimator, tmp_path):
         pair = pd.DataFrame({"claim": ["red"], other: ["hot"]})
         display = AttributionDisplay.from_predictions(why.replace({"column": {"context": other}}), pair)
         assert display.texts == [{"claim": "red", other: "hot"}] and display.html().count("<mark") == 2
+    # Words of a "question" alone do not make a pair that of a question answerer.
+    pair = pd.DataFrame({"question": ["red"], "sentence": [None]})
+    display = AttributionDisplay.from_predictions(why[:1].replace({"column": {"claim": "question"}}), pair)
+    assert display.texts == [{"question": "red", "sentence": ""}]
+
+
+@pytest.mark.filterwarnings("ignore::kbert.errors.KbertWarning")
+def test_two_columns_of_one_name_are_two_texts(unfitted):
+    """As everywhere, they are taken by position."""
+    X, y = rows_of("classifier")
+    texts = np.asarray(X)
+    pairs = pd.DataFrame(zip(texts, texts[::-1], strict=True), columns=["text", "text"])
+    fitted = clone(unfitted).fit(pairs, y)
+    made = fitted.report(pairs, y)
+    assert made.doubtful[["text_1", "text_2"]].notna().all(axis=None)
+    assert AttributionDisplay.from_estimator(fitted, pairs[:2]).texts[0] == {0: texts[0], 1: texts[-1]}
+    by_folds = [unfitted.report(rows, y, cv=2, explain=False).as_dict()["score"] for rows in (pairs, pairs.to_numpy())]
+    assert by_folds[0] == by_folds[1]
 
 
 # --- What is refused
@@ -296,6 +314,8 @@ def test_what_cannot_be_judged_is_refused(unfitted, estimator, monkeypatch):
         estimator("tagger").report(*rows_of("tagger"), cv=3)
     with pytest.raises(ValueError, match="max_rows must be"):
         estimator("classifier").report(X, y, max_rows=0)
+    with pytest.raises(ValueError, match="All fits of a cross-validation would share checkpoint='run'"):
+        clone(unfitted).set_params(checkpoint="run").report(X, y, cv=3)
     monkeypatch.setattr(type(estimator("classifier")), "_outputs", None)  # y is looked at before anything is computed
     with pytest.raises(ValueError, match="X has 40 rows and y has 39 labels"):
         estimator("classifier").report(X, y[:-1])
@@ -341,6 +361,13 @@ def test_folds_that_test_a_row_twice_are_refused_before_a_fit(estimator, monkeyp
     X, y = ["a", "b"] * 10, [0, 1] * 10
     with pytest.raises(ValueError, match="cv tests row . 0 times. A report needs each row once"):
         estimator("classifier").report(X, y, cv=ShuffleSplit(1, test_size=0.5, random_state=0))
+
+
+@pytest.mark.filterwarnings("ignore::kbert.errors.KbertWarning")
+def test_folds_are_shuffled_whatever_kind_of_number_they_are(unfitted):
+    X, y = [f"red {i}" for i in range(10)] + [f"blue {i}" for i in range(10)], [0] * 10 + [1] * 10
+    found = [unfitted.report(X, y, cv=cv, explain=False).as_dict() for cv in (2, np.int64(2))]
+    assert found[0] == found[1]
 
 
 def test_rows_that_no_linear_model_learns_from_leave_out_that_baseline(estimator, recwarn):

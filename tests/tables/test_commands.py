@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 
 import kbert
 from kbert import BertConfig, BertEncoder, WordPieceTokenizer, cli
-from kbert.tables.reading import read_table, task_of_columns
+from kbert.tables.reading import read_table, task_of_columns, y_of
 
 pytestmark = pytest.mark.slow  # the fits are those of the estimators
 
@@ -242,6 +242,30 @@ def test_lists_in_csv_are_lists_where_all_are(tmp_path):
     assert list(frame.a) == [["x"], [1, 2]] and list(frame.b) == ["[x", "y"]
 
 
+def test_decimals_are_not_cut_off(tmp_path):
+    """Of a file that has types, pandas would make 0 of 0.7."""
+    frame = pd.DataFrame({"text": ["x", "y"], "a": [1.0, 0.7], "b": [0, 1]})
+    frame.to_parquet(tmp_path / "t.parquet")
+    read = read_table(tmp_path / "t.parquet")
+    with pytest.raises(ValueError, match=r"'a' .*: 0\.7 in row 1 of .*t\.parquet is no whole number"):
+        y_of(read, ["a", "b"], "classification")
+    with pytest.raises(ValueError, match="'a' .*: inf in row 1 is no whole number"):
+        y_of(frame.assign(a=[0, np.inf]), ["a", "b"], "classification")
+    assert y_of(frame.assign(a=[1.0, 0.0]), ["a", "b"], "classification").to_numpy().tolist() == [[1, 0], [0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes", "expected"),
+    [
+        (["1", "2", "6"], [1, 2], [1, 2, 6]),
+        ([1, 2, 6], ["1", "2"], ["1", "2", "6"]),
+        (["a", "B"], ["a", "b"], ["a", "b"]),
+    ],
+)
+def test_new_labels_are_of_the_type_of_the_others(labels, classes, expected):
+    assert y_of(pd.DataFrame({"label": labels}), ["label"], "classification", classes).tolist() == expected
+
+
 def test_labels_of_other_types_empty_ones_and_rare_ones(call, rows, weights, tmp_path):
     frame = rows[["text"]].assign(label=[1 + int("red" in text) for text in rows.text])
     frame.to_csv(tmp_path / "rows.csv", index=False)
@@ -273,6 +297,26 @@ def test_labels_of_other_types_empty_ones_and_rare_ones(call, rows, weights, tmp
     (tmp_path / "notes" / "notes.txt").write_text("mine")
     status, out, err = call("fit", tmp_path / "rows.csv", *model[:-1], tmp_path / "notes")
     assert status == 2 and "notes exists and holds no saved estimator" in err and "rows of" not in out
+
+
+def test_questions_and_choices_have_the_columns_of_their_fit(call, rows, weights, tmp_path):
+    model = ["--weights", weights, *SMALL, "--quiet", "--out"]
+    frame, _ = table("answering", rows)
+    renamed = {"question": "q", "context": "passage", "answer": "ans", "answer_start": "pos"}
+    path, out = tmp_path / "rows.parquet", tmp_path / "out.csv"
+    frame.rename(columns=renamed).to_parquet(path)
+    labels = ["--label", "ans", "pos"]
+    assert call("fit", path, "--task", "answering", "--text", "q", "passage", *labels, *model, tmp_path / "qa")[0] == 0
+    assert call("predict", tmp_path / "qa", path, "--out", out)[0] == 0 and len(pd.read_csv(out)) == len(rows)
+    assert call("evaluate", tmp_path / "qa", path, *labels)[0] == 0
+
+    frame, _ = table("choice", rows)
+    frame.assign(question="which?").to_parquet(path)  # which the fit does not read
+    choices = ["--task", "choice", "--text", "context", "options"]
+    assert call("fit", path, *choices, *model, tmp_path / "choice")[0] == 0
+    out.unlink()
+    assert call("predict", tmp_path / "choice", path, "--out", out)[0] == 0 and len(pd.read_csv(out)) == len(rows)
+    assert call("evaluate", tmp_path / "choice", path)[0] == 0
 
 
 def test_columns_of_the_fit_are_taken_by_name_and_pandas_index_is_none(call, rows, weights, tmp_path):

@@ -131,6 +131,11 @@ def test_objects_without_keys_are_missing_values(tmp_path):
     (table,) = read_in_parts(tmp_path / "a.jsonl", 10)
     assert table.column("meta").to_pylist() == [None, None]
     write_tables(tmp_path / "a.parquet", [table], "parquet")
+    (tmp_path / "a.jsonl").write_text('{"meta": {"a": 1, "b": [{}]}, "deep": {"a": 1, "b": [2]}}\n' * 2)
+    (table,) = read_in_parts(tmp_path / "a.jsonl", 10)
+    assert table.column("meta").to_pylist() == ['{"a": 1, "b": [{}]}'] * 2
+    assert table.column("deep").to_pylist() == [{"a": 1, "b": [2]}] * 2
+    write_tables(tmp_path / "a.parquet", [table], "parquet")
 
 
 def test_a_column_that_a_file_lacks_may_be_one_that_another_always_has():
