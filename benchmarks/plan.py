@@ -97,7 +97,7 @@ def measure(name: str, epochs: str | int, share: float) -> dict:
     classifier.predict(test)
     predicting = (time.perf_counter() - began) * 1000 / len(test)
     # What `backend_cost` is made of: a step, without the optimiser, in forward passes.
-    optimizer = trained_numbers(classifier.config_) * backend_cost().optimizer
+    optimizer = trained_numbers(classifier.config_) * backend_cost(classifier.model_.dtype_policy.name).optimizer
     step = (clock.ended - clock.first) / max(1, clock.steps - 1)
     return {
         "case": name, "rows": len(train), "updates": plan.n_updates, "plan_s": planning, "plan_cpu_s": cpu_of_plan,

@@ -149,7 +149,7 @@ def _seconds_of_fit(
     n_validation: int,
 ) -> dict[str, float]:
     """Seconds of the parts of a fit. Rows are counted in passes over a batch, which ``forward`` is."""
-    cost, freeze, layers = backend_cost(), parameters.freeze, config.num_hidden_layers
+    cost, freeze, layers = backend_cost(forward.policy), parameters.freeze, config.num_hidden_layers
     n_probed = 0 if getattr(parameters, "warm_start", False) else task.n_probed(numbers)
     n_models = 1 + (n_probed > 0)
     steps = run.n_updates * parameters.gradient_accumulation
@@ -167,7 +167,8 @@ def _seconds_of_fit(
 
 def _rests_on(forward: Forward, n_tokenized: int, n_rows: int) -> tuple[str, ...]:
     """What seconds and memory were taken from."""
-    cost, layout, device = backend_cost(), forward.layout, "an accelerator" if has_accelerator() else "a CPU"
+    cost, layout = backend_cost(forward.policy), forward.layout
+    device = "an accelerator" if has_accelerator() else "a CPU"
     tokenized = "all rows" if n_tokenized == n_rows else f"{n_tokenized:,} of {n_rows:,} rows"
     return (
         f"{tokenized} tokenised",

@@ -22,8 +22,8 @@ _INSTRUCTIONS = {"avx512_bf16", "amx_bf16", "bf16"}
 # A product in bfloat16 takes half the time of one in float32 where there are such instructions. Less than this is not
 # worth the digits.
 LEAST_GAIN = 1.25
-# Rows and columns of the product that is timed: that of 256 tokens with the wide layer of a small model.
-_ROWS, _INNER, _COLUMNS, _TIMES = 256, 384, 1536, 5
+# Rows and columns of the product that is timed: that of 64 tokens with the wide layer of a small model.
+_ROWS, _INNER, _COLUMNS, _TIMES = 64, 384, 1536, 10
 
 
 def dtype_policy(dtype: str) -> str:
@@ -106,8 +106,13 @@ def _has_instructions(path: str = "/proc/cpuinfo") -> bool:
 
 @functools.cache
 def bfloat16_gain() -> float:
-    """How many times as fast as in float32 PyTorch multiplies in bfloat16 here: the best of a few tries of each."""
+    """How many times as fast as in float32 PyTorch multiplies in bfloat16 here: the best of a few tries of each.
+
+    One thread computes. Several would wait for each other, and where other processes keep the CPU busy, that takes
+    longer than the product: the same machine would find another answer from one process to the next.
+    """
     import torch
+    from threadpoolctl import threadpool_limits
 
     from kbert.model.products_torch import product_without_grad
 
@@ -120,7 +125,7 @@ def bfloat16_gain() -> float:
             found.append(time.perf_counter() - start)
         return min(found[1:])
 
-    with torch.no_grad():
+    with torch.no_grad(), threadpool_limits(1, user_api="openmp"):
         return seconds(torch.float32) / seconds(torch.bfloat16)
 
 

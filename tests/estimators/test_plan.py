@@ -253,7 +253,7 @@ def test_more_work_takes_longer(toy, reviews, monkeypatch):
 
     monkeypatch.setattr(planning, "measure_forward", measured)
     plain = toy(epochs=2).plan(reviews.text, reviews.label)
-    step = cost.step_seconds(measured(None, toy_config(toy), plan_layout(plain)), 0, cost.backend_cost())
+    step = cost.step_seconds(measured(None, toy_config(toy), plan_layout(plain)), 0, cost.backend_cost("float32"))
     assert plain.seconds["train"] == pytest.approx(plain.n_updates * step, rel=0.05)
     twice = toy(epochs=4).plan(reviews.text, reviews.label)
     assert twice.seconds["train"] == pytest.approx(2 * plain.seconds["train"])

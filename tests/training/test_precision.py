@@ -2,6 +2,7 @@
 
 import keras
 import pytest
+from threadpoolctl import threadpool_info
 
 from kbert.training import precision
 
@@ -93,3 +94,21 @@ def test_the_instructions_are_read_from_linux(tmp_path, monkeypatch, text, expec
 @pytest.mark.backend
 def test_the_gain_is_measured():
     assert precision.bfloat16_gain() > 0
+
+
+@torch_only
+@pytest.mark.backend
+def test_one_thread_is_timed(monkeypatch):
+    """Several would wait for each other where other processes run, and the dtype would be another one by chance."""
+    from kbert.model import products_torch
+
+    def threads():
+        return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "openmp"]
+
+    before, seen, original = threads(), [], products_torch.product_without_grad
+    monkeypatch.setattr(
+        products_torch, "product_without_grad", lambda x, kernel: seen.append(threads()) or original(x, kernel)
+    )
+    precision.bfloat16_gain.__wrapped__()
+    assert seen and {n for found in seen for n in found} == {1}
+    assert threads() == before
