@@ -90,13 +90,14 @@ class SeveralLabels(TextTask):
                 f"{name} has one label a row, and y of fit was a matrix with a column for each of "
                 f"{self.classes_.tolist()[:20]}. Give such a matrix, of 0 and 1."
             )
-        sets = label_sets(y, n_rows, name, lists=self.y_type_ == "lists")
-        if self.y_type_ == "lists" and kind == "indicator" and sets.columns is None:
+        of_lists = self.y_type_ == "lists"
+        sets = label_sets(y, n_rows, name, lists=of_lists)
+        if of_lists and sets.columns is None and kind_of_labels(y, lists=True) == "indicator":
             raise TypeError(
                 f"{name} is a matrix whose columns have no names, and y of fit had a list of labels in each row. Give "
                 f"such lists, or a DataFrame with a column for each of {self.classes_.tolist()[:20]}."
             )
-        if self.y_type_ == "lists" or kind != "indicator":
+        if of_lists or kind != "indicator":
             if len(sets.classes):
                 require_same_type(sets.classes, self.classes_, name)
             return sets
