@@ -10,7 +10,7 @@ from kbert.json_files import json_object
 from kbert.kerashub_json import config_of_preset, is_preset
 
 # The largest config.json that is parsed: it has each label twice, and there may be 100,000 of some hundred bytes.
-MOST_BYTES, MOST_VALUES = 100_000_000, 5_000_000
+MOST_BYTES, MOST_VALUES = 100_000_000, 1_000_000
 
 
 def read_config_json(folder: str | Path) -> dict[str, Any]:
