@@ -200,6 +200,7 @@ def test_a_display_of_the_predicted_labels(classifier):
 
 
 @pytest.mark.backend
+@pytest.mark.compiles
 @pytest.mark.parity
 def test_scores_are_those_of_a_plain_loop_over_transformers(load, tmp_path):
     torch = pytest.importorskip("torch", reason="to compare, run: pip install 'kbert-learn[parity]'")

@@ -95,7 +95,7 @@ def assert_same(one, other):
 @pytest.mark.parametrize(
     "kind",
     [
-        pytest.param("early stopping", marks=pytest.mark.backend),
+        pytest.param("early stopping", marks=[pytest.mark.backend, pytest.mark.compiles]),
         *(pytest.param(kind, marks=pytest.mark.slow) for kind in list(FITS)[1:]),
     ],
 )

@@ -15,6 +15,8 @@ from kbert.errors import KbertWarning, WeightsMismatchError
 from kbert.hub import model_cards
 from kbert.sizes import SIZES
 
+pytestmark = pytest.mark.slow
+
 FACTS = {
     "description": "Tells good reviews from bad ones.",
     "data": "200 reviews that were made up",
@@ -107,7 +109,6 @@ def test_its_code_opens_the_folder_in_transformers(saved, fitted, monkeypatch):
     assert type(names["model"]).__name__ == ("BertModel" if reads_mean else "BertForSequenceClassification")
 
 
-@pytest.mark.slow
 def test_a_head_that_transformers_lacks_is_not_promised(toy, reviews, tmp_path):
     for pooling, name in [("mean", "AutoModel,"), ("cls", "AutoModelForSequenceClassification,")]:
         toy(classifier_pooling=pooling).fit(reviews.text[:16], reviews.label[:16]).save(tmp_path / pooling)
@@ -120,7 +121,6 @@ def test_pairs_are_called_as_pairs(toy, pairs, tmp_path, monkeypatch):
     exec(python_of(tmp_path / "pairs")[0], {})
 
 
-@pytest.mark.slow
 def test_labels_of_any_kind_leave_the_card_readable(toy, reviews, tmp_path):
     strange = ["a | b", "`code`", "<b>", "---\nlicense: mit\n---", "\x1b[2J", "é: 🙂"]
     y = [strange[i % len(strange)] for i in range(24)]

@@ -232,6 +232,7 @@ def test_the_first_loss_is_that_of_a_guess(toy_config, inputs, targets):
 
 
 @pytest.mark.backend
+@pytest.mark.compiles
 @pytest.mark.parametrize("dtype, tolerance", [("mixed_bfloat16", 0.1), ("mixed_float16", 0.02)])
 def test_half_precision_is_finite_close_and_gives_float32(model, toy_config, inputs, targets, dtype, tolerance):
     half = BertForPreTraining(toy_config.with_dropout(0.0), dtype=dtype)

@@ -63,6 +63,7 @@ def weights_of(run):
 
 
 @pytest.mark.backend
+@pytest.mark.compiles
 def test_both_tasks_are_learned():
     run = made(max_steps=300, evaluate_every=300)
     first = run.evaluate()
