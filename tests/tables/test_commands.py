@@ -302,10 +302,10 @@ def test_labels_of_other_types_empty_ones_and_rare_ones(call, rows, weights, tmp
 def test_questions_and_choices_have_the_columns_of_their_fit(call, rows, weights, tmp_path):
     model = ["--weights", weights, *SMALL, "--quiet", "--out"]
     frame, _ = table("answering", rows)
-    renamed = {"question": "q", "context": "passage", "answer": "ans", "answer_start": "pos"}
+    renamed = {"question": "q", "context": "passage", "answer": "reply", "answer_start": "place"}
     path, out = tmp_path / "rows.parquet", tmp_path / "out.csv"
     frame.rename(columns=renamed).to_parquet(path)
-    labels = ["--label", "ans", "pos"]
+    labels = ["--label", "reply", "place"]
     assert call("fit", path, "--task", "answering", "--text", "q", "passage", *labels, *model, tmp_path / "qa")[0] == 0
     assert call("predict", tmp_path / "qa", path, "--out", out)[0] == 0 and len(pd.read_csv(out)) == len(rows)
     assert call("evaluate", tmp_path / "qa", path, *labels)[0] == 0
