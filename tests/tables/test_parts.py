@@ -34,3 +34,11 @@ def test_what_is_noted_is_on_the_disk_before(tmp_path, monkeypatch):
     output.join([name], tmp_path / "out.parquet", "parquet")
     assert synced == [(tmp_path.name, ["out", "out.parquet"])]  # before the parts went
     assert not folder.exists()
+
+
+def test_settings_of_very_many_files_are_read_again(tmp_path):
+    """40,000 names of Spark's: more than the 4 MB that JSON of a model may have."""
+    settings = {"files": [f"part-{i:05d}-{'c0ffee' * 18}.parquet" for i in range(40_000)], "format": 1}
+    PartFolder(tmp_path, settings, is_temporary=False)
+    assert (tmp_path / "_kbert.json").stat().st_size > 4_000_000
+    assert PartFolder(tmp_path, settings, is_temporary=False).files == settings["files"]
