@@ -52,18 +52,17 @@ def packed(kernel: torch.Tensor) -> torch.Tensor:
     It is the same tensor where oneDNN does not multiply bfloat16. With few rows, such as those of one short text, a
     product then takes a quarter less time (docs/project/performance_notes.md).
     """
-    can = _pack is not None and kernel.device.type == "cpu" and _may_call()
-    packed: torch.Tensor = _pack(kernel.t()) if can and _packs_bfloat16() else kernel
-    return packed
+    if _pack is None or kernel.device.type != "cpu" or not _may_call() or not _packs_bfloat16():
+        return kernel
+    in_order: torch.Tensor = _pack(kernel.t())
+    return in_order
 
 
 def product_without_grad(x: torch.Tensor, kernel: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     """x (M, D) times kernel (D, U), plus bias (U,), without derivatives: by oneDNN where it can, else by PyTorch."""
-    if kernel.is_mkldnn:  # it was `packed`, and has its rows and columns exchanged
-        y: torch.Tensor = _linear(x, kernel, bias, "none", [], "")
-        return y
-    if _takes(x, kernel):
-        y = _linear(x, kernel.t(), bias, "none", [], "")
+    if kernel.is_mkldnn or _takes(x, kernel):
+        # One that was `packed` has its rows and columns exchanged.
+        y: torch.Tensor = _linear(x, kernel if kernel.is_mkldnn else kernel.t(), bias, "none", [], "")
         return y
     return torch.mm(x, kernel) if bias is None else torch.addmm(bias, x, kernel)
 

@@ -84,15 +84,15 @@ class SeveralLabels(TextTask):
 
     def read_sets(self, y: Any, n_rows: int, name: str = "y") -> LabelSets:
         """The labels of each row, with those of lists that are no classes; a matrix is read as in ``fit``."""
-        kind = kind_of_labels(y)
+        of_lists = self.y_type_ == "lists"
+        kind = kind_of_labels(y, lists=of_lists)
         if self.y_type_ == "indicator" and kind == "labels":
             raise ValueError(
                 f"{name} has one label a row, and y of fit was a matrix with a column for each of "
                 f"{self.classes_.tolist()[:20]}. Give such a matrix, of 0 and 1."
             )
-        of_lists = self.y_type_ == "lists"
         sets = label_sets(y, n_rows, name, lists=of_lists)
-        if of_lists and sets.columns is None and kind_of_labels(y, lists=True) == "indicator":
+        if of_lists and kind == "indicator" and sets.columns is None:
             raise TypeError(
                 f"{name} is a matrix whose columns have no names, and y of fit had a list of labels in each row. Give "
                 f"such lists, or a DataFrame with a column for each of {self.classes_.tolist()[:20]}."
