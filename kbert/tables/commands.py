@@ -121,6 +121,7 @@ class EvaluateCommand:
     def run(self, options: Namespace) -> None:
         """Load, predict, and print the scores."""
         from kbert.estimators import load
+        from kbert.tables.outputs import known_columns
         from kbert.tables.reading import X_of_fit, columns_of_task, read_table, require_columns, y_of
 
         _require_writable(options)
@@ -132,11 +133,7 @@ class EvaluateCommand:
                 f"{options.model} holds a {type(estimator).__name__}, which has no labels to compare with."
             )
         task = tasks[type(estimator).__name__]
-        names = getattr(estimator, "feature_names_in_", None)
-        fitted = [] if names is None else list(names)
-        if task in ("answering", "choice") and not set(fitted) <= set(frame.columns):
-            fitted = []  # these have names of their own
-        text = options.text or fitted
+        text = options.text or known_columns(estimator, list(frame.columns))
         X, y = columns_of_task(task, frame, text, options.label or [])
         require_columns(frame, [*X, *y], options.table)
         truth = y_of(frame, y, task, getattr(estimator, "classes_", None))

@@ -42,7 +42,7 @@ def columns_read(estimator: Any, names: Sequence[str], given: Sequence[str] | No
     ValueError
         If the table lacks one, one is named twice, or it is not clear which is meant.
     """
-    wanted = list(given) if given is not None else _known_columns(estimator, names)
+    wanted = list(given) if given is not None else known_columns(estimator, names)
     missing = [name for name in wanted if name not in names]
     if missing or not wanted:
         which = (
@@ -60,7 +60,8 @@ def columns_read(estimator: Any, names: Sequence[str], given: Sequence[str] | No
     return wanted
 
 
-def _known_columns(estimator: Any, names: Sequence[str]) -> list[str]:
+def known_columns(estimator: Any, names: Sequence[str]) -> list[str]:
+    """The columns of a table that are those of the fit, or else have the names of the task; empty if none is known."""
     fitted = getattr(estimator, "feature_names_in_", None)
     if fitted is not None and set(fitted) <= set(names):
         return list(fitted)
