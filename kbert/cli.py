@@ -185,9 +185,11 @@ def read_options(command: Command, argv: Sequence[str]) -> argparse.Namespace:
 
     given = _of_command_line(parser, actions, argv)
     in_file = _of_file(given["config"], command, actions) if "config" in given else {}
+    # A flag that a file leaves off, as it is by default, is not given.
+    set_in_file = [name for name, v in in_file.items() if v is not False or actions[name].default is not False]
     for names in command.either:
-        for where, values in (("", given), (f"{given.get('config')}: ", in_file)):
-            both = [_shown(actions[name]) for name in names if values.get(name, False) is not False]
+        for where, set_here in (("", list(given)), (f"{given.get('config')}: ", set_in_file)):
+            both = [_shown(actions[name]) for name in names if name in set_here]
             if len(both) > 1:
                 raise ValueError(f"{where}give {' or '.join(both)}, not both.")
         if any(name in given for name in names):

@@ -317,6 +317,8 @@ def test_files_of_windows_and_flags_that_are_off(tmp_path):
     path.write_text('[predict]\nkeep = ["id"]\npredictions-only = false\n', encoding="utf-8-sig")
     read = read_options(COMMANDS["predict"], ["model", "table.csv", "--out", "out.csv", "--config", str(path)])
     assert (read.keep, read.predictions_only) == (["id"], False)
+    with pytest.raises(ValueError, match="not both"):  # on the command line it is given
+        read_options(COMMANDS["vocab"], ["src", "--out", "o", "--weights", "w", "--no-strip-accents"])
 
 
 def test_an_option_without_values_has_none(tmp_path, monkeypatch):

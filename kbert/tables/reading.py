@@ -252,7 +252,9 @@ def _to_type_of(known: Sequence[Any]) -> Callable[[Any], Any]:
     if all(isinstance(value, str) for value in known):
         return str
     if all(isinstance(value, int | np.integer) and not isinstance(value, bool) for value in known):
-        return lambda value: int(value) if isinstance(value, str) and value.strip().isdecimal() else value
+        return lambda value: (
+            int(value) if isinstance(value, str) and value.strip().removeprefix("-").isdecimal() else value
+        )
     return lambda value: value
 
 
@@ -267,24 +269,25 @@ def _numbers(frame: pd.DataFrame, columns: Sequence[str], dtype: str) -> pd.Data
     """Columns as numbers. The error names the first value that is none, with its row."""
     for name in columns:
         _require_labels(frame, name, frame[name].isna())
-        if dtype == "int64" and pd.api.types.is_float_dtype(frame[name].dtype):
-            _require_whole(frame, name)  # astype cuts decimals off
+        if dtype == "int64" and pd.api.types.is_numeric_dtype(frame[name].dtype):
+            _require_whole(frame, name)  # astype cuts decimals off, and wraps what is too large
     try:
         return frame[list(columns)].astype(dtype)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         for name in columns:
             for row, value in frame[name].items():
                 try:
                     pd.Series([value]).astype(dtype)
-                except (ValueError, TypeError):
+                except (ValueError, TypeError, OverflowError):
                     kind = "number" if dtype == "float64" else "whole number"
                     raise ValueError(_no_number(frame, name, row, value, kind)) from None
         raise
 
 
 def _require_whole(frame: pd.DataFrame, name: str) -> None:
-    """Raise with the first value of a column that is no whole number, if there is one."""
-    wrong = frame[name] % 1 != 0  # so of an infinite one
+    """Raise with the first value of a column that is no whole number of 64 bits, if there is one."""
+    numbers = frame[name].astype("float64")
+    wrong = (numbers % 1 != 0) | (numbers.abs() >= 2**63)  # an infinite one has no remainder that is 0
     if wrong.any():
         row = int(np.argmax(wrong))
         raise ValueError(_no_number(frame, name, row, float(frame[name].iloc[row]), "whole number"))

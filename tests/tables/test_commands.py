@@ -251,13 +251,16 @@ def test_decimals_are_not_cut_off(tmp_path):
         y_of(read, ["a", "b"], "classification")
     with pytest.raises(ValueError, match="'a' .*: inf in row 1 is no whole number"):
         y_of(frame.assign(a=[0, np.inf]), ["a", "b"], "classification")
+    for large in (pd.Series([1, 1e19]), pd.Series([1, 2**63 + 1], dtype="uint64"), pd.Series(["1", str(2**63)])):
+        with pytest.raises(ValueError, match="'a' .* in row 1 is no whole number"):
+            y_of(frame.assign(a=large), ["a", "b"], "classification")
     assert y_of(frame.assign(a=[1.0, 0.0]), ["a", "b"], "classification").to_numpy().tolist() == [[1, 0], [0, 1]]
 
 
 @pytest.mark.parametrize(
     ("labels", "classes", "expected"),
     [
-        (["1", "2", "6"], [1, 2], [1, 2, 6]),
+        (["1", "2", "6", "-1"], [1, 2], [1, 2, 6, -1]),
         ([1, 2, 6], ["1", "2"], ["1", "2", "6"]),
         (["a", "B"], ["a", "b"], ["a", "b"]),
     ],
