@@ -25,24 +25,29 @@ from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import keras
 import numpy as np
 import pandas as pd
 from scipy.special import softmax
 from scipy.stats import pearsonr
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.metrics import accuracy_score, matthews_corrcoef, roc_auc_score
+from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef, roc_auc_score
 from sklearn.metrics.pairwise import paired_cosine_distances
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 
 from kbert import datasets
 from kbert.hub import resolve_folder
+from kbert.training.precision import dtype_policy
 
 SIZE = "minilm-l6"
 DRAWS = 5
 TEST_ROWS = 1000
 MESSAGES = Path(__file__).parents[1] / "examples" / "data" / "support_messages.csv"
-COLUMNS = ("data", "rows", "draw", "method", "score", "fit_s", "predict_s", "n_rows", "told", "backend", "date")
+COLUMNS = (
+    "data", "rows", "draw", "method", "score", "fit_s", "predict_s", "n_rows", "told", "backend", "date", "dtype",
+)  # fmt: skip
 
 
 class Data(NamedTuple):
@@ -51,7 +56,8 @@ class Data(NamedTuple):
     Attributes
     ----------
     X, y, test_X, test_y
-    task : {"labels", "numbers", "tags", "questions", "options"}
+    task : {"labels", "several", "numbers", "tags", "questions", "options"}
+        "several" is of several labels for a row.
     metric : callable
         ``metric(true, predicted)``.
     by_label : bool
@@ -120,6 +126,30 @@ def _imdb_15() -> Data:
     return data._replace(test_X=test_X, test_y=test_y, metric=roc_auc_score)
 
 
+def _ratings() -> Data:
+    """Reviews of IMDB, whose number of stars is to be told."""
+    data = _imdb()
+    stars = _read("imdb/train*").rating.astype(float)
+    return data._replace(
+        y=stars.loc[data.y.index], test_y=stars.loc[data.test_y.index], task="numbers", metric=_pearson, by_label=False
+    )
+
+
+def _kinds() -> Data:
+    """Sentences of CoNLL-2003, and which kinds of entity each has: none, one or several."""
+    data = _conll()
+    kinds = ("PER", "ORG", "LOC", "MISC")
+
+    def found(tags: pd.Series) -> pd.DataFrame:
+        return pd.DataFrame({kind: tags.map(lambda row, tag=f"B-{kind}": int(tag in row)) for kind in kinds})
+
+    def macro_f1(true: Any, predicted: Any) -> float:
+        return float(f1_score(true, predicted, average="macro", zero_division=0))
+
+    X, test_X = data.X.str.join(" "), data.test_X.str.join(" ")
+    return Data(X, found(data.y), test_X, found(data.test_y), "several", macro_f1, False)
+
+
 def _messages() -> Data:
     return _table(pd.read_csv(MESSAGES).rename(columns={"message": "text"}), 150)
 
@@ -169,6 +199,8 @@ DATA = {
     "agnews": _agnews,
     "imdb": _imdb,
     "imdb15": _imdb_15,
+    "ratings": _ratings,
+    "kinds": _kinds,
     "messages": _messages,
     "conll": _conll,
     "squad": _squad,
@@ -206,14 +238,19 @@ def _kbert(data: Data, draw: int, size: str, **parameters: Any) -> Any:
     from kbert import BertClassifier, BertMultipleChoice, BertQA, BertRegressor, BertTagger
 
     kinds = {
-        "labels": BertClassifier, "numbers": BertRegressor, "tags": BertTagger, "questions": BertQA,
-        "options": BertMultipleChoice,
+        "labels": BertClassifier, "several": BertClassifier, "numbers": BertRegressor, "tags": BertTagger,
+        "questions": BertQA, "options": BertMultipleChoice,
     }  # fmt: skip
     return kinds[data.task](**_weights(size), random_state=draw, **parameters)
 
 
 def _linear(data: Data) -> Any:
-    return LogisticRegression(max_iter=1000) if data.task == "labels" else Ridge()
+    linear = Ridge() if data.task == "numbers" else LogisticRegression(max_iter=1000)
+    return OneVsRestClassifier(linear) if data.task == "several" else linear
+
+
+# Tasks whose answer is of the whole text, which a linear model on one vector can have.
+_OF_TEXTS = ("labels", "several", "numbers")
 
 
 class _WordVectors:
@@ -258,9 +295,7 @@ def _vectors(data: Data, draw: int, size: str) -> Any:
         return _WordVectors(size)
     if data.task == "options":
         return _NearestOption(BertVectorizer(**_weights(size)))
-    return (
-        make_pipeline(BertVectorizer(**_weights(size)), _linear(data)) if data.task in ("labels", "numbers") else None
-    )
+    return make_pipeline(BertVectorizer(**_weights(size)), _linear(data)) if data.task in _OF_TEXTS else None
 
 
 def _as_texts(X: Any) -> list[str]:
@@ -283,7 +318,7 @@ class _TfIdf:
 def _tf_idf(data: Data, draw: int, size: str) -> Any:
     if data.task == "options":
         return _NearestOption(TfidfVectorizer())
-    return _TfIdf(data) if data.task in ("labels", "numbers") else None
+    return _TfIdf(data) if data.task in _OF_TEXTS else None
 
 
 class _PyTorch:
@@ -321,7 +356,7 @@ class _PyTorch:
 
 
 def _pytorch(data: Data, draw: int, size: str) -> Any:
-    return _PyTorch(data, draw, size)
+    return _PyTorch(data, draw, size) if data.task != "several" else None
 
 
 class _SetFit:
@@ -398,7 +433,11 @@ def measure(name: str, rows: int, draw: int, method: str, data: Data, size: str 
     score, end = data.metric(data.test_y, found), time.perf_counter()
     times = {"fit_s": round(fitted - start, 2), "predict_s": round(end - fitted, 2)}
     outcome = {warning.category.__name__ for warning in told} & {"FailedRunWarning", "UnderfitWarning"}
-    return {"score": round(float(score), 4), **times, "n_rows": len(X), "told": " ".join(sorted(outcome))}
+    return {
+        "score": round(float(score), 4), **times, "n_rows": len(X), "told": " ".join(sorted(outcome)),
+        "backend": keras.backend.backend(), "date": str(date.today()),
+        "dtype": "float32" if method in ("tf-idf", "setfit") else dtype_policy("auto"),
+    }  # fmt: skip
 
 
 def main() -> None:
@@ -428,8 +467,7 @@ def main() -> None:
                     key = (name, rows, draw, method)
                     if key in done or (result := measure(name, rows, draw, method, data, options.size)) is None:
                         continue
-                    backend = os.environ.get("KERAS_BACKEND", "tensorflow")
-                    row = dict(zip(COLUMNS[:4], key, strict=True), **result, backend=backend, date=date.today())
+                    row = dict(zip(COLUMNS[:4], key, strict=True), **result)
                     is_new = not options.out.exists()
                     with options.out.open("a", newline="") as file:
                         writer = csv.DictWriter(file, COLUMNS)

@@ -24,7 +24,10 @@ _logger = logging.getLogger("kbert")
 # A disk that has no room, and files that may not be written.
 _FULL, _NOT_ALLOWED = (errno.ENOSPC, errno.EDQUOT), (errno.EACCES, errno.EPERM, errno.EROFS)
 # What kbert reads of a repository besides config.json and the weights, as far as it is there.
-_SMALL_FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json", "special_tokens_map.json", "kbert.json")
+_SMALL_FILES = (
+    "tokenizer.json", "vocab.txt", "added_tokens.json", "tokenizer_config.json", "special_tokens_map.json",
+    "kbert.json",
+)  # fmt: skip
 
 
 def find_in_cache(name: str, revision: str | None) -> Path | None:

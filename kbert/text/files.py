@@ -107,6 +107,7 @@ def read_tokenizer(folder: Path) -> TokenizerFiles:
         spec = bert_spec(
             vocab, special_tokens["unk"], bool(lowercase), config.get("strip_accents"), chinese is None or bool(chinese)
         )
+        spec["added_tokens"] = _tokens_beside(folder, names, vocab, set(special_tokens.values()))
     else:
         raise WeightsNotFoundError(
             f"There is neither a tokenizer.json nor a vocab.txt in {folder}. Copy one of them there from where the "
@@ -263,6 +264,41 @@ def _wordpiece_vocab(spec: TokenizerSpec, path: Path) -> dict[str, int]:
     model["type"] = kind
     vocab: dict[str, int] = model["vocab"]
     return vocab
+
+
+def _tokens_beside(
+    folder: Path, settings: dict[str, Any], vocab: dict[str, int], special_tokens: set[str]
+) -> list[dict[str, Any]]:
+    """The tokens that were added to a ``vocab.txt``, as a ``tokenizer.json`` lists them.
+
+    transformers has them in added_tokens.json, name -> id, and since 4.34 in the added_tokens_decoder of
+    tokenizer_config.json, id -> token. A special one is found before a text is made lower case, others after it.
+    """
+    extra = settings.get("additional_special_tokens")
+    special = set(map(_name, extra if isinstance(extra, list) else []))
+    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": True, "special": False}
+    tokens: dict[str, dict[str, Any]] = {}
+    for name, id_ in _read_json(folder / "added_tokens.json").items():
+        tokens[name] = plain | {"id": id_, "normalized": name not in special, "special": name in special}
+    decoder = settings.get("added_tokens_decoder")
+    for key, token in decoder.items() if isinstance(decoder, dict) else []:
+        if isinstance(token, dict) and (name := _name(token)) is not None and re.fullmatch(r"[0-9]{1,9}", key):
+            tokens[name] = {flag: bool(token.get(flag, value)) for flag, value in plain.items()} | {"id": int(key)}
+
+    found = [{"content": name, **token} for name, token in tokens.items() if name not in special_tokens & vocab.keys()]
+    new = [token["id"] for token in found if token["content"] not in vocab]
+    if any(type(id_) is not int for id_ in new) or sorted(new) != list(range(len(vocab), len(vocab) + len(new))):
+        raise WeightsMismatchError(
+            f"{folder} has added tokens whose ids do not go on where its vocab.txt ends, at {len(vocab)}. The two "
+            f"belong to different models, or one was cut. {_REMEDY}"
+        )
+    for token in found:
+        if (id_ := vocab.get(token["content"], token["id"])) != token["id"]:
+            raise WeightsMismatchError(
+                f"{folder}: the added token {token['content']!r} has the id {token['id']!r:.40}, and the id {id_} in "
+                f"vocab.txt. {_REMEDY}"
+            )
+    return sorted(found, key=lambda token: int(token["id"]))
 
 
 def _apply_settings(spec: TokenizerSpec, config: dict[str, Any]) -> None:

@@ -99,6 +99,47 @@ def test_settings_of_a_vocab_txt(tmp_path):
     assert tokenizer.encode("a" * 100).ids[1] == 8 and tokenizer.encode("a" * 101).ids[1] == tokenizer.unk_id
 
 
+def test_tokens_added_to_a_vocab_txt(tmp_path):
+    pieces = [*SPECIALS, "the", "cat", "[unused1]", "a", "19"]
+    n = len(pieces)
+    decoder = {
+        str(i): {"content": name, "special": True, "normalized": False} for i, name in enumerate(SPECIALS)
+    } | {
+        "7": {"content": "[unused1]", "special": True, "normalized": False},
+        str(n): {"content": "<User>", "normalized": False, "lstrip": True},
+    }  # fmt: skip
+    folder = _vocab_folder(tmp_path, pieces, added_tokens_decoder=decoder, additional_special_tokens=["<e>"])
+    (folder / "added_tokens.json").write_text(json.dumps({"<User>": n, "Covid-19": n + 1, "<e>": n + 2}))
+    tokenizer = WordPieceTokenizer.from_pretrained(folder)
+    assert tokenizer.vocab_size == n + 3
+
+    def ids_of(text):
+        return tokenizer.encode(text).ids[1:-1]
+
+    assert ids_of("the cat  <User>a [unused1] [SEP]")[:5] == [5, 6, n, 8, 7] and 3 not in ids_of("[SEP]")
+    # Those that are not special are found in lower case too, as by transformers.
+    assert ids_of("COVID-19 <e>") == [n + 1, n + 2]
+    assert n + 2 not in ids_of("<E>") and n not in ids_of("<user>")
+    tokenizer.save(tmp_path / "again")
+    assert WordPieceTokenizer.from_pretrained(tmp_path / "again") == tokenizer
+
+
+@pytest.mark.parametrize(
+    "added, message",
+    [
+        ({"<e>": 99}, "do not go on where its vocab.txt ends, at 6"),
+        ({"<e>": "6"}, "do not go on where"),
+        ({"<e>": 6, "<f>": 6}, "do not go on where"),
+        ({"the": 3}, "'the' has the id 3, and the id 5 in vocab.txt"),
+    ],
+)
+def test_added_tokens_that_do_not_fit_a_vocab_txt(tmp_path, added, message):
+    folder = _vocab_folder(tmp_path, [*SPECIALS, "the"])
+    (folder / "added_tokens.json").write_text(json.dumps(added))
+    with pytest.raises(WeightsMismatchError, match=message):
+        WordPieceTokenizer.from_pretrained(folder)
+
+
 def test_special_ids_are_read(tmp_path):
     tokenizer = WordPieceTokenizer.from_pretrained(_vocab_folder(tmp_path, ["bear", *SPECIALS[::-1]]))
     assert (tokenizer.mask_id, tokenizer.sep_id, tokenizer.cls_id, tokenizer.unk_id, tokenizer.pad_id) == (
