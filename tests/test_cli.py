@@ -15,6 +15,7 @@ import pytest
 import kbert
 from kbert import BertClassifier, BertConfig, BertForPreTraining, BertPretrainer, WordPieceTokenizer
 from kbert.cli import COMMANDS, main, read_options
+from kbert.folder_lock import alone_in
 from kbert.pretraining import Corpus, Shards, trainer, write_shards
 from kbert.pretraining.command_run import with_recipe
 from kbert.pretraining.recipe import PAPER
@@ -388,6 +389,17 @@ def test_a_damaged_note_of_a_run_is_told_of_with_its_file(folder, trained, tmp_p
         (tmp_path / "out" / "run" / "source.json").write_text(content)
         assert pretrain(folder, tmp_path / "out", "--max-steps", "8") == 2
         assert re.search(r"source.json .*Give another folder", capsys.readouterr().err)
+
+
+def test_the_note_of_a_run_that_is_going_on_is_kept(folder, tmp_path, capsys):
+    pytest.importorskip("fcntl", reason="this system has no locks of this kind")
+    run = tmp_path / "out" / "run"
+    run.mkdir(parents=True)
+    (run / "source.json").write_text("of the first run, which has no checkpoint yet")
+    with alone_in(run):
+        assert pretrain(folder, tmp_path / "out", "--max-steps", "8") == 2
+    assert "Another run is writing its checkpoints" in capsys.readouterr().err
+    assert (run / "source.json").read_text() == "of the first run, which has no checkpoint yet"
 
 
 def test_a_model_that_is_there_is_not_replaced(folder, tmp_path, capsys):

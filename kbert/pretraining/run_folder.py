@@ -1,17 +1,31 @@
-"""The folder of `kbert pretrain`: a note of what its run trains on, and the finished model."""
+"""The folder of a pre-training run: one run at a time, a note of what it trains on, and the finished model."""
 
 from __future__ import annotations
 
 import shutil
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbert.errors import WeightsMismatchError
+from kbert.folder_lock import alone_in
 from kbert.json_files import json_object, replace_json
 from kbert.pretraining.shards import Shards
 
 if TYPE_CHECKING:
     from kbert.pretraining.trainer import Pretraining
+
+
+def only_run_in(folder: Path) -> AbstractContextManager[None]:
+    """Be the only run with checkpoints in a folder, which is made if there is none.
+
+    Raises
+    ------
+    ValueError
+        If there is another one.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    return alone_in(folder, f"Another run is writing its checkpoints to {folder}. Give each run a folder of its own.")
 
 
 def note_source(folder: Path, shards: Shards, weights: str | Path | None) -> None:
@@ -28,7 +42,7 @@ def note_source(folder: Path, shards: Shards, weights: str | Path | None) -> Non
     Raises
     ------
     ValueError
-        If it is something else.
+        If it is something else, or another run is writing to the folder.
     WeightsMismatchError
         If the note is damaged.
     """
@@ -36,17 +50,17 @@ def note_source(folder: Path, shards: Shards, weights: str | Path | None) -> Non
         weights = str(weights.resolve())
     facts = {"text": shards.manifest["corpus"], "vocabulary": shards.manifest["vocabulary"], "weights": weights}
     path = folder / "source.json"
-    # Without a checkpoint nothing has been trained.
-    if path.exists() and any(folder.glob("checkpoint-*")):
-        before = json_object(path, WeightsMismatchError, " Give another folder.")
-        different = [name for name in facts if before.get(name) != facts[name]]
-        if different:
-            raise ValueError(
-                f"{folder} holds a run with other {' and '.join(different)}. Give another folder for another run."
-            )
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    replace_json(path, facts)
+    with only_run_in(folder):
+        # Without a checkpoint nothing has been trained.
+        if path.exists() and any(folder.glob("checkpoint-*")):
+            before = json_object(path, WeightsMismatchError, " Give another folder.")
+            different = [name for name in facts if before.get(name) != facts[name]]
+            if different:
+                raise ValueError(
+                    f"{folder} holds a run with other {' and '.join(different)}. Give another folder for another run."
+                )
+        else:
+            replace_json(path, facts)
 
 
 def save_finished(run: Pretraining, history: Any, out: Path) -> None:

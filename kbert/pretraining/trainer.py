@@ -16,7 +16,6 @@ import numpy as np
 
 from kbert.data.frames import data_frame
 from kbert.errors import DivergedError
-from kbert.folder_lock import alone_in
 from kbert.model import BertForPreTraining
 from kbert.model.setup import ops
 from kbert.pretraining.batches import PretrainingBatch
@@ -28,6 +27,7 @@ from kbert.pretraining.masking import Masking
 from kbert.pretraining.objective import REPORTED, pretraining_losses
 from kbert.pretraining.options import PretrainingOptions
 from kbert.pretraining.progress import PretrainingProgress
+from kbert.pretraining.run_folder import only_run_in
 from kbert.pretraining.stream import BatchStream, Cursor
 from kbert.text import WordPieceTokenizer
 from kbert.training.backends import able_to_train
@@ -232,10 +232,7 @@ class Pretraining:
         """Be the only run in the folder; of processes that train together the first one is."""
         if self.folder is None or self.process > 0:
             return nullcontext()
-        self.folder.mkdir(parents=True, exist_ok=True)
-        return alone_in(
-            self.folder, f"Another run is writing its checkpoints to {self.folder}. Give each run a folder of its own."
-        )
+        return only_run_in(self.folder)
 
     def _run(self, updater: Updater, options: PretrainingOptions) -> Any:
         self._written = time.perf_counter()
