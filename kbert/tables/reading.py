@@ -236,7 +236,7 @@ def y_of(frame: pd.DataFrame, columns: Sequence[str], task: str, classes: Any = 
     if classes is None:
         return values
     known = list(classes)
-    meant, of_type = {str(value).lower(): value for value in known}, _to_type_of(known)
+    meant, of_type = {text: value for value in known for text in _as_written(value)}, _to_type_of(known)
     is_known = set(known)
     values = values.map(lambda value: value if value in is_known else meant.get(str(value).lower(), of_type(value)))
     if not values.isin(known).any():
@@ -245,6 +245,12 @@ def y_of(frame: pd.DataFrame, columns: Sequence[str], task: str, classes: Any = 
             f"model {_some(known)}."
         )
     return values
+
+
+def _as_written(value: Any) -> set[str]:
+    """How a label may stand in a file, in lower case: 1.0 as "1.0" and as "1"."""
+    is_whole = isinstance(value, float | np.floating) and float(value).is_integer()
+    return {str(value).lower()} | ({str(int(value))} if is_whole else set())
 
 
 def _to_type_of(known: Sequence[Any]) -> Callable[[Any], Any]:

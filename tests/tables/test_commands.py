@@ -263,6 +263,7 @@ def test_decimals_are_not_cut_off(tmp_path):
         (["1", "2", "6", "-1"], [1, 2], [1, 2, 6, -1]),
         ([1, 2, 6], ["1", "2"], ["1", "2", "6"]),
         (["a", "B"], ["a", "b"], ["a", "b"]),
+        (["1", "0.0", "x"], [0.0, 1.0], [1.0, 0.0, "x"]),
     ],
 )
 def test_new_labels_are_of_the_type_of_the_others(labels, classes, expected):
