@@ -3,6 +3,7 @@
 import gzip
 import json
 
+import pandas as pd
 import pytest
 
 from kbert.datasets import read_entities
@@ -120,6 +121,32 @@ def test_the_text_of_a_task_is_that_with_the_regions():
     one = task(*ROWS[0])
     one["data"] = {"title": "A title", "body": TEXTS[0]}
     assert read_entities([one]).text[0] == TEXTS[0]
+
+
+def test_the_text_of_all_tasks_is_that_with_most_regions(recwarn):
+    tasks = [task("Oslo won the cup in Rome", [(0, 4, "LOC")]), task("It rained in Paris", [(13, 18, "LOC")])]
+    tasks.append(task("Nothing", []))
+    for one, title in zip(tasks, ["Oslo wins", "A long title about rain", "None"], strict=True):
+        one["data"] = {"title": title, "body": one["data"]["text"]}
+    assert read_entities(tasks).text.tolist() == ["Oslo won the cup in Rome", "It rained in Paris", "Nothing"]
+    assert not recwarn
+    with pytest.raises(ValueError, match=r'record 0: its text is not found; there are title, body. Call it "text"'):
+        read_entities(tasks[:1])  # both have "Oslo" there
+
+
+def test_labels_in_several_texts_of_a_task_are_refused():
+    one = task("Oslo wins", [(0, 4, "LOC"), (5, 9, "ACT")])
+    one["data"]["title"] = "Ada saw it"
+    one["annotations"][0]["result"][1]["to_name"] = "title"
+    with pytest.raises(ValueError, match=r"record 0: has labels in several texts \(text, title\). Keep the results of"):
+        read_entities([one])
+
+
+def test_a_table_of_records_is_refused_with_the_call():
+    frame = pd.DataFrame(EXPORTS["doccano's label"])
+    with pytest.raises(TypeError, match=r"source is a DataFrame, and must be.*df.to_dict\('records'\)"):
+        read_entities(frame)
+    assert read_entities(frame.to_dict("records")).spans.tolist() == SPANS
 
 
 @pytest.mark.parametrize(

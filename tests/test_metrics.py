@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -79,6 +80,14 @@ def test_without_entities_every_share_is_zero():
     assert entity_scores([["O"]], [["O"]]) == EntityScores(0.0, 0.0, 0.0, 0)
     assert entity_scores([], []) == EntityScores(0.0, 0.0, 0.0, 0)
     assert entity_scores([["O"]], [["O"]], by_label=True) == {}
+
+
+@pytest.mark.parametrize("missing", [None, np.nan])
+def test_a_row_that_is_no_list_is_named(missing):
+    with pytest.raises(ValueError, match=f"y_true, row 1 is {missing}. Give a list for each row"):
+        entity_scores(pd.Series([["O"], missing]), [["O"], ["O"]])
+    with pytest.raises(ValueError, match="y_pred, row 0 is"):
+        entity_scores([["O"], ["O"]], [missing, ["O"]])
 
 
 def test_a_weight_counts_like_so_many_copies_of_a_row():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -20,6 +20,7 @@ from kbert.data.frames import (
     listed_rows,
     named_columns,
     read_table,
+    refuse_one_row,
     refuse_what_has_no_rows,
 )
 from kbert.data.labels import check_n_labels
@@ -129,6 +130,7 @@ def choice_columns(X: Any, name: str = "X") -> ChoiceColumns:
     ValueError
         If X is empty or has other columns, or a row has fewer than two options, or an empty one.
     """
+    _refuse_one_row(X, name)
     refuse_what_has_no_rows(X, name)
     table = read_table(X, name)
     if table.shape[0] == 0:
@@ -140,6 +142,16 @@ def choice_columns(X: Any, name: str = "X") -> ChoiceColumns:
     n_missing = sum(missing for _, missing in read)
     options = [_options(option_column, i, name) for i in range(table.shape[0])]
     return ChoiceColumns(texts[0], texts[1] if len(texts) > 1 else None, options, names, n_missing)
+
+
+def _refuse_one_row(X: Any, name: str) -> None:
+    """Raise for the context and the options of one row alone."""
+    refuse_one_row(X, ("context", "options"), name)
+    if isinstance(X, Mapping) and isinstance(X.get("context"), str):
+        raise TypeError(f"{name} is one row, a {type(X).__name__}. Make it a table: pd.DataFrame([{name}]).")
+    if isinstance(X, list | tuple) and len(X) in (2, 3) and isinstance(X[-1], list | tuple):
+        if all(isinstance(text, str) for text in X[:-1]):
+            raise TypeError(f"{name} is one row, a {type(X).__name__}. Put it in a list: [{name}].")
 
 
 def _chosen(table: Table, name: str) -> tuple[list[Column], list[str] | None]:

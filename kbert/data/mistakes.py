@@ -219,11 +219,11 @@ def check_labels(labels: np.ndarray, y: Any) -> None:
             if isinstance(classes[0], str)
             else "If these are numbers to predict, use BertRegressor instead."
         )
-        joined = "{0}.where({0}.map({0}.value_counts()) > 2, 'other')"
-        line = _applied(y, joined, f"pd.Series(y); y = {joined.format('y')}")
+        line = _applied(y, "{}.astype(str)", "pd.Series(y).astype(str)")
         warn_user(
             f"y holds {len(classes)} different labels in {n_rows} rows, most of them once: a label is learned from "
-            f"several rows that have it. {instead} Rare labels can be joined into one: y = {line}.",
+            f"several rows that have it. {instead} Rare labels can be joined into one: y = {line}; "
+            "y = y.where(y.map(y.value_counts()) > 2, 'other').",
             LabelsWarning,
         )
 

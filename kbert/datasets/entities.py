@@ -1,6 +1,7 @@
 """Texts and the spans that are marked in them, from the exports of annotation tools."""
 
 import json
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -98,6 +99,9 @@ def _records(source: Any) -> Iterator[Record]:
         for i, value in enumerate(source):
             yield Record(value, f"record {i}")
         return
+    if not isinstance(source, str | os.PathLike):
+        hint = " Give its records: df.to_dict('records')." if hasattr(source, "columns") else ""
+        raise TypeError(f"source is a {type(source).__name__}, and must be a path or a list of records.{hint}")
     path = Path(source)
     if path.suffix == ".spacy":
         raise ValueError(
@@ -237,8 +241,10 @@ class _LabelStudio:
 
     def __init__(self, records: list[Record]):
         self.read_tasks: set[Any] = set()
-        # What the texts are called is seen in a task that has regions; one without any may have several texts.
-        self.key = next((key for record in records if (key := _key_of_regions(record)) is not None), None)
+        # What the texts are called is seen in the tasks that have regions, most of which would not fit another text.
+        fits = Counter(key for record in records for key in _texts_of_regions(record)).most_common(2)
+        is_tie = len(fits) == 2 and fits[0][1] == fits[1][1]
+        self.key = fits[0][0] if fits and not is_tie else None
 
     def __call__(self, record: Record, told: Counter[str]) -> tuple[str, list[Any]]:
         value = _object(record)
@@ -248,7 +254,8 @@ class _LabelStudio:
         key = next((name for name in (*names, self.key, *only) if name in texts), None)
         if key is None:
             raise ValueError(
-                f"{record.source}: its text is not found; there are {', '.join(map(str, data)) or 'no data'}."
+                f"{record.source}: its text is not found; there are {', '.join(map(str, data)) or 'no data'}. Call it "
+                '"text" in the data of each task.'
             )
         if data is value:  # JSON-MIN
             task = json.dumps(value.get("id", record.source), default=str), texts[key]
@@ -258,14 +265,14 @@ class _LabelStudio:
         return texts[key], [_in_characters(region, texts[key], told) for region in regions]
 
 
-def _key_of_regions(record: Record) -> str | None:
-    """The name of the text in which all regions of a task are; None if it has none, or cannot be read."""
+def _texts_of_regions(record: Record) -> list[str]:
+    """The names of the texts in which all regions of a task are; none if it has no regions, or cannot be read."""
     try:
         data, regions, _ = _regions(record, Counter())
     except (ValueError, LeftOut):
-        return None
+        return []
     texts = {key: text for key, text in data.items() if isinstance(text, str)} if regions else {}
-    return next((key for key, text in texts.items() if all(_place(region, text) for region in regions)), None)
+    return [key for key, text in texts.items() if all(_place(region, text) for region in regions)]
 
 
 def _regions(record: Record, told: Counter[str]) -> tuple[Mapping[str, Any], list[Mapping[str, Any]], list[str]]:
@@ -280,7 +287,7 @@ def _regions(record: Record, told: Counter[str]) -> tuple[Mapping[str, Any], lis
     if len(done) > 1:
         told["with several annotations, of which one is read"] += 1
     chosen = next((one for one in done if one.get("ground_truth")), done[0])
-    regions, names = [], ["text"]
+    regions, names = list[Mapping[str, Any]](), list[str]()
     for result in _objects(chosen.get("result", []), record, "result"):
         kind = str(result.get("type", ""))
         if kind in ("hypertextlabels", "paragraphlabels"):
@@ -289,8 +296,13 @@ def _regions(record: Record, told: Counter[str]) -> tuple[Mapping[str, Any], lis
             )
         if kind == "labels":
             regions += _objects([result.get("value")], record, "value")
-            names.insert(0, str(result.get("to_name")))
-    return value["data"], regions, names
+            names += [str(result["to_name"])] if result.get("to_name") else []
+    if len(set(names)) > 1:
+        raise ValueError(
+            f"{record.source}: has labels in several texts ({', '.join(dict.fromkeys(names))}). Keep the results of "
+            "one of them, or make a task of each text."
+        )
+    return value["data"], regions, [*names[:1], "text"]
 
 
 # For each format what makes, of all records, a reader of one.

@@ -418,8 +418,8 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         ----------
         X : array-like of str, shape (n_rows,) or (n_rows, 2)
         labels : label, or array-like of shape (n_rows,), optional
-            One label, or one for each row: ``labels=classifier.predict(X)`` explains what was predicted. None: every
-            label, which takes as many times as long.
+            One label, or one for each row: ``labels=classifier.predict(X)`` explains what was predicted, where a row
+            has one label. None: every label, which takes as many times as long.
         unit : {"word", "sentence"}, default="word"
             Whether a line is a word or a sentence, whose score is the sum of its words'.
         method : {"integrated_gradients", "shapley", "gradient_x_input"}, default="integrated_gradients"

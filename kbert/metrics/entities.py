@@ -224,6 +224,11 @@ def _are_spans(y_true: list[Any], y_pred: list[Any]) -> bool:
     """Whether the rows hold spans, and not tags: both arguments, to go by the first of their rows that is not empty."""
     kinds = {}
     for name, rows in (("y_true", y_true), ("y_pred", y_pred)):
+        row = next((i for i, values in enumerate(rows) if not hasattr(values, "__len__")), None)
+        if row is not None:
+            raise ValueError(
+                f"{name}, row {row} is {rows[row]!r:.100}. Give a list for each row: [] where it has none."
+            )
         first = next((values[0] for values in rows if not isinstance(values, str) and len(values)), None)
         if first is not None:
             kinds[name] = not isinstance(first, str) and isinstance(first, Mapping | Iterable)

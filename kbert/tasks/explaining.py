@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbert.data.columns import Columns
-from kbert.data.frames import is_scalar
+from kbert.data.frames import is_scalar, only_column, to_known_container
 from kbert.errors import IncompleteWarning
 from kbert.printable import shown
 from kbert.text import WordPieceTokenizer
@@ -233,10 +233,16 @@ def one_for_each_row(value: Any, n_rows: int, called: str) -> list[Any]:
     Raises
     ------
     ValueError
-        If there is another number of them than rows.
+        If there is another number of them than rows, or they have several columns.
     """
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value.item()
+    value = value if is_scalar(value) else only_column(to_known_container(value))
+    if getattr(value, "ndim", 1) > 1:
+        raise ValueError(
+            f"{called} is a table of {value.shape[1]} columns: give one for all rows, or one for each row. Where rows "
+            "have several labels, choose one of each row."
+        )
     of_rows = [value] * n_rows if is_scalar(value) else list(value)
     if len(of_rows) != n_rows:
         raise ValueError(

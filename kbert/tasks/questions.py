@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from kbert.tasks.row_notices import MissingTexts
 from kbert.tasks.task import Recipe, Task, TrainingData, mean_one
 from kbert.tasks.texts import row_chunks
 from kbert.text import QuestionWindows, WordPieceTokenizer, build_question_windows
+from kbert.text.marks import past_marks
 from kbert.text.questions import question_lengths, question_window_counts
 from kbert.text.tracing import TracingTokenizer
 from kbert.training.attributions import Targets
@@ -451,7 +451,4 @@ def _include_marks(contexts: Sequence[str], ends: np.ndarray, there: np.ndarray)
         if context.isascii():
             continue
         for k in np.flatnonzero(there[row]):
-            end = int(ends[row, k])
-            while end < len(context) and unicodedata.category(context[end]).startswith("M"):
-                end += 1
-            ends[row, k] = end
+            ends[row, k] = past_marks(context, int(ends[row, k]))

@@ -11,6 +11,7 @@ from tokenizers import Encoding, Tokenizer
 
 from kbert.text.chunks import text_chunks
 from kbert.text.known_words import KnownWords
+from kbert.text.marks import past_marks
 from kbert.text.ragged import Ragged, row_splits
 from kbert.text.vocabulary import require_no_surrogates
 
@@ -77,6 +78,8 @@ class BatchEncoder:
                         start = spans.pop()[0]
                     spans.append((start, end))
                     last = word
+                if not text.isascii():
+                    spans = [(start, past_marks(text, end)) for start, end in spans]
                 words.append([text[start:end] for start, end in spans])
                 offsets.append(spans)
         return words, offsets

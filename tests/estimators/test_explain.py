@@ -310,6 +310,7 @@ def test_every_option_with_its_own_words(load, how):
         (dict(labels="d"), "labels is 'd', and must be one of"),
         (dict(labels=["a", "b"]), "labels holds 2, and X has 3 rows"),
         (dict(labels=["a", "b", None]), "labels: row 2 is None"),
+        (dict(labels=pd.DataFrame({"a": [1, 0, 1], "b": [0, 1, 0], "c": 0})), "labels is a table of 3 columns"),
         (dict(unit="token"), "unit must be one of 'word', 'sentence', got 'token'"),
         (dict(method="lime"), "method must be one of"),
         (dict(n_steps=1), "n_steps must be a whole number of at least 2, got 1"),

@@ -212,6 +212,15 @@ def test_more_labels_than_half_of_the_rows(clf, df):
         clf.fit(df.message, [f"ticket {i}" for i in range(40)])
     with pytest.warns(LabelsWarning, match="y holds 21 different labels in 40 rows.*use BertRegressor"):
         clf.fit(df.message, [*range(20), *[20] * 20])
+    for labels in (pd.Series([*range(20), *[20] * 20], name="n"), [*range(20), *[20] * 20]):
+        for kind in ("int64", "Int64", "category") if isinstance(labels, pd.Series) else (None,):
+            y = labels if kind is None else labels.astype(kind)
+            with pytest.warns(LabelsWarning) as told:
+                clf.fit(df.message, y)
+            line = str(told[0].message).partition("joined into one: ")[2].rstrip(".")
+            given = {"pd": pd, "y": y, "df": pd.DataFrame({"n": y})}
+            exec(line, given)
+            assert given["y"].value_counts().to_dict() == {"20": 20, "other": 20}
     quiet(lambda: clf.fit(df.message, [*range(20)] * 2))
     quiet(lambda: clf.fit(df.message[:3], ["a", "b", "c"]))  # a first try
 
