@@ -1,13 +1,15 @@
-"""What a run of pre-training goes on from: its checkpoint, read and checked."""
+"""What a run of pre-training goes on from: its checkpoint, read and checked, in a folder of its own."""
 
 from __future__ import annotations
 
 import hashlib
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from kbert.folder_lock import alone_in
 from kbert.pretraining.instances import DocumentSource
 from kbert.pretraining.objective import REPORTED
 from kbert.saved_values import NUMBER, SavedValues, list_of, none_or, whole
@@ -22,6 +24,18 @@ from kbert.training.checkpoint_folders import (
 )
 
 _FACTS = {"settings", "tokens", "cursors", "updater", "checksum"}
+
+
+def only_run_in(folder: Path) -> AbstractContextManager[None]:
+    """Be the only run with checkpoints in a folder, which is made if there is none.
+
+    Raises
+    ------
+    ValueError
+        If there is another one.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    return alone_in(folder, f"Another run is writing its checkpoints to {folder}. Give each run a folder of its own.")
 
 
 class Checkpoint(NamedTuple):

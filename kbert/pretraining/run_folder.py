@@ -1,31 +1,18 @@
-"""The folder of a pre-training run: one run at a time, a note of what it trains on, and the finished model."""
+"""The folder of `kbert pretrain`: a note of what its run trains on, and the finished model."""
 
 from __future__ import annotations
 
 import shutil
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbert.errors import WeightsMismatchError
-from kbert.folder_lock import alone_in
 from kbert.json_files import json_object, replace_json
+from kbert.pretraining.checkpoints import only_run_in
 from kbert.pretraining.shards import Shards
 
 if TYPE_CHECKING:
     from kbert.pretraining.trainer import Pretraining
-
-
-def only_run_in(folder: Path) -> AbstractContextManager[None]:
-    """Be the only run with checkpoints in a folder, which is made if there is none.
-
-    Raises
-    ------
-    ValueError
-        If there is another one.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    return alone_in(folder, f"Another run is writing its checkpoints to {folder}. Give each run a folder of its own.")
 
 
 def note_source(folder: Path, shards: Shards, weights: str | Path | None) -> None:

@@ -19,7 +19,7 @@ from kbert.errors import DivergedError
 from kbert.model import BertForPreTraining
 from kbert.model.setup import ops
 from kbert.pretraining.batches import PretrainingBatch
-from kbert.pretraining.checkpoints import Checkpoint, digest_of_text, read_checkpoint
+from kbert.pretraining.checkpoints import Checkpoint, digest_of_text, only_run_in, read_checkpoint
 from kbert.pretraining.evaluation import held_out_scores, scores_on, step_batch
 from kbert.pretraining.history import History, HistoryFile, TensorBoard
 from kbert.pretraining.instances import Documents, DocumentSource, require_tokens
@@ -27,7 +27,6 @@ from kbert.pretraining.masking import Masking
 from kbert.pretraining.objective import REPORTED, pretraining_losses
 from kbert.pretraining.options import PretrainingOptions
 from kbert.pretraining.progress import PretrainingProgress
-from kbert.pretraining.run_folder import only_run_in
 from kbert.pretraining.stream import BatchStream, Cursor
 from kbert.text import WordPieceTokenizer
 from kbert.training.backends import able_to_train
