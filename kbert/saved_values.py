@@ -88,6 +88,11 @@ def none_or(rule: Rule) -> Rule:
     return (lambda value: value is None or test(value)), f"null, or {wanted}"
 
 
+def encode_infinity(value: float) -> float | str:
+    """A number as JSON has it, which has no infinity; `float` reads both."""
+    return value if math.isfinite(value) else str(value)
+
+
 def list_of(rule: Rule, length: int | None = None) -> Rule:
     """A list whose items follow a rule."""
     test, wanted = rule
@@ -99,5 +104,9 @@ def list_of(rule: Rule, length: int | None = None) -> Rule:
 
 TEXT: Rule = (lambda value: isinstance(value, str), "a text")
 NUMBER: Rule = (is_number, "a finite number")
+# As `encode_infinity` writes it.
+NUMBER_OR_INFINITY: Rule = (
+    lambda value: is_number(value) or value in ("inf", "-inf"), 'a finite number, "inf" or "-inf"'
+)  # fmt: skip
 POSITIVE: Rule = (lambda value: is_number(value) and value > 0, "a finite number over 0")
 SHARE: Rule = (lambda value: is_number(value) and 0 <= value <= 1, "a number from 0 to 1")

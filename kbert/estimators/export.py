@@ -237,6 +237,7 @@ class ExportableEstimator(SavableEstimator):
         settled = settled_values(vars(self))
         values = {
             **exported._to_json({}),
+            "set_output": self._container(),
             "inputs": INPUTS,
             "reading": {
                 name: persistence.encode_value(getattr(self, f"{name}_") if settled[name] == "auto" else settled[name])

@@ -261,8 +261,9 @@ class BertRegressor(RegressorMixin, FineTunedEstimator[Regression]):
             The validation set: loss and score are taken on it after each epoch. ``early_stopping`` uses it instead of
             rows that are split off.
         callbacks : keras.callbacks.Callback or list of them, optional
-            ``on_epoch_end`` sees the trained weights in the model. ``model.optimizer.learning_rate`` follows the
-            schedule until a callback sets it.
+            ``on_epoch_end`` sees the trained weights in the model, whose outputs are still of mean 0 and variance 1:
+            ``y_mean_ + y_scale_ * output`` is in the unit of y. ``model.optimizer.learning_rate`` follows the schedule
+            until a callback sets it.
 
         Returns
         -------

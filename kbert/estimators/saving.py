@@ -20,7 +20,7 @@ from kbert.estimators.parameters import PLAIN_RATE, RULES, checked_parameters
 from kbert.estimators.recipe import SETTLED, automatic_length
 from kbert.forks import require_usable_process
 from kbert.hub import model_cards, resolve_saved, uploads
-from kbert.saved_values import SHARE, SavedValues, whole
+from kbert.saved_values import SHARE, SavedValues, one_of, whole
 from kbert.tasks.row_notices import RowShares
 from kbert.text import WordPieceTokenizer
 from kbert.text.files import check_vocabulary
@@ -245,10 +245,15 @@ class SavableEstimator(BaseEstimator):
             "feature_names_in": getattr(self, "feature_names_in_", np.array([])).tolist(),
             "history": getattr(self, "history_", None),
             "rows_of_fit": self._rows_of_fit(),
+            "set_output": self._container(),
             "settled": {name: getattr(self, f"{name}_") for name in SETTLED if hasattr(self, f"{name}_")},
             "golden": {"texts": GOLDEN_TEXTS, "logits": logits.tolist(), "dtype": self.model_.dtype_policy.name},
             "card": facts,
         }
+
+    def _container(self) -> str | None:
+        """What `set_output` has asked for, if it has, and there is such a method."""
+        return getattr(self, "_sklearn_output_config", {}).get("transform") if hasattr(self, "set_output") else None
 
     def _require_keras_model(self, method: str) -> None:
         """Refuse what an exported model cannot do: it has no weights that kbert reads, and no derivatives."""
@@ -361,6 +366,8 @@ class SavableEstimator(BaseEstimator):
         if saved["card"]:
             facts = saved.inner("card")
             self.card_ = {key: facts.checked(key, rule) for key, rule in model_card.FACTS.items() if key in facts}
+        if saved.get("set_output") is not None and hasattr(self, "set_output"):
+            self.set_output(transform=saved.checked("set_output", one_of("default", "pandas", "polars")))
         settled = saved.inner("settled")
         for name in set(SETTLED).intersection(settled):
             setattr(self, f"{name}_", settled.checked(name, PLAIN_RATE if name == "learning_rate" else RULES[name]))

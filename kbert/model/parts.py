@@ -8,6 +8,7 @@ each (`kbert.training.frozen`). And what a model's output owes to each word is s
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from kbert.model.base import Tensor, token_inputs
 from kbert.model.layers import BertEmbeddings, SameText
@@ -104,6 +105,18 @@ class BlendedModel(keras.Model):
         )
         super().__init__(inputs=inputs, outputs=_above(model, 0, x, inputs))
         _take_after(self, model, 0)
+
+
+# One for each model: each leaves nodes in the model's layers for good.
+_blended: WeakKeyDictionary[keras.Model, BlendedModel] = WeakKeyDictionary()
+
+
+def blended_model(model: keras.Model) -> BlendedModel:
+    """The `BlendedModel` of a model."""
+    found = _blended.get(model)
+    if found is None:
+        found = _blended[model] = BlendedModel(model)
+    return found
 
 
 def _above(model: keras.Model, n_layers: int, x: Tensor, inputs: dict[str, Tensor]) -> Tensor:

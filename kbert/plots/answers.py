@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Self
 
+from kbert.data.frames import readable_again
 from kbert.data.questions import QuestionColumns, question_columns
 from kbert.plots.page import HtmlDisplay, Mark, escaped, lines_of_rows, marked, require_columns
 
@@ -62,6 +63,7 @@ class AnswerDisplay(HtmlDisplay):
         -------
         AnswerDisplay
         """
+        X = readable_again(X)
         return cls.from_predictions(estimator.answers(X, n_best), X, max_rows=max_rows)
 
     @classmethod

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbert.data.choices import NAMES, choice_columns
-from kbert.data.frames import column_names, first_values
+from kbert.data.frames import column_names, first_values, readable_again
 from kbert.data.questions import question_columns
 from kbert.data.tags import word_column
 from kbert.data.texts import text_columns
@@ -77,6 +77,7 @@ class AttributionDisplay(HtmlDisplay):
         -------
         AttributionDisplay
         """
+        X = readable_again(X)
         probabilities = None
         if hasattr(estimator, "predict_proba") and not {"labels", "option", "word"} & set(kwargs):
             found = estimator.predict_proba(X)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Self
 
+from kbert.data.frames import readable_again
 from kbert.data.tags import word_column
 from kbert.plots.page import HtmlDisplay, Mark, hue, lines_of_rows, marked, require_columns
 
@@ -56,6 +57,7 @@ class EntityDisplay(HtmlDisplay):
         -------
         EntityDisplay
         """
+        X = readable_again(X)
         return cls.from_predictions(estimator.entities(X), X, max_rows=max_rows)
 
     @classmethod

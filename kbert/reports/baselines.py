@@ -18,7 +18,7 @@ from sklearn.model_selection import cross_val_predict
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 
-from kbert.reports.given import Found, Given
+from kbert.reports.given import Given
 from kbert.reports.main_score import main_score
 
 
@@ -75,7 +75,8 @@ def baselines(given: Given, texts: list[Any], train: TrainingRows | None, splits
         found = _commonest_option(given, train)
     else:
         found = _linear(given, texts, train, splits)
-    return {name: main_score(given._replace(found=Found(answers))).of() for name, answers in found}
+    own = given.found
+    return {name: main_score(given._replace(found=own._replace(answers=answers))).of() for name, answers in found}
 
 
 def _linear(given: Given, texts: list[str], train: TrainingRows | None, splits: Any) -> Iterator[tuple[str, Any]]:

@@ -12,6 +12,7 @@ from kbert.data.choices import option_indices
 from kbert.data.label_sets import LabelSets
 from kbert.data.labels import label_column, require_same_type
 from kbert.data.tags import WidenedSpans, tag_lists
+from kbert.metrics import is_bio
 from kbert.tasks import Choice, Questions, Regression, SeveralLabels, SingleLabel, Tagging
 
 _KINDS = {
@@ -71,6 +72,12 @@ class Given(NamedTuple):
     kind: str
     truth: Any
     found: Found
+
+    @property
+    def of_entities(self) -> bool:
+        """Of tags: whether entities are scored, as by ``score``. Rows of "O" alone do not tell."""
+        classes = [] if self.found.classes is None else list(self.found.classes)
+        return is_bio([classes]) and is_bio(self.truth) and is_bio(self.found.answers)
 
 
 def found_by(kind: str, estimator: Any, X: Any) -> Found:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kbert.metrics import answer_scores, bio_spans, is_bio
+from kbert.metrics import answer_scores, bio_spans
 from kbert.reports.given import Given
 from kbert.reports.intervals import ScoreOf, bootstrap_interval, share_interval
 
@@ -58,7 +58,7 @@ def main_score(given: Given) -> MainScore:
         _, f1 = answer_scores(truth, answers)
         return MainScore("f1", _with_ones(np.asarray(f1)), _share)
     pairs = list(zip(truth, answers, strict=True))
-    if is_bio(truth) and is_bio(answers):
+    if given.of_entities:
         entities = [(set(bio_spans(a)), set(bio_spans(b))) for a, b in pairs]
         return MainScore("f1", np.array([[len(a & b), len(b), len(a)] for a, b in entities], "float64"), _f1)
     words = [[sum(map(str.__eq__, a, b)), len(a)] for a, b in pairs]
@@ -85,6 +85,8 @@ def _r2(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     errors, numbers, squares = np.split(sums[..., :-1], 3, axis=-1)
     spread = squares - numbers**2 / sums[..., -1:]
     with np.errstate(divide="ignore", invalid="ignore"):
-        # Equal numbers have a spread of 0, but for the last digits.
-        scores: NDArray[np.float64] = np.where(spread > 1e-12 * squares, 1 - errors / spread, np.nan).mean(axis=-1)
+        # Equal numbers have a spread of 0, but for the last digits. One such column of several counts as in
+        # scikit-learn's r2_score: 1 without an error, else 0.
+        of_equal = np.nan if errors.shape[-1] == 1 else (errors == 0).astype("float64")
+        scores: NDArray[np.float64] = np.where(spread > 1e-12 * squares, 1 - errors / spread, of_equal).mean(axis=-1)
     return scores

@@ -54,7 +54,8 @@ def report(
     found, splits = (
         (found_by(kind, fitted, X), None) if cv is None else _out_of_sample(kind, estimator, X, columns, y, cv)
     )
-    given = read_given(kind, fitted, columns, y, found)
+    # With cv, y is read as that of a fit of its own, whose columns may have another order than those of an earlier fit.
+    given = read_given(kind, fitted if cv is None else estimator._without_fit(), columns, y, found)
     score, found_scores = main_score(given), scores(given)
     doubted = doubts(given)
     doubtful = _doubtful(kind, doubted, fitted, columns, X)

@@ -21,7 +21,7 @@ from sklearn.metrics import (
 )
 
 from kbert.data.frames import readable_again
-from kbert.metrics import answer_scores, entity_scores, is_bio
+from kbert.metrics import answer_scores, entity_scores
 from kbert.metrics.entities import EntityScores
 from kbert.reports.given import Given, found_by, kind_of, read_given
 
@@ -150,7 +150,7 @@ def _of_numbers(given: Given) -> Scores:
 
 def _of_tags(given: Given) -> Scores:
     truth, answers = given.truth, given.found.answers
-    if is_bio(truth) and is_bio(answers):
+    if given.of_entities:
         whole, by_label = entity_scores(truth, answers), entity_scores(truth, answers, by_label=True)
         assert isinstance(whole, EntityScores) and isinstance(by_label, dict)
         lines = pd.DataFrame([line._asdict() for line in by_label.values()], index=list(by_label))

@@ -18,7 +18,7 @@ from kbert.data.questions import NAMES, QuestionColumns, question_columns
 from kbert.data.spans import SpanReader, Spans, pieces_of, span_targets
 from kbert.errors import ParameterWarning, TruncationWarning
 from kbert.metrics import answer_scores, best_null_threshold
-from kbert.saved_values import SavedValues, is_number
+from kbert.saved_values import NUMBER_OR_INFINITY, SavedValues, encode_infinity
 from kbert.tasks.explaining import Explained, Part, ToExplain
 from kbert.tasks.row_lengths import PieceCounts, RowLengths
 from kbert.tasks.row_notices import MissingTexts
@@ -408,12 +408,11 @@ class Questions(MissingTexts, Task[QuestionColumns, Answers, QuestionExamples, B
         threshold = float(self.null_threshold_)
         if np.isnan(threshold):
             raise ValueError('null_threshold_ is NaN. Set it to a number, or to infinity for never answering "".')
-        return {"null_threshold": threshold if np.isfinite(threshold) else str(threshold)}
+        return {"null_threshold": encode_infinity(threshold)}
 
     def learn_from_json(self, values: SavedValues, model: keras.Model, folder: Path) -> None:
         """The threshold."""
-        threshold = (lambda value: is_number(value) or value in ("inf", "-inf"), 'a finite number, "inf" or "-inf"')
-        self.null_threshold_ = float(values.checked("null_threshold", threshold))
+        self.null_threshold_ = float(values.checked("null_threshold", NUMBER_OR_INFINITY))
 
 
 def answer_targets(windows: QuestionWindows, offsets: np.ndarray, answers: Answers) -> np.ndarray:

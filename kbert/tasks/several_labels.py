@@ -15,7 +15,7 @@ from kbert.data.label_sets import LabelSets, kind_of_labels, label_sets
 from kbert.data.labels import require_same_type
 from kbert.data.mistakes import warn_of_one_hot
 from kbert.data.texts import TextColumns
-from kbert.saved_values import NUMBER, POSITIVE, SavedValues, list_of, one_of
+from kbert.saved_values import NUMBER_OR_INFINITY, POSITIVE, SavedValues, encode_infinity, list_of, one_of
 from kbert.tasks.calibration import divide_by_temperature
 from kbert.tasks.class_weight import checked_class_weight
 from kbert.tasks.linear_head import sigmoid_head
@@ -295,7 +295,7 @@ class SeveralLabels(TextTask):
         return {
             "classes": encode_labels(self.classes_),
             "y_type": self.y_type_,
-            "thresholds": self._thresholds().tolist(),
+            "thresholds": [encode_infinity(threshold) for threshold in self._thresholds().tolist()],
             "temperature": self.temperature_,
             "at_least_one": self.at_least_one_,
         }
@@ -306,7 +306,8 @@ class SeveralLabels(TextTask):
         self.y_type_ = values.checked("y_type", one_of("indicator", "lists"))
         self.temperature_ = values.checked("temperature", POSITIVE)
         self.at_least_one_ = values.checked("at_least_one", one_of(True, False))
-        self.thresholds_ = np.array(values.checked("thresholds", list_of(NUMBER, model.num_labels)), "float64")
+        thresholds = values.checked("thresholds", list_of(NUMBER_OR_INFINITY, model.num_labels))
+        self.thresholds_ = np.array(list(map(float, thresholds)))
 
     def learn_from_config(self, values: dict[str, Any], model: keras.Model, folder: Path) -> None:
         """The classes of id2label, with thresholds of 0.5."""

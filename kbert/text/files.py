@@ -282,8 +282,9 @@ def _tokens_beside(
         tokens[name] = plain | {"id": id_, "normalized": name not in special, "special": name in special}
     decoder = settings.get("added_tokens_decoder")
     for key, token in decoder.items() if isinstance(decoder, dict) else []:
-        if isinstance(token, dict) and (name := _name(token)) is not None and re.fullmatch(r"[0-9]{1,9}", key):
-            tokens[name] = {flag: bool(token.get(flag, value)) for flag, value in plain.items()} | {"id": int(key)}
+        content = _name(token) if isinstance(token, dict) else None
+        if content is not None and re.fullmatch(r"[0-9]{1,9}", key):
+            tokens[content] = {flag: bool(token.get(flag, value)) for flag, value in plain.items()} | {"id": int(key)}
 
     found = [{"content": name, **token} for name, token in tokens.items() if name not in special_tokens & vocab.keys()]
     new = [token["id"] for token in found if token["content"] not in vocab]

@@ -149,9 +149,9 @@ class _Run:
         self.names = input_names(model)
         self.of_texts = "first_positions" in self.names
         self.n_outputs = model.output_shape[-1]
-        from kbert.model.parts import BlendedModel
+        from kbert.model.parts import blended_model
 
-        self.differentiate = backend_step().differentiator(BlendedModel(model), "shares")
+        self.differentiate = backend_step().differentiator(blended_model(model), "shares")
 
     def points(
         self, texts: TokenSequences, targets: Targets, shares: NDArray[np.float32]

@@ -30,7 +30,10 @@ _FACTS = "facts.json"
 # The key of facts.json with the checksum of the others. The arrays have theirs in the .npz files.
 _CHECKSUM = "checksum"
 # The modules of scikit-learn whose functions fit clones of one estimator to parts of the rows.
-_SEARCHES = ("sklearn.model_selection._search", "sklearn.model_selection._validation", "sklearn.calibration")
+_SEARCHES = (
+    "sklearn.model_selection._search", "sklearn.model_selection._validation", "sklearn.calibration",
+    "sklearn.model_selection._classification_threshold", "sklearn.ensemble._stacking",
+)  # fmt: skip
 
 Read = TypeVar("Read")
 

@@ -13,7 +13,7 @@ from kbert.model.setup import keras
 from kbert.training.callbacks import optimizer_for_callbacks
 from kbert.training.distribution import process_number, trainer_on
 from kbert.training.early_stopping import Evaluation
-from kbert.training.fit_checkpoints import FitCheckpoints, History, Standing
+from kbert.training.fit_checkpoints import FitCheckpoints, History, Standing, digest_of_weights
 from kbert.training.frozen import frozen_part
 from kbert.training.hyperparameters import HyperparameterFactory
 from kbert.training.interruption import Interruption
@@ -93,7 +93,7 @@ def train(
     Raises
     ------
     ValueError
-        If there are pairs, and the model has one segment.
+        If there are pairs, and the model has one segment; or a callback changed weights, or which of them are trained.
     DivergedError
         If five steps in a row gave a loss or gradients that are not finite; such a step changes nothing.
     """
@@ -141,7 +141,7 @@ def train(
         progress.update(standing.texts, [])
         if standing.stopped or standing.epoch == options.epochs:
             write_back()
-        trainable = _trainable(model)
+        trainable, known = _trainable(model), _digest_if(options.callbacks, model)
         callbacks.on_train_begin()
         while standing.epoch < options.epochs and not model.stop_training:
             epoch = standing.epoch
@@ -150,6 +150,11 @@ def train(
                 raise ValueError(
                     "A callback changed which layers are trainable, after what is trained was settled. Give the fit "
                     "freeze=n, the number of lower layers that are not trained."
+                )
+            if known != _digest_if(options.callbacks, model):
+                raise ValueError(
+                    "A callback changed the weights of the model between two epochs, which the training would undo: it "
+                    "goes on from its own. Change them after the fit, or give the weights to start from."
                 )
             steps = labelled_batches(batches.epoch(epoch, len(standing.losses)), labels, inputs_of)
             mean_loss, of_updates = _train_epoch(
@@ -161,6 +166,7 @@ def train(
                 write_back()
             if evaluation is not None:
                 logs.update(evaluation(epoch, logs))
+            known = _digest_if(options.callbacks, model)
             callbacks.on_epoch_end(epoch, logs)
             progress.end_epoch(epoch, logs)
             for name, value in logs.items():
@@ -233,6 +239,11 @@ def _train_epoch(
 
 def _trainable(model: keras.Model) -> list[bool]:
     return [variable.trainable for variable in model.weights]
+
+
+def _digest_if(callbacks: Sequence[keras.callbacks.Callback], model: keras.Model) -> str | None:
+    """What tells the weights of a model from others, if there is a callback that might change them."""
+    return digest_of_weights(model) if callbacks else None
 
 
 def _by_update(losses: np.ndarray, weighted: np.ndarray, accumulation: int) -> list[float]:

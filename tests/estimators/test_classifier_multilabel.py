@@ -287,6 +287,9 @@ def test_thresholds_may_be_set_to_a_list(toy, tagged, tmp_path):
     assert classifier.predict(tagged[0][:2].tolist()).tolist() == [[1, 0, 1]] * 2
     classifier.save(tmp_path / "model")
     assert kbert.load(tmp_path / "model").thresholds_.tolist() == [0.0, 1.1, 0.0]
+    classifier.thresholds_ = [0.0, np.inf, -np.inf]  # always, and never
+    classifier.save(tmp_path / "model")
+    assert kbert.load(tmp_path / "model").thresholds_.tolist() == [0.0, np.inf, -np.inf]
 
 
 def test_one_label_a_row_is_no_matrix(toy, tagged):

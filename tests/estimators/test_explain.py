@@ -193,7 +193,7 @@ def test_pairs_name_their_columns_and_what_was_cut_has_no_score(load):
 
 
 def test_a_display_of_the_predicted_labels(classifier):
-    display = AttributionDisplay.from_estimator(classifier, TEXTS, n_steps=4)
+    display = AttributionDisplay.from_estimator(classifier, iter(TEXTS), n_steps=4)
     assert display.explanation.label.tolist() == np.repeat(classifier.predict(TEXTS)[[0, 2]], [12, 8]).tolist()
     np.testing.assert_allclose(display.probabilities, classifier.predict_proba(TEXTS).max(axis=1), rtol=1e-5)
     assert display._repr_html_().count("<mark") == 20

@@ -274,7 +274,9 @@ def test_vectors(quick_folder, tmp_path, parameters, X):
     assert vectorizer.export(tmp_path / "out").max_difference < 1e-5
     report = vectorizer.export(tmp_path / "out", X=X)
     assert report.n_rows == len(X) and report.max_difference < 2e-5
-    assert_same_results(BertVectorizer.load(tmp_path / "out", verify=True), vectorizer, X)
+    loaded = BertVectorizer.load(tmp_path / "out", verify=True)
+    assert type(loaded.transform(X)) is type(vectorizer.transform(X))
+    assert_same_results(loaded, vectorizer, X)
 
 
 def test_masked_words(folder_of, tmp_path):

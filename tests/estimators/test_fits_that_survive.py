@@ -12,8 +12,15 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.ensemble import StackingClassifier
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
-from sklearn.model_selection import GridSearchCV, HalvingGridSearchCV, cross_val_predict, cross_validate
+from sklearn.model_selection import (
+    GridSearchCV,
+    HalvingGridSearchCV,
+    TunedThresholdClassifierCV,
+    cross_val_predict,
+    cross_validate,
+)
 from sklearn.pipeline import make_pipeline
 
 from kbert import BertClassifier, BertMultipleChoice, BertPretrainer, BertQA, BertRegressor, BertTagger
@@ -283,7 +290,8 @@ def test_searches_are_refused_before_their_first_fit(in_pipeline, toy_folder, tm
     calls = (
         GridSearchCV(searched, {name: [1, 2]}, cv=2).fit, GridSearchCV(searched, {name: [1]}, cv=2, refit=False).fit,
         HalvingGridSearchCV(searched, {name: [1, 2]}, cv=2).fit, partial(cross_validate, searched, cv=2),
-        partial(cross_val_predict, searched, cv=2),
+        partial(cross_val_predict, searched, cv=2), TunedThresholdClassifierCV(searched, cv=2).fit,
+        StackingClassifier([("one", searched)], cv=2).fit,
     )  # fmt: skip
     for call in calls:
         with pytest.raises(ValueError, match="checkpoint: all fits of a search.*Set checkpoint=None for it"):

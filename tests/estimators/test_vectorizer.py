@@ -54,6 +54,16 @@ def test_tables_of_vectors_have_the_index_of_X(make, reviews, as_X):
         assert np.array_equal(table, make().fit_transform(X))
 
 
+def test_what_set_output_asked_for_is_saved(make, reviews, tmp_path):
+    vectorizer = make().set_output(transform="pandas").fit(reviews.text[:3])
+    vectorizer.save(tmp_path / "tables")
+    pd.testing.assert_frame_equal(
+        BertVectorizer.load(tmp_path / "tables").transform(reviews.text[:3]), vectorizer.transform(reviews.text[:3])
+    )
+    vectorizer.set_output(transform="default").save(tmp_path / "arrays")
+    assert type(BertVectorizer.load(tmp_path / "arrays").transform(reviews.text[:3])) is np.ndarray
+
+
 @pytest.mark.parity
 @pytest.mark.parametrize("layers", LAYER_CHOICES)
 @pytest.mark.parametrize("pooling", ["mean", "cls"])

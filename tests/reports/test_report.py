@@ -13,15 +13,16 @@ from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import confusion_matrix, f1_score
+from sklearn.metrics import confusion_matrix, f1_score, r2_score
 from sklearn.model_selection import ShuffleSplit, StratifiedKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 
-from kbert import BertClassifier, BertVectorizer
+from kbert import BertClassifier, BertRegressor, BertVectorizer
 from kbert.plots import AttributionDisplay
 from kbert.reports import Report
 from kbert.reports.given import Found, Given
 from kbert.reports.main_score import main_score
+from kbert.reports.scores import scores
 
 KINDS = ["classifier", "multilabel", "regressor", "tagger", "qa", "choice"]
 pytestmark = [
@@ -235,7 +236,25 @@ def test_under_cross_validation_labels_keep_their_names(unfitted):
     assert len(lines) and np.allclose(lines.probability_given, [given[row] for row in lines.index], atol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore::kbert.errors.KbertWarning")
+def test_under_cross_validation_columns_may_have_another_order_than_in_an_earlier_fit(unfitted):
+    rng, texts = np.random.default_rng(0), ["red good", "blue bad", "hot cold", "good red", "bad hot", "cold"] * 4
+    Y = pd.DataFrame({"a": rng.normal(100, 1, 24), "b": rng.normal(0, 1, 24)})
+    keep = ("weights", "max_length", "batch_size", "random_state", "dtype")
+    regressor = BertRegressor(epochs=1, **{name: getattr(unfitted, name) for name in keep})
+    expected = {order: regressor.report(texts, Y[list(order)], cv=3).as_dict()["score"] for order in ("ba", "a")}
+    regressor.fit(texts, Y[["a", "b"]])
+    for order, score in expected.items():
+        assert regressor.report(texts, Y[list(order)], cv=3, explain=False).as_dict()["score"] == score
+
+
 # --- Unusual rows
+
+
+@pytest.mark.parametrize("classes, name, value", [(["ADJ", "O"], "accuracy", 1.0), (["B-X", "O"], "f1", 0.0)])
+def test_rows_of_O_alone_are_scored_by_what_the_tagger_may_say(classes, name, value):
+    given = Given("tags", [["O", "O"]], Found([["O", "O"]], classes=np.array(classes)))
+    assert main_score(given).name == name and main_score(given).of()["value"] == scores(given).values[name] == value
 
 
 def test_one_label_alone_is_judged_as_a_label(estimator):
@@ -265,6 +284,11 @@ def test_equal_numbers_have_no_r2():
     given = Given("numbers", numbers, Found(numbers + 0.1))
     score = main_score(given)
     assert np.isfinite(score.of()["value"]) and np.isnan(score.of(np.array([1, 2, 3]))["value"])
+    # Of several columns, as in scikit-learn.
+    two, wrong = np.hstack([numbers, np.ones((4, 1))]), np.array([0.1, 0.0])
+    for error in (wrong, wrong[::-1]):
+        found = main_score(Given("numbers", two, Found(two + error))).of()["value"]
+        assert found == pytest.approx(r2_score(two, two + error))
 
 
 def test_columns_may_have_any_names(estimator, tmp_path):

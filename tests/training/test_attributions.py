@@ -1,5 +1,8 @@
 """Scores of tokens: derivatives that a difference quotient confirms, and a sum that is what they explain."""
 
+import gc
+import weakref
+
 import keras
 import numpy as np
 import pytest
@@ -52,6 +55,20 @@ def along(model, texts):
 def one_shape(monkeypatch):
     """Few tokens in a batch, so that all batches have one shape."""
     monkeypatch.setattr(module, "_BATCH_TOKENS", 32)
+
+
+def test_calls_leave_nothing_in_the_model(model_of, texts):
+    model = model_of()
+    path = Path.integral(2)
+    nodes = []
+    for _ in range(3):
+        of_all_texts(model, texts, path)
+        nodes.append(sum(len(layer._inbound_nodes) for layer in model._flatten_layers()))
+    assert nodes[0] == nodes[1] == nodes[2]
+    gone = weakref.ref(model)
+    del model
+    gc.collect()
+    assert gone() is None
 
 
 def of_all_texts(model, texts, path):

@@ -275,6 +275,26 @@ def test_a_callback_that_freezes_layers_is_told_of_freeze(model_of, trained):
         trained(model_of(), n_texts=16, epochs=1, callbacks=[Freeze()])
 
 
+@pytest.mark.parametrize("when", ["on_train_begin", "on_epoch_begin", "on_epoch_end"])
+def test_weights_that_a_callback_changes_between_epochs_are_not_lost_silently(model_of, trained, when):
+    def change(*_):
+        model.classifier.bias.assign([7.0] * model.classifier.bias.shape[0])
+
+    model = model_of()
+    with pytest.raises(ValueError, match="A callback changed the weights of the model between two epochs"):
+        trained(model, n_texts=16, epochs=2, callbacks=[keras.callbacks.LambdaCallback(**{when: change})])
+
+
+def test_a_callback_may_change_the_weights_at_the_end(model_of, trained):
+    def change(epoch, logs):
+        if epoch == 1:
+            model.classifier.bias.assign([7.0] * model.classifier.bias.shape[0])
+
+    model = model_of()
+    trained(model, n_texts=16, epochs=2, callbacks=[keras.callbacks.LambdaCallback(on_epoch_end=change)])
+    assert (ops.convert_to_numpy(model.classifier.bias) == 7).all()
+
+
 def test_trackers_find_what_they_log_of_an_optimizer(model_of, trained):
     found = {}
 
