@@ -116,6 +116,10 @@ def train(
         if trimmed is not None:
             trimmed.write_back()
 
+    def digest_if_watched() -> str | None:
+        """What tells the model's weights from others, if a callback might change them and this process has them all."""
+        return digest_of_weights(model) if options.callbacks and is_alone else None
+
     callbacks = keras.callbacks.CallbackList(
         [*_before_files_of_batches(options.callbacks, write_back), *options.callbacks],
         model=model,
@@ -141,7 +145,7 @@ def train(
         progress.update(standing.texts, [])
         if standing.stopped or standing.epoch == options.epochs:
             write_back()
-        trainable, known = _trainable(model), _digest_if(options.callbacks, model)
+        trainable, known = _trainable(model), digest_if_watched()
         callbacks.on_train_begin()
         while standing.epoch < options.epochs and not model.stop_training:
             epoch = standing.epoch
@@ -151,7 +155,7 @@ def train(
                     "A callback changed which layers are trainable, after what is trained was settled. Give the fit "
                     "freeze=n, the number of lower layers that are not trained."
                 )
-            if known != _digest_if(options.callbacks, model):
+            if known != digest_if_watched():
                 raise ValueError(
                     "A callback changed the weights of the model between two epochs, which the training would undo: it "
                     "goes on from its own. Change them after the fit, or give the weights to start from."
@@ -166,7 +170,7 @@ def train(
                 write_back()
             if evaluation is not None:
                 logs.update(evaluation(epoch, logs))
-            known = _digest_if(options.callbacks, model)
+            known = digest_if_watched()
             callbacks.on_epoch_end(epoch, logs)
             progress.end_epoch(epoch, logs)
             for name, value in logs.items():
@@ -239,11 +243,6 @@ def _train_epoch(
 
 def _trainable(model: keras.Model) -> list[bool]:
     return [variable.trainable for variable in model.weights]
-
-
-def _digest_if(callbacks: Sequence[keras.callbacks.Callback], model: keras.Model) -> str | None:
-    """What tells the weights of a model from others, if there is a callback that might change them."""
-    return digest_of_weights(model) if callbacks else None
 
 
 def _by_update(losses: np.ndarray, weighted: np.ndarray, accumulation: int) -> list[float]:
