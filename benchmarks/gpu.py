@@ -1,4 +1,4 @@
-"""Every figure of kbert on a GPU, in stages of at most eight minutes: how to run it is in docs/benchmarks/gpu.md.
+"""Every figure of kbert on a GPU, in stages of at most eight minutes. gpu_stages/README.md says how to run it.
 
     python benchmarks/gpu.py short --out RESULTS --weights MINILM                        # what is worth most
     KERAS_BACKEND=jax python benchmarks/gpu.py check --out RESULTS --weights MINILM

@@ -49,6 +49,6 @@ plt.tight_layout()
 
 # %%
 # This is one draw of the rows. Points that lie close together may change places in another draw.
-# With more than 64 rows a class, ``BertClassifier`` without ``few_labels`` scores higher, and takes
-# longer: :doc:`/benchmarks/first_fit` has several draws on several data sets. scikit-learn's
+# With 64 rows a class and more, ``BertClassifier`` without ``few_labels`` scores as high or higher, and
+# takes longer: :doc:`/benchmarks/first_fit` has several draws on several data sets. scikit-learn's
 # ``LearningCurveDisplay.from_estimator`` repeats the fits with cross-validation.

@@ -1,1 +1,1 @@
-"""The stages of benchmarks/gpu.py: what each measures is in the file of its name. Run: docs/benchmarks/gpu.md."""
+"""The stages of benchmarks/gpu.py: what each measures is in the file of its name. README.md says how to run them."""

@@ -1,7 +1,7 @@
 """What is worth most where there is a GPU for half an hour: some cells of several stages, on both backends.
 
-The order is that of worth: what is not measured for want of time is what comes last. docs/benchmarks/gpu.md has the
-times that are expected.
+The order is that of worth: what is not measured for want of time is what comes last. README.md has the times that are
+expected.
 """
 
 from __future__ import annotations
