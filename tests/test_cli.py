@@ -10,6 +10,7 @@ import tomllib
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import kbert
@@ -143,6 +144,16 @@ def test_the_same_call_again_has_nothing_to_do(folder, trained, capsys):
     printed = capsys.readouterr()
     assert printed.err == "" and "12 steps, " in printed.out and "held-out text: masked LM loss" in printed.out
     assert f'BertClassifier(weights="{trained}")' in printed.out
+
+
+def test_a_finished_run_is_scored_on_another_held_out_text(folder, trained, tmp_path, capsys):
+    (tmp_path / "other.txt").write_text(made_text(6, 7))
+    losses = []
+    for text in (folder / "held_out.txt", tmp_path / "other.txt"):
+        assert pretrain(folder, trained, "--max-steps", "12", "--held-out", str(text)) == 0
+        losses.append(re.search(r"held-out text: masked LM loss ([\d.]+)", capsys.readouterr().out)[1])
+    history = pd.read_csv(trained / "history.csv")
+    assert losses[0] == f"{history.val_mlm_loss.iloc[-1]:.3f}" != losses[1]
 
 
 def test_what_the_model_sees_is_shown(folder, trained, capsys):

@@ -149,6 +149,7 @@ class PretrainCommand:
         note_source(out / "run", shards, None if options.weights is None else folder_or_name(options.weights))
 
         # The first of all, also where the run goes on from a later one.
+        was_finished = (out / "config.json").exists()
         print_batch(run.first_batch(), shards.tokenizer, options.nsp)
         n_tokens = shards.manifest["tokens"]
         print(f"\n{run.model.count_params():,} parameters, {n_tokens:,} tokens of text", flush=True)
@@ -158,7 +159,12 @@ class PretrainCommand:
         speed = run.tokens / max(run.seconds, 1e-9)
         print(f"\n{run.step:,} steps, {run.tokens:,} tokens in {_time(run.seconds)}, {speed:,.0f} tokens/s")
         _print_scores("last steps", history.tail(max(1, len(history) // 20)))
-        _print_scores("held-out text", history.tail(1), "val_")
+        scored = history.tail(1)
+        if was_finished and run.held_out is not None:  # it may be another text than that of the run
+            import pandas as pd
+
+            scored = pd.DataFrame([run.evaluate()]).add_prefix("val_")
+        _print_scores("held-out text", scored, "val_")
         print(f"the model is in {out}, with its tokenizer and history.csv; checkpoints are in {out / 'run'}")
         print(f'next, in Python: BertClassifier(weights="{out}").fit(texts, labels)')
 

@@ -296,7 +296,10 @@ def _bytes_of(kind: Any, where: str) -> tuple[bool, Any]:
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
     text = kind.value_type if is_list else kind
     if str(text).removeprefix("large_").removesuffix("_view") not in ("string", "binary", "null"):
-        raise ValueError(f"{where} is of type {kind}, not of texts or lists of texts. Choose another with column=...")
+        raise ValueError(
+            f"{where} is of type {kind}, not of texts or lists of texts. Choose another with column=... "
+            "(--column on the command line)."
+        )
     return is_list, pa.large_list(pa.large_binary()) if is_list else pa.large_binary()
 
 
@@ -304,9 +307,16 @@ def _plain(values: Any) -> Any:
     return values.dictionary_decode() if hasattr(values, "dictionary_decode") else values
 
 
+# What a CSV file may have in place of commas.
+_SEPARATORS = {";": "semicolons", "\t": "tabs"}
+
+
 def _no_column(where: str, column: str, names: list[str]) -> str:
+    lacking = f"{where}: has no column {column!r}."
+    if len(names) == 1 and (mark := next((mark for mark in _SEPARATORS if mark in names[0]), None)) is not None:
+        return f"{lacking} Its header has {_SEPARATORS[mark]} in place of commas: write the file anew."
     listed = ", ".join(map(repr, names[:10])) or "none"
-    return f"{where}: has no column {column!r}. Choose one of those there with column=...: {listed}."
+    return f"{lacking} Choose one of those there with column=... (--column on the command line): {listed}."
 
 
 _READERS: dict[str, Callable[[BinaryIO, FilePart, Segmenter], Iterator[str | None]]] = {

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from kbert.errors import WeightsMismatchError
 from kbert.json_files import json_object, replace_json
-from kbert.pretraining.checkpoints import only_run_in
 from kbert.pretraining.shards import Shards
 
 if TYPE_CHECKING:
@@ -33,6 +32,8 @@ def note_source(folder: Path, shards: Shards, weights: str | Path | None) -> Non
     WeightsMismatchError
         If the note is damaged.
     """
+    from kbert.pretraining.checkpoints import only_run_in
+
     if isinstance(weights, Path):
         weights = str(weights.resolve())
     facts = {"text": shards.manifest["corpus"], "vocabulary": shards.manifest["vocabulary"], "weights": weights}

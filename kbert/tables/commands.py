@@ -237,6 +237,12 @@ def _require_writable(options: Namespace, model: Path | None = None) -> None:
 
     if model is not None:
         check_replaceable(model, SAVED_ESTIMATOR)
+        checkpoint = getattr(options, "checkpoint", None)
+        if checkpoint is not None and checkpoint.resolve().is_relative_to(model.resolve()):
+            raise ValueError(
+                f"--checkpoint {checkpoint} is in the folder of the model, {model}, which takes nothing else. Give a "
+                "folder beside it."
+            )
     if options.metrics is not None and options.metrics.is_dir():
         raise IsADirectoryError(f"--metrics: {options.metrics} is a folder. Give the name of a file.")
     for target in (model, options.metrics):
@@ -272,6 +278,11 @@ def _parts(frame: pd.DataFrame, X: list[str], y: list[str], task: str, options: 
         for some in groups
         for row in some.sample(min(len(some) - 1, round(share * len(some))), random_state=options.seed).index
     )
+    if not held_out and len(frame) > 1 and all(len(some) == 1 for some in groups):
+        raise ValueError(
+            f"--validation: no row can be held out, since each label of {y[0]!r} has one row. Is it the column of the "
+            "labels?"
+        )
     if not held_out:
         raise ValueError(f"--validation: {share:g} of {len(frame)} rows are too few. Give a larger share, or a table.")
     return [(rows.drop(held_out), labels.drop(held_out)), (rows.loc[held_out], labels.loc[held_out])]

@@ -171,8 +171,9 @@ def task_of_columns(frame: pd.DataFrame, text: Sequence[str], label: Sequence[st
         return "answering"
     if len(label) > 1:
         return "regression" if all(_is_decimal(frame[name]) for name in label) else "classification"
-    if label and len(text) == 1 and holds_lists(frame[label[0]]):
-        if holds_lists(frame[text[0]]) or _holds_spans(frame[label[0]]):
+    texts = list(text) or ["text"] if text or "text" in names else []
+    if label and len(texts) == 1 and holds_lists(frame[label[0]]):
+        if holds_lists(frame[texts[0]]) or _holds_spans(frame[label[0]]):
             return "tagging"
     return "regression" if label and _is_decimal(frame[label[0]]) else "classification"
 

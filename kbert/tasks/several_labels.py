@@ -100,6 +100,12 @@ class SeveralLabels(TextTask):
         if of_lists or kind != "indicator":
             if len(sets.classes):
                 require_same_type(sets.classes, self.classes_, name)
+            occurring = sets.classes[sets.indicator.any(axis=0)]
+            if len(occurring) and not np.isin(occurring, self.classes_).any():
+                raise ValueError(
+                    f"{name} has no label that the model knows: it has {occurring.tolist()[:5]}, and the model "
+                    f"{self.classes_.tolist()[:5]}."
+                )
             return sets
         if len(sets.classes) != len(self.classes_):
             raise ValueError(

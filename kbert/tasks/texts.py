@@ -21,7 +21,7 @@ from kbert.errors import DivergedError
 from kbert.learning_rates import factor_if_narrow
 from kbert.tasks.explaining import Explained, Part, ToExplain, chosen_numbers
 from kbert.tasks.linear_head import FitHead
-from kbert.tasks.probe import MOST_ROWS, best_probe, rows_to_probe, tells_little
+from kbert.tasks.probe import MOST_ROWS, best_probe, rows_to_probe, tells_little, varies_little
 from kbert.tasks.row_lengths import PieceCounts, RowLengths
 from kbert.tasks.row_notices import MissingTexts, warn_cut_texts
 from kbert.tasks.task import Encode, Probed, RowTask, TrainingData, mean_one
@@ -254,6 +254,11 @@ class TextTask(TextReader, RowTask[TextColumns, np.ndarray, TextExamples, np.nda
         except DivergedError:  # what overflows in float16 may do so in training too, which tells of it
             return at_random
         by_pooling = dict(zip(("mean", "cls"), np.split(vectors, 2, axis=1), strict=True))
+        if varies_little(by_pooling["cls"], beside=by_pooling["mean"]):
+            if pooling == "cls" and self.head_start == "auto":
+                return at_random
+            if pooling == "auto":
+                del by_pooling["cls"]
         if pooling != "auto":
             by_pooling = {pooling: by_pooling[pooling]}
         data, first_window = self.training_data(some), np.unique(some.sequences.rows, return_index=True)[1]

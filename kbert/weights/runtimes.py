@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
+import weakref
+from collections import Counter
 from collections.abc import Callable
 from functools import cache, cached_property
 from importlib.util import find_spec
@@ -237,11 +239,21 @@ def _openvino_core(process: int) -> Any:
     return openvino.Core()
 
 
+# How many threads' pools of models that are gone OpenVINO 2026.4 keeps for the next one, by process. A forked process
+# would take such a pool, whose threads it does not have, and wait without end.
+_idle_pools: Counter[int] = Counter()
+
+
 def _openvino(folder: Path, dtype: str) -> Run:
+    process = os.getpid()
+    if sum(n for of, n in _idle_pools.items() if of != process) > 0:
+        raise forked_process_error("OpenVINO")
     settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": _n_threads()}
     if dtype == "float32":
         settings["INFERENCE_PRECISION_HINT"] = "f32"
-    model = _openvino_core(os.getpid()).compile_model(str(folder / MODEL), "CPU", settings)
+    model = _openvino_core(process).compile_model(str(folder / MODEL), "CPU", settings)
+    _idle_pools[process] = max(0, _idle_pools[process] - 1)
+    weakref.finalize(model, _idle_pools.update, [process]).atexit = False
     # OpenVINO 2025.0 leaves out inputs that the model does not use: without attention there is no use of the mask.
     names = {name for found in model.inputs for name in found.names}
     # A request holds one text's results: a thread that calls the model itself could get those of another.

@@ -144,6 +144,35 @@ def test_a_forked_process_opens_it_anew(folder, reviews, runtime):
     assert subprocess.run(call, timeout=60).returncode == 0
 
 
+_IN_A_FORK_AFTER_A_MODEL_IS_GONE = """
+import os, sys
+from kbert import BertClassifier
+from kbert.errors import ForkedProcessError
+kept, gone = (BertClassifier.load(sys.argv[1], runtime="openvino") for _ in range(2))
+expected = [model.predict_proba(sys.argv[2:]) for model in (kept, gone)]
+del gone
+if not (child := os.fork()):
+    try:
+        kept.predict_proba(sys.argv[2:])
+    except ForkedProcessError:
+        os._exit(7)
+    os._exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+gone = BertClassifier.load(sys.argv[1], runtime="openvino")
+gone.predict_proba(sys.argv[2:])  # it takes the threads of the one that is gone
+if not (child := os.fork()):
+    os._exit(int((kept.predict_proba(sys.argv[2:]) != expected[0]).any()))
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_process_never_waits_for_openvino(folder, reviews):
+    pytest.importorskip("openvino", reason="to run this, run: pip install openvino")
+    call = [sys.executable, "-c", _IN_A_FORK_AFTER_A_MODEL_IS_GONE, str(folder), *reviews.text[:3]]
+    assert subprocess.run(call, timeout=60).returncode == 0
+
+
 @pytest.mark.thorough
 def test_tensorflow_is_refused_in_a_process_that_was_forked_from_one_with_it(folder, monkeypatch):
     pytest.importorskip("tensorflow", reason="to run this, run: pip install tensorflow")

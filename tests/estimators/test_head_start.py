@@ -277,6 +277,24 @@ def test_weights_without_a_pooler_are_told_of_once_by_a_head_that_reads_it(
     assert any("started again with another seed" in message for message in told) == ("n_restarts" in parameters)
 
 
+def test_a_cls_that_hardly_varies_starts_no_head(quick_folder, reviews, tmp_path):
+    from safetensors.numpy import load_file, save_file
+
+    def fitted(factor, **parameters):
+        """A fit from weights whose pooler has so many times the weights."""
+        folder = shutil.copytree(quick_folder, tmp_path / str(factor), dirs_exist_ok=True)
+        arrays = load_file(quick_folder / "model.safetensors").items()
+        scaled = {name: array * np.float32(factor if "pooler" in name else 1) for name, array in arrays}
+        save_file(scaled, folder / "model.safetensors")
+        return BertClassifier(weights=folder, max_length=16, **FROZEN, **parameters).fit(reviews.text, reviews.label)
+
+    assert fitted(30, classifier_pooling="cls").head_start_ == "probe"
+    assert fitted(1e-3, classifier_pooling="cls").head_start_ == "random"
+    assert fitted(1e-3, classifier_pooling="cls", head_start="probe").head_start_ == "probe"
+    of_both = fitted(1e-3)
+    assert (of_both.head_start_, of_both.config_.classifier_pooling) == ("probe", "mean")
+
+
 def test_vectors_that_are_not_finite_start_no_head(quick_folder, reviews, monkeypatch):
     def diverged(*_):
         raise DivergedError("not finite")

@@ -425,7 +425,7 @@ def test_damaged_tables(tmp_path):
 def test_missing_columns_are_named(tmp_path):
     for ending in (".jsonl", ".csv", ".parquet"):
         path = _write(tmp_path / f"a{ending}", DOCUMENTS)
-        with pytest.raises(ValueError, match=rf"a\{ending}.*: has no column 'body'.*column=\.\.\.: 'id', 'text'\."):
+        with pytest.raises(ValueError, match=rf"a\{ending}.*: has no column 'body'.*column=\.\.\. .*: 'id', 'text'\."):
             list(Corpus(path, column="body"))
     with pytest.raises(ValueError, match=r"no columns 'text'.*: 'a', 'b'\."):
         Corpus(pd.DataFrame({"a": ["x"], "b": ["y"]}))
@@ -434,6 +434,13 @@ def test_missing_columns_are_named(tmp_path):
     pq.write_table(pa.table({"text": [1, 2]}), tmp_path / "a.parquet")
     with pytest.raises(ValueError, match="column 'text' is of type int64, not of texts"):
         list(Corpus(tmp_path / "a.parquet"))
+
+
+@pytest.mark.parametrize(("header", "named"), [("id;text", "semicolons"), ("id\ttext", "tabs")])
+def test_another_separator_than_a_comma_is_named(tmp_path, header, named):
+    (tmp_path / "a.csv").write_text(f"{header}\n1,2\n")
+    with pytest.raises(ValueError, match=f"has no column 'text'. Its header has {named} in place of commas"):
+        list(Corpus(tmp_path / "a.csv"))
 
 
 def test_files_that_are_not_there_or_not_known(tmp_path):

@@ -171,6 +171,10 @@ def test_what_a_table_is_about():
     assert task(label=["a", "b"], text=["x"], x=["a"], a=[0.5], b=[1.5]) == "regression"
     assert task(question=["q"], context=["c"], answer=["a"], answer_start=[0]) == "answering"
     assert task(label=["label"], context=["c"], options=[["a", "b"]], label_=[0]) == "choice"
+    for texts, labels in (([["a"]], [["O"]]), (["a b"], [[[0, 1, "PER"]]])):
+        assert task_of_columns(pd.DataFrame({"text": texts, "label": labels}), [], ["label"]) == "tagging"
+    several = pd.DataFrame({"text": ["a b"], "label": [["red", "hot"]]})
+    assert task_of_columns(several, [], ["label"]) == "classification"
 
 
 @pytest.mark.parametrize(
@@ -196,6 +200,7 @@ def test_what_a_table_is_about():
         ("text,label\na,1\nb,2\n", ["--set", "3"], "--set takes NAME=VALUE, not '3'"),
         ("text,label\na,1\nb,2\n", ["--validation", "1.5"], "must be a table, or a share over 0 and under 1"),
         ("text,label\na,1\nb,2\n", ["--validation", "no.csv"], "There is no file or folder .*no.csv"),
+        ("text,label\na,1\nb,2\n", ["--validation", "0.9"], "each label of 'label' has one row. Is it the column"),
     ],
 )  # fmt: skip
 def test_errors_are_one_line_that_names_what_is_wrong(call, content, options, wrong, weights, tmp_path):
@@ -204,6 +209,15 @@ def test_errors_are_one_line_that_names_what_is_wrong(call, content, options, wr
     assert status == 2 and len(err.splitlines()) == 1
     assert re.search(wrong, err, re.IGNORECASE), err
     assert not (tmp_path / "model").exists()
+
+
+def test_checkpoints_in_the_folder_of_the_model_are_refused_before_the_fit(call, rows, weights, tmp_path):
+    frame, options = table("classification", rows)
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    for inside in (".", "run"):
+        fit = ["fit", tmp_path / "rows.csv", *options, "--weights", weights, *SMALL, "--out", tmp_path / "model"]
+        status, _, err = call(*fit, "--checkpoint", tmp_path / "model" / inside)
+        assert status == 2 and "is in the folder of the model" in err and not (tmp_path / "model").exists()
 
 
 def test_a_warning_is_printed_once(call, rows, weights, tmp_path):
