@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 
 from kbert.pretraining.command_options import (
@@ -161,9 +162,7 @@ class PretrainCommand:
         _print_scores("last steps", history.tail(max(1, len(history) // 20)))
         scored = history.tail(1)
         if was_finished and run.held_out is not None:  # it may be another text than that of the run
-            import pandas as pd
-
-            scored = pd.DataFrame([run.evaluate()]).add_prefix("val_")
+            scored = {f"val_{name}": np.array([value]) for name, value in run.evaluate().items()}
         _print_scores("held-out text", scored, "val_")
         print(f"the model is in {out}, with its tokenizer and history.csv; checkpoints are in {out / 'run'}")
         print(f'next, in Python: BertClassifier(weights="{out}").fit(texts, labels)')
