@@ -553,7 +553,7 @@ def draw(results: pd.DataFrame, path: Path) -> None:
         ax.set_axis_off()
     labels = {label: h for ax in axes.flat for h, label in zip(*ax.get_legend_handles_labels(), strict=True)}
     figure.legend(labels.values(), labels.keys(), loc="outside upper center", ncols=2, frameon=False)
-    figure.supxlabel("rows a class (stsb, conll: in all)")
+    figure.supxlabel("rows a class (stsb, kinds, conll, squad: in all)")
     figure.savefig(path, dpi=140)
 
 

@@ -147,7 +147,8 @@ def choice_columns(X: Any, name: str = "X") -> ChoiceColumns:
 def _refuse_one_row(X: Any, name: str) -> None:
     """Raise for the context and the options of one row alone."""
     refuse_one_row(X, ("context", "options"), name)
-    if isinstance(X, Mapping) and isinstance(X.get("context"), str):
+    is_sparse = hasattr(X, "tocsr")  # a dictionary of keys is a mapping too
+    if isinstance(X, Mapping) and not is_sparse and isinstance(X.get("context"), str):
         raise TypeError(f"{name} is one row, a {type(X).__name__}. Make it a table: pd.DataFrame([{name}]).")
     if isinstance(X, list | tuple) and len(X) in (2, 3) and isinstance(X[-1], list | tuple):
         if all(isinstance(text, str) for text in X[:-1]):
