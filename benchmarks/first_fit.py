@@ -470,7 +470,7 @@ def main() -> None:
                     row = dict(zip(COLUMNS[:4], key, strict=True), **result)
                     is_new = not options.out.exists()
                     with options.out.open("a", newline="") as file:
-                        writer = csv.DictWriter(file, COLUMNS)
+                        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
                         if is_new:
                             writer.writeheader()
                         writer.writerow(row)
