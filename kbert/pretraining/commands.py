@@ -148,9 +148,9 @@ class PretrainCommand:
             raise ValueError(f"{too_few}. Leave --nsp out (--no-nsp), or write shards of more documents.")
         run = new_run(options, shards)
         note_source(out / "run", shards, None if options.weights is None else folder_or_name(options.weights))
+        was_finished = (out / "config.json").exists()
 
         # The first of all, also where the run goes on from a later one.
-        was_finished = (out / "config.json").exists()
         print_batch(run.first_batch(), shards.tokenizer, options.nsp)
         n_tokens = shards.manifest["tokens"]
         print(f"\n{run.model.count_params():,} parameters, {n_tokens:,} tokens of text", flush=True)

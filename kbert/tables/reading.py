@@ -171,7 +171,7 @@ def task_of_columns(frame: pd.DataFrame, text: Sequence[str], label: Sequence[st
         return "answering"
     if len(label) > 1:
         return "regression" if all(_is_decimal(frame[name]) for name in label) else "classification"
-    texts = list(text) or ["text"] if text or "text" in names else []
+    texts = list(text) or [name for name in ("text",) if name in names]
     if label and len(texts) == 1 and holds_lists(frame[label[0]]):
         if holds_lists(frame[texts[0]]) or _holds_spans(frame[label[0]]):
             return "tagging"

@@ -18,8 +18,6 @@ _FOLDS = 5
 # How the two texts of a pair relate is hardly in the vectors of an encoder that was not trained for it. A head that
 # starts from a probe which explains less than this keeps the encoder from learning it: docs/benchmarks/first_fit.md.
 LEAST_EXPLAINED = 0.25
-
-
 # A head on vectors that hardly vary has weights so large that training from it destroys the encoder. The [CLS] of an
 # untrained pooler varies 0.001 to 0.06 times as much as the mean (checkpoints of `kbert pretrain` without the next
 # sentence), that of released ones 0.18 and 0.26 times (minilm-l6 and a tiny one).

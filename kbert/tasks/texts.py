@@ -254,13 +254,12 @@ class TextTask(TextReader, RowTask[TextColumns, np.ndarray, TextExamples, np.nda
         except DivergedError:  # what overflows in float16 may do so in training too, which tells of it
             return at_random
         by_pooling = dict(zip(("mean", "cls"), np.split(vectors, 2, axis=1), strict=True))
-        if varies_little(by_pooling["cls"], beside=by_pooling["mean"]):
-            if pooling == "cls" and self.head_start == "auto":
-                return at_random
-            if pooling == "auto":
-                del by_pooling["cls"]
-        if pooling != "auto":
-            by_pooling = {pooling: by_pooling[pooling]}
+        is_flat = varies_little(by_pooling["cls"], beside=by_pooling["mean"])
+        if is_flat and pooling == "cls" and self.head_start == "auto":
+            return at_random
+        if pooling != "auto" or is_flat:
+            kept = "mean" if pooling == "auto" else pooling
+            by_pooling = {kept: by_pooling[kept]}
         data, first_window = self.training_data(some), np.unique(some.sequences.rows, return_index=True)[1]
         fitted_to = (
             data.targets[first_window],
