@@ -15,6 +15,9 @@ from typing import Any
 # How a file is opened, by the ending that says how it is packed.
 OPENERS: dict[str, Callable[..., Any]] = {"": open, ".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 
+# What separates the values of a row, and what messages call it.
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+
 
 def endings_of(path: Path) -> tuple[str, str]:
     """The ending that says what is in a file, and the one that says how it is packed."""

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from kbert.input_files import OPENERS, endings_of, files_at
+from kbert.input_files import OPENERS, SEPARATORS, endings_of, files_at
 from kbert.pretraining.segments import Segmenter
 
 _BOM = b"\xef\xbb\xbf"
@@ -307,14 +307,10 @@ def _plain(values: Any) -> Any:
     return values.dictionary_decode() if hasattr(values, "dictionary_decode") else values
 
 
-# What a CSV file may have in place of commas.
-_SEPARATORS = {";": "semicolons", "\t": "tabs"}
-
-
 def _no_column(where: str, column: str, names: list[str]) -> str:
     lacking = f"{where}: has no column {column!r}."
-    if len(names) == 1 and (mark := next((mark for mark in _SEPARATORS if mark in names[0]), None)) is not None:
-        return f"{lacking} Its header has {_SEPARATORS[mark]} in place of commas: write the file anew."
+    if len(names) == 1 and (mark := next((mark for mark in ";\t" if mark in names[0]), None)) is not None:
+        return f"{lacking} Its header has {SEPARATORS[mark]} in place of commas: write the file anew."
     listed = ", ".join(map(repr, names[:10])) or "none"
     return f"{lacking} Choose one of those there with column=... (--column on the command line): {listed}."
 

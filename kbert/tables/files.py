@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
-from kbert.input_files import OPENERS, endings_of, files_at
+from kbert.input_files import OPENERS, SEPARATORS, endings_of, files_at
 from kbert.printable import printable, shown
 
 FORMATS = ("parquet", "csv", "tsv", "jsonl")
@@ -177,15 +177,14 @@ def require_readable(faults: dict[str, str], names: Collection[str]) -> None:
         raise ValueError(wrong)
 
 
-# What a file may have in place of its format's own separator: its name, and what to do.
-_SEPARATORS = {
+# What to do about a file that has another separator than its format's own.
+_REMEDIES = {
     ";": (
-        "semicolons",
         "Write it with commas: "
-        "pandas.read_csv(FILE, sep=';', dtype=str, keep_default_na=False).to_csv(NEW_FILE, index=False)",
+        "pandas.read_csv(FILE, sep=';', dtype=str, keep_default_na=False).to_csv(NEW_FILE, index=False)"
     ),
-    "\t": ("tabs", "Give it a name that ends in .tsv"),
-    ",": ("commas", "Give it a name that ends in .csv"),
+    "\t": "Give it a name that ends in .tsv",
+    ",": "Give it a name that ends in .csv",
 }
 
 
@@ -197,9 +196,9 @@ def other_separator(path: Path) -> str:
             return ""
         with OPENERS[endings_of(path)[1]](path, "rt", encoding="utf-8-sig", newline="") as file:
             header = file.readline(100_000)
-        for other, (name, remedy) in _SEPARATORS.items():
+        for other, remedy in _REMEDIES.items():
             if other != own and own not in header and len(next(csv.reader([header], delimiter=other))) > 1:
-                return f"Its header has {name} in place of {_SEPARATORS[own][0]}. {remedy}."
+                return f"Its header has {SEPARATORS[other]} in place of {SEPARATORS[own]}. {remedy}."
     return ""
 
 
