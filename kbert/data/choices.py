@@ -24,8 +24,9 @@ from kbert.data.frames import (
     refuse_what_has_no_rows,
 )
 from kbert.data.labels import check_n_labels
-from kbert.data.texts import plain_texts
+from kbert.data.texts import plain_texts, require_whole_characters
 from kbert.printable import shown
+from kbert.text.vocabulary import require_no_surrogates
 
 NAMES = ("context", "question", "options")
 
@@ -128,7 +129,8 @@ def choice_columns(X: Any, name: str = "X") -> ChoiceColumns:
     TypeError
         If X is no container of rows, a context or question is no text, or options are no list of texts.
     ValueError
-        If X is empty or has other columns, or a row has fewer than two options, or an empty one.
+        If X is empty or has other columns, a row has fewer than two options or an empty one, or a text has a lone
+        surrogate.
     """
     _refuse_one_row(X, name)
     refuse_what_has_no_rows(X, name)
@@ -139,8 +141,14 @@ def choice_columns(X: Any, name: str = "X") -> ChoiceColumns:
     *text_columns, option_column = columns
     read = [plain_texts(column, name) for column in text_columns]
     texts = [plain for plain, _ in read]
+    for column, plain in zip(text_columns, texts, strict=True):
+        require_whole_characters(column, plain, name)
     n_missing = sum(missing for _, missing in read)
     options = [_options(option_column, i, name) for i in range(table.shape[0])]
+    for i, of_row in enumerate(options):
+        for j, option in enumerate(of_row):
+            if not option.isascii():
+                require_no_surrogates(option, f"{name}: {option_column.row(i)} of {option_column.called}: option {j}")
     return ChoiceColumns(texts[0], texts[1] if len(texts) > 1 else None, options, names, n_missing)
 
 

@@ -69,7 +69,7 @@ def kind_of_labels(y: Any, lists: bool = False) -> str:
         return "indicator"
     if not may_hold_lists(y):
         return "labels"
-    rows = [row for row in y if isinstance(row, _LISTS)]
+    rows = [row for row in y if _is_list(row)]
     if not rows:
         return "labels"
     lengths = set(map(len, rows))
@@ -150,12 +150,16 @@ def _read_indicator(y: Any, n_rows: int, name: str) -> LabelSets:
     return LabelSets(indicator, np.array(names, dtype=np.int64 if small else object), names)
 
 
+def _is_list(row: Any) -> bool:
+    return isinstance(row, _LISTS) and not (isinstance(row, np.ndarray) and row.ndim == 0)
+
+
 def _read_lists(y: Any, n_rows: int, name: str) -> LabelSets:
     y = only_column(y)
     column = Column(list(y), name, "", None, y.index if hasattr(y, "iloc") else None)
     check_n_labels((len(column.values),), n_rows, name)
     for i, row in enumerate(column.values):
-        if not isinstance(row, _LISTS):
+        if not _is_list(row):
             what = "missing" if is_missing(row) else f"{shown(row)}, which is no list"
             raise ValueError(f"{name}: {column.row(i)} is {what}. Give a list of labels for each row; [] for none.")
     rows = np.repeat(np.arange(n_rows), [len(row) for row in column.values])

@@ -12,6 +12,7 @@ from sklearn.utils import Tags
 
 from kbert.config import BertConfig
 from kbert.data.columns import Columns
+from kbert.data.frames import refuse_one_row
 from kbert.estimators.export import ExportableEstimator
 from kbert.estimators.parameter_names import did_you_mean, refuse_unknown_parameters
 from kbert.estimators.parameters import Parameters, check_parameters_read_after_fit
@@ -46,6 +47,12 @@ class BertEstimator(ExportableEstimator):
         """Set parameters by name, as in scikit-learn. The error for a name that is none says what may be meant."""
         names = self._get_param_names()
         for name, value in params.items():
+            own, _, inner = name.partition("__")
+            if inner and own in names and not hasattr(getattr(self, own), "set_params"):
+                raise ValueError(
+                    f"{type(self).__name__}: {own} is one value, {getattr(self, own)!r}, and {name} sets a part of "
+                    f"it. Give it as a whole; a search takes several: {{{own!r}: [...]}}."
+                )
             if name not in names and (advice := did_you_mean(name, value, names)):
                 raise ValueError(
                     f"Invalid parameter {name!r} for estimator {self}.{advice} Valid parameters are: {names!r}."
@@ -94,6 +101,11 @@ class BertEstimator(ExportableEstimator):
             self.n_features_in_ = _n_features(columns)
         if columns.names is not None:
             self.feature_names_in_ = np.array(columns.names, dtype=object)
+
+    def _refuse_one_row(self, X: Any) -> None:
+        """Refuse one row of such a table as fit had, whose values would be read as rows of their own."""
+        if (names := getattr(self, "feature_names_in_", None)) is not None:
+            refuse_one_row(X, tuple(names), "X")
 
     def _check_columns(self, columns: Columns, like: Columns | None = None, name: str = "X") -> None:
         """Refuse columns that differ from those of fit, or from ``like``."""

@@ -181,6 +181,7 @@ class FineTunedEstimator(ServableEstimator, Generic[T]):
         """The task, and X as plain columns, which are those of fit; with a warning if many more are empty."""
         self._check_fitted()
         self._check_max_length(self.config_)
+        self._refuse_one_row(X)
         task = self._task()
         columns = task.read(readable_again(X))
         self._check_columns(columns)

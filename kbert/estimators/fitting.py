@@ -29,7 +29,7 @@ from kbert.estimators.parameters import (
     warn_of_high_rate,
 )
 from kbert.estimators.persistence import encode_value
-from kbert.estimators.preparing import HasTask, find_start, held_out, labels_are_read, read_rows, settle
+from kbert.estimators.preparing import HasTask, find_start, has_few_labels, held_out, read_rows, settle
 from kbert.estimators.recipe import automatic_epochs
 from kbert.estimators.validation import read_eval_set
 from kbert.model import BertForFeatures
@@ -129,10 +129,12 @@ def fit(estimator: Fittable[C, L, E, O], X: Any, y: Any, sample_weight: Any, eva
     split = held_out(task, parameters, labels, examples.weights, seed) if eval_set is None else None
     if split is not None:
         examples, validation = map(examples.take, split)
+    if not (examples.weights > 0).all():  # else a batch, and a number of updates, would count rows that teach nothing
+        examples = examples.take(np.flatnonzero(examples.weights > 0))
 
     # With verbose, the first line tells of repeated rows and of labels.
     about = None
-    if parameters.verbose and labels_are_read(labels) and columns.n_rows <= _ROWS_COMPARED:
+    if parameters.verbose and not task.splits_words and columns.n_rows <= _ROWS_COMPARED:
         about = RowFacts.of(task, columns, task.label_numbers(columns, labels, start.tokenizer))
 
     # Train, again with another seed where a run fails, and learn what the outputs of the trained model tell.
@@ -161,7 +163,7 @@ def _train_with_restarts(
     """The model and the history of the first of up to ``n_restarts + 1`` runs that does not fail, or of the last."""
     data, pad_id = task.training_data(examples), start.tokenizer.pad_id
     n_rows = examples.n_rows if data.whole_rows else len(data.sequences)  # what a batch counts
-    few_labels = getattr(parameters, "few_labels", False)
+    few_labels = has_few_labels(parameters)
     start_is_chosen, rate_is_chosen = (
         getattr(parameters, name, None) == "auto" for name in ("head_start", "learning_rate")
     )
@@ -178,18 +180,18 @@ def _train_with_restarts(
         run = Run(restart, run_seed, seed, callbacks, checkpoints)
         if few_labels:
             model, history = _tuned_by_contrast(
-                task, start, config, about, examples, data, validation, parameters, policy, run, pad_id
+                task, start, config, about, examples, data, validation, parameters, policy, run
             )
             loss, linear_loss = np.inf, None  # the contrast's loss is another one
         else:
-            model, probed = _new_model(task, start, config, examples, policy, run, pad_id)
+            model, probed = _new_model(task, start, config, examples, policy, run)
             linear_loss = None if probed is None else probed.loss
             if probed is not None and start_is_chosen:
                 parameters.head_start = "random" if probed.head is None else "probe"
             if probed is not None and rate_is_chosen:
                 parameters.learning_rate = rate * probed.further_rate_factor
             _say(parameters, model.config, about, examples, data, policy)
-            history = _train(task, model, task.loss, data, validation, parameters, run, pad_id)
+            history = _train(task, start, model, task.loss, data, validation, parameters, run)
             loss = history["loss"][-1]
         n_epochs = len(history["loss"])
         _require_finite_outputs(task, model, examples, loss, pad_id)
@@ -237,7 +239,6 @@ def _tuned_by_contrast(
     parameters: Parameters,
     policy: str,
     run: Run,
-    pad_id: int,
 ) -> tuple[keras.Model, History]:
     """A model whose encoder is tuned by contrast, and whose head is then fitted to its vectors; and the history.
 
@@ -250,11 +251,11 @@ def _tuned_by_contrast(
     reads_pooler = config.classifier_pooling == "cls"
     tuned = start.new_model(features, _load_encoder if reads_pooler and run.number == 0 else _load_silent)
     tuned.encoder.pooler.trainable = False
-    history = _train(task, tuned, task.contrast.loss, data, None, parameters, run, pad_id)
-    model, _ = _new_model(task, replace(start, encoder=tuned.encoder), config, examples, policy, run, pad_id)
+    history = _train(task, start, tuned, task.contrast.loss, data, None, parameters, run)
+    model, _ = _new_model(task, replace(start, encoder=tuned.encoder), config, examples, policy, run)
     if validation is not None:
         not_known = [np.nan] * (len(history["loss"]) - 1)
-        at_the_end = _evaluate(task, model, validation, pad_id)
+        at_the_end = _evaluate(task, model, validation, start.tokenizer.pad_id)
         history |= {name: [*not_known, value] for name, value in at_the_end.items()}
         if parameters.verbose:
             say("fitted head: " + ", ".join(f"{name} {value:.3f}" for name, value in at_the_end.items()))
@@ -293,7 +294,7 @@ def _say(
 
 
 def _new_model(
-    task: Task[C, L, E, O], start: Start, config: BertConfig, examples: E, dtype: str, run: Run, pad_id: int
+    task: Task[C, L, E, O], start: Start, config: BertConfig, examples: E, dtype: str, run: Run
 ) -> tuple[keras.Model, Probed | None]:
     """The model to train, and where its head starts; or the model of the fit before, and None."""
 
@@ -308,7 +309,7 @@ def _new_model(
         model = to_train(config)
         task.before_training(model)
         return model, None
-    probed = task.probe(config, to_probe, examples, run.seed, pad_id)
+    probed = task.probe(config, to_probe, examples, run.seed, start.tokenizer.pad_id)
     model = to_train(probed.config)
     if probed.head is not None:
         probed.head.assign_to(model.classifier)
@@ -326,13 +327,13 @@ def _load_silent(model: keras.Model, folder: Path, arrays: dict[str, np.ndarray]
 
 def _train(
     task: Task[C, L, E, O],
+    start: Start,
     model: keras.Model,
     loss: Loss,
     data: TrainingData,
     validation: E | None,
     parameters: Parameters,
     run: Run,
-    pad_id: int,
 ) -> History:
     """Train a model in place, with early stopping if it was asked for; gives the history."""
     check_layout(parameters.distribution, model)
@@ -356,11 +357,10 @@ def _train(
         checkpoints=run.checkpoints,
     )
     if run.checkpoints is not None:
-        run.checkpoints.begin(
-            run.number, run.fit_seed, _settings_of_run(task, model, data, validation, parameters, run)
-        )
+        settings = _settings_of_run(task, start, model, data, validation, parameters, run)
+        run.checkpoints.begin(run.number, run.fit_seed, settings)
 
-    evaluation = None
+    pad_id, evaluation = start.tokenizer.pad_id, None
     if validation is not None:
         patience = parameters.n_iter_no_change if parameters.early_stopping else None
         evaluation = Evaluation(model, partial(_evaluate, task, model, validation, pad_id), patience)
@@ -382,6 +382,7 @@ _NOT_SETTINGS = {
 
 def _settings_of_run(
     task: Task[C, L, E, O],
+    start: Start,
     model: keras.Model,
     data: TrainingData,
     validation: E | None,
@@ -397,8 +398,8 @@ def _settings_of_run(
     }  # fmt: skip
     written = json.loads(json.dumps({name: encode_value(value) for name, value in settings.items()}))
     # A new head is made of the seed, or of data and encoder: on another processor its last digits may differ.
-    start = model if parameters.warm_start else model.encoder
-    return written | facts_of_data(start, (data.sequences,), (data.targets, data.weights), held_out)
+    digested = model.encoder if start.model is None else model
+    return written | facts_of_data(digested, (data.sequences,), (data.targets, data.weights), held_out)
 
 
 def _evaluate(task: Task[C, L, E, O], model: keras.Model, validation: E, pad_id: int) -> dict[str, float]:

@@ -39,9 +39,9 @@ def lengths_of_rows(estimator: Any, X: Any) -> tuple[RowLengths, int]:
     columns = reader.read(readable_again(X))
     if is_fitted:
         estimator._check_columns(columns)
-        config, tokenizer = estimator.config_, estimator.tokenizer_
+        tokenizer = estimator.tokenizer_
     else:
         start = estimator._start(parameters, columns.texts())
-        config, tokenizer = start.config, start.tokenizer
-    settle_lengths(parameters, reader, config)
-    return row_lengths(reader, columns, tokenizer), int(parameters.max_length)
+        tokenizer = start.tokenizer
+        settle_lengths(parameters, reader, start.config)
+    return row_lengths(reader, columns, tokenizer), int(reader.max_length)

@@ -15,7 +15,7 @@ from kbert.data.batches import DealtTexts
 from kbert.data.columns import Columns
 from kbert.estimators.fit_plan import FitPlan, RowFacts, RunFacts, median_and_95
 from kbert.estimators.parameters import Parameters, checked_parameters, draw_seed, warn_of_high_rate
-from kbert.estimators.preparing import HasTask, find_start, held_out, labels_are_read, read_rows, settle
+from kbert.estimators.preparing import HasTask, find_start, held_out, read_rows, settle
 from kbert.tasks.row_lengths import RowLengths, row_lengths
 from kbert.tasks.task import Task
 from kbert.training.backends import able_to_train
@@ -70,7 +70,7 @@ def plan(estimator: HasTask[Any, Any, Any, Any], X: Any, y: Any, sample_weight: 
     if chosen is None:  # a row of no words is not trained on
         weights = np.where(np.isin(np.arange(n_rows), lengths.rows), weights, 0).astype("float32")
     split = held_out(task, parameters, read.labels, weights, seed)
-    trained = np.arange(n_rows) if split is None else split[0]
+    trained, n_validation = (np.flatnonzero(weights > 0), 0) if split is None else (split[0], len(split[1]))
     of_sequences = np.isin(lengths.rows, trained) if chosen is None else np.ones(len(lengths.rows), bool)
     sequences = lengths.sequences[of_sequences]
     n_sequences = len(sequences) if chosen is None else round(len(sequences) * len(trained) / some.n_rows)
@@ -83,7 +83,7 @@ def plan(estimator: HasTask[Any, Any, Any, Any], X: Any, y: Any, sample_weight: 
     n_long = round(float(np.mean(whole > parameters.max_length)) * len(trained))
     run = RunFacts.of(
         parameters,
-        about if labels_are_read(read.labels) else None,
+        None if task.splits_words else about,
         len(trained),
         n_sequences,
         0 if lengths.in_windows else n_long,
@@ -96,15 +96,14 @@ def plan(estimator: HasTask[Any, Any, Any, Any], X: Any, y: Any, sample_weight: 
     # Seconds, in passes over a batch.
     forward = measure_forward(partial(task.new_model, dtype=policy, seed=0), config, dealt.layout)
     passes_of_row = dealt.steps_per_epoch / (len(trained) if chosen is None else some.n_rows)
-    seconds = _seconds_of_fit(
-        task, parameters, config, forward, run, numbers, passes_of_row, 0 if split is None else len(split[1])
-    )
+    n_probed = 0 if start.model is not None else task.n_probed(numbers)  # a warm start has its head
+    seconds = _seconds_of_fit(task, parameters, config, forward, run, numbers, n_probed, passes_of_row, n_validation)
     seconds = {"read": reading + starting + tokenizing * _SEQUENCES / share, **seconds}
     predicting = 1000 * (tokenizing / some.n_rows + passes_of_row * forward.seconds)
     median, long = median_and_95(lengths.whole)
     return FitPlan(
         n_rows=n_rows,
-        n_validation_rows=n_rows - len(trained),
+        n_validation_rows=n_validation,
         n_missing=columns.n_missing,
         n_duplicates=about.n_duplicates,
         n_contradictions=about.n_contradictions,
@@ -145,12 +144,12 @@ def _seconds_of_fit(
     forward: Forward,
     run: RunFacts,
     numbers: list[tuple[Any, ...]],
+    n_probed: int,
     passes_of_row: float,
     n_validation: int,
 ) -> dict[str, float]:
     """Seconds of the parts of a fit. Rows are counted in passes over a batch, which ``forward`` is."""
     cost, freeze, layers = backend_cost(forward.policy), parameters.freeze, config.num_hidden_layers
-    n_probed = 0 if getattr(parameters, "warm_start", False) else task.n_probed(numbers)
     n_models = 1 + (n_probed > 0)
     steps = run.n_updates * parameters.gradient_accumulation
     frozen = run.n_rows * passes_of_row * forward.seconds * freeze / layers  # computed once

@@ -17,7 +17,6 @@ from kbert.data.mistakes import warn_of_other_order
 from kbert.estimators.parameters import Parameters
 from kbert.estimators.recipe import settle_head, settle_lengths, settle_training
 from kbert.estimators.validation import split_rows
-from kbert.tasks.tagging import UnreadTags
 from kbert.tasks.task import Examples, Recipe, Task
 from kbert.weights.start import Start
 
@@ -69,7 +68,7 @@ def read_rows(
 ) -> RowsOfFit[C, L, E, O]:
     """Read X and y, and refuse what nothing can be learned from. ``parameters`` may be changed."""
     X, y = readable_again(X), readable_again(y)
-    is_warm_start, few_labels = estimator._is_warm_start(), _has_few_labels(parameters)
+    is_warm_start, few_labels = estimator._is_warm_start(), has_few_labels(parameters)
     if few_labels and parameters.classifier_pooling == "auto":
         parameters.classifier_pooling = "mean"  # what is tuned is what the head reads
     if few_labels and parameters.head_start == "auto":
@@ -90,11 +89,6 @@ def read_rows(
     return RowsOfFit(X, task, columns, labels, weights)
 
 
-def labels_are_read(labels: Any) -> bool:
-    """Whether labels were read by `read_rows`: tags are read once their words are split."""
-    return not isinstance(labels, UnreadTags)
-
-
 def find_start(estimator: HasTask[C, L, E, O], parameters: Parameters, task: Task[C, L, E, O], columns: C) -> Start:
     """Architecture, tokenizer and weights; ``parameters`` and the task get the lengths that "auto" stands for."""
     start = estimator._start(parameters, columns.texts())
@@ -103,7 +97,7 @@ def find_start(estimator: HasTask[C, L, E, O], parameters: Parameters, task: Tas
             f"{type(estimator).__name__}: freeze must be at most {start.config.num_hidden_layers}, the layers of this "
             f"model, got {parameters.freeze}."
         )
-    if _has_few_labels(parameters) and parameters.freeze == start.config.num_hidden_layers:
+    if has_few_labels(parameters) and parameters.freeze == start.config.num_hidden_layers:
         raise ValueError(
             f"BertClassifier: few_labels=True tunes the encoder, and freeze={parameters.freeze} leaves no layer of it "
             "to be tuned. Set a smaller freeze; or few_labels=False, which trains the head alone."
@@ -127,12 +121,13 @@ def held_out(
 
 def settle(parameters: Parameters, task: Task[C, L, E, O], config: BertConfig, n_rows: int) -> Recipe:
     """Replace "auto" in what the training takes, and give the recipe. ``n_rows`` is what a batch counts."""
-    recipe = task.contrast.recipe if task.contrast and _has_few_labels(parameters) else task.recipe
+    recipe = task.contrast.recipe if task.contrast and has_few_labels(parameters) else task.recipe
     settle_training(parameters, recipe, config, n_rows)
     return recipe
 
 
-def _has_few_labels(parameters: Parameters) -> bool:
+def has_few_labels(parameters: Parameters) -> bool:
+    """Whether the parameter ``few_labels``, which most estimators do not have, is on."""
     return bool(getattr(parameters, "few_labels", False))
 
 

@@ -66,7 +66,7 @@ def split_rows(
     strata : ndarray, shape (n_rows,), or None
         None splits at random.
     weights : ndarray, shape (n_rows,)
-        Rows of the validation set have a weight that is not 0.
+        Rows of weight 0 are in neither.
     fraction : float
         Share of the rows that goes into the validation set.
     seed : int
@@ -87,4 +87,4 @@ def split_rows(
             f"every class on both sides, and that cannot be done here ({error}). Give an eval_set, a larger "
             "validation_fraction, or more rows."
         ) from None
-    return np.setdiff1d(np.arange(len(weights)), validation), np.sort(validation)
+    return np.setdiff1d(rows, validation), np.sort(validation)

@@ -255,6 +255,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Servable
                 f'({output!r}). Call set_output(transform="default"); np.concatenate joins the arrays of all rows.'
             )
         self._check_max_length(self.config_)
+        self._refuse_one_row(X)
         X = readable_again(X)
         if self._is_of_words:
             words = self._word_reader().read(X)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 from scipy.special import expit, log_softmax, logit
 
 from kbert.reports.given import Given
+from kbert.tasks.calibration import best_temperature
 
 _BINS = 10
-# As in `kbert.tasks.calibration`.
-_TEMPERATURES = (0.05, 20.0)
 _LEAST = np.finfo(float).tiny
 
 
@@ -47,7 +46,7 @@ def calibration(given: Given, temperature: float | None) -> dict[str, Any]:
         before, after = logits, logits.copy()
         half = np.random.default_rng(0).permutation(len(truth)) % 2 == 0
         for some, others in ((half, ~half), (~half, half)):
-            after[some] = logits[some] / _best_temperature(logits[others], truth[others])
+            after[some] = logits[some] / best_temperature(partial(_loss, logits[others], truth[others]))
     return {"before": _reliability(before, truth), "after": _reliability(after, truth)}
 
 
@@ -62,16 +61,8 @@ def _logits_and_truth(given: Given) -> tuple[NDArray[np.float64], NDArray[np.int
     return np.log(np.maximum(probabilities[truth >= 0], _LEAST)), truth[truth >= 0]
 
 
-def _best_temperature(logits: NDArray[np.float64], truth: NDArray[np.int64]) -> float:
-    found = minimize_scalar(
-        lambda log_temperature: _loss(logits / np.exp(log_temperature), truth),
-        bounds=np.log(_TEMPERATURES),
-        method="bounded",
-    )
-    return float(np.exp(found.x))
-
-
-def _loss(logits: NDArray[np.float64], truth: NDArray[np.int64]) -> float:
+def _loss(logits: NDArray[np.float64], truth: NDArray[np.int64], temperature: float) -> float:
+    logits = logits / temperature
     if truth.ndim == 2:
         return float(np.logaddexp(0, np.where(truth, -logits, logits)).mean())
     return float(-log_softmax(logits, axis=1)[np.arange(len(truth)), truth].mean())

@@ -150,7 +150,8 @@ def _tags(estimator: Any, columns: Any, y: Any, name: str) -> list[list[str]]:
 def _with_unknown_labels(found: Found, sets: LabelSets) -> Found:
     """Labels that the classifier does not know have a column too, and are found in no row."""
     classes = np.asarray(found.classes).tolist()
-    unknown = [label for label in sets.classes[sets.indicator.any(axis=0)].tolist() if label not in set(classes)]
+    known = set(classes)
+    unknown = [label for label in sets.classes[sets.indicator.any(axis=0)].tolist() if label not in known]
     answers = indicator_of(found.answers, found.classes)
     none = np.zeros((len(answers), len(unknown)), "int64")
     return Found(

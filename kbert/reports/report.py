@@ -96,13 +96,13 @@ def _out_of_sample(kind: str, estimator: Any, X: Any, columns: Any, y: Any, cv: 
     n_folds = int(cv) if isinstance(cv, Integral) else None
     if kind == "numbers":
         folds = check_cv(cv) if n_folds is None else KFold(n_folds, shuffle=True, random_state=0)
-        splits = list(folds.split(np.zeros(len(y))))
+        splits = _splits(folds, np.zeros(len(y)))
         _require_partition(splits, columns.n_rows)
         return Found(cross_val_predict(estimator, X, y, cv=splits)), splits
     labels = label_column(y, columns.n_rows)
     # Shuffled: a table is often sorted.
     folds = check_cv(cv) if n_folds is None else StratifiedKFold(n_folds, shuffle=True, random_state=0)
-    splits = list(folds.split(np.zeros(len(labels)), labels))
+    splits = _splits(folds, np.zeros(len(labels)), labels)
     _require_partition(splits, len(labels))
     classes = np.unique(labels)
     probabilities = np.zeros((len(labels), len(classes)))
@@ -112,6 +112,18 @@ def _out_of_sample(kind: str, estimator: Any, X: Any, columns: Any, y: Any, cv: 
         at = np.searchsorted(classes, fold.classes_)
         probabilities[np.ix_(rest, at)] = fold.predict_proba(_selected(columns, rest.tolist()))
     return Found(classes[probabilities.argmax(axis=1)], probabilities, classes), splits
+
+
+def _splits(folds: Any, *arrays: Any) -> list[Any]:
+    try:
+        return list(folds.split(*arrays))
+    except ValueError as error:
+        if "groups" not in str(error):
+            raise
+        raise ValueError(
+            f"cv={folds} splits by groups, which a report is not given. Give the splits themselves, such as "
+            "cv=list(GroupKFold(5).split(X, y, groups))."
+        ) from None
 
 
 def _require_partition(splits: list[Any], n_rows: int) -> None:
@@ -142,6 +154,7 @@ def _baselines(given: Given, estimator: Any, columns: Any, train: Any, splits: A
     if train is not None:
         X, y = map(readable_again, train)
         read = estimator._row_reader().read(X, "the X of train")
+        estimator._check_columns(read, columns, "the X of train")
         truth = read_truth(given.kind, estimator, read, y, given.found.classes, "the y of train")
         learned = TrainingRows(texts_of(given.kind, read, estimator), truth)
     return baselines(given, texts_of(given.kind, columns, estimator), learned, splits)

@@ -90,8 +90,9 @@ def scores(given: Given) -> Scores:
 def _of_labels(given: Given) -> Scores:
     truth, answers = given.truth.tolist(), np.asarray(given.found.answers).tolist()
     labels = _in_order({*truth, *answers})
-    true, predicted = ([labels.index(value) for value in values] for values in (truth, answers))
-    numbers = list(range(len(labels)))
+    number = {label: n for n, label in enumerate(labels)}
+    true, predicted = ([number[value] for value in values] for values in (truth, answers))
+    numbers = list(number.values())
     columns = precision_recall_fscore_support(true, predicted, labels=numbers, zero_division=0)
     with warnings.catch_warnings():  # it warns of a single label, though told of all
         warnings.filterwarnings("ignore", "A single label was found")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,11 +34,13 @@ def divide_by_temperature(
     """
     assert validation is not None  # since `needs_validation` of the task names the parameter
     logits = task.outputs(model, validation, pad_id)
-
-    def loss(log_temperature: float) -> float:
-        return task.mean_loss(logits / np.exp(log_temperature), validation)
-
-    temperature = float(np.exp(minimize_scalar(loss, bounds=np.log([0.05, 20]), method="bounded").x))
+    temperature = best_temperature(lambda temperature: task.mean_loss(logits / temperature, validation))
     for variable in model.classifier.weights:
         variable.assign(variable.value / temperature)
     return temperature
+
+
+def best_temperature(loss: Callable[[float], float]) -> float:
+    """The temperature, between 0.05 and 20, with the lowest loss."""
+    found = minimize_scalar(lambda log: loss(np.exp(log)), bounds=np.log([0.05, 20]), method="bounded")
+    return float(np.exp(found.x))

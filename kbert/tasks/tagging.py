@@ -125,6 +125,7 @@ class Tagging(WordReader, Task[WordColumn, UnreadTags, TaggingExamples, np.ndarr
     recipe: ClassVar[Recipe] = Recipe(updates=200, narrow_rate_factor=4.0)  # first_fit.md, "Tags"
     baseline: ClassVar[str] = "how often each label occurs"
     architecture: ClassVar[str] = "BertForTokenClassification"
+    splits_words: ClassVar[bool] = True
 
     # --- X and y to examples
 
@@ -362,7 +363,7 @@ class Tagging(WordReader, Task[WordColumn, UnreadTags, TaggingExamples, np.ndarr
 
     def learn_from_json(self, values: SavedValues, model: keras.Model, folder: Path) -> None:
         """As many tags as the head has outputs."""
-        self.classes_ = decode_labels(values["classes"], model.num_labels, "tags", folder)
+        self.classes_ = decode_labels(values.inner("classes"), model.num_labels, "tags", folder)
         # Folders of earlier versions do not say it.
         self.decoding_ = values.checked("decoding", one_of("argmax", "bio")) if "decoding" in values else "argmax"
 

@@ -185,6 +185,8 @@ class Task(ABC, Generic[C, L, E, O]):
         What `score` is, where it is not the estimator's own score.
     whole_rows : bool
         Whether all sequences of a row have to be in one step, and ``batch_size`` counts rows: see `TrainingData`.
+    splits_words : bool
+        Whether labels are of words, so that they can be told only once a tokenizer has split these.
     """
 
     loss: Loss
@@ -193,6 +195,7 @@ class Task(ABC, Generic[C, L, E, O]):
     recipe: ClassVar[Recipe] = Recipe()
     score_name: ClassVar[str | None] = None
     whole_rows: ClassVar[bool] = False
+    splits_words: ClassVar[bool] = False
 
     @property
     def contrast(self) -> Contrast | None:

@@ -69,6 +69,11 @@ def test_missing_y_is_refused(toy):
         toy().fit(TEXTS, None)
 
 
+def test_labels_that_are_arrays_without_a_dimension_are_refused(toy):
+    with pytest.raises(TypeError, match="labels of type ndarray are not supported .row 0 is array.*astype"):
+        toy().fit(TEXTS, pd.Series([np.array(label) for label in LABELS]))
+
+
 def test_continuous_labels_are_refused(toy):
     with pytest.raises(ValueError, match="Unknown label type: continuous.*y is 0.5 in row 1"):
         toy().fit(TEXTS, [1.0, 0.5] * 8)
@@ -90,6 +95,16 @@ def test_three_columns_are_refused(toy):
         toy().fit(frame, [f"no {label}" for label in LABELS][::-1])
     with pytest.raises(ValueError, match=r"'label' is y.*Give the texts alone: clf.fit\(df\[\['title', 'body'\]\], df"):
         toy().fit(frame, LABELS)
+
+
+@pytest.mark.parametrize("names", [["text"], ["title", "text"]])
+def test_one_row_of_a_table_is_no_column(toy, names):
+    table = pd.DataFrame({"title": TEXTS, "text": TEXTS, "label": LABELS})
+    classifier = toy().fit(table[names], table.label)
+    with pytest.raises(ValueError, match=r"X is one row of a DataFrame.*df.iloc\[\[i\]\]"):
+        classifier.predict(table.iloc[0])
+    with pytest.raises(TypeError, match=r"X is one row, a dict of single values. Make it a table"):
+        classifier.predict(table.iloc[0].to_dict())
 
 
 def test_a_single_text_is_no_column(fitted):

@@ -281,6 +281,12 @@ def test_folders_that_are_damaged_or_of_another_estimator(folder, tmp_path):
     with pytest.raises(WeightsNotFoundError, match="holds no model.onnx and no saved_model.pb. Export the estimator"):
         BertClassifier.load(damaged)
     values = json.loads((damaged / "export.json").read_text())
+    wrong = json.loads(json.dumps(values))
+    wrong["learned"]["classes"]["values"] = wrong["learned"]["classes"]["values"][:1] * 2
+    (damaged / "export.json").write_text(json.dumps(wrong))
+    (damaged / "model.onnx").write_bytes((folder / "model.onnx").read_bytes())
+    with pytest.raises(WeightsMismatchError, match=r"export.json is damaged \(learned.classes.values"):
+        kbert.load(damaged)
     del values["learned"]
     (damaged / "export.json").write_text(json.dumps(values))
     with pytest.raises(WeightsMismatchError, match=r"export.json is damaged \(it lacks learned\)"):

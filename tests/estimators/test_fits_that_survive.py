@@ -208,9 +208,12 @@ def test_without_a_random_state_the_seed_is_that_of_the_checkpoint(toy_folder, t
 
 
 @pytest.mark.slow
-def test_a_fit_goes_on_where_the_head_starts_with_other_last_digits(toy_folder, tmp_path, dying_after, monkeypatch):
+@pytest.mark.parametrize("warm_start", [False, True])  # a first fit is no warm start either way
+def test_a_fit_goes_on_where_the_head_starts_with_other_last_digits(
+    warm_start, toy_folder, tmp_path, dying_after, monkeypatch
+):
     """As on another processor: the head is fitted anew, and the checkpoint has the one that was trained."""
-    estimator, rows = made("frozen", toy_folder, tmp_path / "fit", head_start="probe")
+    estimator, rows = made("frozen", toy_folder, tmp_path / "fit", head_start="probe", warm_start=warm_start)
     dying_after(2)
     with pytest.raises(Killed):
         estimator.fit(*rows)

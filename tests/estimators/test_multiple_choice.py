@@ -609,6 +609,7 @@ GOOD = ("the red chair", "was it", ["red", "blue"])
         (("a", "b", 7), TypeError, "row 2 of column 2 is no list of options but of type int"),
         (("a", ["b"], ["x", "y"]), TypeError, "row 2 of column 1 is of type list, not a text"),
         ((5, "b", ["x", "y"]), TypeError, "row 2 of column 0 is of type int, not a text"),
+        (("a", "b", ["x", "\udce9"]), ValueError, "row 2 of column 2: option 1 holds a lone surrogate"),
     ],
 )
 def test_rows_that_cannot_be_used_are_named(fitted, make, row, error, message):
@@ -638,9 +639,9 @@ def test_rows_that_cannot_be_used_are_named(fitted, make, row, error, message):
         (pd.DataFrame([["a", ["x", "y"], ["z"]]], columns=["context", *["options"] * 2]), ValueError, "columns named"),
         (pd.DataFrame([list("abcd")], columns=list("efgh")), ValueError, r"X has 4 columns \('e', 'f', 'g', 'h'\)"),
         (pd.DataFrame({"context": ["a"], "options": [["x", "y"]]}), ValueError, "X has 2 features.*is expecting 3"),
-        ([("a", "b", ["x", "\ud800"])], ValueError, "options: row 0 holds a lone surrogate"),
-        ([("a", "\ud800", ["x", "y"])], ValueError, "questions: row 0 holds a lone surrogate"),
-        ([("\ud800", "a", ["x", "y"])], ValueError, "contexts: row 0 holds a lone surrogate"),
+        ([("a", "b", ["x", "\ud800"])], ValueError, "X: row 0 of column 2: option 1 holds a lone"),
+        ([("a", "\ud800", ["x", "y"])], ValueError, "X: row 0 of column 1 holds a lone surrogate"),
+        ([("\ud800", "a", ["x", "y"])], ValueError, "X: row 0 of column 0 holds a lone surrogate"),
     ],
 )  # fmt: skip
 def test_tables_that_cannot_be_used_are_refused_with_the_remedy(fitted, X, error, message):

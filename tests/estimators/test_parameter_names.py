@@ -8,7 +8,7 @@ import pytest
 from sklearn.base import clone
 
 import kbert
-from kbert import BertClassifier, BertPretrainer, BertTagger, BertVectorizer
+from kbert import BertClassifier, BertConfig, BertPretrainer, BertTagger, BertVectorizer
 
 ESTIMATORS = [getattr(kbert, name) for name in kbert.__all__ if hasattr(getattr(kbert, name), "get_params")]
 
@@ -49,6 +49,11 @@ def test_the_class_is_the_users_and_only_its_own_parameters_are_named():
         BertPretrainer(mlm_probability=0.2)
     with pytest.raises(TypeError, match=r"'lr'. Its parameters are size, weights, .*verbose"):
         BertVectorizer(lr=1)  # it trains nothing
+
+
+def test_a_part_of_a_value_cannot_be_set():
+    with pytest.raises(ValueError, match=r"size is one value, BertConfig.*size__hidden_size.*\{'size': \[...\]\}"):
+        BertClassifier(BertConfig.from_size("tiny")).set_params(size__hidden_size=64)
 
 
 def test_set_params_says_it_too():

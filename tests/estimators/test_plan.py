@@ -9,6 +9,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 
 from kbert import BertClassifier, BertMultipleChoice, BertQA, BertRegressor, BertTagger
 from kbert.estimators import planning
@@ -227,6 +228,8 @@ def test_the_estimator_and_its_random_state_stay_as_they_were(toy, fitted, revie
 def test_a_warm_start_plans_with_what_was_learned(fitted, reviews):
     warm = copy.deepcopy(fitted).set_params(warm_start=True)
     assert warm.plan(reviews.text[:20], reviews.label[:20]).seconds["probe"] == 0
+    first = clone(warm).set_params(head_start="probe")  # whose next fit is its first
+    assert first.plan(reviews.text[:20], reviews.label[:20]).seconds["probe"] > 0
     with pytest.raises(ValueError, match="labels that y of fit did not"):
         warm.plan(reviews.text[:20], ["good", "new"] * 10)
 

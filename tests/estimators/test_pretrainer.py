@@ -100,6 +100,7 @@ def test_without_a_fit_weights_fill_and_score(fitted, tmp_path):
     texts = corpus_of(made_texts(5))
     assert unfitted.score(texts) == pytest.approx(fitted.score(texts), abs=1e-5)
     pickle.loads(pickle.dumps(clone(unfitted)))
+    assert not hasattr(unfitted.set_params(max_steps=1).fit(texts), "_unfitted")  # a second model
     with pytest.raises(Exception, match="not fitted yet"):
         make().fill_mask("ada [MASK] a program")
 

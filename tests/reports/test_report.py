@@ -2,6 +2,7 @@
 
 import copy
 import json
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -14,10 +15,11 @@ from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import confusion_matrix, f1_score, r2_score
-from sklearn.model_selection import ShuffleSplit, StratifiedKFold, cross_val_predict
+from sklearn.model_selection import GroupKFold, ShuffleSplit, StratifiedKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 
 from kbert import BertClassifier, BertRegressor, BertVectorizer
+from kbert.errors import TruncationWarning
 from kbert.plots import AttributionDisplay
 from kbert.reports import Report
 from kbert.reports.given import Found, Given
@@ -183,6 +185,19 @@ def test_rows_that_are_cut_or_empty_are_counted_and_scored(estimator):
     assert [group["rows"] for group in found["by_length"] if group["to"] > longest] == [1]
 
 
+@pytest.mark.parametrize("change", [{"long_text": "truncate"}, {"max_length": "auto"}])
+def test_rows_are_as_long_as_predict_reads_them_whatever_is_set_after_the_fit(change, estimator):
+    changed = copy.deepcopy(estimator("classifier")).set_params(**change)
+    texts = ["red hot table", "blue cold " * 40]
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        changed.predict(texts)
+    (cut,) = [str(warning.message) for warning in told if issubclass(warning.category, TruncationWarning)] or [""]
+    rows = changed.report(texts, [1, 0], explain=False).as_dict()["rows"]
+    assert rows["max_length"] == changed.max_length_
+    assert (rows["cut"], rows["in_windows"]) == ((1, 0) if "cut" in cut else (0, 1))
+
+
 # --- Cross-validation
 
 
@@ -332,6 +347,8 @@ def test_what_cannot_be_judged_is_refused(unfitted, estimator, monkeypatch):
         unfitted.report(X, y)
     with pytest.raises(ValueError, match=r"train=\(X, y\) or cv, not both"):
         unfitted.report(X, y, train=(X, y), cv=3)
+    with pytest.raises(ValueError, match="the X of train has 2 features, but BertClassifier is expecting 1"):
+        estimator("classifier").report(X, y, train=(pd.DataFrame({"title": X, "text": X}), y))
     with pytest.raises(ValueError, match="train must be a pair"):
         estimator("classifier").report(X, y, train=X)
     with pytest.raises(ValueError, match="cv is for one label or number a row, and this estimator predicts tags"):
@@ -388,6 +405,12 @@ def test_folds_that_test_a_row_twice_are_refused_before_a_fit(estimator, monkeyp
 
 
 @pytest.mark.filterwarnings("ignore::kbert.errors.KbertWarning")
+def test_folds_of_groups_are_told_how_they_are_given(unfitted):
+    X, y = rows_of("classifier")
+    with pytest.raises(ValueError, match=r"splits by groups.*cv=list\(GroupKFold\(5\).split\(X, y, groups\)\)"):
+        unfitted.report(X, y, cv=GroupKFold(2))
+
+
 def test_folds_are_shuffled_whatever_kind_of_number_they_are(unfitted):
     X, y = [f"red {i}" for i in range(10)] + [f"blue {i}" for i in range(10)], [0] * 10 + [1] * 10
     found = [unfitted.report(X, y, cv=cv, explain=False).as_dict() for cv in (2, np.int64(2))]
