@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import csv
 import glob
 import gzip
 import itertools
@@ -25,6 +26,19 @@ def endings_of(path: Path) -> tuple[str, str]:
     if packing not in OPENERS:
         return packing, ""
     return Path(path.stem).suffix.lower(), packing
+
+
+def whole_rows(rows: Iterator[list[str]]) -> Iterator[list[str]]:
+    """The rows of a ``csv.reader``, with fields of any length: csv's limit, which is the process's, stays as it was."""
+    while True:
+        limit = csv.field_size_limit(2**31 - 1)
+        try:
+            row = next(rows)
+        except StopIteration:
+            return
+        finally:
+            csv.field_size_limit(limit)
+        yield row
 
 
 def files_at(

@@ -1,11 +1,11 @@
-"""Numbers among the parameters and targets."""
+"""What is a number among the parameters."""
 
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from kbert.data.numbers import is_real
+from kbert.number_rules import is_real
 
 
 @pytest.mark.parametrize("value", [0, -3, 2.5, np.int64(7), np.float32(0.5), Fraction(1, 3)])

@@ -254,7 +254,7 @@ def _check_lists_in_strings(labels: list[str], classes: list[str], y: Any) -> No
         joined = [label for label in classes if mark in label]
         if not joined:
             continue
-        in_most = sum(label in set(joined) for label in labels) > len(labels) / 2
+        in_most = sum(map(set(joined).__contains__, labels)) > len(labels) / 2
         if (in_most and _are_joined(classes, mark)) or _come_again(classes, joined, mark):
             spaced = all(part[:1] == " " for label in joined for part in label.split(mark)[1:])
             separator = f'"{mark} "' if spaced else f'"{mark}"'

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import numbers
 from typing import Any
 
 import numpy as np
@@ -92,13 +90,3 @@ def _as_float(value: Any) -> float:
         return float(value)
     except OverflowError:  # an int of more than 308 digits
         return np.inf
-
-
-def is_real(value: Any) -> bool:
-    """Whether a value is a finite number, and no boolean."""
-    if not isinstance(value, numbers.Real) or isinstance(value, bool | np.bool_):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # an int of more than 308 digits
-        return False

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from kbert.datasets.files import is_blank, read_lines, read_text
+from kbert.input_files import whole_rows
 
 _ENDING = re.compile(r"ending(\d+)")
 
@@ -104,14 +105,15 @@ def swag_choice(record: dict[str, Any], source: str) -> Choice:
 def _read_swag(path: str | Path) -> Iterable[Choice]:
     # strict: an open quote is an error, where it would otherwise swallow the rows up to the next one.
     reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
+    rows = whole_rows(reader)
     try:
-        header = next(reader, [])
+        header = next(rows, [])
         missing = [name for name in ("sent1", "sent2", "ending0") if name not in header]
         if missing:
             raise ValueError(
                 f"{path} has no column {missing[0]!r}; its first line is {header!r:.500}. SWAG's files have one."
             )
-        for fields in reader:
+        for fields in rows:
             source = f"{path}, line {reader.line_num}"
             if not fields or (len(fields) == 1 and is_blank(fields[0])):
                 continue

@@ -15,10 +15,11 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from kbert.config import CLASSIFIER_POOLINGS, BertConfig
-from kbert.data.numbers import is_real
 from kbert.errors import ParameterWarning
 from kbert.model import LAYER_CHOICES, POOLINGS
 from kbert.model.names import LARGEST_SEED
+from kbert.number_rules import MASK_RATE, PHASES, RATE, SECONDS, WARMUP, WEIGHT_DECAY, is_real, is_whole, whole
+from kbert.saved_values import Rule
 from kbert.sizes import named_size
 from kbert.tasks.task import plain
 from kbert.training.distribution import is_distribution, of_all_processes
@@ -27,17 +28,6 @@ from kbert.warn import warn_user
 
 if TYPE_CHECKING:
     import keras
-
-# A test, and what the message says is wanted.
-Rule = tuple[Callable[[Any], bool], str]
-
-
-def _is_int(value: Any, least: int) -> bool:
-    return isinstance(value, numbers.Integral) and not isinstance(value, (bool, np.bool_)) and int(value) >= least
-
-
-def _whole(least: int) -> Rule:
-    return (lambda value: _is_int(value, least)), f"a whole number of at least {least}"
 
 
 def _flag() -> Rule:
@@ -48,9 +38,6 @@ def _optional_str(value: Any) -> bool:
     return value is None or isinstance(value, str)
 
 
-# A learning rate that is a number: of `BertPretrainer`, and what one was in a saved fit.
-PLAIN_RATE: Rule = (lambda v: is_real(v) and v > 0), "a number over 0"
-
 # By the name of the parameter. One whose default is "auto" may be "auto" too.
 RULES: dict[str, Rule] = {
     "size": (lambda v: isinstance(v, (str, BertConfig)), 'the name of a size, such as "base", or a BertConfig'),
@@ -59,22 +46,16 @@ RULES: dict[str, Rule] = {
         "None (random start), a folder or a hub name",
     ),
     "revision": (_optional_str, "None, or a branch, tag or commit of a hub repository"),
-    "max_length": _whole(5),
+    "max_length": whole(5),
     "long_text": (lambda v: isinstance(v, str) and v in ("truncate", "window"), '"truncate" or "window"'),
-    "stride": (lambda v: v is None or _is_int(v, 1), "None, or a whole number of at least 1"),
-    "epochs": _whole(1),
-    "batch_size": _whole(1),
-    "learning_rate": (
-        lambda v: v == "paper" if isinstance(v, str) else PLAIN_RATE[0](v),
-        '"paper" or a number over 0',
-    ),
-    "warmup": (
-        lambda v: _is_int(v, 0) or (is_real(v) and not isinstance(v, numbers.Integral) and 0 <= v <= 1),
-        "a share of the steps between 0.0 and 1.0, or a whole number of steps",
-    ),
-    "weight_decay": (lambda v: is_real(v) and v >= 0, "a number of at least 0"),
+    "stride": (lambda v: v is None or is_whole(v, 1), "None, or a whole number of at least 1"),
+    "epochs": whole(1),
+    "batch_size": whole(1),
+    "learning_rate": (lambda v: v == "paper" if isinstance(v, str) else RATE[0](v), f'"paper" or {RATE[1]}'),
+    "warmup": WARMUP,
+    "weight_decay": WEIGHT_DECAY,
     "layer_decay": (lambda v: is_real(v) and 0 < v <= 1, "a number over 0 and up to 1"),
-    "freeze": _whole(0),
+    "freeze": whole(0),
     "classifier_pooling": (
         lambda v: isinstance(v, str) and v in CLASSIFIER_POOLINGS,
         f"one of {', '.join(CLASSIFIER_POOLINGS)}",
@@ -83,34 +64,34 @@ RULES: dict[str, Rule] = {
     "few_labels": _flag(),
     "dropout": (lambda v: v is None or (is_real(v) and 0 <= v < 1), "None, or a rate of at least 0 and under 1"),
     "bias_correction": _flag(),
-    "gradient_accumulation": _whole(1),
+    "gradient_accumulation": whole(1),
     "early_stopping": _flag(),
     "validation_fraction": (lambda v: is_real(v) and 0 < v < 1, "a share of the rows, over 0 and under 1"),
-    "n_iter_no_change": _whole(1),
+    "n_iter_no_change": whole(1),
     "class_weight": (
         lambda v: v is None or isinstance(v, dict) or (isinstance(v, str) and v == "balanced"),
         'None, "balanced" or a dict',
     ),
     "calibrate": (lambda v: v is None or (isinstance(v, str) and v == "temperature"), 'None or "temperature"'),
     "tune_thresholds": _flag(),
-    "n_restarts": _whole(0),
+    "n_restarts": whole(0),
     "warm_start": _flag(),
     "decoding": (lambda v: isinstance(v, str) and v in ("argmax", "bio"), '"argmax" or "bio"'),
     "level": (lambda v: isinstance(v, str) and v in ("text", "word"), '"text" or "word"'),
-    "vocab_size": _whole(7),
+    "vocab_size": whole(7),
     "new_words": (
-        lambda v: v is None or _is_int(v, 1) or (isinstance(v, (list, tuple)) and all(isinstance(w, str) for w in v)),
+        lambda v: v is None or is_whole(v, 1) or (isinstance(v, (list, tuple)) and all(isinstance(w, str) for w in v)),
         "None, a whole number of at least 1, or a list of words",
     ),
     "split": (lambda v: isinstance(v, str) and v in ("sentences", "lines"), '"sentences" or "lines"'),
     "nsp": _flag(),
-    "mask_rate": (lambda v: is_real(v) and 0 < v < 1, "a share of the tokens, over 0 and under 1"),
+    "mask_rate": MASK_RATE,
     "whole_word": _flag(),
-    "max_steps": (lambda v: v is None or _is_int(v, 1), "None, or a whole number of at least 1"),
-    "max_seconds": (lambda v: v is None or (is_real(v) and v > 0), "None, or a number over 0"),
+    "max_steps": (lambda v: v is None or is_whole(v, 1), "None, or a whole number of at least 1"),
+    "max_seconds": (lambda v: v is None or SECONDS[0](v), f"None, or {SECONDS[1]}"),
     "null_threshold": (lambda v: v == "tune" if isinstance(v, str) else is_real(v), '"tune" or a number'),
-    "n_best": _whole(1),
-    "max_answer_length": _whole(1),
+    "n_best": whole(1),
+    "max_answer_length": whole(1),
     "layers": (lambda v: isinstance(v, str) and v in LAYER_CHOICES, f"one of {', '.join(LAYER_CHOICES)}"),
     "pooling": (lambda v: isinstance(v, str) and v in POOLINGS, f"one of {', '.join(POOLINGS)}"),
     "normalize": _flag(),
@@ -124,7 +105,7 @@ RULES: dict[str, Rule] = {
         "(TensorFlow)",
     ),
     "dtype": (lambda v: isinstance(v, str) and v in DTYPES, f"one of {', '.join(DTYPES)}"),
-    "verbose": (lambda v: isinstance(v, (bool, np.bool_)) or _is_int(v, 0), "a whole number of at least 0"),
+    "verbose": (lambda v: isinstance(v, (bool, np.bool_)) or is_whole(v, 0), "a whole number of at least 0"),
 }
 
 
@@ -135,17 +116,9 @@ _NAMES = {*RULES, "random_state"}
 
 # The lengths of `BertPretrainer`.
 LENGTHS_OF_PHASES: Rule = (
-    lambda v: _is_int(v, 5) or (isinstance(v, (list, tuple)) and len(v) > 0 and all(map(_is_phase, v))),
+    lambda v: is_whole(v, 5) or PHASES[0](v),
     "a whole number of at least 5, or pairs of such a number and a share of the budget",
 )
-
-
-def _is_phase(value: Any) -> bool:
-    if not isinstance(value, (list, tuple)) or len(value) != 2:
-        return False
-    length, share = value
-    return _is_int(length, 5) and is_real(share) and share > 0
-
 
 # Those that predicting reads too, and that may have been set since the fit.
 _READ_AFTER_FIT = ("max_length", "long_text", "stride", "decoding", "n_best", "max_answer_length")

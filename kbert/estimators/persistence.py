@@ -20,12 +20,11 @@ from kbert.weights.folder import EXPORT_FILE, TOKENIZER_FILES, is_exported
 FILE = "kbert.json"
 FORMAT = 1
 
-# A saved estimator: all files that `save` writes. What another program wrote beside them stays.
+# A saved estimator: the files that `save` writes anew. Its README.md stays if the user has changed it, and what another
+# program wrote beside them too.
 SAVED_ESTIMATOR = FolderKind(
     FILE, frozenset({FILE, "config.json", "model.safetensors", *TOKENIZER_FILES}), "saved estimator"
 )
-# The keys of kbert.json besides "format" and "estimator".
-_KEYS = ("parameters", "learned", "n_features_in", "feature_names_in", "history", "golden")
 _REMEDY = "Save the estimator again."
 # A larger kbert.json is not parsed. The history of a million updates of pre-training, the paper's, takes 220 MB.
 _MOST_BYTES = 500_000_000
@@ -138,9 +137,6 @@ def read_kbert_json(folder: str | Path, estimator: str) -> SavedValues | None:
     if values["estimator"] != estimator:
         saved_by = values["estimator"]
         raise WeightsMismatchError(f"{folder} holds a {saved_by}; load it with kbert.{saved_by}.load.")
-    missing = [key for key in _KEYS if key not in values]
-    if missing:
-        raise WeightsMismatchError(f"{_file(folder)} is damaged (it lacks {', '.join(missing)}). {_REMEDY}")
     _check_values(values)
     return values
 
@@ -151,14 +147,14 @@ def saved_estimator(folder: str | Path) -> str | None:
     return None if values is None else str(values["estimator"])
 
 
-def _file(folder: str | Path) -> Path:
-    """That of a saved estimator, or of an exported one, which holds the same values and more."""
+def file_of(folder: str | Path) -> Path:
+    """The file of a saved estimator, or of an exported one, which holds the same values and more."""
     return Path(folder) / (EXPORT_FILE if is_exported(folder) else FILE)
 
 
 def _read(folder: str | Path) -> SavedValues | None:
     """kbert.json, or export.json, of which the format and the name of the estimator are checked."""
-    path = _file(folder)
+    path = file_of(folder)
     if not path.is_file():
         # A folder, or a link to nothing: without its kbert.json it would be another estimator.
         if os.path.lexists(path):

@@ -23,9 +23,7 @@ from kbert.errors import DivergedError, WeightsMismatchError, WeightsNotFoundErr
 from kbert.estimators.base import BertEstimator
 from kbert.estimators.parameters import (
     LENGTHS_OF_PHASES,
-    PLAIN_RATE,
     Parameters,
-    Rule,
     checked_parameters,
     checkpoint_folder,
     fit_seed,
@@ -34,6 +32,7 @@ from kbert.estimators.parameters import (
 from kbert.estimators.recipe import remember_settled, settled_values
 from kbert.estimators.saving import GOLDEN_TEXTS
 from kbert.model import BertForPreTraining
+from kbert.number_rules import RATE
 from kbert.pretraining.checkpoints import saved_seed
 from kbert.pretraining.corpus import Corpus
 from kbert.pretraining.evaluation import held_out_scores
@@ -55,7 +54,7 @@ from kbert.pretraining.shards import tokenised
 from kbert.pretraining.stream import BatchStream
 from kbert.pretraining.trainer import Pretraining
 from kbert.printable import shown
-from kbert.saved_values import TEXT, SavedValues, list_of
+from kbert.saved_values import TEXT, Rule, SavedValues, list_of
 from kbert.text import WordPieceTokenizer, build_sequences
 from kbert.training.backends import able_to_train
 from kbert.training.fit_checkpoints import digest_of_weights
@@ -179,7 +178,7 @@ class BertPretrainer(BertEstimator):
     """
 
     _loads_exports = False
-    _own_rules: ClassVar[dict[str, Rule]] = {"max_length": LENGTHS_OF_PHASES, "learning_rate": PLAIN_RATE}
+    _own_rules: ClassVar[dict[str, Rule]] = {"max_length": LENGTHS_OF_PHASES, "learning_rate": RATE}
 
     model_: BertForPreTraining
     new_words_: list[str]
@@ -357,6 +356,7 @@ class BertPretrainer(BertEstimator):
         model.has_new_mlm_head = False
 
         fitted = self._without_fit()
+        fitted.__dict__.pop("_unfitted", None)  # the weights before
         fitted.model_, fitted.tokenizer_, fitted.config_, fitted.new_words_ = model, tokenizer, config, new_words
         fitted.history_ = {name: history[name].tolist() for name in history if name != "step"}
         fitted.n_iter_ = len(history)

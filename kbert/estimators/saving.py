@@ -16,10 +16,11 @@ from kbert.atomic_folder import complete_interrupted_replacement, replace_folder
 from kbert.config import BertConfig
 from kbert.errors import DivergedError, KbertWarning, WeightsMismatchError
 from kbert.estimators import model_card, persistence
-from kbert.estimators.parameters import PLAIN_RATE, RULES, checked_parameters
+from kbert.estimators.parameters import RULES, checked_parameters
 from kbert.estimators.recipe import SETTLED, automatic_length
 from kbert.forks import require_usable_process
 from kbert.hub import model_cards, resolve_saved, uploads
+from kbert.number_rules import RATE
 from kbert.saved_values import SHARE, SavedValues, one_of, whole
 from kbert.tasks.row_notices import RowShares
 from kbert.text import WordPieceTokenizer
@@ -320,7 +321,7 @@ class SavableEstimator(BaseEstimator):
         unknown = sorted(set(parameters) - set(parameters_of_class))
         if unknown:
             raise WeightsMismatchError(
-                f"{folder / persistence.FILE} holds parameters that this {cls.__name__} does not have: "
+                f"{persistence.file_of(folder)} holds parameters that this {cls.__name__} does not have: "
                 f"{', '.join(unknown)}. Was it written by another version of kbert? Update kbert."
             )
         estimator = cls(**parameters)
@@ -329,7 +330,7 @@ class SavableEstimator(BaseEstimator):
                 checked_parameters(estimator)
             except (TypeError, ValueError) as error:
                 raise WeightsMismatchError(
-                    f"{folder / persistence.FILE} is damaged (parameters: {error}). Save the estimator again."
+                    f"{persistence.file_of(folder)} is damaged (parameters: {error}). Save the estimator again."
                 ) from None
         if is_exported(folder):
             quantize = None if saved is None else saved.inner("check").get("quantize")
@@ -370,7 +371,7 @@ class SavableEstimator(BaseEstimator):
             self.set_output(transform=saved.checked("set_output", one_of("default", "pandas", "polars")))
         settled = saved.inner("settled")
         for name in set(SETTLED).intersection(settled):
-            setattr(self, f"{name}_", settled.checked(name, PLAIN_RATE if name == "learning_rate" else RULES[name]))
+            setattr(self, f"{name}_", settled.checked(name, RATE if name == "learning_rate" else RULES[name]))
 
     def _settle_lengths_without_fit(self) -> None:
         """Choose the lengths for a model that transformers saved."""
@@ -401,7 +402,7 @@ class SavableEstimator(BaseEstimator):
         expected, found = np.array(golden["logits"]), self._logits_of_texts(golden["texts"])
         if expected.size != found.size or (found.size and expected.shape != found.shape):
             raise WeightsMismatchError(
-                f"{folder / persistence.FILE} is damaged (golden.logits has shape {expected.shape}, and the model's "
+                f"{persistence.file_of(folder)} is damaged (golden.logits has shape {expected.shape}, and the model's "
                 f"outputs have {found.shape}). Save the estimator again."
             )
         difference = np.abs(found - expected).max(initial=0.0)

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from kbert.input_files import OPENERS, SEPARATORS, endings_of, files_at
+from kbert.input_files import OPENERS, SEPARATORS, endings_of, files_at, whole_rows
 from kbert.pretraining.segments import Segmenter
 
 _BOM = b"\xef\xbb\xbf"
@@ -203,13 +203,14 @@ def _read_jsonl(file: BinaryIO, part: FilePart, segmenter: Segmenter) -> Iterato
 def _read_csv(file: BinaryIO, part: FilePart, segmenter: Segmenter) -> Iterator[str | None]:
     column = segmenter.rules.column
     # strict: an open quote is an error, where it would otherwise swallow the rows up to the next one.
-    rows = csv.reader(
+    reader = csv.reader(
         (segmenter.decode(raw, partial(_location, part.path, position)) for position, raw in _lines(file, part)),
         strict=True,
     )
+    rows = whole_rows(reader)
 
     def location() -> str:
-        return f"{part.path}, line {rows.line_num}"
+        return f"{part.path}, line {reader.line_num}"
 
     try:
         names = next(rows, [])
@@ -225,10 +226,7 @@ def _read_csv(file: BinaryIO, part: FilePart, segmenter: Segmenter) -> Iterator[
                     f"{location()}: has {len(row)} values for {len(names)} columns. Is a quotation mark missing?"
                 )
     except csv.Error as error:
-        raise ValueError(
-            f"{location()}: {error}. Is a quotation mark missing? Fields beyond {csv.field_size_limit()} characters "
-            "need csv.field_size_limit(...) first, or .jsonl or .parquet."
-        ) from None
+        raise ValueError(f"{location()}: {error}. Is a quotation mark missing?") from None
 
 
 def _read_parquet(file: BinaryIO, part: FilePart, segmenter: Segmenter) -> Iterator[str | None]:

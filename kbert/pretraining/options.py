@@ -8,8 +8,16 @@ import numbers
 from dataclasses import dataclass
 from pathlib import Path
 
-_WHOLE = ("max_steps", "batch_size", "gradient_accumulation", "seed", "evaluate_every", "checkpoint_every", "verbose")
-_REAL = ("max_seconds", "learning_rate", "weight_decay", "mask_rate", "held_out_mask_rate")
+from kbert.number_rules import MASK_RATE, PHASES, RATE, SECONDS, WARMUP, WEIGHT_DECAY, whole
+from kbert.saved_values import Rule
+
+_RULES: dict[str, Rule] = {
+    "max_steps": whole(1), "batch_size": whole(1), "gradient_accumulation": whole(1), "seed": whole(0),
+    "evaluate_every": whole(1), "checkpoint_every": whole(1), "max_seconds": SECONDS, "learning_rate": RATE,
+    "weight_decay": WEIGHT_DECAY, "mask_rate": MASK_RATE, "held_out_mask_rate": MASK_RATE, "warmup": WARMUP,
+    "phases": PHASES, "optimizer": (lambda v: v in ("adamw", "lamb"), '"adamw" or "lamb"'),
+}  # fmt: skip
+_OPTIONAL = ("max_steps", "max_seconds", "held_out_mask_rate")
 _FLAGS = ("mixed", "bias_correction", "whole_word", "fixed")
 # With ``mixed``, the share of the budget after which longer rows begin to come: about when a tiny network begins to use
 # the neighbouring words in a run of ten minutes, and while the learning rate is high (docs/benchmarks/pretraining.md).
@@ -76,8 +84,8 @@ class PretrainingOptions:
     Raises
     ------
     ValueError
-        If there is no budget, or both; or if with ``mixed`` the first length is not the shortest, or the others have
-        more than 0.35 of the budget.
+        If there is no budget, or both; if a number is out of its range; or if with ``mixed`` the first length is not
+        the shortest, or the others have more than 0.35 of the budget.
 
     Examples
     --------
@@ -111,13 +119,16 @@ class PretrainingOptions:
     def __post_init__(self) -> None:
         if (self.max_steps is None) == (self.max_seconds is None):
             raise ValueError("Give max_steps or max_seconds, one of the two.")
-        # NumPy's numbers would be no JSON for a checkpoint, and np.int64 is no int.
-        for names, plain in ((_WHOLE, int), (_REAL, float), (_FLAGS, bool)):
-            for name in names:
-                if (value := getattr(self, name)) is not None:
-                    object.__setattr__(self, name, plain(value))
-        warmup = int(self.warmup) if isinstance(self.warmup, numbers.Integral) else float(self.warmup)
-        object.__setattr__(self, "warmup", warmup)
+        for name, (test, wanted) in _RULES.items():
+            value = getattr(self, name)
+            if not (test(value) or (value is None and name in _OPTIONAL)):
+                raise ValueError(f"PretrainingOptions: {name} must be {wanted}, got {value!r}.")
+            # NumPy's numbers would be no JSON for a checkpoint, and np.int64 is no int.
+            if isinstance(value, numbers.Real):
+                object.__setattr__(self, name, int(value) if isinstance(value, numbers.Integral) else float(value))
+        for name in _FLAGS:
+            object.__setattr__(self, name, bool(getattr(self, name)))
+        object.__setattr__(self, "verbose", int(self.verbose))
         phases = tuple((int(length), float(share)) for length, share in self.phases)
         object.__setattr__(self, "phases", phases)
         if self.mixed and (phases[0][0] != min(phases)[0] or max(self._shares_at_the_end(), default=0) > 1 + 1e-9):

@@ -12,12 +12,13 @@ import os
 import zlib
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
-from kbert.input_files import OPENERS, SEPARATORS, endings_of, files_at
+from kbert.input_files import OPENERS, SEPARATORS, endings_of, files_at, whole_rows
 from kbert.printable import printable, shown
 
 FORMATS = ("parquet", "csv", "tsv", "jsonl")
@@ -248,8 +249,8 @@ def _csv(file: TextIO, n_rows: int, separator: str) -> Generator[Any]:
     """Python's reader, and not Arrow's: it has no limit on a row, and its errors name the line."""
     import pyarrow as pa
 
-    csv.field_size_limit(2**31 - 1)
-    rows = csv.reader(file, delimiter=separator, strict=True)
+    reader = csv.reader(file, delimiter=separator, strict=True)
+    rows = whole_rows(reader)
     try:
         names = next(rows, None)
         if not names:
@@ -263,14 +264,14 @@ def _csv(file: TextIO, n_rows: int, separator: str) -> Generator[Any]:
             if not row:
                 continue
             if len(row) != len(names):
-                raise ValueError(f"line {rows.line_num} has {len(row)} values, and the header has {len(names)}")
+                raise ValueError(f"line {reader.line_num} has {len(row)} values, and the header has {len(names)}")
             found.append(row)
             if len(found) == n_rows:
                 yield _of_texts(names, found)
                 found = []
     except csv.Error as error:
         raise ValueError(
-            f"line {rows.line_num}: {error}. A value with quotes in it has to be in quotes, and its own are "
+            f"line {reader.line_num}: {error}. A value with quotes in it has to be in quotes, and its own are "
             'doubled: "a ""b"" c"'
         ) from None
     yield _of_texts(names, found) if found else pa.table({name: pa.array([], pa.string()) for name in names})
@@ -376,14 +377,19 @@ def write_tables(path: Path, tables: Iterable[Any], written_as: str) -> None:
 
     In CSV and TSV, lists and structs are JSON. The same tables give the same bytes.
     """
-    write = {"parquet": _write_parquet, "csv": _write_csv, "tsv": _write_csv, "jsonl": _write_json_lines}[written_as]
+    writers: dict[str, Callable[[Any, Iterable[Any]], None]] = {
+        "parquet": _write_parquet,
+        "csv": partial(_write_csv, separator=","),
+        "tsv": partial(_write_csv, separator="\t"),
+        "jsonl": _write_json_lines,
+    }
     with open(path, "wb") as file:
-        write(file, tables, written_as)
+        writers[written_as](file, tables)
         file.flush()
         os.fsync(file.fileno())
 
 
-def _write_parquet(file: Any, tables: Iterable[Any], written_as: str) -> None:
+def _write_parquet(file: Any, tables: Iterable[Any]) -> None:
     from pyarrow.parquet import ParquetWriter
 
     writer = None
@@ -396,10 +402,10 @@ def _write_parquet(file: Any, tables: Iterable[Any], written_as: str) -> None:
             writer.close()
 
 
-def _write_csv(file: Any, tables: Iterable[Any], written_as: str) -> None:
+def _write_csv(file: Any, tables: Iterable[Any], separator: str) -> None:
     text = io.TextIOWrapper(file, encoding="utf-8", newline="")
     # The line ends of RFC 4180: values are quoted where they hold either of its two characters.
-    lines = csv.writer(text, delimiter="\t" if written_as == "tsv" else ",", lineterminator="\r\n")
+    lines = csv.writer(text, delimiter=separator, lineterminator="\r\n")
     has_header = False
     for table in tables:
         if not has_header:
@@ -415,7 +421,7 @@ def _in_csv(value: Any) -> Any:
     return _json(value) if isinstance(value, list | dict) else value
 
 
-def _write_json_lines(file: Any, tables: Iterable[Any], written_as: str) -> None:
+def _write_json_lines(file: Any, tables: Iterable[Any]) -> None:
     for table in tables:
         columns = [_values(column.to_pylist(), column.type) for column in table.columns]
         for row in zip(*columns, strict=True):

@@ -23,7 +23,7 @@ def encode_labels(classes: np.ndarray) -> dict[str, Any]:
 _TYPES: dict[str, tuple[type, ...]] = {"object": (str, int), "int64": (int,), "float64": (float,), "bool": (bool,)}
 
 
-def decode_labels(encoded: dict[str, Any], n_outputs: int, what: str, folder: Path) -> np.ndarray:
+def decode_labels(saved: SavedValues, n_outputs: int, what: str, folder: Path) -> np.ndarray:
     """The labels that `encode_labels` wrote.
 
     Raises
@@ -32,7 +32,6 @@ def decode_labels(encoded: dict[str, Any], n_outputs: int, what: str, folder: Pa
         When they are not all different and of one type, or not as many as the model's head has outputs. ``what`` is
         what the message calls them.
     """
-    saved = SavedValues({"classes": encoded}, Path(folder) / "kbert.json", "learned.").inner("classes")
     dtype = saved.checked("dtype", one_of(*_TYPES))
     values = saved.checked("values", list_of((lambda label: type(label) in _TYPES[dtype], f"a label of type {dtype}")))
     if len(values) != n_outputs:

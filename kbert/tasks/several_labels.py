@@ -308,7 +308,7 @@ class SeveralLabels(TextTask):
 
     def learn_from_json(self, values: SavedValues, model: keras.Model, folder: Path) -> None:
         """As many classes as the head has outputs."""
-        self.classes_ = decode_labels(values["classes"], model.num_labels, "labels", folder)
+        self.classes_ = decode_labels(values.inner("classes"), model.num_labels, "labels", folder)
         self.y_type_ = values.checked("y_type", one_of("indicator", "lists"))
         self.temperature_ = values.checked("temperature", POSITIVE)
         self.at_least_one_ = values.checked("at_least_one", one_of(True, False))

@@ -230,7 +230,7 @@ class SingleLabel(TextTask):
 
     def learn_from_json(self, values: SavedValues, model: keras.Model, folder: Path) -> None:
         """As many classes as the head has outputs."""
-        self.classes_ = decode_labels(values["classes"], model.num_labels, "labels", folder)
+        self.classes_ = decode_labels(values.inner("classes"), model.num_labels, "labels", folder)
         self.temperature_ = values.checked("temperature", POSITIVE)
 
     def learn_from_config(self, values: dict[str, Any], model: keras.Model, folder: Path) -> None:

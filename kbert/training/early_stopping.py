@@ -28,7 +28,7 @@ class Evaluation:
         self.best_epoch = 0
         self.best_weights: list[np.ndarray] = []
 
-    def __call__(self, epoch: int, logs: dict[str, float]) -> dict[str, float]:
+    def __call__(self, epoch: int) -> dict[str, float]:
         values = self.evaluate()
         if self.patience is not None:
             # Of two epochs with the same score, which small validation sets often give, the one with the lower loss is

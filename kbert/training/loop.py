@@ -30,7 +30,7 @@ from kbert.training.updater import Updater
 
 @dataclass
 class TrainingOptions:
-    """How to train. The names and defaults are those of the estimators' parameters.
+    """How to train. The names are those of the estimators' parameters.
 
     ``layer_rates`` holds a factor on the learning rate for each trainable variable, as
     `kbert.training.hyperparameters.layer_rates` gives them; ``distribution`` is one of `kbert.training.distribution`,
@@ -169,7 +169,7 @@ def train(
             if evaluation is not None or options.callbacks or epoch == options.epochs - 1:
                 write_back()
             if evaluation is not None:
-                logs.update(evaluation(epoch, logs))
+                logs.update(evaluation(epoch))
             known = digest_if_watched()
             callbacks.on_epoch_end(epoch, logs)
             progress.end_epoch(epoch, logs)

@@ -128,7 +128,7 @@ class Updater:
         n_seen = 0
         at_begin, at_end = (_if_they_listen(callbacks, when) for when in ("begin", "end"))
         with closing(prefetched(batches)) as stream:
-            for group in groups_of(stream, self.accumulation):
+            for group in batched(stream, self.accumulation):
                 gradients, losses = None, []
                 for i, (_, batch) in enumerate(group):
                     if at_begin is not None:
@@ -182,7 +182,7 @@ def _if_they_listen(callbacks: keras.callbacks.CallbackList | None, when: str) -
 Item = TypeVar("Item")
 
 
-def groups_of(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+def batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
     """Lists of so many items one after the other; the last list may have fewer."""
     group: list[Item] = []
     for item in items:

@@ -548,6 +548,19 @@ def test_a_budget_is_one_of_two():
             PretrainingOptions(**wrong)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("max_steps", 0), ("batch_size", 0), ("batch_size", None), ("gradient_accumulation", 0), ("mask_rate", 1.5),
+        ("learning_rate", -1.0), ("learning_rate", float("nan")), ("weight_decay", -0.1), ("warmup", -3),
+        ("warmup", 2.0), ("phases", ()), ("phases", ((3, 1.0),)), ("optimizer", "sgd"), ("checkpoint_every", 0.5),
+    ],
+)  # fmt: skip
+def test_settings_that_cannot_be_are_refused(name, value):
+    with pytest.raises(ValueError, match=f"PretrainingOptions: {name} must be .*, got "):
+        PretrainingOptions(**{"max_steps": 1, name: value})
+
+
 def test_phases_longer_than_the_model_are_refused():
     with pytest.raises(ValueError, match="64 tokens, and the model has 32"):
         made(phases=((64, 1.0),))

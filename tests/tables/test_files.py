@@ -1,5 +1,6 @@
 """Tables in files: what is read is what was written, in parts of any size, and what is damaged is named."""
 
+import csv
 import gzip
 import json
 import os
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from kbert.pretraining import Corpus
 from kbert.tables.files import find_tables, format_of, head_of, read_in_parts, write_tables
 from kbert.tables.parts import one_schema
 from kbert.tables.reading import read_table, task_of_columns
@@ -84,6 +86,14 @@ def test_packed_files_byte_order_marks_and_line_breaks_in_values(tmp_path):
     assert read(tmp_path / "table.csv.gz", 1) == [
         {"id": "007", "text": 'two\nlines, and a " quote'}, {"id": "8", "text": ""}
     ]  # fmt: skip
+
+
+def test_values_of_any_length_leave_the_limit_of_other_readers_alone(tmp_path):
+    (tmp_path / "table.csv").write_text(f"text\n{'x' * 200_000}\n")
+    limit = csv.field_size_limit()
+    assert read(tmp_path / "table.csv", 1) == [{"text": "x" * 200_000}]
+    assert sum(len(text) for document in Corpus(tmp_path / "table.csv") for text in document) == 200_000
+    assert csv.field_size_limit() == limit
 
 
 def test_files_of_a_folder_and_of_a_pattern(tmp_path):

@@ -1,0 +1,56 @@
+"""What numbers a training takes: tests, each with what messages say is wanted. NumPy's numbers are taken too."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from typing import Any
+
+import numpy as np
+
+from kbert.saved_values import Rule
+
+
+def is_real(value: Any) -> bool:
+    """Whether a value is a finite number, and no boolean."""
+    if not isinstance(value, numbers.Real) or isinstance(value, bool | np.bool_):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an int of more than 308 digits
+        return False
+
+
+def is_whole(value: Any, least: int) -> bool:
+    """Whether a value is a whole number of at least ``least``, and no boolean."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool | np.bool_) and int(value) >= least
+
+
+def whole(least: int) -> Rule:
+    """A whole number."""
+    return (lambda value: is_whole(value, least)), f"a whole number of at least {least}"
+
+
+# A learning rate that is a number.
+RATE: Rule = (lambda v: is_real(v) and v > 0), "a number over 0"
+WARMUP: Rule = (
+    lambda v: is_whole(v, 0) or (is_real(v) and not isinstance(v, numbers.Integral) and 0 <= v <= 1),
+    "a share of the steps between 0.0 and 1.0, or a whole number of steps",
+)
+WEIGHT_DECAY: Rule = (lambda v: is_real(v) and v >= 0), "a number of at least 0"
+MASK_RATE: Rule = (lambda v: is_real(v) and 0 < v < 1), "a share of the tokens, over 0 and under 1"
+SECONDS: Rule = (lambda v: is_real(v) and v > 0), "a number over 0"
+
+
+def is_phase(value: Any) -> bool:
+    """Whether a value is a pair: a length in tokens and a share of a budget."""
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        return False
+    length, share = value
+    return is_whole(length, 5) and is_real(share) and share > 0
+
+
+PHASES: Rule = (
+    lambda v: isinstance(v, list | tuple) and len(v) > 0 and all(map(is_phase, v)),
+    "pairs of a whole number of at least 5 and a share of the budget",
+)
