@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import numbers
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,15 +32,15 @@ from kbert.estimators.recipe import remember_settled, settled_values
 from kbert.estimators.saving import GOLDEN_TEXTS
 from kbert.model import BertForPreTraining
 from kbert.number_rules import RATE
+from kbert.pretraining.begin import begun_model, steps_of_epochs
 from kbert.pretraining.checkpoints import saved_seed
 from kbert.pretraining.corpus import Corpus
 from kbert.pretraining.evaluation import held_out_scores
 from kbert.pretraining.fill_mask import fill_mask
 from kbert.pretraining.instances import Documents, require_tokens
 from kbert.pretraining.masking import Masking
-from kbert.pretraining.new_words import add_new_words, start_new_words
+from kbert.pretraining.new_words import add_new_words
 from kbert.pretraining.options import PretrainingOptions
-from kbert.pretraining.output_bias import start_at_frequencies
 from kbert.pretraining.recipe import (
     PAPER,
     SCORED_MASK_RATE,
@@ -51,7 +50,6 @@ from kbert.pretraining.recipe import (
     settle_pretraining,
 )
 from kbert.pretraining.shards import tokenised
-from kbert.pretraining.stream import BatchStream
 from kbert.pretraining.trainer import Pretraining
 from kbert.printable import shown
 from kbert.saved_values import TEXT, Rule, SavedValues, list_of
@@ -60,7 +58,7 @@ from kbert.training.backends import able_to_train
 from kbert.training.fit_checkpoints import digest_of_weights
 from kbert.training.precision import dtype_policy
 from kbert.training.predict import input_names, predictor, to_numpy
-from kbert.weights import load_pretraining, load_pretraining_weights, save_pretraining
+from kbert.weights import load_pretraining, save_pretraining
 from kbert.weights.runtimes import ExportedModel
 from kbert.weights.start import Start, pretrained_start
 
@@ -335,12 +333,9 @@ class BertPretrainer(BertEstimator):
         from_scratch = start.folder is None and start.model is None
         phases, mixed = settle_pretraining(parameters, start.config, from_scratch)
         config, policy = start.config.with_dropout(parameters.dropout), dtype_policy(parameters.dtype)
-        model = start.new_model(
-            lambda: BertForPreTraining(config, parameters.nsp, dtype=policy, seed=seed), load_pretraining_weights
-        )
-        if from_scratch:
-            start_at_frequencies(model, documents)
-        new_words = self.new_words_ if start.model is not None else start_new_words(model, start.tokenizer, tokenizer)
+        model, new_words = begun_model(start, tokenizer, documents, config, parameters.nsp, policy, seed)
+        if start.model is not None:
+            new_words = self.new_words_
         options = _options(parameters, phases, mixed, self._scored_mask_rate(), config, seed, documents, tokenizer)
         run = Pretraining(
             model,
@@ -621,31 +616,6 @@ def _options(
         seed=seed,
     )
     if in_epochs:
-        n_steps = _steps_of_epochs(parameters.epochs, options, parameters.nsp, config, documents, tokenizer)
+        n_steps = steps_of_epochs(parameters.epochs, options, parameters.nsp, config, documents, tokenizer)
         options = replace(options, max_steps=n_steps)
     return options
-
-
-def _steps_of_epochs(
-    epochs: int,
-    options: PretrainingOptions,
-    nsp: bool,
-    config: BertConfig,
-    documents: list[Documents],
-    tokenizer: WordPieceTokenizer,
-) -> int:
-    """How many updates read all texts ``epochs`` times."""
-    stream = BatchStream(
-        documents,
-        tokenizer,
-        config,
-        nsp=nsp,
-        masking=Masking(tokenizer, options.mask_rate, options.whole_word),
-        lengths=[length for length, _ in options.phases],
-        batch_sizes=options.batch_sizes,
-        seed=options.seed,
-    )
-    # A phase has its share of the updates, and the more tokens its batches have, the more of the text each reads.
-    shares = [share / stream.n_batches(epochs, phase) for phase, (_, share) in enumerate(options.phases)]
-    n_batches = sum(share for _, share in options.phases) / sum(shares)
-    return math.ceil(n_batches / options.gradient_accumulation - 1e-6)

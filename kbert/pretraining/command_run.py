@@ -43,24 +43,16 @@ def with_recipe(options: Namespace) -> Namespace:
 
 def new_run(options: Namespace, shards: Shards) -> Pretraining:
     """The run, before its first step. The options have a recipe."""
-    from kbert.model import BertForPreTraining
-    from kbert.pretraining.new_words import start_new_words
-    from kbert.pretraining.output_bias import start_at_frequencies
+    from kbert.pretraining.begin import begun_model
     from kbert.pretraining.trainer import Pretraining
     from kbert.training.precision import dtype_policy
-    from kbert.weights import load_pretraining_weights
 
     start = _start(options, shards.tokenizer)
     settings = _settings(options, start.config)
     config = start.config.with_dropout(options.dropout)
     held_out = None if options.held_out is None else _held_out(options, shards.tokenizer)
     policy = dtype_policy(options.dtype)
-    model = start.new_model(
-        lambda: BertForPreTraining(config, options.nsp, dtype=policy, seed=options.seed), load_pretraining_weights
-    )
-    if options.weights is None:
-        start_at_frequencies(model, shards)
-    start_new_words(model, start.tokenizer, shards.tokenizer)
+    model, _ = begun_model(start, shards.tokenizer, shards, config, options.nsp, policy, options.seed)
     return Pretraining(model, shards.tokenizer, shards, settings, held_out, options.out / "run")
 
 
