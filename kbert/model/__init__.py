@@ -31,12 +31,12 @@ __all__ = [
     "BertForTextVectors",
     "BertForTokenClassification",
 ]
-_HOMES = {"BertEncoder": "kbert.model.encoder", "BertForPreTraining": "kbert.model.pretraining"}
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOMES.get(name, "kbert.model.heads")), name)
-    globals()[name] = value
-    return value
+    for home in ("encoder", "heads", "pretraining"):  # Keras finds a class of a .keras file once its module is imported
+        module = import_module(f"kbert.model.{home}")
+        globals().update({name: getattr(module, name) for name in __all__ if hasattr(module, name)})
+    return globals()[name]

@@ -8,11 +8,18 @@ import numpy as np
 
 from kbert.config import BertConfig
 from kbert.forks import note_use
+from kbert.model.names import INPUT_NAMES
 from kbert.model.setup import keras, ops
 
 # A KerasTensor, or an array of the backend.
 Tensor: TypeAlias = Any
 DType: TypeAlias = str | keras.DTypePolicy | None
+
+# Why no layer of a model is quantized, and what is.
+NOT_QUANTIZED = (
+    "kbert trains and computes in floating point alone. In int8 an exported model predicts: "
+    'BertClassifier(...).fit(X, y).export(folder, X=X, quantize="int8").'
+)
 
 # The attention score of masked positions, in float32, in which the softmax is computed. Finite, so that nothing becomes
 # NaN.
@@ -65,6 +72,8 @@ class FunctionalBert(keras.Model):
         seed: int,
         **choices: Any,
     ):
+        if policy.quantization_mode is not None:
+            raise ValueError(f"dtype={policy.name!r} is of quantized weights. {NOT_QUANTIZED}")
         super().__init__(inputs=inputs, outputs=outputs, name=name)
         note_use()
         self.input_names = tuple(inputs)
@@ -82,19 +91,33 @@ class FunctionalBert(keras.Model):
         """Raise where the inputs are not those of the model; see `check_inputs`."""
         check_inputs(inputs, self.input_names, self.config)
 
+    def quantize(self, *_: Any, **__: Any) -> None:
+        """Refuse, with what computes in int8."""
+        raise NotImplementedError(NOT_QUANTIZED)
+
     def get_config(self) -> dict[str, Any]:
+        policy = self.dtype_policy
+        # Not by keras.dtype_policies.serialize, which imports TensorFlow under any backend, if it is installed.
+        is_named = type(policy) is keras.DTypePolicy
         return {
             "config": self.config.to_dict(),
-            # Not by keras.dtype_policies.serialize, which imports TensorFlow under any backend, if it is installed.
-            "dtype": self.dtype_policy.name,
+            "dtype": policy.name if is_named else keras.dtype_policies.serialize(policy),
             "name": self.name,
             "seed": self.seed,
+            "frozen": [number for number, layer in enumerate(self._flatten_layers()) if not layer.trainable],
             **self.choices,
         }
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> Self:
-        return cls(**{**config, "config": BertConfig(**config["config"])})
+        """The model, with those layers frozen that were. Files of earlier versions do not say which."""
+        arguments = {name: value for name, value in config.items() if name != "frozen"}
+        model = cls(**{**arguments, "config": BertConfig(**config["config"])})
+        if "frozen" in config:
+            # Inner layers come after those that hold them, and take over what these are set to.
+            for number, layer in enumerate(model._flatten_layers()):
+                layer.trainable = number not in config["frozen"]
+        return model
 
 
 def token_inputs(*names: str) -> dict[str, Tensor]:
@@ -112,7 +135,7 @@ def check_inputs(inputs: Any, names: tuple[str, ...], config: BertConfig) -> Non
     TypeError
         If the inputs are no dict.
     ValueError
-        If a name is missing or unknown, or an id is beyond its embedding table.
+        If a name is missing or unknown, the arrays differ in shape, or an id is beyond its embedding table.
     """
     if not isinstance(inputs, dict):
         raise TypeError(f"The input must be a dict with the keys {', '.join(names)}, got {type(inputs).__name__}.")
@@ -123,6 +146,12 @@ def check_inputs(inputs: Any, names: tuple[str, ...], config: BertConfig) -> Non
         raise ValueError(
             f"The input dict {' and '.join(found)}. Its keys must be exactly {', '.join(names)}, "
             "as WordPieceTokenizer(texts) makes them."
+        )
+    shapes = {name: tuple(inputs[name].shape) for name in INPUT_NAMES if hasattr(inputs[name], "shape")}
+    if len(set(shapes.values())) > 1 and all(isinstance(n, int) for shape in shapes.values() for n in shape):
+        raise ValueError(
+            f"{', '.join(INPUT_NAMES)} must have one shape, (rows, tokens), got "
+            f"{', '.join(f'{name} of {shape}' for name, shape in shapes.items())}."
         )
     for key, limit in (
         ("token_ids", config.vocab_size),

@@ -11,6 +11,7 @@ from kbert.model.setup import keras, ops
 LARGEST_RATE = 0.95
 
 
+@keras.saving.register_keras_serializable("kbert")
 class Dropout(keras.layers.Layer):
     """In training, sets a share ``rate`` of the values to zero and multiplies the others by 1 / (1 - rate).
 

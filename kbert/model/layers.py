@@ -6,10 +6,10 @@ Letter key: B batch, T length, N heads, H head size, D hidden, V vocabulary, K t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 from kbert.config import BertConfig
-from kbert.model.base import MASKED, DType, Tensor, constant, one_hot
+from kbert.model.base import MASKED, NOT_QUANTIZED, DType, Tensor, constant, one_hot
 from kbert.model.dropout import Dropout
 from kbert.model.products import product
 from kbert.model.setup import keras, ops
@@ -32,11 +32,16 @@ def _initializer(config: BertConfig, seed: int) -> str | keras.initializers.Init
     return keras.initializers.TruncatedNormal(stddev=config.initializer_range, seed=seed)
 
 
+@keras.saving.register_keras_serializable("kbert")
 class Dense(keras.layers.Dense):
     """A dense layer that computes by `product`, which is faster than Keras's own on some backends."""
 
     def call(self, x: Tensor, training: bool | None = None) -> Tensor:
         return product(x, self.kernel, self.bias)
+
+    def quantize(self, *_: Any, **__: Any) -> None:
+        """Refuse; Keras warns of it where a model of the user's own is quantized, and goes on with the next layer."""
+        raise NotImplementedError(NOT_QUANTIZED)
 
 
 def dense(config: BertConfig, width: int, seed: int, dtype: DType, name: str) -> Dense:
@@ -55,16 +60,30 @@ def inner(layer: keras.layers.Layer, *arrays: Tensor, **options: Any) -> Tensor:
     Keras's own ``__call__`` looks at the arguments anew in each of a hundred layers, which takes a large part of a step
     where operations run one at a time (docs/project/performance_notes.md).
     """
-    call = layer.call if getattr(layer, "quantization_mode", None) is None else layer.quantized_call
-    return call(*arrays, **options)
+    return layer.call(*arrays, **options)
 
 
-class BertEmbeddings(keras.layers.Layer):
-    """Word + position + segment embeddings, then LayerNorm and dropout: three (B, T) arrays of ids to (B, T, D)."""
+class LayerOfConfig(keras.layers.Layer):
+    """A layer that is made of the architecture and a seed, from which Keras makes it again."""
 
     def __init__(self, config: BertConfig, seed: int, **kwargs: Any):
         super().__init__(**kwargs)
         self.config, self.seed = config, seed
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "config": self.config.to_dict(), "seed": self.seed}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        return cls(**{**config, "config": BertConfig(**config["config"])})
+
+
+@keras.saving.register_keras_serializable("kbert")
+class BertEmbeddings(LayerOfConfig):
+    """Word + position + segment embeddings, then LayerNorm and dropout: three (B, T) arrays of ids to (B, T, D)."""
+
+    def __init__(self, config: BertConfig, seed: int, **kwargs: Any):
+        super().__init__(config, seed, **kwargs)
         self.norm = layer_norm(config, self.dtype_policy, "norm")
         self.dropout = Dropout(config.hidden_dropout_prob, seed, dtype=self.dtype_policy, name="dropout")
 
@@ -106,6 +125,7 @@ def attention_mask(readers: Tensor, text_ids: Tensor) -> Tensor:
     return ops.equal(readers[:, None, :, None], text_ids[:, None, None, :])
 
 
+@keras.saving.register_keras_serializable("kbert")
 class SameText(keras.layers.Layer):
     """text_ids (B, T) to the attention mask (B, 1, T, T) of all tokens."""
 
@@ -117,15 +137,15 @@ class SameText(keras.layers.Layer):
         return keras.KerasTensor((batch, 1, length, length), "bool")
 
 
-class SelfAttention(keras.layers.Layer):
+@keras.saving.register_keras_serializable("kbert")
+class SelfAttention(LayerOfConfig):
     """Multi-head scaled dot-product attention of x (B, T, D) with itself under a mask (B, 1, T, T).
 
     With ``readers`` (B, S, D), the vectors of some of the tokens, only these attend, under a mask (B, 1, S, T).
     """
 
     def __init__(self, config: BertConfig, seed: int, **kwargs: Any):
-        super().__init__(**kwargs)
-        self.config = config
+        super().__init__(config, seed, **kwargs)
         width, policy = config.hidden_size, self.dtype_policy
         # Three products instead of one fused product, which was no faster on CPUs (docs/project/performance_notes.md).
         self.query = dense(config, width, seed, policy, "query")
@@ -170,7 +190,8 @@ class SelfAttention(keras.layers.Layer):
         return keras.KerasTensor((x if readers is None else readers).shape, self.compute_dtype)
 
 
-class TransformerLayer(keras.layers.Layer):
+@keras.saving.register_keras_serializable("kbert")
+class TransformerLayer(LayerOfConfig):
     """One layer: attention and feed-forward, each with a residual connection and then LayerNorm (post-LN).
 
     x (B, T, D) to (B, T, D); with ``positions`` (B, S), to the vectors of the tokens there, (B, S, D), under a mask
@@ -178,8 +199,7 @@ class TransformerLayer(keras.layers.Layer):
     """
 
     def __init__(self, config: BertConfig, seed: int, **kwargs: Any):
-        super().__init__(**kwargs)
-        self.config = config
+        super().__init__(config, seed, **kwargs)
         policy, rate = self.dtype_policy, config.hidden_dropout_prob
         self.attention = SelfAttention(config, seed, dtype=policy, name="attention")
         self.attention_dropout = Dropout(rate, seed + 5, dtype=policy, name="attention_dropout")
@@ -231,11 +251,12 @@ def through(
     return layer(x, mask, positions, training=training)
 
 
-class Pooler(keras.layers.Layer):
+@keras.saving.register_keras_serializable("kbert")
+class Pooler(LayerOfConfig):
     """tanh(dense(x)) of the vectors of [CLS], x (..., D): the vector of each text (..., D)."""
 
     def __init__(self, config: BertConfig, seed: int, **kwargs: Any):
-        super().__init__(**kwargs)
+        super().__init__(config, seed, **kwargs)
         self.dense = dense(config, config.hidden_size, seed, self.dtype_policy, "dense")
 
     def build(self, x_shape: tuple[int | None, ...]) -> None:
@@ -251,6 +272,7 @@ def tokens_at(x: Tensor, positions: Tensor) -> Tensor:
     return ops.take_along_axis(x, ops.expand_dims(positions, -1), axis=1)
 
 
+@keras.saving.register_keras_serializable("kbert")
 class FirstTokens(keras.layers.Layer):
     """The vectors at given positions: x (B, T, D) and positions (B, K) to (B, K, D)."""
 

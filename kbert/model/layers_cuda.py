@@ -23,7 +23,7 @@ def cuda_layer(
 ) -> torch.Tensor | None:
     """As `kbert.model.layers_torch.fused_layer`; None where this module cannot compute it.
 
-    It can in bfloat16 on a GPU, where `weights_in_use` is set, unless a kernel is quantized or has LoRA.
+    It can in bfloat16 on a GPU, where `weights_in_use` is set, unless a kernel has LoRA.
     """
     if not weights_in_use.get() or not is_plain(layer) or not _takes(x, *weights_of(layer.intermediate.kernel)):
         return None

@@ -49,8 +49,8 @@ def fused_layer(
     """What a `TransformerLayer` gives for ``readers`` (B, S, D) of x (B, T, D), under a mask (B, 1, S, T).
 
     Where all tokens are readers, they are x itself. None where this module cannot compute it. It can where
-    `weights_in_use` is set, in float32 and bfloat16 on a CPU, unless a kernel is quantized or has LoRA, or nearly
-    all is dropped, or PyTorch has other derivatives than those known here.
+    `weights_in_use` is set, in float32 and bfloat16 on a CPU, unless a kernel has LoRA, or nearly all is dropped, or
+    PyTorch has other derivatives than those known here.
     """
     dropouts = (layer.attention.dropout, layer.attention_dropout, layer.output_dropout)
     rates = [dropout.rate if training else 0.0 for dropout in dropouts]
@@ -92,7 +92,7 @@ def is_plain(layer: Any) -> bool:
     dense = (*projections(layer.attention), layer.attention.output_dense, layer.intermediate, layer.output_dense)
     return (
         layer.config.hidden_act in GELU
-        and all(part.quantization_mode is None and not part.lora_enabled for part in dense)
+        and not any(part.lora_enabled for part in dense)
         and not torch.compiler.is_compiling()
     )
 

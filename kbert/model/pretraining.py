@@ -201,3 +201,9 @@ class MaskedLanguageHead(keras.layers.Layer):
 
     def compute_output_spec(self, x: Tensor) -> keras.KerasTensor:
         return keras.KerasTensor((*x.shape[:-1], self.config.vocab_size), "float32")
+
+    def get_config(self) -> dict[str, Any]:
+        raise NotImplementedError(
+            "The masked-LM head shares the word embeddings with the encoder, so that Keras cannot copy its layers one "
+            "by one. Copy the whole model: type(model).from_config(model.get_config())."
+        )

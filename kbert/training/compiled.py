@@ -84,12 +84,11 @@ def _key(model: keras.Model, variables: list[keras.Variable], trainable: list[bo
 
 
 def _constants(model: keras.Model) -> list[list[Any]]:
-    """What layers compute with beside their variables: LoRA's factor, and how quantized inputs are scaled."""
-    names = ("lora_alpha", "quantization_mode")
+    """What layers compute with beside their variables: LoRA's factor."""
     return [
-        [layer.name, *found, type(getattr(layer, "inputs_quantizer", None)).__name__]
+        [layer.name, factor]
         for layer in model._flatten_layers()
-        if any(found := [getattr(layer, name, None) for name in names])
+        if (factor := getattr(layer, "lora_alpha", None)) is not None
     ]
 
 

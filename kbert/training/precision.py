@@ -45,11 +45,10 @@ def in_float32(model: keras.Model) -> keras.Model:
         return model
     from kbert.model.encoder import skip_initialisation
 
-    changed = ("quantization_mode", "lora_enabled")
-    if any(getattr(layer, name, None) for layer in model._flatten_layers() for name in changed):
+    if any(getattr(layer, "lora_enabled", False) for layer in model._flatten_layers()):
         raise ValueError(
-            f"The model computes in {model.dtype_policy.name}, and a copy in float32 cannot be made of one with LoRA "
-            "or quantized layers. Load or fit the estimator with dtype='float32'."
+            f"The model computes in {model.dtype_policy.name}, and a copy in float32 cannot be made of one with LoRA. "
+            "Load or fit the estimator with dtype='float32'."
         )
     with skip_initialisation():
         copy = type(model).from_config({**model.get_config(), "dtype": "float32"})

@@ -175,6 +175,11 @@ def test_the_classifier_asks_for_first_positions(classifier, inputs):
         classifier(inputs)
 
 
+def test_arrays_of_several_shapes_are_named(encoder, inputs):
+    with pytest.raises(ValueError, match=r"must have one shape.*token_ids of \(\d+, \d+\).*text_ids of \(\d+, 2\)"):
+        encoder({**inputs, "text_ids": inputs["text_ids"][:, :2]})
+
+
 def test_a_list_of_arrays_is_refused(encoder, inputs):
     with pytest.raises(TypeError, match="dict with the keys token_ids.*list"):
         encoder(list(inputs.values()))

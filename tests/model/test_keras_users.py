@@ -1,11 +1,21 @@
 """BertEncoder as a part of a user's own Keras model, with plain compile, fit, save and load."""
 
+import copy
+import subprocess
+import sys
+
 import keras
 import numpy as np
 import pytest
 
 from kbert import BertEncoder
-from kbert.model import INPUT_NAMES, BertForFeatures
+from kbert.model import (
+    INPUT_NAMES,
+    BertForFeatures,
+    BertForPreTraining,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+)
 
 pytestmark = pytest.mark.backend
 
@@ -53,6 +63,91 @@ def test_an_encoder_that_is_not_trainable_stays_as_it_was(toy_config, data):
     assert not np.array_equal(head, keras.ops.convert_to_numpy(model.layers[-1].kernel))
     for weight, array in zip(encoder.weights, before, strict=True):
         np.testing.assert_array_equal(keras.ops.convert_to_numpy(weight), array)
+
+
+def freeze_encoder(model):
+    model.get_layer("bert").trainable = False
+
+
+def freeze_a_layer_and_a_part(model):
+    layers = model.get_layer("bert").transformer_layers
+    layers[0].trainable = layers[-1].attention.trainable = False
+
+
+@pytest.mark.slow  # no backend has a part in it
+@pytest.mark.parametrize("freeze", [freeze_encoder, freeze_a_layer_and_a_part])
+def test_what_is_frozen_survives_a_keras_file_with_the_optimizers_state(toy_config, data, tmp_path, freeze):
+    x, y = data
+    inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in INPUT_NAMES}
+    pooled = BertEncoder(toy_config, name="bert")(inputs)["pooled_output"]
+    model = keras.Model(inputs, keras.layers.Dense(1)(pooled))
+    freeze(model)
+    model.compile(keras.optimizers.Adam(1e-3), "mse")
+    model.fit(x, y, batch_size=32, verbose=0)
+    model.save(tmp_path / "mine.keras")
+    again = keras.saving.load_model(tmp_path / "mine.keras")
+    assert [v.trainable for v in again.weights] == [v.trainable for v in model.weights]
+    assert 0 < len(again.trainable_weights) < len(again.weights)
+    for one, other in zip(again.optimizer.variables, model.optimizer.variables, strict=True):
+        np.testing.assert_array_equal(*map(keras.ops.convert_to_numpy, (one, other)))
+
+
+@pytest.mark.slow
+def test_a_head_whose_encoder_is_frozen_is_copied_so(toy_config):
+    model = BertForSequenceClassification(toy_config, 2)
+    model.encoder.trainable = False
+    model.encoder.pooler.trainable = True
+    for again in (copy.deepcopy(model), type(model).from_config(model.get_config())):
+        assert [v.trainable for v in again.weights] == [v.trainable for v in model.weights]
+
+
+@pytest.mark.slow
+def test_a_part_of_the_encoder_and_a_clone_are_models_like_any_other(toy_config, data, tmp_path):
+    x, _ = data
+    encoder = BertEncoder(toy_config)
+    part = keras.Model(encoder.inputs, encoder.get_layer("layer_0").output)
+    part.save(tmp_path / "part.keras")
+    again = keras.saving.load_model(tmp_path / "part.keras")
+    np.testing.assert_array_equal(again.predict(x, verbose=0), part.predict(x, verbose=0))
+    clone = keras.models.clone_model(encoder)
+    clone.set_weights(encoder.get_weights())
+    expected = encoder.predict(x, verbose=0)
+    for name, found in clone.predict(x, verbose=0).items():
+        np.testing.assert_array_equal(found, expected[name])
+    with pytest.raises(NotImplementedError, match=r"shares the word embeddings.*from_config\(model.get_config\(\)\)"):
+        keras.models.clone_model(BertForPreTraining(toy_config, nsp=False))
+
+
+@pytest.mark.slow
+def test_a_policy_for_each_layer_survives_a_keras_file(toy_config, tmp_path):
+    policies = keras.dtype_policies.DTypePolicyMap(default_policy="mixed_bfloat16")
+    BertEncoder(toy_config, dtype=policies).save(tmp_path / "mine.keras")
+    again = keras.saving.load_model(tmp_path / "mine.keras")
+    assert again.transformer_layers[0].compute_dtype == "bfloat16"
+
+
+@pytest.mark.slow
+def test_quantized_layers_are_refused_with_what_has_int8(toy_config, data):
+    x, _ = data
+    encoder = BertEncoder(toy_config)
+    with pytest.raises(NotImplementedError, match="export.*int8"):
+        encoder.quantize("int8")
+    with pytest.raises(ValueError, match="dtype='int8_from_float32' is of quantized weights"):
+        BertEncoder(toy_config, dtype="int8_from_float32")
+    inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in INPUT_NAMES}
+    model = keras.Model(inputs, encoder(inputs)["pooled_output"])
+    before = model.predict(x, verbose=0)
+    with pytest.warns(UserWarning, match="kbert trains and computes in floating point alone"):
+        model.quantize("int8")
+    np.testing.assert_array_equal(model.predict(x, verbose=0), before)
+
+
+@pytest.mark.slow
+def test_another_process_opens_a_keras_file_once_it_has_imported_a_model(toy_config, tmp_path):
+    BertForTokenClassification(toy_config, 3).save(tmp_path / "tagger.keras")
+    code = "import sys, keras; from kbert import BertEncoder; print(keras.saving.load_model(sys.argv[1]).num_labels)"
+    run = [sys.executable, "-c", code, str(tmp_path / "tagger.keras")]
+    assert subprocess.run(run, capture_output=True, text=True, check=True).stdout.split()[-1] == "3"
 
 
 def test_normalised_vectors_can_be_trained_where_rows_hold_fewer_texts_than_slots(toy_config, rows_of):
