@@ -128,7 +128,8 @@ def reason_of_backend(backend: str) -> str:
 
 def _backend_of_keras_json() -> str | None:
     """Return the backend in the user's keras.json, which is looked for where Keras does; None if nobody chose one."""
-    home = Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras")
+    user = os.path.expanduser("~")  # "~" itself for a user without a home folder, where Path.home would raise
+    home = Path(os.environ.get("KERAS_HOME") or Path(user if os.access(user, os.W_OK) else "/tmp", ".keras"))
     try:
         settings = json.loads((home / "keras.json").read_text(encoding="utf-8"))
         backend: str | None = settings.get("backend")

@@ -102,10 +102,12 @@ class BertConfig:
                 continue
             if not isinstance(value, numbers.Real) or not 0 <= float(value) < 1:
                 raise ValueError(f"BertConfig: {name} must lie in [0, 1), got {value!r}.")
+            object.__setattr__(self, name, float(value))
         for name in ("initializer_range", "layer_norm_eps"):
             value = getattr(self, name)
             if not isinstance(value, numbers.Real) or not 0 <= float(value) < float("inf"):
                 raise ValueError(f"BertConfig: {name} must be a number of at least 0, got {value!r}.")
+            object.__setattr__(self, name, float(value))
         if self.classifier_pooling not in CLASSIFIER_POOLINGS:
             raise ValueError(
                 f"BertConfig: classifier_pooling must be one of {', '.join(CLASSIFIER_POOLINGS)}, got "
@@ -191,7 +193,6 @@ class BertConfig:
         """Return a copy with one dropout rate for hidden states, attention and classifier; None changes nothing."""
         if rate is None:
             return self
-        rate = float(rate)  # a NumPy number could not be written as JSON
         return replace(self, hidden_dropout_prob=rate, attention_probs_dropout_prob=rate, classifier_dropout=rate)
 
 

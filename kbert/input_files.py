@@ -78,7 +78,7 @@ def files_at(
     if path.exists():
         found = [path]
     else:
-        found = sorted(file for name in glob.glob(str(path), recursive=True) if (file := Path(name)).is_file())
+        found = _once(sorted(file for name in glob.glob(str(path), recursive=True) if (file := Path(name)).is_file()))
         if not found:
             raise FileNotFoundError(f"There is no file or folder {path}, nor a file that matches it as a pattern.")
     for file in found:

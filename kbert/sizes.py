@@ -65,6 +65,14 @@ SIZES: dict[str, NamedSize] = {
 _OTHERS = ("distilbert", "roberta", "deberta", "albert", "electra", "modernbert", "xlnet", "mpnet", "gpt", "t5-")
 
 
+def find_size(name: str) -> NamedSize | None:
+    """The size of that name, or with weights of that name on the hub, as `named_size`; None if there is none."""
+    for size, known in SIZES.items():
+        if name == size or name.lower() in (known.hub_name.lower(), known.hub_name.partition("/")[2].lower()):
+            return known
+    return None
+
+
 def named_size(size: str) -> NamedSize:
     """Look up a named size, such as "tiny" or "base", or the hub name of its weights.
 
@@ -75,11 +83,8 @@ def named_size(size: str) -> NamedSize:
     UnknownSizeError
         If there is no such size. The message suggests the nearest names.
     """
-    if size in SIZES:
-        return SIZES[size]
-    for known in SIZES.values():
-        if size.lower() in (known.hub_name.lower(), known.hub_name.partition("/")[2].lower()):
-            return known
+    if (found := find_size(size)) is not None:
+        return found
     other = next((name for name in _OTHERS if name in size.lower()), None)
     if other is not None:
         raise UnknownSizeError(

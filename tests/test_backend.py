@@ -110,6 +110,12 @@ def test_a_keras_json_that_names_an_installed_backend_is_left_to_keras(machine):
     backend.require_backend()
 
 
+def test_a_user_without_a_home_folder_has_no_keras_json(monkeypatch):
+    monkeypatch.delenv("KERAS_HOME", raising=False)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # what it gives where there is no home
+    assert backend._backend_of_keras_json() is None
+
+
 @pytest.mark.thorough
 def test_the_file_that_keras_writes_is_no_choice(tmp_path):
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("KERAS_", "KBERT_"))}

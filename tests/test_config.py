@@ -66,6 +66,12 @@ def test_whole_numbers_of_numpy_are_taken_and_kept_as_int():
         BertConfig(hidden_size=np.bool_(True))
 
 
+@pytest.mark.parametrize("name", ["hidden_dropout_prob", "classifier_dropout", "initializer_range", "layer_norm_eps"])
+def test_other_numbers_of_numpy_are_kept_as_float(name):
+    config = BertConfig(**{name: np.float32(0.5)})
+    assert json.loads(json.dumps(config.to_dict()))[name] == 0.5
+
+
 @pytest.mark.backend
 def test_the_model_that_is_built_has_as_many_parameters():
     from kbert import BertEncoder

@@ -1,5 +1,8 @@
 """Words and tags from files in columns: CoNLL-2003, CoNLL-U and what else goes by that name."""
 
+import bz2
+import gzip
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,6 +37,14 @@ def test_sentences_documents_and_tags_are_read_and_iob1_becomes_bio(tmp_path, en
         "tags": [["B-ORG", "O", "B-MISC", "B-MISC"], ["B-PER"], ["B-LOC"]],
         "document": [0, 0, 1],
     }
+
+
+@pytest.mark.parametrize(("ending", "packed"), [("bz2", bz2.open), ("GZ", gzip.open)])
+def test_files_packed_in_any_way_are_read(tmp_path, ending, packed):
+    plain = _write(tmp_path / "train.txt", CONLL)
+    with packed(tmp_path / f"train.txt.{ending}", "wb") as file:
+        file.write(plain.read_bytes())
+    assert read_conll(tmp_path / f"train.txt.{ending}").equals(read_conll(plain))
 
 
 def test_a_column_is_chosen_by_number_or_by_name(tmp_path):

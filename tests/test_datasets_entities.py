@@ -3,6 +3,7 @@
 import gzip
 import json
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -81,6 +82,10 @@ def test_every_export_gives_the_same_texts_and_spans(tmp_path, name, recwarn):
 
 def test_spans_come_sorted():
     assert read_entities([{"text": "a b", "label": [[2, 3, "X"], [0, 1, "Y"]]}]).spans[0] == [(0, 1, "Y"), (2, 3, "X")]
+
+
+def test_places_may_be_numbers_of_numpy():
+    assert read_entities([("Ada left", {"entities": [(np.int64(0), np.int64(3), "PER")]})]).spans[0] == [(0, 3, "PER")]
 
 
 def test_the_format_can_be_named():

@@ -104,6 +104,8 @@ def test_arrays_and_tuples_of_tags_score_like_lists():
     expected = entity_scores(truth, guess)
     assert entity_scores(np.array(truth), np.array(guess)) == expected
     assert entity_scores(map(tuple, truth), (np.array(row) for row in guess)) == expected
+    by_sentence = (pd.Series(row, index=[7, 8]) for row in truth), [pd.Series(row, index=[7, 8]) for row in guess]
+    assert entity_scores(*by_sentence) == expected
 
 
 @pytest.mark.parametrize(

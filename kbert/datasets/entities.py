@@ -1,6 +1,7 @@
 """Texts and the spans that are marked in them, from the exports of annotation tools."""
 
 import json
+import numbers
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -417,4 +418,4 @@ def _checked(span: Any, text: str, source: str) -> Span:
 
 
 def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)

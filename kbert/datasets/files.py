@@ -4,17 +4,15 @@ import gzip
 import lzma
 import os
 import zlib
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from kbert.errors import DatasetNotFoundError, DatasetWarning
+from kbert.input_files import OPENERS
 from kbert.warn import warn_user
 
 # The environment variable with the folder of the data sets.
 VARIABLE = "KBERT_DATA"
-COMPRESSIONS = ("", ".gz", ".xz")
-_OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
+COMPRESSIONS = tuple(OPENERS)
 # The names that the usual download scripts give to the folder of GLUE's nine tasks.
 _GLUE_FOLDERS = ("glue", "gluedata")
 
@@ -29,7 +27,7 @@ def read_text(path: str | Path) -> str:
     """
     path = Path(path).expanduser()
     try:
-        with _OPENERS.get(path.suffix, open)(path, "rb") as file:
+        with OPENERS.get(path.suffix.lower(), open)(path, "rb") as file:
             raw: bytes = file.read()
     except (gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError) as error:
         raise ValueError(

@@ -248,9 +248,12 @@ def _tuned_by_contrast(
     config = replace(config, classifier_pooling=parameters.classifier_pooling)
     _say(parameters, config, about, examples, data, policy)
     features = partial(BertForFeatures, config, "last", config.classifier_pooling, dtype=policy, seed=run.seed)
-    reads_pooler = config.classifier_pooling == "cls"
-    tuned = start.new_model(features, _load_encoder if reads_pooler and run.number == 0 else _load_silent)
-    tuned.encoder.pooler.trainable = False
+
+    def load(model: keras.Model, folder: Path, arrays: dict[str, np.ndarray] | None) -> None:
+        reads_pooler = config.classifier_pooling == "cls"  # the head, which is fitted afterwards
+        load_encoder_weights(model.encoder, folder, arrays, tell=reads_pooler and run.number == 0)
+
+    tuned = start.new_model(features, load)
     history = _train(task, start, tuned, task.contrast.loss, data, None, parameters, run)
     model, _ = _new_model(task, replace(start, encoder=tuned.encoder), config, examples, policy, run)
     if validation is not None:

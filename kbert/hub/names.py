@@ -12,7 +12,7 @@ from kbert.hub.hugging_face import download, fetch_if_there, find_in_cache
 from kbert.hub.kaggle import download_preset
 from kbert.hub.packages import find_in_package
 from kbert.hub.weight_files import KERAS_FILES, hugging_face_weights
-from kbert.sizes import SIZES
+from kbert.sizes import SIZES, find_size
 
 _CONFIGS = ("config.json", "bert_config.json")
 _VOCABULARIES = ("tokenizer.json", "vocab.txt")
@@ -35,8 +35,8 @@ def resolve_folder(name: str | Path, revision: str | None = None) -> Path:
     name : str or Path
         One of these:
 
-        - a folder; "~" is the home folder. A Path is always a folder. For Google's checkpoints, their prefix may be
-          given too ("uncased_L-12_H-768_A-12/bert_model.ckpt");
+        - a folder; "~" is the home folder. A Path is always a folder. Of a folder with one of Google's
+          checkpoints, its prefix may be given too ("uncased_L-12_H-768_A-12/bert_model.ckpt");
         - a name on the Hugging Face hub, such as "google-bert/bert-base-uncased", also with "hf://" before it;
         - a KerasHub preset, such as "kerashub://bert_base_en";
         - the name of a size, such as "base". A folder of the same name takes precedence if it holds a config.json or a
@@ -82,7 +82,8 @@ def resolve_folder(name: str | Path, revision: str | None = None) -> Path:
                 "Leave revision out."
             )
         return folder
-    return _resolve_hub_name(SIZES[text].hub_name if text in SIZES else text, revision)
+    known = find_size(text)
+    return _resolve_hub_name(text if known is None else known.hub_name, revision)
 
 
 def resolve_saved(name: str | Path, revision: str | None, marker: str) -> Path:

@@ -229,7 +229,7 @@ def _are_spans(y_true: list[Any], y_pred: list[Any]) -> bool:
             raise ValueError(
                 f"{name}, row {row} is {rows[row]!r:.100}. Give a list for each row: [] where it has none."
             )
-        first = next((values[0] for values in rows if not isinstance(values, str) and len(values)), None)
+        first = next((next(iter(values)) for values in rows if not isinstance(values, str) and len(values)), None)
         if first is not None:
             kinds[name] = not isinstance(first, str) and isinstance(first, Mapping | Iterable)
     if len(set(kinds.values())) == 2:

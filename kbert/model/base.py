@@ -135,7 +135,8 @@ def check_inputs(inputs: Any, names: tuple[str, ...], config: BertConfig) -> Non
     TypeError
         If the inputs are no dict.
     ValueError
-        If a name is missing or unknown, the arrays differ in shape, or an id is beyond its embedding table.
+        If a name is missing or unknown, the arrays differ in shape, or an id is beyond its embedding table, or a
+        position beyond the rows.
     """
     if not isinstance(inputs, dict):
         raise TypeError(f"The input must be a dict with the keys {', '.join(names)}, got {type(inputs).__name__}.")
@@ -144,8 +145,8 @@ def check_inputs(inputs: Any, names: tuple[str, ...], config: BertConfig) -> Non
         found = [f"lacks {', '.join(missing)}"] if missing else []
         found += [f"has the unknown {', '.join(map(str, extra))}"] if extra else []
         raise ValueError(
-            f"The input dict {' and '.join(found)}. Its keys must be exactly {', '.join(names)}, "
-            "as WordPieceTokenizer(texts) makes them."
+            f"The input dict {' and '.join(found)}. Its keys must be exactly {', '.join(names)}"
+            + (", as WordPieceTokenizer(texts) makes them." if names == INPUT_NAMES else ".")
         )
     shapes = {name: tuple(inputs[name].shape) for name in INPUT_NAMES if hasattr(inputs[name], "shape")}
     if len(set(shapes.values())) > 1 and all(isinstance(n, int) for shape in shapes.values() for n in shape):
@@ -159,5 +160,17 @@ def check_inputs(inputs: Any, names: tuple[str, ...], config: BertConfig) -> Non
         ("position_ids", config.max_position_embeddings),
     ):
         ids = inputs[key]
-        if isinstance(ids, np.ndarray) and ids.size and not 0 <= ids.min() <= ids.max() < limit:
+        if _is_beyond(ids, limit):
             raise ValueError(f"{key} must lie in [0, {limit}), got values from {ids.min()} to {ids.max()}.")
+    length = inputs["token_ids"].shape[1]
+    for key in {"first_positions", "masked_positions"}.intersection(names):
+        places = inputs[key]
+        if isinstance(length, int) and _is_beyond(places, length):
+            raise ValueError(
+                f"{key} must lie in [0, {length}), as long as the rows are, got values from {places.min()} to "
+                f"{places.max()}."
+            )
+
+
+def _is_beyond(numbers: Any, limit: int) -> bool:
+    return isinstance(numbers, np.ndarray) and numbers.size > 0 and not 0 <= numbers.min() <= numbers.max() < limit

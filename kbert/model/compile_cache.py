@@ -22,7 +22,7 @@ def compile_cache_folder(backend: str = "jax") -> Path | None:
         return None
     if chosen != "1":
         return Path(chosen).expanduser().absolute()
-    home = os.environ.get("LOCALAPPDATA") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    home = os.environ.get("LOCALAPPDATA") or os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
     return Path(home) / "kbert" / backend
 
 

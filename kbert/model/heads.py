@@ -11,7 +11,7 @@ from kbert.model.base import DType, FunctionalBert, Tensor, token_inputs
 from kbert.model.dropout import Dropout
 from kbert.model.encoder import BertEncoder, first_token_vectors
 from kbert.model.layers import FirstTokens, TextMeans, dense
-from kbert.model.names import INPUT_NAMES, SHORTEST
+from kbert.model.names import INPUT_NAMES, LAYER_CHOICES, POOLINGS, SHORTEST
 from kbert.model.setup import keras, ops
 
 
@@ -241,7 +241,11 @@ class BertForFeatures(FunctionalBert):
         name: str | None = None,
         seed: int = 0,
     ):
+        for value, known in ((layers, LAYER_CHOICES), (pooling, (*POOLINGS, None))):
+            if value not in known:
+                raise ValueError(f"BertForFeatures: {value!r} is none of {', '.join(map(repr, known))}.")
         encoder = BertEncoder(config, dtype=dtype, name="bert", seed=seed)
+        encoder.pooler.trainable = False  # nothing here reads it
         given = {tensor.name: tensor for tensor in encoder.inputs}
         inputs = {name: given[name] for name in INPUT_NAMES}
         hidden = [layer.output for layer in encoder.transformer_layers]

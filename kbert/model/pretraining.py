@@ -7,8 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from kbert.config import BertConfig
 from kbert.model.base import DType, FunctionalBert, Tensor, token_inputs
 from kbert.model.encoder import BertEncoder, first_token_vectors
@@ -81,16 +79,6 @@ class BertForPreTraining(FunctionalBert):
         self.encoder = encoder
         self.mlm_head = mlm_head
         self.nsp_head = nsp_head
-
-    def check(self, inputs: Any) -> None:
-        super().check(inputs)
-        length = inputs["token_ids"].shape[1]
-        masked = inputs["masked_positions"]
-        if isinstance(masked, np.ndarray) and masked.size and not 0 <= masked.min() <= masked.max() < length:
-            raise ValueError(
-                f"masked_positions must lie in [0, {length}), as long as the rows are, got values from {masked.min()} "
-                f"to {masked.max()}."
-            )
 
     @classmethod
     def from_pretrained(

@@ -111,6 +111,8 @@ class BaseTokenizer:
 
     def id_to_token(self, i: int) -> str | None:
         """The piece of an id, or None."""
+        if not 0 <= i < 2**32:
+            return None
         piece: str | None = self._backend.id_to_token(int(i))
         return piece
 

@@ -37,7 +37,7 @@ _SETTINGS = {
     "tokenize_chinese_chars": "handle_chinese_chars",
 }
 # A marker in a vocabulary: no word of a text.
-_MARKER = re.compile(r"<\w+>")
+_MARKER = re.compile(r"<\w+>|\[\w+\]")
 _REMEDY = "Copy or download the folder again, or save the tokenizer anew."
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from kbert.text.column_tokenizer import ColumnTokenizer
 from kbert.text.ragged import Ragged, Selection, row_splits
 from kbert.text.sequences import TokenSequences, assemble, room_for_texts
+from kbert.whole_numbers import whole_number
 
 # Most pieces of a question (Devlin et al., 2018: max_query_length of run_squad.py).
 QUESTION_PIECES = 64
@@ -246,11 +247,12 @@ def question_window_counts(
     Raises
     ------
     ValueError
-        If ``max_length`` is too small.
+        If ``max_length`` is too small, or ``stride`` no whole number of at least 1.
     """
     budget = room_for_texts(max_length, pairs=True)
+    stride = max_length // 2 if stride is None else whole_number(stride, "stride")
     kept_questions = np.minimum(questions, min(QUESTION_PIECES, budget // 2))
     room = budget - kept_questions
     kept = np.minimum(contexts, room)
-    step = np.minimum(max_length // 2 if stride is None else stride, np.maximum(1, room // 2))
+    step = np.minimum(stride, np.maximum(1, room // 2))
     return kept_questions, kept, step, 1 - (kept - contexts) // step

@@ -117,7 +117,7 @@ def for_fine_tuning(distribution: Any, texts_are_compared: bool) -> Any:
         return found
     raise ValueError(
         "The loss of multiple choice and of few_labels=True compares the texts of a batch, which a MirroredStrategy "
-        "divides. Set distribution=None, or train on JAX."
+        "and processes of PyTorch divide. Set distribution=None, or train on JAX."
     )
 
 

@@ -43,7 +43,7 @@ class Progress:
 
     def __init__(self, n_rows: int, n_texts: int, epochs: int, verbose: int):
         self.n_rows, self.n_texts, self.epochs, self.verbose = n_rows, n_texts, epochs, verbose
-        self.texts_done, self.shown = 0, dict[str, str]()
+        self.texts_done, self.n_updates, self.shown = 0, 0, dict[str, str]()
         self.epoch_began = time.perf_counter()
         self.bar: Any = _bar(n_rows * epochs, "fit") if verbose else None
 
@@ -58,7 +58,8 @@ class Progress:
         """Count texts as done. The loss shown is that of the step before, which is ready."""
         if self.bar is None:
             return
-        if len(losses) > 1 and (len(losses) == 2 or len(losses) % _EVERY == 0):
+        self.n_updates += 1
+        if len(losses) > 1 and (self.n_updates == 2 or self.n_updates % _EVERY == 0):
             self._show(loss=float(losses[-2]))
         self.texts_done += n_texts
         self.bar.update(self.texts_done * self.n_rows // self.n_texts - self.bar.n)

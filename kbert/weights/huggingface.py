@@ -22,7 +22,7 @@ class Slot(NamedTuple):
     ----------
     name : str
         The array's name in the file, without ``bert.`` before it.
-    variable : keras.Variable
+    variable : keras.Variable, or an array of a kernel with LoRA
     transposed : bool
         Whether the file has the transposed array.
     """
@@ -202,7 +202,9 @@ def save_slots(
     arrays = {}
     for slot in slots:
         name = slot.name if slot.name.startswith(HEADS) else prefix + slot.name
-        array = np.asarray(keras.ops.convert_to_numpy(slot.variable.value), "float32")
+        # A kernel with adapters of Keras's LoRA is an array: its variable, with what they add.
+        value = slot.variable.value if isinstance(slot.variable, keras.Variable) else slot.variable
+        array = np.asarray(keras.ops.convert_to_numpy(value), "float32")
         arrays[name] = _narrowed(array.T if slot.transposed else array, dtype, name)
     write_folder(folder, {"model_type": "bert", **config.to_dict(), "dtype": dtype, **(extra or {})}, arrays)
 

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 
 from kbert.config import BertConfig
 from kbert.errors import WeightsMismatchError
+from kbert.model.names import SHORTEST
 from kbert.weights.arrays import canonical_name
 from kbert.weights.runtimes import INPUTS
 
@@ -30,8 +31,6 @@ WORDS = "embeddings.word_embeddings.weight"
 # Added to the attention scores of padding. It is finite, so that a row of padding only gives no NaN, and within the
 # range of float16.
 _MASKED = -10000.0
-# That of `BertForFeatures`.
-_SHORTEST = 1e-12
 
 
 def onnx_model(
@@ -323,7 +322,7 @@ def _features(graph: Graph, config: BertConfig, layers: str, pooling: str | None
         x = graph.op("Gather", x, graph.constant(0), axis=1) if pooling == "cls" else _mean(graph, x)
     if normalize:
         length = graph.op("ReduceL2", x, axes=[-1], keepdims=1)  # in opset 17, axes are an attribute
-        x = graph.op("Div", x, graph.op("Max", length, graph.constant(_SHORTEST)))
+        x = graph.op("Div", x, graph.op("Max", length, graph.constant(SHORTEST)))
     if pooling is None:
         return {"token_embeddings": (x, ["batch", "length", width])}
     return {"sentence_embedding": (x, ["batch", width])}

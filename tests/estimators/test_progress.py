@@ -24,6 +24,11 @@ def bars(text):
     return found
 
 
+def test_the_bar_shows_a_loss_whatever_batches_an_update_has(toy, reviews, capfd):
+    toy(epochs=2, verbose=1, batch_size=4, gradient_accumulation=5).fit(reviews.text[:40], reviews.label[:40])
+    assert re.search(r"loss=\d", capfd.readouterr().err)
+
+
 def test_the_bar_counts_rows_and_not_their_windows(toy, reviews, capfd):
     long = "the table and a chair with this room was it " * 3 + reviews.text[:40]
     toy(long_text="window", epochs=2, verbose=1).fit(long, reviews.label[:40])

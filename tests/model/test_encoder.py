@@ -6,7 +6,12 @@ import pytest
 from keras import ops
 
 from kbert import BertConfig, BertEncoder
-from kbert.model import BertForQuestionAnswering, BertForSequenceClassification, BertForTokenClassification
+from kbert.model import (
+    BertForFeatures,
+    BertForQuestionAnswering,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+)
 
 pytestmark = pytest.mark.backend
 
@@ -173,6 +178,19 @@ def test_an_extra_key_is_named_in_keras_predict_and_in_a_model_around_the_encode
 def test_the_classifier_asks_for_first_positions(classifier, inputs):
     with pytest.raises(ValueError, match="first_positions"):
         classifier(inputs)
+
+
+@pytest.mark.parametrize("place", [-1, 99])
+def test_a_position_beyond_the_rows_is_named(classifier, inputs, place):
+    places = np.full((len(inputs["token_ids"]), 1), place, "int32")
+    with pytest.raises(ValueError, match=f"first_positions must lie in .*got values from {place}"):
+        classifier({**inputs, "first_positions": places})
+
+
+@pytest.mark.parametrize("wrong", [{"pooling": "max"}, {"layers": "third"}])
+def test_vectors_that_are_not_known_are_refused(toy_config, wrong):
+    with pytest.raises(ValueError, match="BertForFeatures: '(max|third)' is none of"):
+        BertForFeatures(toy_config, **wrong)
 
 
 def test_arrays_of_several_shapes_are_named(encoder, inputs):

@@ -105,6 +105,12 @@ def test_questions_and_contexts(tokenizer, chunked, stride):
     np.testing.assert_array_equal(found.cut, windows.lengths[first])
 
 
+@pytest.mark.parametrize("stride", [0, -1, 2.5])
+def test_windows_that_go_no_further_are_refused(tokenizer, stride):
+    with pytest.raises(ValueError, match="stride must be a whole number of at least 1"):
+        build_question_windows(tokenizer, ["a b"], ["c d e f" * 30], 24, stride)
+
+
 @pytest.mark.parametrize("with_questions", [False, True])
 def test_options(tokenizer, chunked, with_questions):
     rng = np.random.default_rng(4)

@@ -79,6 +79,7 @@ def test_vocab_txt_alone_says_the_same(trained, tmp_path, lowercase):
     [
         ({}, ["bear", "ℝ"], True),  # ℝ counts as upper case and has no lower case; Google's uncased vocabulary holds it
         ({}, ["bear", "<S>", "<T>"], True),  # markers, which Google's Chinese vocabulary holds
+        ({}, ["bear", "[E1]"], True),  # a place of [unused0] and so on, with a name of the user's own
         ({}, ["bear", "##S"], False),
         ({"do_lower_case": True}, ["bear", "##S"], True),
         ({"do_lower_case": False}, ["bear"], False),

@@ -7,6 +7,7 @@ import stat
 import struct
 import warnings
 
+import keras
 import numpy as np
 import pytest
 from safetensors import SafetensorError
@@ -57,6 +58,16 @@ def test_a_saved_encoder_is_read_again_bit_for_bit_and_without_a_warning(encoder
         again = BertEncoder.from_pretrained(saved)
     assert again.config == encoder.config
     assert _same(arrays_of(again), arrays_of(encoder))
+
+
+def test_what_adapters_of_lora_add_is_saved(encoder, tmp_path, arrays_of):
+    adapted = BertEncoder.from_config(encoder.get_config())
+    layer = adapted.transformer_layers[0].attention.query
+    layer.enable_lora(2)
+    layer.lora_kernel_b.assign(np.full(layer.lora_kernel_b.shape, 0.5, "float32"))
+    adapted.save_pretrained(tmp_path)
+    kernel = BertEncoder.from_pretrained(tmp_path).transformer_layers[0].attention.query.kernel
+    np.testing.assert_allclose(*map(keras.ops.convert_to_numpy, (kernel, layer.kernel)), atol=1e-6)
 
 
 def test_float16_and_bfloat16_models_read_the_same_float32_file(encoder, saved, arrays_of):
