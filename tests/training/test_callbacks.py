@@ -47,7 +47,7 @@ def test_keras_callbacks_see_every_epoch_and_step_and_the_trained_weights(
     model_of, trained, arrays_of, largest_difference
 ):
     model, callback = model_of(), _Recorder(arrays_of)
-    trained(model, n_texts=32, epochs=2, callbacks=[callback], on_epoch_end=lambda epoch, logs: {"val_score": epoch})
+    trained(model, n_texts=32, epochs=2, callbacks=[callback], on_epoch_end=lambda epoch: {"val_score": epoch})
     one = ["batch 0, loss True", "batch 1, loss True"]
     assert callback.calls == [
         *("train begins", "epoch 0 begins", *one, "epoch 0 ends with ['loss', 'val_score']"),
