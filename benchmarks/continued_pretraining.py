@@ -63,7 +63,8 @@ def main() -> None:
     frame = pd.DataFrame(rows).assign(
         minutes=lambda frame: frame.weights.map(minutes),
         date=datetime.date.today().isoformat(),
-        **{name: version(name) for name in ("kbert", "keras")},
+        kbert=version("kbert-learn"),
+        keras=version("keras"),
     )
     frame.to_csv(RESULTS, index=False)
     print(frame.groupby("weights", sort=False).accuracy.agg(["count", "mean", "std"]).round(4))

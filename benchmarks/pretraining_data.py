@@ -84,7 +84,9 @@ def n_words(files: list[Path]) -> int:
 def append(what: str, lines: list[dict], *packages: str) -> None:
     """Add lines to a file of results, with the date and the versions, and show them."""
     found = pd.DataFrame(lines).assign(
-        date=datetime.date.today().isoformat(), **{name: version(name) for name in ("kbert", "numpy", *packages)}
+        date=datetime.date.today().isoformat(),
+        kbert=version("kbert-learn"),
+        **{name: version(name) for name in ("numpy", *packages)},
     )
     path = RESULTS / f"pretraining_{what}.csv"
     found.to_csv(path, mode="a", header=not path.exists(), index=False)

@@ -59,6 +59,7 @@ def test_what_is_no_distribution_is_refused(toy, wrong, error):
         toy(distribution=wrong).fit(["a", "b"], ["x", "y"])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="elsewhere it can be used")
 def test_pytorch_takes_no_distribution_of_keras(toy):
     one = keras.distribution.DataParallel.__new__(keras.distribution.DataParallel)

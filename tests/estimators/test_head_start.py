@@ -15,7 +15,7 @@ from kbert import BertClassifier, BertConfig, BertRegressor, BertTagger, BertVec
 from kbert.errors import DivergedError
 from kbert.tasks import Regression, SingleLabel
 from kbert.tasks.linear_head import ridge_head, sigmoid_head, softmax_head
-from kbert.tasks.probe import best_probe, rows_to_probe
+from kbert.tasks.probe import LEAST_EXPLAINED, Probe, best_probe, rows_to_probe, tells_little, varies_little
 
 pytestmark = pytest.mark.slow
 
@@ -123,6 +123,31 @@ def test_of_few_rows_the_mean_is_taken_unless_cls_is_clearly_better():
         return best_probe(neither_tells, numbers, np.ones(16), 2, softmax_head, mean_loss).pooling
 
     assert [taken() for _ in range(40)].count("mean") >= 28  # 34 are expected, and 20 of the better loss alone
+
+
+@pytest.mark.parametrize(("explained", "little"), [(LEAST_EXPLAINED - 0.05, True), (LEAST_EXPLAINED + 0.05, False)])
+def test_a_probe_tells_little_that_explains_less_than_a_quarter(explained, little):
+    targets = np.tile([-1.0, 1.0], 50)[:, None]
+
+    def fit_mean(vectors, targets, weights, n_outputs):
+        return lambda vectors: np.full((len(vectors), 1), targets.mean())
+
+    def mean_loss(outputs, rows):
+        return float(((targets[rows] - outputs) ** 2).mean())
+
+    assert LEAST_EXPLAINED == 0.25  # as docs/concepts/fit.md says
+    probe = Probe("mean", None, 1 - explained)  # of a variance of 1
+    assert tells_little(probe, targets, np.ones(100), 1, fit_mean, mean_loss) == little
+
+
+@pytest.mark.parametrize(("share", "little"), [(0.08, True), (0.15, False)])
+def test_vectors_that_hardly_vary_beside_others(share, little):
+    vectors = np.random.default_rng(0).normal(size=(50, 8))
+    assert varies_little(5 + share * vectors, vectors) == little
+
+
+def test_from_2000_pairs_with_numbers_on_the_head_reads_cls():
+    assert Regression.rows_of_cls == 2000  # as docs/concepts/fit.md says
 
 
 def test_of_many_rows_some_are_looked_at():

@@ -181,6 +181,7 @@ def test_without_standard_error_nothing_is_shown(toy, reviews, monkeypatch):
     assert toy(verbose=1).fit(reviews.text, reviews.label).n_iter_ == 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="a setting of PyTorch")
 @pytest.mark.parametrize("name", ["no_grad", "inference_mode"])
 def test_a_fit_learns_where_pytorch_is_told_to_record_no_gradients(toy, reviews, name):

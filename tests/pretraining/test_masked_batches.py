@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from kbert import WordPieceTokenizer
+from kbert.pretraining import rows as rows_module
 from kbert.pretraining.batches import batches_of, n_batches_of
 from kbert.pretraining.instances import Documents, draw_pairs, draw_runs
 from kbert.pretraining.masking import Masking
@@ -123,6 +124,21 @@ def test_there_is_room_for_all_masks_of_a_row(length, rate, tokenizer):
             for row in rows:
                 assert len(row) <= shape.texts and lengths[row].sum() <= length
                 assert masking.number(lengths[row]).sum() <= shape.masked
+
+
+@pytest.mark.parametrize("masked_cost", [0.1, 1.0, 20.0])
+@pytest.mark.parametrize("longest", [6, 40, 128])
+def test_the_shape_is_that_of_the_least_computing(longest, masked_cost, tokenizer, monkeypatch):
+    masking, lengths = Masking(tokenizer), np.random.default_rng(0).integers(3, longest + 1, 400)
+
+    def cost(shape):
+        return len(packed_rows(lengths, masking, shape)) * (128 + masked_cost * shape.masked)
+
+    chosen, others = choose_row_shape(lengths, masking, 128, masked_cost), []
+    for texts in rows_module._TEXTS:
+        monkeypatch.setattr(rows_module, "_TEXTS", (texts,))
+        others.append(choose_row_shape(lengths, masking, 128, masked_cost))
+    assert cost(chosen) == min(map(cost, others))
 
 
 def test_rows_are_divided_where_they_have_more_masks_than_the_shape_has_room_for(tokenizer):

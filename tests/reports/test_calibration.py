@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 from scipy.special import expit, softmax
+from sklearn.metrics import log_loss
 
 from kbert.reports.calibration import calibration
 from kbert.reports.given import Found, Given
+from kbert.tasks.calibration import best_temperature
 
 
 def drawn(temperature, n_rows=4000):
@@ -28,6 +30,21 @@ def test_right_probabilities_have_no_error():
 def test_a_temperature_mends_what_is_too_sure_or_not_sure_enough(temperature):
     found = calibration(drawn(temperature), 1.0)
     assert found["before"]["error"] > 0.1 and found["after"]["error"] < 0.02
+
+
+def test_each_half_of_the_rows_has_the_temperature_that_is_best_for_the_other():
+    given = drawn(3.0, 40)
+    logits, truth = np.log(given.found.probabilities), np.searchsorted(["a", "b", "c"], given.truth)
+    half, scaled = np.random.default_rng(0).permutation(40) % 2 == 0, logits.copy()
+    for some, others in ((half, ~half), (~half, half)):
+
+        def loss(temperature, others=others):
+            return log_loss(truth[others], softmax(logits[others] / temperature, axis=1), labels=[0, 1, 2])
+
+        scaled[some] /= best_temperature(loss)
+    by_hand = given._replace(found=given.found._replace(probabilities=softmax(scaled, axis=1)))
+    found, expected = calibration(given, 1.0)["after"], calibration(by_hand, None)["after"]
+    assert found["error"] == pytest.approx(expected["error"], abs=1e-6)
 
 
 def test_a_learned_temperature_is_undone():

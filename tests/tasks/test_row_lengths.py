@@ -1,10 +1,12 @@
 """How long rows are: the counts of the tokenizer itself, and the sequences that fit and predict compute."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from kbert import WordPieceTokenizer
-from kbert.tasks import Choice, Questions, Tagging
+from kbert.tasks import Choice, Questions, Regression, SingleLabel, Tagging
 from kbert.tasks import texts as texts_module
 from kbert.tasks.row_lengths import row_lengths
 from kbert.tasks.texts import TextReader
@@ -103,6 +105,23 @@ def test_questions_and_contexts(tokenizer, chunked, stride):
     np.testing.assert_array_equal(found.computed, tokens_by_row(windows, 10))
     first = np.unique(windows.rows, return_index=True)[1]
     np.testing.assert_array_equal(found.cut, windows.lengths[first])
+
+
+def test_a_row_in_windows_counts_as_much_as_one_in_a_single_sequence(tokenizer):
+    task = SingleLabel(max_length=12, long_text="window", stride=4, classes_=np.array(["x", "y"]))
+    columns = task.read(["a b", "a b c d " * 4, "c d", "a b c d " * 10])
+    labels, weights = np.array([0, 1, 0, 1]), np.array([1.0, 2.0, 3.0, 1.0], "float32")
+    data = task.training_data(task.examples(columns, labels, weights, tokenizer))
+    n_windows = np.bincount(data.sequences.rows)
+    assert n_windows[0] == 1 and n_windows[3] > n_windows[1] > 1
+    by_row = np.bincount(data.sequences.rows, data.weights)
+    np.testing.assert_allclose(by_row / by_row[0], weights / weights[0], rtol=1e-5)
+
+
+def test_rows_of_weight_zero_do_not_count_in_the_score():
+    labels = np.array([[1.0], [2.0], [3.0], [9.0]])
+    rated = SimpleNamespace(n_rows=4, labels=labels, weights=np.array([1, 1, 2, 0], "float32"))
+    assert Regression().score(np.array([[1.0], [2.0], [3.0], [-9.0]]), rated) == 1.0
 
 
 @pytest.mark.parametrize("stride", [0, -1, 2.5])

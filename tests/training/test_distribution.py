@@ -10,6 +10,7 @@ from kbert.errors import KbertWarning
 from kbert.training import distribution
 from kbert.training.distribution import checked, for_fine_tuning
 
+pytestmark = pytest.mark.slow  # with which PyTorch's tests are run
 only_torch = pytest.mark.skipif(keras.backend.backend() != "torch", reason="elsewhere a process takes all GPUs")
 
 
