@@ -47,6 +47,14 @@ def test_files_packed_in_any_way_are_read(tmp_path, ending, packed):
     assert read_conll(tmp_path / f"train.txt.{ending}").equals(read_conll(plain))
 
 
+@pytest.mark.parametrize("ending", ["gz", "xz", "bz2"])
+def test_a_packed_file_that_is_not_whole_is_named(tmp_path, ending):
+    path = tmp_path / f"train.txt.{ending}"
+    path.write_bytes(b"no packed data")
+    with pytest.raises(ValueError, match=f"is no whole .{ending} file"):
+        read_conll(path)
+
+
 def test_a_column_is_chosen_by_number_or_by_name(tmp_path):
     path = _write(tmp_path / "train.txt", CONLL)
     by_number, by_name = read_conll(path, 1, None), read_conll(path, "pos", scheme=None)

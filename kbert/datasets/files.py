@@ -1,6 +1,5 @@
 """Finding the file of a data set, and reading its text, compressed or not."""
 
-import gzip
 import lzma
 import os
 import zlib
@@ -29,7 +28,9 @@ def read_text(path: str | Path) -> str:
     try:
         with OPENERS.get(path.suffix.lower(), open)(path, "rb") as file:
             raw: bytes = file.read()
-    except (gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError) as error:
+    except (OSError, lzma.LZMAError, zlib.error, EOFError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # of the disk, not of the packed data
+            raise
         raise ValueError(
             f"{path} is no whole {path.suffix} file ({error}). Download it again, or rename it if it is not packed."
         ) from error
