@@ -28,7 +28,7 @@ def endings_of(path: Path) -> tuple[str, str]:
     return Path(path.stem).suffix.lower(), packing
 
 
-def whole_rows(rows: Iterator[list[str]]) -> Iterator[list[str]]:
+def with_long_fields(rows: Iterator[list[str]]) -> Iterator[list[str]]:
     """The rows of a ``csv.reader``, with fields of any length: csv's limit, which is the process's, stays as it was."""
     while True:
         limit = csv.field_size_limit(2**31 - 1)

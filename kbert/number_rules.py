@@ -31,15 +31,14 @@ def whole(least: int) -> Rule:
     return (lambda value: is_whole(value, least)), f"a whole number of at least {least}"
 
 
-# A learning rate that is a number.
-RATE: Rule = (lambda v: is_real(v) and v > 0), "a number over 0"
+# Learning rates that are numbers, and seconds.
+OVER_0: Rule = (lambda v: is_real(v) and v > 0), "a number over 0"
 WARMUP: Rule = (
     lambda v: is_whole(v, 0) or (is_real(v) and not isinstance(v, numbers.Integral) and 0 <= v <= 1),
     "a share of the steps between 0.0 and 1.0, or a whole number of steps",
 )
 WEIGHT_DECAY: Rule = (lambda v: is_real(v) and v >= 0), "a number of at least 0"
 MASK_RATE: Rule = (lambda v: is_real(v) and 0 < v < 1), "a share of the tokens, over 0 and under 1"
-SECONDS: Rule = (lambda v: is_real(v) and v > 0), "a number over 0"
 
 
 def is_phase(value: Any) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from kbert.datasets.files import is_blank, read_lines, read_text
-from kbert.input_files import whole_rows
+from kbert.input_files import with_long_fields
 
 _ENDING = re.compile(r"ending(\d+)")
 
@@ -105,7 +105,7 @@ def swag_choice(record: dict[str, Any], source: str) -> Choice:
 def _read_swag(path: str | Path) -> Iterable[Choice]:
     # strict: an open quote is an error, where it would otherwise swallow the rows up to the next one.
     reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
-    rows = whole_rows(reader)
+    rows = with_long_fields(reader)
     try:
         header = next(rows, [])
         missing = [name for name in ("sent1", "sent2", "ending0") if name not in header]

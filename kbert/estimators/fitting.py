@@ -248,12 +248,8 @@ def _tuned_by_contrast(
     config = replace(config, classifier_pooling=parameters.classifier_pooling)
     _say(parameters, config, about, examples, data, policy)
     features = partial(BertForFeatures, config, "last", config.classifier_pooling, dtype=policy, seed=run.seed)
-
-    def load(model: keras.Model, folder: Path, arrays: dict[str, np.ndarray] | None) -> None:
-        reads_pooler = config.classifier_pooling == "cls"  # the head, which is fitted afterwards
-        load_encoder_weights(model.encoder, folder, arrays, tell=reads_pooler and run.number == 0)
-
-    tuned = start.new_model(features, load)
+    reads_pooler = config.classifier_pooling == "cls"  # the head does, which is fitted afterwards
+    tuned = start.new_model(features, partial(_load, tell=reads_pooler and run.number == 0))
     history = _train(task, start, tuned, task.contrast.loss, data, None, parameters, run)
     model, _ = _new_model(task, replace(start, encoder=tuned.encoder), config, examples, policy, run)
     if validation is not None:
@@ -302,11 +298,11 @@ def _new_model(
     """The model to train, and where its head starts; or the model of the fit before, and None."""
 
     def to_probe(model_class: Callable[..., keras.Model], config: BertConfig) -> keras.Model:
-        return start.new_model(partial(model_class, config, dtype=dtype, seed=run.seed), _load_silent)
+        return start.new_model(partial(model_class, config, dtype=dtype, seed=run.seed), _load)
 
     def to_train(config: BertConfig) -> keras.Model:
         make = partial(task.new_model, config, dtype=dtype, seed=run.seed)
-        return start.new_model(make, _load_silent if run.number else _load_encoder)
+        return start.new_model(make, _load if run.number else _load_and_tell)
 
     if start.model is not None:
         model = to_train(config)
@@ -319,13 +315,13 @@ def _new_model(
     return model, probed
 
 
-def _load_encoder(model: keras.Model, folder: Path, arrays: dict[str, np.ndarray] | None) -> None:
+def _load(model: keras.Model, folder: Path, arrays: dict[str, np.ndarray] | None, tell: bool = False) -> None:
+    load_encoder_weights(model.encoder, folder, arrays, tell=tell)
+
+
+def _load_and_tell(model: keras.Model, folder: Path, arrays: dict[str, np.ndarray] | None) -> None:
     # A head that does not read the pooler has taken it out of the training.
-    load_encoder_weights(model.encoder, folder, arrays, tell=model.encoder.pooler.trainable)
-
-
-def _load_silent(model: keras.Model, folder: Path, arrays: dict[str, np.ndarray] | None) -> None:
-    load_encoder_weights(model.encoder, folder, arrays, tell=False)
+    _load(model, folder, arrays, tell=model.encoder.pooler.trainable)
 
 
 def _train(

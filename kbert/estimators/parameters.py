@@ -18,7 +18,7 @@ from kbert.config import CLASSIFIER_POOLINGS, BertConfig
 from kbert.errors import ParameterWarning
 from kbert.model import LAYER_CHOICES, POOLINGS
 from kbert.model.names import LARGEST_SEED
-from kbert.number_rules import MASK_RATE, PHASES, RATE, SECONDS, WARMUP, WEIGHT_DECAY, is_real, is_whole, whole
+from kbert.number_rules import MASK_RATE, OVER_0, PHASES, WARMUP, WEIGHT_DECAY, is_real, is_whole, whole
 from kbert.saved_values import Rule
 from kbert.sizes import named_size
 from kbert.tasks.task import plain
@@ -51,7 +51,7 @@ RULES: dict[str, Rule] = {
     "stride": (lambda v: v is None or is_whole(v, 1), "None, or a whole number of at least 1"),
     "epochs": whole(1),
     "batch_size": whole(1),
-    "learning_rate": (lambda v: v == "paper" if isinstance(v, str) else RATE[0](v), f'"paper" or {RATE[1]}'),
+    "learning_rate": (lambda v: v == "paper" if isinstance(v, str) else OVER_0[0](v), f'"paper" or {OVER_0[1]}'),
     "warmup": WARMUP,
     "weight_decay": WEIGHT_DECAY,
     "layer_decay": (lambda v: is_real(v) and 0 < v <= 1, "a number over 0 and up to 1"),
@@ -88,7 +88,7 @@ RULES: dict[str, Rule] = {
     "mask_rate": MASK_RATE,
     "whole_word": _flag(),
     "max_steps": (lambda v: v is None or is_whole(v, 1), "None, or a whole number of at least 1"),
-    "max_seconds": (lambda v: v is None or SECONDS[0](v), f"None, or {SECONDS[1]}"),
+    "max_seconds": (lambda v: v is None or OVER_0[0](v), f"None, or {OVER_0[1]}"),
     "null_threshold": (lambda v: v == "tune" if isinstance(v, str) else is_real(v), '"tune" or a number'),
     "n_best": whole(1),
     "max_answer_length": whole(1),

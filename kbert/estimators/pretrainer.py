@@ -31,7 +31,7 @@ from kbert.estimators.parameters import (
 from kbert.estimators.recipe import remember_settled, settled_values
 from kbert.estimators.saving import GOLDEN_TEXTS
 from kbert.model import BertForPreTraining
-from kbert.number_rules import RATE
+from kbert.number_rules import OVER_0
 from kbert.pretraining.begin import begun_model, steps_of_epochs
 from kbert.pretraining.checkpoints import saved_seed
 from kbert.pretraining.corpus import Corpus
@@ -176,7 +176,7 @@ class BertPretrainer(BertEstimator):
     """
 
     _loads_exports = False
-    _own_rules: ClassVar[dict[str, Rule]] = {"max_length": LENGTHS_OF_PHASES, "learning_rate": RATE}
+    _own_rules: ClassVar[dict[str, Rule]] = {"max_length": LENGTHS_OF_PHASES, "learning_rate": OVER_0}
 
     model_: BertForPreTraining
     new_words_: list[str]

@@ -20,7 +20,7 @@ from kbert.estimators.parameters import RULES, checked_parameters
 from kbert.estimators.recipe import SETTLED, automatic_length
 from kbert.forks import require_usable_process
 from kbert.hub import model_cards, resolve_saved, uploads
-from kbert.number_rules import RATE
+from kbert.number_rules import OVER_0
 from kbert.saved_values import SHARE, SavedValues, one_of, whole
 from kbert.tasks.row_notices import RowShares
 from kbert.text import WordPieceTokenizer
@@ -371,7 +371,7 @@ class SavableEstimator(BaseEstimator):
             self.set_output(transform=saved.checked("set_output", one_of("default", "pandas", "polars")))
         settled = saved.inner("settled")
         for name in set(SETTLED).intersection(settled):
-            setattr(self, f"{name}_", settled.checked(name, RATE if name == "learning_rate" else RULES[name]))
+            setattr(self, f"{name}_", settled.checked(name, OVER_0 if name == "learning_rate" else RULES[name]))
 
     def _settle_lengths_without_fit(self) -> None:
         """Choose the lengths for a model that transformers saved."""

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from kbert.input_files import OPENERS, SEPARATORS, endings_of, files_at, whole_rows
+from kbert.input_files import OPENERS, SEPARATORS, endings_of, files_at, with_long_fields
 from kbert.pretraining.segments import Segmenter
 
 _BOM = b"\xef\xbb\xbf"
@@ -207,7 +207,7 @@ def _read_csv(file: BinaryIO, part: FilePart, segmenter: Segmenter) -> Iterator[
         (segmenter.decode(raw, partial(_location, part.path, position)) for position, raw in _lines(file, part)),
         strict=True,
     )
-    rows = whole_rows(reader)
+    rows = with_long_fields(reader)
 
     def location() -> str:
         return f"{part.path}, line {reader.line_num}"

@@ -8,12 +8,12 @@ import numbers
 from dataclasses import dataclass
 from pathlib import Path
 
-from kbert.number_rules import MASK_RATE, PHASES, RATE, SECONDS, WARMUP, WEIGHT_DECAY, whole
+from kbert.number_rules import MASK_RATE, OVER_0, PHASES, WARMUP, WEIGHT_DECAY, whole
 from kbert.saved_values import Rule
 
 _RULES: dict[str, Rule] = {
     "max_steps": whole(1), "batch_size": whole(1), "gradient_accumulation": whole(1), "seed": whole(0),
-    "evaluate_every": whole(1), "checkpoint_every": whole(1), "max_seconds": SECONDS, "learning_rate": RATE,
+    "evaluate_every": whole(1), "checkpoint_every": whole(1), "max_seconds": OVER_0, "learning_rate": OVER_0,
     "weight_decay": WEIGHT_DECAY, "mask_rate": MASK_RATE, "held_out_mask_rate": MASK_RATE, "warmup": WARMUP,
     "phases": PHASES, "optimizer": (lambda v: v in ("adamw", "lamb"), '"adamw" or "lamb"'),
 }  # fmt: skip

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
-from kbert.input_files import OPENERS, SEPARATORS, endings_of, files_at, whole_rows
+from kbert.input_files import OPENERS, SEPARATORS, endings_of, files_at, with_long_fields
 from kbert.printable import printable, shown
 
 FORMATS = ("parquet", "csv", "tsv", "jsonl")
@@ -250,7 +250,7 @@ def _csv(file: TextIO, n_rows: int, separator: str) -> Generator[Any]:
     import pyarrow as pa
 
     reader = csv.reader(file, delimiter=separator, strict=True)
-    rows = whole_rows(reader)
+    rows = with_long_fields(reader)
     try:
         names = next(rows, None)
         if not names:

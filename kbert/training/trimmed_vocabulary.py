@@ -48,7 +48,6 @@ class TrimmedModel:
             self.model = type(model).from_config({**config, "config": architecture})
         for trimmed, whole in zip(self.model.weights, model.weights, strict=True):
             is_table = tuple(trimmed.shape) != tuple(whole.shape)
-            trimmed.trainable = whole.trainable
             trimmed.assign(ops.take(whole.value, kept_ids, axis=0) if is_table else whole.value)
         # The row of each token id in the copy's table.
         self._rows = np.zeros(model.config.vocab_size, np.int32)

@@ -147,7 +147,8 @@ def test_vectors_that_hardly_vary_beside_others(share, little):
 
 
 def test_from_2000_pairs_with_numbers_on_the_head_reads_cls():
-    assert Regression.rows_of_cls == 2000  # as docs/concepts/fit.md says
+    page = (Path(__file__).parents[2] / "docs" / "concepts" / "fit.md").read_text(encoding="utf-8")
+    assert f"in regression with {Regression.rows_of_cls:,} pairs or more, `[CLS]`" in page
 
 
 def test_of_many_rows_some_are_looked_at():
