@@ -6,6 +6,8 @@
 The second command makes the table and the picture of docs/benchmarks/first_fit.md from the results. ``--size`` takes
 other weights, with a file of results of their own: first_fit_tiny.csv is of a model of the size of tiny.
 
+``--data`` takes files too: CSVs with the columns text and label.
+
 Rows are drawn for each label (for numbers, tags, questions and options: in all), five draws by default; test rows are
 the same for all draws. Each score is appended to the file, with the warnings of a run that learned too little, and one
 that is there is not measured again. ``fit_cpu_s`` is in seconds of the processor, which other work beside changes less.
@@ -210,6 +212,11 @@ DATA = {
     "topics20": lambda: _topics(20),
     "topics77": lambda: _topics(77),
 }
+
+
+def _data(name: str) -> Data:
+    """A data set of `DATA`, or a CSV with the columns text and label."""
+    return DATA[name]() if name in DATA else _table(pd.read_csv(name, keep_default_na=False), TEST_ROWS)
 
 
 def drawn(data: Data, name: str, rows: int, draw: int) -> tuple[Any, Any]:
@@ -446,7 +453,7 @@ def measure(name: str, rows: int, draw: int, method: str, data: Data, size: str 
 def main() -> None:
     """Measure what is asked for and not in the file yet."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", nargs="+", default=list(DATA), choices=list(DATA))
+    parser.add_argument("--data", nargs="+", default=list(DATA), metavar="DATA", help=f"{', '.join(DATA)}, or a CSV")
     parser.add_argument("--rows", nargs="+", type=int, default=[8, 16, 64, 250, 1000, 4000])
     parser.add_argument("--draws", nargs="+", type=int, default=list(range(DRAWS)))
     parser.add_argument("--methods", nargs="+", default=["tf-idf", "vectors", "kbert"])
@@ -464,8 +471,11 @@ def main() -> None:
     loaded: dict[str, Data] = {}
     for draw in options.draws:
         for rows in options.rows:
-            for name in options.data:
-                data = loaded.setdefault(name, DATA[name]())
+            for source in options.data:
+                name = Path(source).stem
+                if name not in loaded:
+                    loaded[name] = _data(source)
+                data = loaded[name]
                 for method in options.methods:
                     key = (name, rows, draw, method)
                     if key in done or (result := measure(name, rows, draw, method, data, options.size)) is None:
