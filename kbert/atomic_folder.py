@@ -1,7 +1,8 @@
 """Writing a folder so that a reader finds all of it or nothing of it, even where the process is killed.
 
 A folder is first written under a temporary name beside its target, and renamed when it is complete. `replace_folder`
-replaces a folder that exists; `fill_folder` writes a new one, or fills an empty one.
+replaces a folder that exists; `fill_folder` writes a new one, or fills an empty one. `read_whole` reads the files of a
+folder that may be replaced meanwhile.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from kbert.folder_lock import alone_in
 from kbert.permissions import copy_permissions, set_permissions
@@ -26,6 +27,10 @@ _NEW, _OLD = "new", "old"
 _LEFTOVER_SECONDS = 3600
 # A full disk, a quota, the largest file that is allowed.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# How often a folder is read that is replaced each time.
+_MOST_READINGS = 20
+
+T = TypeVar("T")
 
 
 class FolderKind(NamedTuple):
@@ -153,6 +158,40 @@ def complete_interrupted_replacement(folder: str | os.PathLike[str]) -> None:
     if interrupted:
         with alone_in(folder.parent):
             _complete(folder)
+
+
+def read_whole(folder: str | os.PathLike[str], read: Callable[[], T]) -> T:
+    """What ``read`` gives of a folder's files, all of one state of it: `replace_folder` may be at work meanwhile.
+
+    ``read`` is called again where the folder became another one while it read. A replacement that was interrupted is
+    completed first.
+
+    Raises
+    ------
+    OSError
+        Where the folder is replaced so often that it is never read as a whole.
+    """
+    for _ in range(_MOST_READINGS):
+        complete_interrupted_replacement(folder)
+        before = _state(folder)
+        try:
+            found = read()
+        except Exception:
+            if _state(folder) == before:
+                raise
+        else:
+            if _state(folder) == before:
+                return found
+    raise OSError(f"{os.fspath(folder)} was replaced each time while it was read. Try again when that has ended.")
+
+
+def _state(folder: str | os.PathLike[str]) -> tuple[int, int, int] | None:
+    """What differs for a folder and one that takes its place; None where there is none."""
+    try:
+        found = os.stat(os.path.expanduser(folder))
+    except (OSError, ValueError):
+        return None
+    return found.st_dev, found.st_ino, found.st_mtime_ns  # the number of a folder that is gone may be given again
 
 
 def fill_folder(folder: Path, write: Callable[[Path], object], last: str) -> None:

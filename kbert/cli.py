@@ -88,7 +88,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        The exit status: 0 for success, 1 if it was interrupted, 2 for an error, which is printed in one line on stderr.
+        The exit status: 0 for success, 1 if it was interrupted, by Ctrl-C or by a reader of its output that ended, as
+        ``head`` does, 2 for an error, which is printed in one line on stderr.
     """
     if argv is None:
         argv = sys.argv[1:]
@@ -102,7 +103,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             warnings.showwarning = partial(_show_warning, warnings.showwarning, set())
             command.run(options)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # as where it was closed, ">&-"
+            sys.stdout.flush()
         return 0
     except SystemExit as exit_:  # argparse raises it after --help and --version
         return int(exit_.code or 0)
@@ -113,6 +115,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # The reader of the output, such as head, has closed it. Python would report that once more when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print("kbert: stopped, since what reads its output has ended.", file=sys.stderr)
         return 1
     except _EXPECTED as error:
         if options is not None and options.traceback:

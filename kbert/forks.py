@@ -49,32 +49,29 @@ def note_use() -> None:
     _used = True
 
 
-def is_usable_process(training: bool = False) -> bool:
-    """Whether this process can predict or, with ``training``, train.
+def is_usable_process() -> bool:
+    """Whether this process can predict and train.
 
-    One that was forked from a process that had models cannot, but for two cases on CPUs: JAX predicts, though it does
-    not train, and PyTorch does both where it uses one thread.
+    One that was forked from a process that had models cannot, unless PyTorch computes on the CPU by one thread. (JAX
+    predicts there too, but only what it has compiled already.)
     """
     if not _forked_after_use:
         return True
-    backend = sys.modules["keras"].backend.backend()  # a model was made
-    if backend == "jax":
-        return not training and sys.modules["jax"].default_backend() == "cpu"
-    if backend == "torch":
-        torch = sys.modules["torch"]
-        return torch.get_num_threads() == 1 and not torch.cuda.is_initialized()
-    return False
+    if sys.modules["keras"].backend.backend() != "torch":  # a model was made
+        return False
+    torch = sys.modules["torch"]
+    return bool(torch.get_num_threads() == 1 and not torch.cuda.is_initialized())
 
 
-def require_usable_process(training: bool = False) -> None:
-    """Check that this process can predict or, with ``training``, train.
+def require_usable_process() -> None:
+    """Check that this process can predict and train.
 
     Raises
     ------
     ForkedProcessError
         If it was forked from a process that had models, and would wait without end.
     """
-    if is_usable_process(training):
+    if is_usable_process():
         return
     raise forked_process_error(sys.modules["keras"].backend.backend())
 

@@ -460,5 +460,19 @@ def test_it_is_a_program(tmp_path):
     assert run.returncode == 2 and run.stderr.startswith("kbert: There is no file") and run.stdout == ""
 
 
+def test_without_an_output_it_works_and_where_its_reader_ends_it_says_so(folder, tmp_path):
+    argv = ["kbert", "vocab", str(folder / "text.txt"), "--split", "lines", "--vocab-size", "100"]
+    code = "import sys; from kbert.cli import main; sys.exit(main(sys.argv[1:]))"
+    # As `>&-` of a shell, and cron, leave it: Python then has no sys.stdout.
+    closed = f"import sys; sys.stdout = None; {code}"
+    call = [sys.executable, "-c", closed, *argv[1:], "--out", str(tmp_path / "closed"), "--quiet"]
+    run = subprocess.run(call, capture_output=True, text=True)
+    assert (run.returncode, run.stderr) == (0, "") and (tmp_path / "closed").is_dir()
+    ended = f"import os, sys; r, w = os.pipe(); os.close(r); os.dup2(w, 1); {code}"
+    call = [sys.executable, "-c", ended, *argv[1:], "--out", str(tmp_path / "ended")]
+    run = subprocess.run(call, capture_output=True, text=True)
+    assert run.returncode == 1 and run.stderr.endswith("\nkbert: stopped, since what reads its output has ended.\n")
+
+
 def test_shards_can_be_opened(folder):
     assert len(Shards(folder / "shards", verify=True)) == 1

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kbert.data.columns import rows_with_empty, taken
+from kbert.data.columns import is_empty, rows_with_empty, taken
 from kbert.data.frames import (
     NO_SAMPLES,
     Column,
@@ -24,6 +24,7 @@ from kbert.data.frames import (
     refuse_what_has_no_rows,
 )
 from kbert.data.labels import check_n_labels
+from kbert.data.mistakes import hint_for_list_as_text
 from kbert.data.texts import plain_texts, require_whole_characters
 from kbert.printable import shown
 from kbert.text.vocabulary import require_no_surrogates
@@ -189,7 +190,11 @@ def _options(column: Column, i: int, name: str) -> list[str]:
     value = column.values[i]
     if isinstance(value, np.ndarray) and value.ndim == 1:
         value = value.tolist()
-    if isinstance(value, list) and len(value) > 1 and all(type(option) is str and option for option in value):
+    if (
+        isinstance(value, list)
+        and len(value) > 1
+        and all(type(option) is str and not is_empty(option) for option in value)
+    ):
         return list(value)
     where = f"{name}: {column.row(i)} of {column.called}"
     if not isinstance(value, list | tuple):
@@ -207,7 +212,7 @@ def _options(column: Column, i: int, name: str) -> list[str]:
 
 
 def _option(option: Any, j: int, where: str) -> str:
-    if is_missing(option) or (isinstance(option, str) and not option):
+    if is_missing(option) or (isinstance(option, str) and is_empty(option)):
         raise ValueError(
             f"{where} has an empty option: option {j} is {shown(option)}. Drop it, or say what it stands for."
         )
@@ -220,10 +225,8 @@ def _option(option: Any, j: int, where: str) -> str:
 
 def _hint(value: Any) -> str:
     """What to do about options that are no list, for a message."""
-    if isinstance(value, str) and value.lstrip().startswith("["):
-        return " A list that was written into a file as text is read again by ast.literal_eval or json.loads."
     if isinstance(value, str):
-        return " Give a list of at least two texts."
+        return hint_for_list_as_text(value) or " Give a list of at least two texts."
     if isinstance(value, dict):
         return " Take the list of texts out of it: df['options'].str['text'], for example."
     return " Give a list, a tuple or a one-dimensional array of at least two texts."

@@ -159,6 +159,8 @@ def refuse_one_row(X: Any, names: tuple[str, ...], name: str) -> None:
 
 def to_known_container(X: Any) -> Any:
     """X as a DataFrame, Series, Index, array or sequence, whichever library it comes from."""
+    if isinstance(X, np.matrix):  # whose columns have two dimensions
+        return np.asarray(X)
     if isinstance(X, pd.DataFrame | pd.Series | pd.Index | np.ndarray | list | tuple):
         return X
     if hasattr(X, "to_pandas"):
@@ -377,11 +379,17 @@ def data_frame(columns: Mapping[str, Any]) -> pd.DataFrame:
     return pd.DataFrame(dict(columns))
 
 
-def indexed_lines(lines: list[tuple[Any, ...]], columns: list[str], X: Any) -> pd.DataFrame:
-    """Lines about rows of X, of which the first value is the row's number; each has its row's index, if X has one."""
+def indexed_lines(lines: list[tuple[Any, ...]], columns: Mapping[str, type], X: Any) -> pd.DataFrame:
+    """Lines about rows of X, of which the first value is the row's number; each has its row's index, if X has one.
+
+    ``columns`` has the types of the columns, which say what one without lines is of. Others follow from the values.
+    """
     index = row_index(X)
     rows = np.array([line[0] for line in lines], np.int64)
-    return pd.DataFrame(lines, index=None if index is None else index.take(rows), columns=columns)
+    index = None if index is None else index.take(rows)
+    if not lines:
+        return pd.DataFrame({name: pd.Series(dtype=of, index=index) for name, of in columns.items()})
+    return pd.DataFrame(lines, index=index, columns=list(columns))
 
 
 def row_index(X: Any) -> pd.Index | None:

@@ -110,9 +110,10 @@ def label_sets(y: Any, n_rows: int, name: str = "y", lists: bool = False) -> Lab
     TypeError
         If labels mix types, or are neither str nor whole numbers nor booleans.
     """
+    is_indicator = kind_of_labels(y, lists) == "indicator"  # a sparse one may have one column
     if _is_sparse(y):
         y = y.toarray()
-    read = _read_indicator if kind_of_labels(y, lists) == "indicator" else _read_lists
+    read = _read_indicator if is_indicator else _read_lists
     return read(to_known_container(y), n_rows, name)
 
 

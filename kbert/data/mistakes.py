@@ -267,6 +267,28 @@ def _check_lists_in_strings(labels: list[str], classes: list[str], y: Any) -> No
             return
 
 
+def refuse_lists_as_texts(texts: list[str], name: str) -> None:
+    """Refuse texts of which most are lists of words that were written into a file: "['Ada', 'went']".
+
+    Raises
+    ------
+    ValueError
+    """
+    some = texts[:_LOOKED_AT]
+    if sum(map(_is_list, some)) > len(some) / 2:
+        raise ValueError(
+            f"The rows of {name} are lists of words written as strings, such as {shown(next(filter(_is_list, some)))}. "
+            f"Make lists of them: import ast; {name} = [ast.literal_eval(row) for row in {name}]."
+        )
+
+
+def hint_for_list_as_text(value: Any) -> str:
+    """What to do about a str that looks like a list, for the end of a message; "" for any other value."""
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        return " A list that was written into a file as text is read again by ast.literal_eval or json.loads."
+    return ""
+
+
 # An array of NumPy as a CSV file has it, which Python reads as no list, or as one string: "['a' 'b']", "[0 1 0]".
 _QUOTED, _NUMBER = r"""(?:'[^']*'|"[^"]*")""", r"[-+.\de]+"
 _ARRAY = re.compile(rf"\s*\[\s*(?:{_QUOTED}(?:\s+{_QUOTED})+|{_NUMBER}(?:\s+{_NUMBER})+)\s*\]\s*")

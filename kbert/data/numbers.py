@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import re
 from typing import Any
 
 import numpy as np
@@ -65,8 +67,8 @@ def _numbers(column: Column, name: str) -> NDArray[np.float64]:
         is_no_number = isinstance(value, np.datetime64 | np.timedelta64 | np.character)
         if is_no_number or not (isinstance(value, int | float | np.number | np.bool_) or hasattr(value, "__float__")):
             raise TypeError(
-                f"{name} should be numeric: {column.row(i)} is {shown(value)}, of type {type(value).__name__}. Convert "
-                "with pd.to_numeric, or use BertClassifier for labels."
+                f"{name} should be numeric: {column.row(i)} is {shown(value)}, of type {type(value).__name__}. "
+                f"{_as_numbers(value, name)}, or use BertClassifier for labels."
             )
     numbers = np.array([_as_float(value) for value in column.values])
     infinite = np.flatnonzero(~np.isfinite(numbers)).tolist()
@@ -83,6 +85,17 @@ def _numbers(column: Column, name: str) -> NDArray[np.float64]:
             "TransformedTargetRegressor(BertRegressor(), transformer=StandardScaler())."
         )
     return numbers
+
+
+def _as_numbers(value: Any, name: str) -> str:
+    """How values that are no numbers become some, for a message."""
+    if isinstance(value, np.datetime64 | datetime.date):
+        return f"Count the days: {name} = ({name} - {name}.min()).dt.days"
+    if isinstance(value, np.timedelta64 | datetime.timedelta):
+        return f"Convert with {name}.dt.total_seconds()"
+    if isinstance(value, str) and re.fullmatch(r"\s*[-+]?\d+,\d+\s*", value):
+        return f'Convert with {name}.str.replace(",", ".").astype(float)'
+    return "Convert with pd.to_numeric"
 
 
 def _as_float(value: Any) -> float:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from kbert.data.columns import is_empty, rows_with_empty
 from kbert.data.frames import NO_SAMPLES, Column, is_missing, read_column
 from kbert.data.labels import check_n_labels
+from kbert.data.mistakes import hint_for_list_as_text, refuse_lists_as_texts
 from kbert.errors import LabelsWarning
 from kbert.printable import percent, shown
 from kbert.text.chunks import chunks
@@ -188,6 +189,7 @@ def _texts(column: Column, name: str) -> WordColumn:
         texts.append(value if isinstance(value, str) else "")
         if not texts[-1].isascii():
             require_no_surrogates(texts[-1], f"{name}: {column.row(i)}")
+    refuse_lists_as_texts(texts, name)
     return WordColumn([], texts, names=_names(column), n_missing=sum(map(is_empty, texts)))
 
 
@@ -287,7 +289,10 @@ def tag_lists(y: Any, words: WordColumn, name: str = "y", widened: WidenedSpans 
     rows = []
     for i, (value, row) in enumerate(zip(column.values, words.words, strict=True)):
         if not isinstance(value, _LISTS):
-            raise ValueError(f"{name}: {column.row(i)} is {shown(value)}. Give a list for each row; [] for none.")
+            raise ValueError(
+                f"{name}: {column.row(i)} is {shown(value)}. Give a list for each row; [] for none."
+                f"{hint_for_list_as_text(value)}"
+            )
         if words.raw_texts is not None:
             rows.append(_tags_of_spans(value, words, i, name, column.row(i), widened))
             continue
@@ -328,13 +333,10 @@ def spans_of(value: Any, length: int, where: str) -> list[tuple[int, int, str]]:
         If a span is malformed, beyond the text, or overlaps another one.
     """
     spans = []
-    for span in value:
-        if isinstance(span, Mapping):
-            span = tuple(span.get(key) for key in ("start", "end", "label"))
-        if not isinstance(span, _LISTS) or len(span) != 3 or not all(isinstance(n, int | np.integer) for n in span[:2]):
-            raise ValueError(
-                f"{where} holds {shown(span)}, which is no span. Give (start, end, label), or such a dict."
-            )
+    for given in value:
+        span = tuple(given.get(key) for key in ("start", "end", "label")) if isinstance(given, Mapping) else given
+        if not isinstance(span, _LISTS) or len(span) != 3 or not all(map(_is_whole, span[:2])):
+            raise ValueError(f"{where} holds {shown(given)}, which is no span. {_instead(given, value)}")
         start, end, label = int(span[0]), int(span[1]), _tag(span[2], f"{where}: the label of {shown(span)}")
         if not 0 <= start < end <= length:
             raise ValueError(
@@ -347,6 +349,22 @@ def spans_of(value: Any, length: int, where: str) -> list[tuple[int, int, str]]:
         if other[0] < one[1]:
             raise ValueError(f"{where}: the spans {one} and {other} overlap. A word has one tag: choose one of them.")
     return spans
+
+
+def _is_whole(number: Any) -> bool:
+    """Whether a position is a whole number, also as pandas has one in a column where others are missing: 3.0."""
+    if isinstance(number, float | np.floating):
+        return float(number).is_integer()
+    return isinstance(number, int | np.integer)
+
+
+def _instead(given: Any, row: Any) -> str:
+    """What to give instead of something that is no span, for a message."""
+    if isinstance(given, str):
+        return "Tags, one for each word, go with lists of words as X; for texts give spans, (start, end, label)."
+    if isinstance(given, int | np.integer) and len(row) == 3:
+        return f"Put the spans of a row in a list: [{shown(row)}]."
+    return "Give (start, end, label), or a dict with these keys; start and end are whole numbers."
 
 
 def _tags_of_spans(

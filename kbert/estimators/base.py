@@ -208,10 +208,10 @@ class BertEstimator(ExportableEstimator):
         state = super().__getstate__()
         # A tuple is what `__setstate__` keeps where no model can be made.
         if "model_" in state and not isinstance(state["model_"], ExportedModel | tuple):
-            from kbert.model.setup import ops
+            from kbert.model.base import to_numpy
 
             model = state["model_"]
-            weights = [np.asarray(ops.convert_to_numpy(variable.value)) for variable in model.weights]
+            weights = [to_numpy(variable.value) for variable in model.weights]
             state = {**state, "model_": (type(model), model.get_config(), weights)}
         return state
 

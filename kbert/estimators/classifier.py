@@ -16,6 +16,7 @@ from kbert.config_json import read_config_json
 from kbert.data.frames import readable_again, row_index
 from kbert.data.label_sets import kind_of_labels
 from kbert.data.labels import sample_weights
+from kbert.data.mistakes import warn_of_other_order
 from kbert.estimators.base import of_one_fit
 from kbert.estimators.explaining import new_explainer
 from kbert.estimators.fine_tuned import FineTunedEstimator
@@ -470,6 +471,7 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         """
         explainer = new_explainer(self.model_, self.tokenizer_, unit, method, n_steps)
         task, columns = self._read(X)
+        warn_of_other_order(X, labels, "labels")
         return self._explained_texts(explainer, X, task, columns, task.chosen_outputs(labels, columns.n_rows), unit)
 
     @of_one_fit
@@ -483,6 +485,7 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
             As in ``fit``. Labels that ``fit`` did not see are never right.
         sample_weight : array-like of shape (n_rows,), optional
         """
+        warn_of_other_order(X, y)
         logits = self._outputs(X).astype("float64")
         right = self._task().right_rows(readable_again(y), logits)
         return float(np.average(right, weights=sample_weights(sample_weight, len(right))))

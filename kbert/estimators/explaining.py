@@ -110,7 +110,8 @@ def explanation(
     with PredictionProgress(columns.n_rows, verbose, "explain"):
         lines = list(explainer.lines(columns, to_explain))
     explainer.warn()
-    frame = indexed_lines(lines, ["row", "column", unit, "start", "end", "label", "score"], X)
+    types = {"row": int, "column": object, unit: str, "start": int, "end": int, "label": object, "score": float}
+    frame = indexed_lines(lines, types, X)
     return frame if has_column else frame.drop(columns="column")
 
 

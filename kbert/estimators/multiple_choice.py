@@ -13,6 +13,7 @@ from kbert.config import BertConfig
 from kbert.data.choices import ChoiceColumns, option_indices
 from kbert.data.frames import readable_again
 from kbert.data.labels import sample_weights
+from kbert.data.mistakes import warn_of_other_order
 from kbert.estimators.base import of_one_fit
 from kbert.estimators.explaining import new_explainer, whole_numbers
 from kbert.estimators.fine_tuned import FineTunedEstimator
@@ -387,6 +388,7 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
             The index of the right option, from 0.
         sample_weight : array-like of shape (n_rows,), optional
         """
+        warn_of_other_order(X, y)
         logits = self._outputs(X)
         right = logits.argmax(axis=1) == option_indices(readable_again(y), (logits > -np.inf).sum(axis=1))
         return float(np.average(right, weights=sample_weights(sample_weight, len(right))))

@@ -57,7 +57,7 @@ from kbert.text import WordPieceTokenizer, build_sequences
 from kbert.training.backends import able_to_train
 from kbert.training.fit_checkpoints import digest_of_weights
 from kbert.training.precision import dtype_policy
-from kbert.training.predict import input_names, predictor, to_numpy
+from kbert.training.predict import as_array, input_names, predictor
 from kbert.weights import load_pretraining, save_pretraining
 from kbert.weights.runtimes import ExportedModel
 from kbert.weights.start import Start, pretrained_start
@@ -491,10 +491,10 @@ class BertPretrainer(BertEstimator):
         }
         if not isinstance(self.model_, ExportedModel):
             inputs = {name: inputs[name] for name in input_names(self.model_)}
-        outputs = predictor(self.model_)(inputs)
+        logits = as_array(predictor(self.model_)(inputs)["mlm_logits"])
         # What a model says of padding is of no use, and another runtime does not compute it.
         is_real = np.take_along_axis(inputs["text_ids"] > 0, inputs["masked_positions"], axis=1)
-        return np.where(is_real[..., None], to_numpy(outputs["mlm_logits"]), 0)
+        return np.where(is_real[..., None], logits, 0)
 
     def _save_model(self, folder: Path) -> None:
         save_pretraining(self.model_, folder)
@@ -553,6 +553,8 @@ def _corpus(X: Any, name: str, split: Literal["sentences", "lines"]) -> Corpus:
             f"{name} is a single str ({shown(X)}). A text is put in a list: [{name}]; a file is given as "
             "pathlib.Path(...)."
         )
+    if isinstance(X, pd.DataFrame) and len(X.columns) == 1:
+        X = X.iloc[:, 0]
     if isinstance(X, pd.DataFrame) and list(X.columns).count("text") != 1:
         columns = f"the columns {listed_labels(list(X.columns))}" if len(X.columns) else "no columns"
         raise ValueError(

@@ -14,6 +14,7 @@ from kbert.config import BertConfig
 from kbert.data.answers import answer_texts
 from kbert.data.frames import indexed_lines, readable_again
 from kbert.data.labels import sample_weights
+from kbert.data.mistakes import warn_of_other_order
 from kbert.data.questions import QuestionColumns
 from kbert.data.spans import Spans
 from kbert.estimators.base import of_one_fit
@@ -29,7 +30,9 @@ from kbert.whole_numbers import whole_number
 if TYPE_CHECKING:
     from kbert.model import BertForQuestionAnswering
 
-_ANSWER_COLUMNS = ["row", "rank", "answer", "start", "end", "score", "probability"]
+_ANSWER_COLUMNS = {
+    "row": int, "rank": int, "answer": str, "start": int, "end": int, "score": float, "probability": float
+}  # fmt: skip
 # A score so high or low that its softmax is 1 or 0.
 _CERTAIN = 1e6
 
@@ -417,6 +420,7 @@ class BertQA(FineTunedEstimator[Questions]):
             As in `fit`, or the right answers alone: a text, or a list of texts, for each row.
         sample_weight : array-like of shape (n_rows,), optional
         """
+        warn_of_other_order(X, y)
         predicted = _best_answers(self._found(X, 1))
         _, f1 = answer_scores(answer_texts(readable_again(y), len(predicted)), predicted)
         return float(np.average(f1, weights=sample_weights(sample_weight, len(f1))))

@@ -14,6 +14,7 @@ from sklearn.utils import Tags
 from kbert.config import BertConfig
 from kbert.data.frames import readable_again
 from kbert.data.labels import sample_weights
+from kbert.data.mistakes import warn_of_other_order
 from kbert.estimators.base import of_one_fit
 from kbert.estimators.explaining import new_explainer
 from kbert.estimators.fine_tuned import FineTunedEstimator
@@ -371,6 +372,7 @@ class BertRegressor(RegressorMixin, FineTunedEstimator[Regression]):
             As in ``fit``; the columns of a DataFrame are found by their names.
         sample_weight : array-like of shape (n_rows,), optional
         """
+        warn_of_other_order(X, y)
         task, columns = self._read(X)
         numbers = task.read_labels(readable_again(y), columns)
         weights = sample_weights(sample_weight, columns.n_rows)

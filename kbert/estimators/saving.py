@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 import kbert
-from kbert.atomic_folder import complete_interrupted_replacement, replace_folder
+from kbert.atomic_folder import read_whole, replace_folder
 from kbert.config import BertConfig
 from kbert.errors import DivergedError, KbertWarning, WeightsMismatchError
 from kbert.estimators import model_card, persistence
@@ -305,7 +305,10 @@ class SavableEstimator(BaseEstimator):
         ImportError
             When no runtime is installed for an exported model.
         """
-        complete_interrupted_replacement(folder)
+        return read_whole(folder, lambda: cls._load(folder, verify, revision, runtime))
+
+    @classmethod
+    def _load(cls, folder: str | os.PathLike[str], verify: bool, revision: str | None, runtime: str) -> Self:
         given = folder if isinstance(folder, Path) else os.fspath(folder)
         folder = resolve_saved(given, revision, persistence.FILE)
         saved = persistence.read_kbert_json(folder, cls.__name__)

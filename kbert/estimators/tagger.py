@@ -13,6 +13,7 @@ from sklearn.utils import Tags
 from kbert.config import BertConfig
 from kbert.data.frames import indexed_lines, readable_again
 from kbert.data.labels import sample_weights
+from kbert.data.mistakes import warn_of_other_order
 from kbert.data.tags import WordColumn, tag_lists, words_in_texts
 from kbert.estimators.base import of_one_fit
 from kbert.estimators.explaining import explanation, new_explainer, whole_numbers
@@ -369,8 +370,8 @@ class BertTagger(FineTunedEstimator[Tagging]):
                     score = float(probabilities[first:end].mean())
                     lines.append((row, start, stop, first, end, text[start:stop], label, score))
                 row += 1
-        columns = ["row", "start", "end", "word_start", "word_end", "text", "label", "score"]
-        return indexed_lines(lines, columns, X)
+        numbers_of = dict.fromkeys(("row", "start", "end", "word_start", "word_end"), int)
+        return indexed_lines(lines, {**numbers_of, "text": str, "label": str, "score": float}, X)
 
     @of_one_fit
     def explain(
@@ -451,6 +452,7 @@ class BertTagger(FineTunedEstimator[Tagging]):
             As in ``fit``; y may hold tags that ``fit`` did not see, which are never found.
         sample_weight : array-like of shape (n_rows,), optional
         """
+        warn_of_other_order(X, y)
         task, columns = self._read(X)
         truth = tag_lists(readable_again(y), columns.split(self.tokenizer_.split_words))
         chunks = self._chunks(task, columns)

@@ -40,6 +40,18 @@ def one_hot(ids: Tensor, size: int, dtype: str) -> Tensor:
     return ops.cast(ops.equal(ops.expand_dims(ids, -1), ops.arange(size, dtype="int32")), dtype)
 
 
+def to_numpy(tensor: Tensor) -> np.ndarray:
+    """A tensor of the backend as an array; bfloat16 as float32, but on JAX.
+
+    Keras's own function has NumPy warn on PyTorch, which is an error under `python -W error`.
+    """
+    if keras.backend.backend() == "torch" and hasattr(tensor, "detach"):
+        tensor = tensor.detach().cpu()
+        array: np.ndarray = (tensor.float() if tensor.is_floating_point() else tensor).numpy()
+        return array
+    return np.asarray(ops.convert_to_numpy(tensor))
+
+
 class FunctionalBert(keras.Model):
     """Base of the models: a functional Keras model, made from a `BertConfig` and a few arguments of its own.
 

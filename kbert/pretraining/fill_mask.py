@@ -8,7 +8,7 @@ import numpy as np
 
 from kbert.data.frames import data_frame
 from kbert.model import BertForPreTraining
-from kbert.model.setup import ops
+from kbert.model.base import to_numpy
 from kbert.text import WordPieceTokenizer
 from kbert.text.vocabulary import require_no_surrogates
 from kbert.training.backends import backend_step
@@ -57,7 +57,7 @@ def fill_mask(model: BertForPreTraining, tokenizer: WordPieceTokenizer, text: st
     positions = np.flatnonzero(token_ids == tokenizer.mask_id)
     inputs = _inputs(token_ids, positions, tokenizer.pad_id, most)
     outputs = backend_step().predictor(model)({tensor.name: inputs[tensor.name] for tensor in model.inputs})
-    logits = ops.convert_to_numpy(outputs["mlm_logits"])[0, : len(positions)].astype("float64")
+    logits = to_numpy(outputs["mlm_logits"])[0, : len(positions)].astype("float64")
     require_finite(np.array([np.isfinite(logits).all()]))
     probabilities = np.exp(logits - logits.max(axis=-1, keepdims=True))
     probabilities /= probabilities.sum(axis=-1, keepdims=True)

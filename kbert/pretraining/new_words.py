@@ -9,7 +9,7 @@ import numpy as np
 
 from kbert.errors import NewWordsWarning
 from kbert.model import BertForPreTraining
-from kbert.model.setup import keras
+from kbert.model.base import to_numpy
 from kbert.text import WordPieceTokenizer
 from kbert.warn import warn_user
 
@@ -106,7 +106,7 @@ def start_new_words(model: BertForPreTraining, before: WordPieceTokenizer, after
         return []
     pieces = before.tokenize_column(list(ids))
     for variable in (model.encoder.embeddings.word, model.mlm_head.bias):
-        values = np.array(keras.ops.convert_to_numpy(variable.value), "float32")
+        values = np.array(to_numpy(variable.value), "float32")
         for row, i in enumerate(ids.values()):
             values[i] = values[pieces.row(row)].mean(axis=0)
         variable.assign(values)

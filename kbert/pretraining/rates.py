@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from kbert.config import BertConfig
+from kbert.model.base import to_numpy
 from kbert.model.products import product
 from kbert.model.setup import keras
 from kbert.training.step import Tensor
@@ -134,4 +135,4 @@ def _compiled(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor
 
 
 def _wait_for(result: Tensor) -> None:
-    keras.ops.convert_to_numpy(keras.ops.cast(result[0, 0], "float32"))
+    to_numpy(keras.ops.cast(result[0, 0], "float32"))

@@ -17,7 +17,7 @@ import numpy as np
 from kbert.data.frames import data_frame
 from kbert.errors import DivergedError
 from kbert.model import BertForPreTraining
-from kbert.model.setup import ops
+from kbert.model.base import to_numpy
 from kbert.pretraining.batches import PretrainingBatch
 from kbert.pretraining.checkpoints import Checkpoint, digest_of_text, only_run_in, read_checkpoint
 from kbert.pretraining.evaluation import held_out_scores, scores_on, step_batch
@@ -272,7 +272,7 @@ class Pretraining:
 
     def _require_usable_model(self) -> None:
         """Refuse a model that training has destroyed. The last update may have done that, of which no loss tells."""
-        require_finite_weights(map(ops.convert_to_numpy, self.model.trainable_variables), self.step)
+        require_finite_weights((to_numpy(v.value) for v in self.model.trainable_variables), self.step)
         if may_overflow(self.model) and not np.isfinite(scores_on(self.model, [self.first_batch()])["loss"]):
             raise DivergedError(
                 f"After update {self.step} the loss is not a finite number. Train with a lower learning_rate, a longer "

@@ -13,6 +13,7 @@ from sklearn.model_selection import KFold, StratifiedKFold, check_cv, cross_val_
 
 from kbert.data.frames import data_frame, indexed_lines, readable_again
 from kbert.data.labels import check_n_labels, label_column
+from kbert.data.mistakes import warn_of_other_order
 from kbert.data.tags import WordColumn
 from kbert.errors import KbertWarning
 from kbert.estimators.lengths import lengths_of_rows
@@ -43,6 +44,7 @@ def report(
     max_rows = whole_number(max_rows, "max_rows")
     kind, is_fitted = kind_of(estimator), estimator.__sklearn_is_fitted__()
     X, y = readable_again(X), readable_again(y)
+    warn_of_other_order(X, y)
     fitted = estimator._of_one_fit() if cv is None or is_fitted else estimator
     is_explainable = is_fitted and not isinstance(fitted.model_, ExportedModel)
     _check(kind, estimator, train, cv)
@@ -213,7 +215,8 @@ def _doubtful(kind: str, found: Doubts, estimator: Any, columns: Any, X: Any) ->
     texts = _texts(columns)
     names += [f"{name}_of_X" if name in OWN_NAMES else name for name in _text_names(kind, columns, len(texts))]
     values += [[column[i] for i in order] for column in texts]
-    return indexed_lines(list(zip(*values, strict=True)), names, X)
+    numbers = {"row": int, "position": int} | dict.fromkeys(("doubt", "probability_given", "probability"), float)
+    return indexed_lines(list(zip(*values, strict=True)), {name: numbers.get(name, object) for name in names}, X)
 
 
 def _texts(columns: Any) -> list[Any]:

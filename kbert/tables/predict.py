@@ -48,7 +48,6 @@ from kbert.tables.outputs import (
 )
 from kbert.tables.parts import PartFolder, digest_of, one_schema, part_name, write_part
 from kbert.training.backends import backend_name
-from kbert.training.predict import to_numpy
 from kbert.warn import warn_user
 from kbert.weights.runtimes import ExportedModel
 from kbert.whole_numbers import whole_number
@@ -501,6 +500,8 @@ def _digest_of_model(estimator: BertEstimator) -> str:
         for path in model.files():
             found.update(path.read_bytes())
     else:
+        from kbert.model.base import to_numpy
+
         for variable in model.weights:
             found.update(np.ascontiguousarray(to_numpy(variable.value)).tobytes())
     return found.hexdigest()

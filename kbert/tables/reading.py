@@ -239,7 +239,7 @@ def y_of(frame: pd.DataFrame, columns: Sequence[str], task: str, classes: Any = 
     known = list(classes)
     meant, of_type = {text: value for value in known for text in _as_written(value)}, _to_type_of(known)
     is_known = set(known)
-    values = values.map(lambda value: value if value in is_known else meant.get(str(value).lower(), of_type(value)))
+    values = values.map(lambda value: value if value in is_known else meant.get(_read(value, known), of_type(value)))
     if not values.isin(known).any():
         raise ValueError(
             f"The column {columns[0]!r} has no label that the model knows: it has {_some(values.unique())}, and the "
@@ -249,9 +249,17 @@ def y_of(frame: pd.DataFrame, columns: Sequence[str], task: str, classes: Any = 
 
 
 def _as_written(value: Any) -> set[str]:
-    """How a label may stand in a file, in lower case: 1.0 as "1.0" and as "1"."""
+    """How a label may stand in a file: 1.0 as "1.0" and as "1"; in lower case, unless it is a text."""
+    if isinstance(value, str):
+        return {value}
     is_whole = isinstance(value, float | np.floating) and float(value).is_integer()
     return {str(value).lower()} | ({str(int(value))} if is_whole else set())
+
+
+def _read(value: Any, known: Sequence[Any]) -> str:
+    """A label of a file, to be looked up among what `_as_written` gives for the known ones."""
+    is_text = isinstance(value, str) and isinstance(known[0], str)
+    return value if is_text else str(value).lower()
 
 
 def _to_type_of(known: Sequence[Any]) -> Callable[[Any], Any]:

@@ -128,11 +128,11 @@ class Regression(TextTask):
     @staticmethod
     def _change_head(model: keras.Model, factor: np.ndarray, offset: np.ndarray) -> None:
         """Let the head give ``outputs * factor + offset``."""
-        kernel, bias = model.classifier.kernel, model.classifier.bias
-        from kbert.model.setup import ops
+        from kbert.model.base import to_numpy
 
-        kernel.assign(ops.convert_to_numpy(kernel.value) * factor)
-        bias.assign(ops.convert_to_numpy(bias.value) * factor + offset)
+        kernel, bias = model.classifier.kernel, model.classifier.bias
+        kernel.assign(to_numpy(kernel.value) * factor)
+        bias.assign(to_numpy(bias.value) * factor + offset)
 
     # --- Outputs
 

@@ -160,7 +160,7 @@ class _Run:
 
         ``texts`` are the targets' sequences, each once for every point.
         """
-        from kbert.model.setup import ops
+        from kbert.model.base import to_numpy
 
         n_targets, n_points = len(targets.sequences), len(shares)
         outputs = np.zeros((n_targets, n_points))
@@ -174,7 +174,7 @@ class _Run:
             )
             chosen[row, position, targets.outputs[target]] = 1
             inputs = self._inputs(batch, shares)
-            found, by_share = map(ops.convert_to_numpy, self.differentiate(inputs, chosen))
+            found, by_share = map(to_numpy, self.differentiate(inputs, chosen))
             outputs[target, point] = found[row, position]
             is_token = batch.tokens >= 0
             derivatives[batch.tokens[is_token]] = by_share[is_token]

@@ -68,7 +68,7 @@ def able_to_train() -> Iterator[None]:
     ``torch.no_grad`` and ``torch.inference_mode`` hold for all of a thread; tensors that are made in the latter can
     never be trained.
     """
-    require_usable_process(training=True)
+    require_usable_process()
     if backend_name() != "torch":
         yield
         return

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from kbert.model.base import to_numpy
 from kbert.model.setup import keras
 from kbert.training.updater import Updater
 
@@ -31,7 +32,7 @@ class LearningRate(float):
 
     def assign(self, value: float) -> None:
         """Set the rate of all further updates."""
-        self._assign(float(keras.ops.convert_to_numpy(value)))
+        self._assign(float(to_numpy(value)))
 
     def __reduce__(self) -> tuple[type[float], tuple[float]]:
         """A copy, or what is stored, is a plain number, which opens without kbert."""
@@ -73,7 +74,7 @@ class CallbackOptimizer:
 
     @learning_rate.setter
     def learning_rate(self, value: float) -> None:
-        self._updater.set_learning_rate(float(keras.ops.convert_to_numpy(value)))
+        self._updater.set_learning_rate(float(to_numpy(value)))
 
     @property
     def iterations(self) -> Iterations:

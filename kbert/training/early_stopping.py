@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from kbert.model.base import to_numpy
 from kbert.model.setup import keras
 from kbert.training.checkpoint_folders import in_order, numbered
 
@@ -37,9 +38,7 @@ class Evaluation:
             rank = (np.nan_to_num(values["val_score"], nan=-np.inf), -values["val_loss"])
             if self.best is None or rank > self.best:
                 self.best, self.best_epoch = rank, epoch
-                self.best_weights = [
-                    np.array(keras.ops.convert_to_numpy(v.value)) for v in self.model.trainable_weights
-                ]
+                self.best_weights = [np.array(to_numpy(v.value)) for v in self.model.trainable_weights]
             elif epoch - self.best_epoch >= self.patience:
                 self.model.stop_training = True
         return values

@@ -21,10 +21,11 @@ def may_overflow(model: keras.Model) -> bool:
     """Whether a model's outputs may not be finite: because of a large weight, or because it computes in float16."""
     if model.compute_dtype == "float16":
         return True
+    from kbert.model.base import to_numpy
     from kbert.model.setup import ops
 
     largest = (ops.max(ops.abs(variable.value)) for variable in model.trainable_variables)
-    return not all(float(ops.convert_to_numpy(weight)) < _LARGEST_SAFE_WEIGHT for weight in largest)
+    return not all(float(to_numpy(weight)) < _LARGEST_SAFE_WEIGHT for weight in largest)
 
 
 def require_finite_weights(weights: Iterable[np.ndarray], n_updates: int) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 
 from kbert.folder_lock import alone_in
+from kbert.model.base import to_numpy
 from kbert.model.setup import keras
 from kbert.saved_values import NUMBER, SavedValues, none_or, one_of, whole
 from kbert.text.sequences import Sequences, some_at_a_time
@@ -305,7 +306,7 @@ def facts_of_data(
 
 def digest_of_weights(layer: keras.Layer) -> str:
     """A name for the weights of a layer or a model."""
-    return digest(np.asarray(keras.ops.convert_to_numpy(variable.value)) for variable in layer.weights)
+    return digest(to_numpy(variable.value) for variable in layer.weights)
 
 
 def digest(values: Iterable[np.ndarray | Sequences]) -> str:

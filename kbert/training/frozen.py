@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from kbert.data.batches import Batch
 from kbert.forks import LockOfProcess
+from kbert.model.base import to_numpy
 from kbert.model.parts import LowerPart, UpperPart
 from kbert.model.setup import keras
 from kbert.text.sequences import Sequences, some_at_a_time
@@ -205,7 +206,7 @@ def _key_of(lower: keras.Model) -> str:
     facts = [backend, lower.dtype_policy.name, config.num_attention_heads, config.hidden_act, config.layer_norm_eps]
     digest = hashlib.blake2b(repr([*facts, [tuple(variable.shape) for variable in lower.weights]]).encode())
     for variable in lower.weights:
-        digest.update(keras.ops.convert_to_numpy(variable.value).tobytes())
+        digest.update(to_numpy(variable.value).tobytes())
     return digest.hexdigest()
 
 

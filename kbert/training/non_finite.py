@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kbert.errors import DivergedError
-from kbert.model.setup import keras
+from kbert.model.base import to_numpy
 from kbert.warn import warn_user
 
 # Skipped updates in a row after which training is given up.
@@ -110,7 +110,7 @@ class NonFiniteGuard:
 
     def _read_oldest(self) -> None:
         update, losses, on_read = self._unread.popleft()
-        values = np.asarray(keras.ops.convert_to_numpy(losses), "float64")
+        values = np.asarray(to_numpy(losses), "float64")
         if on_read is not None:
             on_read(values)
         self._check(update, float(values.flat[0]))

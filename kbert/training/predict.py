@@ -175,7 +175,7 @@ def predict_padding(model: keras.Model | ExportedModel, layout: Layout) -> None:
     inputs = {name: np.zeros(shapes[name], "int32") for name in input_names(model)}
     predict = predictor(model)
     for _ in range(_n_devices(model)):  # which it takes in turns
-        to_numpy(predict(inputs))
+        as_array(predict(inputs))
 
 
 def input_names(model: keras.Model | ExportedModel) -> list[str]:
@@ -193,14 +193,13 @@ def _n_devices(model: keras.Model | ExportedModel) -> int:
     return 1 if isinstance(model, ExportedModel) else max(1, len(prediction_devices()))
 
 
-def to_numpy(outputs: Tensor) -> np.ndarray:
+def as_array(outputs: Tensor) -> np.ndarray:
     """What a predictor gives as an array, once it is computed."""
-    if isinstance(outputs, np.ndarray):
+    if isinstance(outputs, np.ndarray):  # of an exported model, which needs no Keras
         return outputs
-    from kbert.model.setup import ops
+    from kbert.model.base import to_numpy
 
-    array: np.ndarray = ops.convert_to_numpy(outputs)
-    return array
+    return to_numpy(outputs)
 
 
 def batch_outputs(
@@ -214,7 +213,7 @@ def batch_outputs(
 
     def oldest() -> tuple[Note, np.ndarray]:
         note, outputs = in_flight.popleft()
-        return note, to_numpy(outputs)
+        return note, as_array(outputs)
 
     with ExitStack() as stack:
         for i, (note, inputs) in enumerate(prefetched(batches)):

@@ -9,6 +9,7 @@ import numpy as np
 from kbert.config import BertConfig
 from kbert.errors import WeightsMismatchError
 from kbert.model import BertEncoder, BertForPreTraining
+from kbert.model.base import to_numpy
 from kbert.model.setup import keras
 from kbert.weights.arrays import BUFFERS, HEADS, as_float32, listed, merge_tied
 from kbert.weights.folder import write_folder
@@ -204,7 +205,7 @@ def save_slots(
         name = slot.name if slot.name.startswith(HEADS) else prefix + slot.name
         # A kernel with adapters of Keras's LoRA is an array: its variable, with what they add.
         value = slot.variable.value if isinstance(slot.variable, keras.Variable) else slot.variable
-        array = np.asarray(keras.ops.convert_to_numpy(value), "float32")
+        array = np.asarray(to_numpy(value), "float32")
         arrays[name] = _narrowed(array.T if slot.transposed else array, dtype, name)
     write_folder(folder, {"model_type": "bert", **config.to_dict(), "dtype": dtype, **(extra or {})}, arrays)
 

@@ -19,7 +19,7 @@ from joblib import cpu_count
 
 from kbert.backend import CPU_BFLOAT16
 from kbert.config import BertConfig
-from kbert.errors import WeightsMismatchError, WeightsNotFoundError
+from kbert.errors import KbertError, WeightsMismatchError, WeightsNotFoundError
 from kbert.forks import forked_process_error
 from kbert.model.names import INPUT_NAMES
 from kbert.weights.folder import EXPORT_FILE, TOKENIZER_FILES
@@ -130,8 +130,20 @@ class ExportedModel:
         if self._opened is None or self._opened[0] != os.getpid():
             self._require_the_same_files()
             _of_parents.append(self._opened)
-            self._opened = os.getpid(), RUNNERS[self.runtime](self.folder, self.dtype)
+            self._opened = os.getpid(), self._open()
         return self._opened[1](inputs)
+
+    def _open(self) -> Run:
+        try:
+            return RUNNERS[self.runtime](self.folder, self.dtype)
+        except (KbertError, ImportError, MemoryError):
+            raise
+        except Exception as error:  # each runtime has its own
+            reason = str(error).strip().partition("\n")[0]
+            raise WeightsMismatchError(
+                f"{self.runtime} cannot read the model in {self.folder} ({type(error).__name__}: {reason}). If the "
+                "folder was copied, copy it again; or export the estimator again."
+            ) from error
 
     def __call__(self, inputs: dict[str, np.ndarray]) -> Any:
         """What the Keras model gives for these inputs: of (B, T) tokens (B, 1, n), or (B, T, n) for each token."""

@@ -41,6 +41,7 @@ def objects(rows):
         (pd.DataFrame(MATRIX), "indicator"),
         (sparse.csr_matrix(MATRIX), "indicator"),
         (sparse.csr_array(MATRIX), "indicator"),
+        (sparse.csr_matrix(MATRIX[:, :1]), "indicator"),
         ([(1, 0), (0, 1)], "indicator"),
         (LISTS, "lists"),
         ([["a"], ["b"]], "lists"),
@@ -63,7 +64,9 @@ def test_how_y_gives_the_labels(y, kind):
 
 
 @pytest.mark.parametrize(
-    "y", [MATRIX, MATRIX.tolist(), MATRIX.astype(bool), MATRIX.astype(float), sparse.csr_matrix(MATRIX)], ids=str
+    "y",
+    [MATRIX, np.matrix(MATRIX), MATRIX.tolist(), MATRIX.astype(bool), MATRIX.astype(float), sparse.csr_matrix(MATRIX)],
+    ids=str,
 )
 def test_matrices_number_their_columns(y):
     sets = label_sets(y, 3)

@@ -287,6 +287,11 @@ def test_folders_that_are_damaged_or_of_another_estimator(folder, tmp_path):
     (damaged / "model.onnx").write_bytes((folder / "model.onnx").read_bytes())
     with pytest.raises(WeightsMismatchError, match=r"export.json is damaged \(learned.classes.values"):
         kbert.load(damaged)
+    (damaged / "export.json").write_text(json.dumps(values))
+    (damaged / "model.onnx").write_bytes((folder / "model.onnx").read_bytes()[:-5000])
+    for runtime in ("onnxruntime", "openvino"):
+        with pytest.raises(WeightsMismatchError, match=f"{runtime} cannot read the model in .*damaged.*copy it again"):
+            kbert.load(damaged, runtime=runtime)
     del values["learned"]
     (damaged / "export.json").write_text(json.dumps(values))
     with pytest.raises(WeightsMismatchError, match=r"export.json is damaged \(it lacks learned\)"):

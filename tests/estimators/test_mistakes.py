@@ -365,3 +365,17 @@ def test_y_in_another_order_than_X_is_warned_of(clf, df):
     weights = pd.Series(1.0, mixed.index)
     with pytest.warns(LabelsWarning, match=r"sample_weight = sample_weight.loc\[X.index\]"):
         clf.fit(df.message, df.label, weights)
+
+
+def test_y_in_another_order_than_X_is_warned_of_where_it_is_judged_by(clf, df):
+    clf.fit(df.message, df.label)
+    mixed = df.label.sample(frac=1, random_state=1)
+    for call in (clf.score, lambda X, y: clf.report(X, y, explain=False)):
+        with pytest.warns(LabelsWarning, match=r"^y has the index of X, in another order"):
+            call(df.message, mixed)
+    with pytest.warns(LabelsWarning, match=r"^labels has the index of X, in another order"):
+        clf.explain(df.message[:2], labels=df.label[1::-1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LabelsWarning)
+        clf.score(df.message, df.label)
+        clf.explain(df.message[:2], labels=df.label[:2])

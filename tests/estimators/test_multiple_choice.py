@@ -601,6 +601,7 @@ GOOD = ("the red chair", "was it", ["red", "blue"])
         (("a", "b", None), ValueError, "row 2 of column 2 has no options, but None"),
         (("a", "b", np.nan), ValueError, "row 2 of column 2 has no options, but nan"),
         (("a", "b", ["red", ""]), ValueError, "row 2 of column 2 has an empty option: option 1 is ''"),
+        (("a", "b", ["red", " \t"]), ValueError, "row 2 of column 2 has an empty option: option 1 is ' "),
         (("a", "b", ["red", None]), ValueError, "row 2 of column 2 has an empty option: option 1 is None"),
         (("a", "b", [3, 4]), TypeError, "row 2 of column 2: option 0 is of type int, not a text: 3"),
         (("a", "b", "red"), TypeError, "row 2 of column 2 is no list of options but of type str: 'red'. Give a list"),

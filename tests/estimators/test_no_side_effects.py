@@ -3,14 +3,18 @@
 import copy
 import json
 import os
+import pickle
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import keras
 import numpy as np
 import pandas as pd
 import pytest
+
+from kbert import BertClassifier
 
 ROWS = 32
 
@@ -194,3 +198,17 @@ def test_a_fit_learns_where_pytorch_is_told_to_record_no_gradients(toy, reviews,
         further = toy(warm_start=True).fit(reviews.text, reviews.label).fit(reviews.text, reviews.label)
     np.testing.assert_allclose(found.predict_proba(reviews.text), expected, atol=1e-6)
     assert further.history_["loss"][0] < found.history_["loss"][0]
+
+
+@pytest.mark.slow
+def test_nothing_deprecated_is_used(toy, reviews, tmp_path):
+    """As under ``python -W error``: by kbert, or by Keras for it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DeprecationWarning)
+        classifier = toy().fit(reviews.text, reviews.label)
+        expected = classifier.predict_proba(reviews.text)
+        classifier.save(tmp_path / "model")
+        loaded = BertClassifier.load(tmp_path / "model", verify=True)
+        copied = pickle.loads(pickle.dumps(classifier))
+    for other in (loaded, copied):
+        assert np.array_equal(other.predict_proba(reviews.text), expected)

@@ -51,6 +51,36 @@ def test_a_save_killed_before_it_was_complete_is_not_loaded(fitted, tmp_path):
         BertClassifier.load(tmp_path / "model")
 
 
+def test_a_folder_that_is_replaced_while_it_is_loaded_is_loaded_anew(fitted, fitted_three, tmp_path, monkeypatch):
+    folder = tmp_path / "model"
+    fitted.save(folder)
+    load_model, others = BertClassifier._load_model, [fitted_three, fitted]
+
+    def load_after_another_save(self, folder, policy):
+        if others:
+            others.pop().save(folder)
+            if others:
+                others.pop().save(folder)  # with other labels
+        return load_model(self, folder, policy)
+
+    monkeypatch.setattr(BertClassifier, "_load_model", load_after_another_save)
+    assert BertClassifier.load(folder, verify=True).classes_.tolist() == ["bad", "good", "meh"]
+
+
+def test_a_folder_that_is_replaced_all_the_time_is_not_read_for_ever(fitted, tmp_path, monkeypatch):
+    fitted.save(tmp_path / "model")
+    tries = []
+
+    def replace(self, folder, policy):
+        tries.append(folder)
+        (folder / f"{len(tries)}.txt").touch()
+
+    monkeypatch.setattr(BertClassifier, "_load_model", replace)
+    with pytest.raises(OSError, match="was replaced each time while it was read"):
+        BertClassifier.load(tmp_path / "model")
+    assert len(tries) == 20
+
+
 def test_kbert_json_is_written_last(fitted, tmp_path, monkeypatch):
     write_last = persistence.write_kbert_json
     names = []

@@ -214,7 +214,12 @@ def test_spans_are_slices_of_their_texts(fitted):
 @pytest.mark.parametrize(
     ("spans", "message"),
     [
-        ([(0, 3)], "no span"),
+        ([(0, 3)], r"holds \(0, 3\), which is no span. Give \(start, end, label\), or a dict with these keys"),
+        ([(0.5, 3.0, "X")], "holds .*0.5.* which is no span"),
+        ([{"begin": 0, "end": 3, "label": "X"}], "holds {'begin': 0, 'end': 3, 'label': 'X'}, which is no span"),
+        ((0, 3, "X"), r"holds 0, which is no span. Put the spans of a row in a list: \[\(0, 3, 'X'\)\]"),
+        (["O", "B-X", "O"], "holds 'O', which is no span. Tags, one for each word, go with lists of words as X"),
+        ("[(2, 5, 'X')]", "Give a list for each row.*read again by ast.literal_eval"),
         ([(2, 1, "X")], "start is to be at least 0 and less than end"),
         ([(0, 99, "X")], "has 11 characters"),
         ([(0, 5, "X"), (2, 11, "Y")], "overlap"),
@@ -226,6 +231,28 @@ def test_spans_are_slices_of_their_texts(fitted):
 def test_spans_that_cannot_be_used_are_named(make, spans, message):
     with pytest.raises(ValueError, match=f"y: row 1.*{message}"):
         make().fit(["a red table", "a red table"], [[], spans])
+
+
+def test_positions_of_spans_may_be_whole_floats(make):
+    # As pandas has a column of whole numbers in which one is missing.
+    texts = ["a red table"] * 4
+    spans, floats = ([[{"start": number(2), "end": number(5), "label": "X"}]] * 4 for number in (int, float))
+    models = [make(epochs=1).fit(texts, of_type) for of_type in (spans, floats)]
+    assert np.array_equal(models[0].predict_proba(texts)[0], models[1].predict_proba(texts)[0])
+
+
+def test_a_table_without_entities_has_the_types_of_one_with_entities(fitted):
+    found = fitted.entities([["a", "red", "table"]])
+    none = fitted.entities(pd.Series([[]], index=["k"]))
+    assert len(found) and not len(none)
+    assert none.dtypes.to_dict() == found.dtypes.to_dict()
+    assert pd.concat([found, none]).dtypes.to_dict() == found.dtypes.to_dict()
+
+
+def test_lists_of_words_that_a_file_holds_as_text_are_refused_when_predicting_too(fitted):
+    with pytest.raises(ValueError, match="The rows of X are lists of words written as strings"):
+        fitted.predict(["['a', 'red', 'table']", "['a']"])
+    fitted.predict(["[1] a red table", "[a], a table"])  # which are texts
 
 
 def test_spans_are_widened_to_words(fitted):
@@ -445,6 +472,7 @@ def test_a_random_start_learns_its_vocabulary(things):
         ("a text", [["O"]], ValueError, "X is a single str"),
         (pd.DataFrame({"a": [["x"]], "b": [["y"]]}), [["O"]], ValueError, "X has 2 columns, where 1 is expected"),
         ([7], [["O"]], TypeError, "row 0 is 7, of type int. Give a list of words"),
+        (["['a', 'b']"] * 2, [["O", "B-X"]] * 2, ValueError, r"written as strings.*X = \[ast.literal_eval\(row\)"),
     ],
 )
 def test_what_cannot_be_used_is_named(make, X, y, error, message):

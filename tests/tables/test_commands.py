@@ -276,7 +276,10 @@ def test_decimals_are_not_cut_off(tmp_path):
     [
         (["1", "2", "6", "-1"], [1, 2], [1, 2, 6, -1]),
         ([1, 2, 6], ["1", "2"], ["1", "2", "6"]),
-        (["a", "B"], ["a", "b"], ["a", "b"]),
+        (["a", "B"], ["a", "b"], ["a", "B"]),  # as `score` has it
+        (["True", "TRUE", "false"], [False, True], [True, True, False]),
+        ([True, False], ["True", "False"], ["True", "False"]),
+        ([True, False], ["true", "false"], ["true", "false"]),
         (["1", "0.0", "x"], [0.0, 1.0], [1.0, 0.0, "x"]),
     ],
 )
