@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kbert import atomic_folder
-from kbert.atomic_folder import FolderKind, complete_interrupted_replacement, fill_folder
+from kbert.atomic_folder import FolderKind, complete_interrupted_replacement, fill_folder, read_whole
 
 KIND = FolderKind("kbert.json", frozenset({"kbert.json"}), "saved estimator")
 
@@ -314,6 +314,30 @@ def test_a_new_or_empty_folder_is_filled_and_nothing_else_is_left(tmp_path, exis
     assert (folder / "kbert.json").read_text() == "new"
     assert os.listdir(folder) == ["kbert.json"] and os.listdir(folder.parent) == ["model"]
     assert inode in (None, folder.stat().st_ino)
+
+
+@pytest.mark.parametrize("name", ["model", "link", "~/model"])
+def test_what_was_read_while_the_folder_was_replaced_is_read_anew(tmp_path, monkeypatch, name):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    folder = tmp_path / "model"
+    (tmp_path / "link").symlink_to("model")
+
+    def write(text):
+        return lambda path: [(path / file).write_text(text) for file in (KIND.marker, "weights")]
+
+    replace_folder(folder, write("old"))
+    readings = []
+
+    def read():
+        marker = (folder / KIND.marker).read_text()
+        if not readings:
+            replace_folder(folder, write("new"))
+        readings.append(marker)
+        return marker, (folder / "weights").read_text()
+
+    monkeypatch.chdir(tmp_path)
+    assert read_whole(name, read) == ("new", "new") and readings == ["old", "new"]
 
 
 @pytest.mark.parametrize("exists", [True, False])

@@ -275,10 +275,15 @@ def refuse_lists_as_texts(texts: list[str], name: str) -> None:
     ValueError
     """
     some = texts[:_LOOKED_AT]
-    if sum(map(_is_list, some)) > len(some) / 2:
+    found = [text for text in some if _is_list_of_words(text)]
+    if len(found) > len(some) / 2:
+        if _ARRAY.fullmatch(found[0]):  # Python would read it as one word
+            line = f"""import re; {name} = [re.findall(r"'([^']+)'", row) for row in {name}]"""
+        else:
+            line = f"import ast; {name} = [ast.literal_eval(row) for row in {name}]"
         raise ValueError(
-            f"The rows of {name} are lists of words written as strings, such as {shown(next(filter(_is_list, some)))}. "
-            f"Make lists of them: import ast; {name} = [ast.literal_eval(row) for row in {name}]."
+            f"The rows of {name} are lists of words written as strings, such as {shown(found[0])}. Make lists of them: "
+            f"{line}."
         )
 
 
@@ -303,6 +308,11 @@ def _is_list(label: str) -> bool:
         return isinstance(ast.literal_eval(label.strip()), list | tuple | set)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return False
+
+
+def _is_list_of_words(text: str) -> bool:
+    """Whether a text is a list of strings, as Python or NumPy writes it. "[1]" and "(a)" are texts."""
+    return text.strip().startswith(("['", '["')) and _is_list(text)
 
 
 def _are_joined(classes: list[str], mark: str) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import kbert
-from kbert.atomic_folder import complete_interrupted_replacement
+from kbert.atomic_folder import read_whole
 from kbert.errors import WeightsMismatchError
 from kbert.estimators.base import BertEstimator
 from kbert.estimators.persistence import FILE, saved_estimator
@@ -53,9 +53,12 @@ def load(
     >>> kbert.load("reviews-model")
     BertClassifier(epochs=1, size='minilm-l6')
     """
-    complete_interrupted_replacement(folder)
-    path = resolve_saved(folder if isinstance(folder, Path) else os.fspath(folder), revision, FILE)
-    name = saved_estimator(path)
+
+    def find() -> tuple[Path, str | None]:
+        path = resolve_saved(folder if isinstance(folder, Path) else os.fspath(folder), revision, FILE)
+        return path, saved_estimator(path)
+
+    path, name = read_whole(folder, find)
     if name is None:
         raise WeightsMismatchError(
             f"{os.fspath(folder)!r} holds no saved estimator (there is no {FILE} in {path}). If it holds weights, "

@@ -41,13 +41,15 @@ def one_hot(ids: Tensor, size: int, dtype: str) -> Tensor:
 
 
 def to_numpy(tensor: Tensor) -> np.ndarray:
-    """A tensor of the backend as an array; bfloat16 as float32, but on JAX.
+    """A tensor of the backend as an array, which may share its memory.
 
-    Keras's own function has NumPy warn on PyTorch, which is an error under `python -W error`.
+    On PyTorch in place of Keras's own function, which has NumPy warn: an error under `python -W error`. NumPy has no
+    bfloat16, so such a tensor of PyTorch's becomes float32, as with Keras.
     """
     if keras.backend.backend() == "torch" and hasattr(tensor, "detach"):
         tensor = tensor.detach().cpu()
-        array: np.ndarray = (tensor.float() if tensor.is_floating_point() else tensor).numpy()
+        is_bfloat16 = keras.backend.standardize_dtype(tensor.dtype) == "bfloat16"
+        array: np.ndarray = (tensor.float() if is_bfloat16 else tensor).numpy()
         return array
     return np.asarray(ops.convert_to_numpy(tensor))
 

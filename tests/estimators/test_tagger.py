@@ -252,7 +252,10 @@ def test_a_table_without_entities_has_the_types_of_one_with_entities(fitted):
 def test_lists_of_words_that_a_file_holds_as_text_are_refused_when_predicting_too(fitted):
     with pytest.raises(ValueError, match="The rows of X are lists of words written as strings"):
         fitted.predict(["['a', 'red', 'table']", "['a']"])
-    fitted.predict(["[1] a red table", "[a], a table"])  # which are texts
+    with pytest.raises(ValueError, match=r"X = \[re.findall\("):
+        fitted.predict(["['a' 'red' 'table']"])  # NumPy's
+    for text in ("[1] a red table", "[a], a table", "[2019]", "(1, 2)"):  # which are texts
+        fitted.predict([text])
 
 
 def test_spans_are_widened_to_words(fitted):
