@@ -1,8 +1,10 @@
 """SQuAD and multiple choice from their files; data sets by name, and those of the data folder."""
 
+import bz2
 import csv
 import importlib.machinery
 import json
+import lzma
 import sys
 import types
 import warnings
@@ -152,6 +154,13 @@ def test_json_lines_may_have_any_number_of_options(tmp_path):
     assert frame.to_dict("records") == rows
 
 
+@pytest.mark.parametrize("name", ["TRAIN.CSV.BZ2", "train.csv.xz"])
+def test_choices_may_be_packed(tmp_path, name):
+    path = tmp_path / name
+    path.write_bytes({".BZ2": bz2, ".xz": lzma}[path.suffix].compress(_csv(SWAG).encode()))
+    assert read_choices(path).equals(read_choices(_write(tmp_path / "train.csv", _csv(SWAG))))
+
+
 def test_json_lines_without_question_and_labels_have_no_such_columns(tmp_path):
     text = '{"context": "c", "options": ["x"], "label": -1}\r\n{"context": "d", "options": ["y"]}\r\n'
     frame = read_choices(_write(tmp_path / "test.jsonl", text))
@@ -281,6 +290,10 @@ def test_glue_from_the_library_has_the_columns_and_labels_of_the_files(library):
     for task, label, expected in (("mrpc", 1, "1"), ("rte", 1, "not_entailment"), ("stsb", 2, 2.0)):
         library.tables["nyu-mll/glue"] = ({**pair, "label": [label]}, names)
         assert load(task, "train").to_dict("list") == {**texts, "label": [expected], "index": [0]}
+    two = {name: values * 2 for name, values in pair.items()}
+    library.tables["nyu-mll/glue"] = ({**two, "label": [1, -1]}, names)
+    with pytest.raises(ValueError, match="nyu-mll/glue, rte, row 1: has no label, and others have"):
+        load("rte", "train")
     library.tables["nyu-mll/glue"] = ({**pair, "label": [-1]}, names)
     assert load("rte", "test").to_dict("list") == {**texts, "index": [0]}
     library.tables["nyu-mll/glue"] = ({"premise": ["One."], "hypothesis": ["Two."], "label": [-1]}, names)

@@ -145,6 +145,12 @@ def test_what_is_no_result_or_that_of_other_rows_is_refused():
         AttributionDisplay.from_predictions(pd.DataFrame(columns=["row", "start", "end"]), [TEXT])
     with pytest.raises(ValueError, match="Are the rows those of X"):
         EntityDisplay.from_predictions(entities(), ["short"]).html()
+    others = [entities().assign(row=-1), answers().assign(row=1), explanation().assign(row=2)]
+    questions = pd.DataFrame({"question": ["what is it?"], "context": [TEXT]})
+    displays = [EntityDisplay, AnswerDisplay, AttributionDisplay]
+    for display, lines, X in zip(displays, others, [[TEXT], questions, [TEXT, "none"]], strict=True):
+        with pytest.raises(ValueError, match="lines for row .*Give the X that they are of"):
+            display.from_predictions(lines, X)
     with pytest.raises(ValueError, match="max_rows must be"):
         EntityDisplay.from_predictions(entities(), [TEXT], max_rows=0)
 

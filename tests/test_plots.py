@@ -53,6 +53,8 @@ def test_losses_and_accuracy_by_tokens(history):
 
 def test_by_step_with_what_there_is(history):
     plain = {name: history[name] for name in ("mlm_loss", "tokens")} | {"nsp_loss": [0.0] * 100}
+    skipped = {"mlm_loss": [3, np.nan, 2], "nsp_loss": [0, np.nan, 0], "nsp_accuracy": [0, np.nan, 0]}
+    assert PretrainingDisplay.from_history({"tokens": [1, 2, 3], **skipped}).nsp_line_ is None
     display = PretrainingDisplay.from_history(plain, x="step", smoothing=1, line_kw={"color": "red"})
     np.testing.assert_array_equal(display.line_.get_xdata(), np.arange(1, 101))
     np.testing.assert_allclose(display.line_.get_ydata(), plain["mlm_loss"])

@@ -1,6 +1,6 @@
 """Published data sets as DataFrames: GLUE, SQuAD, CoNLL and multiple choice; annotated texts too. No Keras here.
 
-Each reader takes the file as it was published, plain or compressed (.gz, .xz), and gives the columns that the
+Each reader takes the file as it was published, plain or compressed (.gz, .bz2, .xz), and gives the columns that the
 estimators take. ``load`` finds the file by the name of the data set. ``read_entities`` takes the exports of
 annotation tools.
 """

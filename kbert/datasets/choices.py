@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from kbert.datasets.files import is_blank, read_lines, read_text
-from kbert.input_files import with_long_fields
+from kbert.datasets.files import PACKED, is_blank, read_lines, read_text
+from kbert.input_files import endings_of, with_long_fields
 
 _ENDING = re.compile(r"ending(\d+)")
 
@@ -34,7 +34,7 @@ def read_choices(path: str | Path) -> pd.DataFrame:
     ----------
     path : str or Path
         A .csv in SWAG's format (columns sent1, sent2, ending0 and so on, label), or a .jsonl with an object a line
-        (keys context and options, a list; question, label and id are optional). Also .gz, .xz.
+        (keys context and options, a list; question, label and id are optional). Also .gz, .bz2, .xz.
 
     Returns
     -------
@@ -58,12 +58,12 @@ def read_choices(path: str | Path) -> pd.DataFrame:
          context     options  label
     0  It rains.  [dry, wet]      1
     """
-    endings = [suffix for suffix in Path(path).suffixes if suffix not in (".gz", ".xz")]
-    if endings[-1:] == [".csv"]:
+    contents, _ = endings_of(Path(path))
+    if contents == ".csv":
         return choices_frame(_read_swag(path))
-    if endings[-1:] in ([".jsonl"], [".json"]):
+    if contents in (".jsonl", ".json"):
         return choices_frame(_read_json_lines(path))
-    raise ValueError(f"{path}: the name of a file of choices ends in .csv (SWAG) or .jsonl, also with .gz or .xz.")
+    raise ValueError(f"{path}: the name of a file of choices ends in .csv (SWAG) or .jsonl, also with {PACKED}.")
 
 
 def choices_frame(rows: Iterable[Choice]) -> pd.DataFrame:

@@ -39,7 +39,7 @@ def read_conll(
     Parameters
     ----------
     path : str or Path
-        The file; also .gz, .xz.
+        The file; also .gz, .bz2, .xz.
     column : int or str
         The column of the tags: its number, or its name: "word", "pos", "chunk", "ner" in files of four columns; "form",
         "lemma", "upos" and so on in CoNLL-U; else as a line "# global.columns = ..." names them.

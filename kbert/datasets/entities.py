@@ -34,7 +34,7 @@ def read_entities(source: Any, format: str = "auto") -> pd.DataFrame:
     Parameters
     ----------
     source : str, Path or list
-        A file, JSON or JSON lines, also .gz or .xz; or its records, as a Python list.
+        A file, JSON or JSON lines, also .gz, .bz2 or .xz; or its records, as a Python list.
     format : {"auto", "spacy", "doccano", "prodigy", "label-studio"}, default="auto"
         * "spacy": pairs ``(text, {"entities": [(start, end, label), ...]})``, alone or as the "annotations" of an
           object; or what ``doc.to_json()`` gives.

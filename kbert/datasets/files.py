@@ -12,6 +12,8 @@ from kbert.warn import warn_user
 # The environment variable with the folder of the data sets.
 VARIABLE = "KBERT_DATA"
 COMPRESSIONS = tuple(OPENERS)
+# For messages.
+PACKED = ".gz, .bz2 or .xz"
 # The names that the usual download scripts give to the folder of GLUE's nine tasks.
 _GLUE_FOLDERS = ("glue", "gluedata")
 
@@ -115,7 +117,7 @@ def not_found(what: str, root: Path, folders: list[Path], names: tuple[str, ...]
     if not folders:
         return f"{what} is not there: {root} has no folder named {' or '.join(names)}."
     listed = ", ".join(str(folder) for folder in folders)
-    return f"{what} is not there: looked for {' or '.join(files)} (also .gz, .xz) in {listed}."
+    return f"{what} is not there: looked for {' or '.join(files)} (also {PACKED}) in {listed}."
 
 
 def listed_lines(lines: list[int]) -> str:

@@ -92,7 +92,10 @@ def _glue(task: str, columns: dict[str, list[Any]], features: Any) -> pd.DataFra
     texts = HUB[task].texts
     frame = {new: columns[old] for new, old in zip(text_names(len(texts)), texts, strict=True)}
     labels = columns.get("label", [])
-    if any(label is not None and label != -1 for label in labels):
+    withheld = [label is None or label == -1 for label in labels]
+    if any(withheld) and not all(withheld):
+        raise ValueError(f"{HUB[task].name}, {task}, row {withheld.index(True)}: has no label, and others have.")
+    if not all(withheld):
         if GLUE[task].labels is None:
             frame["label"] = [float(label) for label in labels]
         elif GLUE[task].labels == ZERO_ONE:

@@ -30,7 +30,7 @@ def read_squad(path: str | Path) -> pd.DataFrame:
     Parameters
     ----------
     path : str or Path
-        The file, such as dev-v2.0.json; also .json.gz, .json.xz.
+        The file, such as dev-v2.0.json; also .json.gz, .json.bz2, .json.xz.
 
     Returns
     -------

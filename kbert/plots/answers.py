@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from kbert.data.frames import readable_again
 from kbert.data.questions import QuestionColumns, question_columns
-from kbert.plots.page import HtmlDisplay, Mark, escaped, lines_of_rows, marked, require_columns
+from kbert.plots.page import HtmlDisplay, Mark, escaped, lines_of_rows, marked, require_columns, require_rows
 
 
 class AnswerDisplay(HtmlDisplay):
@@ -86,10 +86,12 @@ class AnswerDisplay(HtmlDisplay):
         Raises
         ------
         ValueError
-            If ``answers`` are no answers.
+            If ``answers`` are no answers, or not of these rows.
         """
         require_columns(answers, ("row", "rank", "answer", "start", "end", "probability"), "BertQA.answers")
-        return cls(question_columns(X), answers, max_rows=max_rows)
+        columns = question_columns(X)
+        require_rows(answers, columns.n_rows)
+        return cls(columns, answers, max_rows=max_rows)
 
     def _n_rows(self) -> int:
         return self.columns.n_rows

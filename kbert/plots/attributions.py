@@ -13,7 +13,7 @@ from kbert.data.frames import column_names, first_values, readable_again
 from kbert.data.questions import question_columns
 from kbert.data.tags import word_column
 from kbert.data.texts import text_columns
-from kbert.plots.page import HtmlDisplay, Mark, escaped, lines_of_rows, marked, require_columns
+from kbert.plots.page import HtmlDisplay, Mark, escaped, lines_of_rows, marked, require_columns, require_rows
 
 
 class AttributionDisplay(HtmlDisplay):
@@ -114,7 +114,9 @@ class AttributionDisplay(HtmlDisplay):
         """
         require_columns(explanation, ("row", "start", "end", "label", "score"), "explain")
         given = None if probabilities is None else np.asarray(probabilities, "float64")
-        return cls(_texts_of(X, explanation), explanation, probabilities=given, max_rows=max_rows)
+        texts = _texts_of(X, explanation)
+        require_rows(explanation, len(texts))
+        return cls(texts, explanation, probabilities=given, max_rows=max_rows)
 
     def _n_rows(self) -> int:
         return len(self.texts)

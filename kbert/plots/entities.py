@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from kbert.data.frames import readable_again
 from kbert.data.tags import word_column
-from kbert.plots.page import HtmlDisplay, Mark, hue, lines_of_rows, marked, require_columns
+from kbert.plots.page import HtmlDisplay, Mark, hue, lines_of_rows, marked, require_columns, require_rows
 
 
 class EntityDisplay(HtmlDisplay):
@@ -80,10 +80,12 @@ class EntityDisplay(HtmlDisplay):
         Raises
         ------
         ValueError
-            If ``entities`` are no entities.
+            If ``entities`` are no entities, or not of these rows.
         """
         require_columns(entities, ("row", "start", "end", "label"), "BertTagger.entities")
-        return cls(list(word_column(X).texts()), entities, max_rows=max_rows)
+        texts = list(word_column(X).texts())
+        require_rows(entities, len(texts))
+        return cls(texts, entities, max_rows=max_rows)
 
     def _n_rows(self) -> int:
         return len(self.texts)

@@ -124,6 +124,15 @@ def require_columns(lines: Any, names: tuple[str, ...], method: str) -> None:
         raise ValueError(f"Give the DataFrame that {method} returns: there is no column {', '.join(missing)}.")
 
 
+def require_rows(lines: Any, n_rows: int) -> None:
+    """Refuse lines of rows that X does not have: they would not be shown."""
+    others = [row for row in lines["row"] if row not in range(n_rows)]
+    if others:
+        raise ValueError(
+            f"There are lines for row {others[0]}, and X has {n_rows} rows, counted from 0. Give the X that they are of."
+        )
+
+
 class HtmlPage:
     """Base of all that is shown as HTML. A subclass says what the page is called, and gives its body."""
 

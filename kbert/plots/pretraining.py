@@ -160,8 +160,8 @@ class PretrainingDisplay:
         if n_updates == 0:
             raise ValueError("history has no update: nothing was trained.")
         found.setdefault("step", np.arange(1.0, n_updates + 1))
-        # A pre-training without next sentence prediction has zeros there.
-        has_nsp = bool(np.any(found.get("nsp_loss", 0.0)))
+        # A pre-training without next sentence prediction has zeros there, and NaN in updates that were skipped.
+        has_nsp = bool(np.any(np.nan_to_num(found.get("nsp_loss", 0.0))))
         display = cls(
             found[x],
             found["mlm_loss"],

@@ -16,8 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-import numpy as np
-
 from kbert.input_files import OPENERS, SEPARATORS, endings_of, files_at, with_long_fields
 from kbert.printable import printable, shown
 
@@ -449,10 +447,16 @@ def _values(values: Iterable[Any], kind: Any) -> list[Any]:
     """Values as text has them: numbers of float32 with the digits that they have, 0.1 and not 0.10000000149."""
     from pyarrow import types
 
-    if types.is_float32(kind):
-        return [None if value is None else float(str(np.float32(value))) for value in values]
-    if types.is_list(kind) or types.is_fixed_size_list(kind):
+    if types.is_float32(kind) or types.is_float16(kind):
+        number = kind.to_pandas_dtype()
+        return [None if value is None else float(str(number(value))) for value in values]
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         return [None if value is None else _values(value, kind.value_type) for value in values]
+    if types.is_map(kind):  # pairs of a key and a value
+        return [
+            value and [(_values([key], kind.key_type)[0], _values([item], kind.item_type)[0]) for key, item in value]
+            for value in values
+        ]
     if types.is_struct(kind):
         fields = [kind.field(i) for i in range(kind.num_fields)]
         return [

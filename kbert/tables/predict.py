@@ -369,13 +369,19 @@ def _load_silent(model: str | os.PathLike[str] | bytes) -> BertEstimator:
 def _input_files(source: str | os.PathLike[str], target: Path) -> list[Path]:
     """The files of the input. Of a folder, what an earlier call wrote into it is none of them."""
     found = find_tables(source)
+    place, folder = _place(target), target.resolve()
     if Path(source).expanduser().is_dir():
-        found = [file for file in found if file != target and target not in file.parents]
+        found = [file for file in found if _place(file) != place and folder not in _place(file).parents]
     if target.is_file() and any(target.samefile(file) for file in found):
         raise ValueError(f"{target} is the input, and would be replaced. Give another output.")
-    if target.is_dir() and any(target == file.parent for file in found):
+    if target.is_dir() and any(folder == _place(file).parent for file in found):
         raise ValueError(f"{target} holds the input. Give another output.")
     return found
+
+
+def _place(file: Path) -> Path:
+    """A file's own name in the folder that it is in, to which links may lead."""
+    return file.parent.resolve() / file.name
 
 
 def _format_of_output(target: Path, asked: str | None) -> str:

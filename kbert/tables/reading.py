@@ -249,11 +249,11 @@ def y_of(frame: pd.DataFrame, columns: Sequence[str], task: str, classes: Any = 
 
 
 def _as_written(value: Any) -> set[str]:
-    """How a label may stand in a file: 1.0 as "1.0" and as "1"; in lower case, unless it is a text."""
+    """How a label may stand in a file: 1 and 1.0 as "1" and as "1.0"; in lower case, unless it is a text."""
     if isinstance(value, str):
         return {value}
-    is_whole = isinstance(value, float | np.floating) and float(value).is_integer()
-    return {str(value).lower()} | ({str(int(value))} if is_whole else set())
+    is_whole = isinstance(value, int | float | np.number) and not isinstance(value, bool) and float(value).is_integer()
+    return {str(value).lower()} | ({str(int(value)), str(float(value))} if is_whole else set())
 
 
 def _read(value: Any, known: Sequence[Any]) -> str:
@@ -314,7 +314,7 @@ def _no_number(frame: pd.DataFrame, name: str, row: Any, value: Any, kind: str) 
 
 
 def _some(values: Sequence[Any]) -> str:
-    return ", ".join(map(repr, list(values)[:5])) + (", ..." if len(values) > 5 else "")
+    return ", ".join(map(shown, list(values)[:5])) + (", ..." if len(values) > 5 else "")
 
 
 def holds_lists(column: Any) -> bool:

@@ -281,6 +281,7 @@ def test_decimals_are_not_cut_off(tmp_path):
         ([True, False], ["True", "False"], ["True", "False"]),
         ([True, False], ["true", "false"], ["true", "false"]),
         (["1", "0.0", "x"], [0.0, 1.0], [1.0, 0.0, "x"]),
+        (["1.0", "0"], list(np.array([0, 1])), [1, 0]),
     ],
 )
 def test_new_labels_are_of_the_type_of_the_others(labels, classes, expected):

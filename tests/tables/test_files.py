@@ -48,6 +48,9 @@ def test_types_and_nested_values(tmp_path, written_as):
             "share": pa.array([0.1, None], pa.float32()),
             "vector": pa.array([[0.1, 2.0], []], pa.list_(pa.float32())),
             "entities": pa.array([[{"label": "ä", "score": 0.7}], []], pa.list_(entity)),
+            "large": pa.array([[0.1], None], pa.large_list(pa.float32())),
+            "half": pa.array([[0.1, 2.0], None], pa.list_(pa.float16(), 2)),
+            "map": pa.array([[("a", 0.1)], []], pa.map_(pa.string(), pa.float32())),
         }
     )  # fmt: skip
     path = tmp_path / f"table.{written_as}"
@@ -58,11 +61,14 @@ def test_types_and_nested_values(tmp_path, written_as):
         return
     first, second = read(path)
     if written_as == "csv":
-        assert first == {"share": "0.1", "vector": "[0.1, 2.0]", "entities": '[{"label": "ä", "score": 0.7}]'}
-        assert second["share"] == ""
+        entities = '[{"label": "ä", "score": 0.7}]'
+        assert list(first.values()) == ["0.1", "[0.1, 2.0]", entities, "[0.1]", "[0.1, 2.0]", '[["a", 0.1]]']
+        assert list(second.values()) == ["", "[]", "[]", "", "", "[]"]
     else:
-        assert first == {"share": 0.1, "vector": [0.1, 2.0], "entities": [{"label": "ä", "score": 0.7}]}
-        assert second["share"] is None
+        entities = [{"label": "ä", "score": 0.7}]
+        # A list of values of several types is read as its JSON.
+        assert list(first.values()) == [0.1, [0.1, 2.0], entities, [0.1], [0.1, 2.0], '[["a", 0.1]]']
+        assert list(second.values()) == [None, [], [], None, None, "[]"]
     names = list(table.schema.names) if written_as == "csv" else None
     assert head_of(path).n_rows is None and getattr(head_of(path).schema, "names", None) == names
 

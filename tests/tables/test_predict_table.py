@@ -213,7 +213,7 @@ def test_a_call_killed_while_it_began_or_ended_goes_on(out, estimator, tables, r
     assert not (tmp_path / ".out.csv.parts").exists() and not (folder / "_kbert.json.12345678").exists()
 
 
-def test_what_an_output_is_of_does_not_change(estimator, tables, rows, tmp_path):
+def test_what_an_output_is_of_does_not_change(estimator, saved, tables, rows, tmp_path):
     model, out = estimator("classifier"), tmp_path / "out"
 
     def call(model=model, **changes):
@@ -222,8 +222,10 @@ def test_what_an_output_is_of_does_not_change(estimator, tables, rows, tmp_path)
     call()
     with pytest.raises(FileExistsError, match="made with other settings .keep, rows_per_part."):
         call(keep=["id"], rows_per_part=10)
-    with pytest.raises(FileExistsError, match="other settings .model."):
-        call(estimator("multilabel"))
+    other_length = kbert.load(saved("classifier")).set_params(max_length=4)
+    for other in (estimator("multilabel"), other_length):
+        with pytest.raises(FileExistsError, match="other settings .model."):
+            call(other)
     rows[["id", "text"]][:3].to_csv(tables / "a.csv.gz", index=False)
     with pytest.raises(FileExistsError, match="000000.parquet was made of other rows than the table has now"):
         call()
@@ -547,10 +549,13 @@ def test_odd_tables_and_odd_rows(estimator, saved, rows, tmp_path):
     frame.to_csv(tmp_path / "in" / "rows.csv", index=False)
     with pytest.raises(ValueError, match="is the input, and would be replaced"):
         predict_table(model, tmp_path / "in" / "rows.csv", tmp_path / "in" / "rows.csv", columns="text")
-    for out in ("in/out.csv", "in/parts"):
+    (tmp_path / "link").symlink_to(tmp_path / "in")
+    for source, out in (("in", "in/out.csv"), ("link", "in/out.csv"), ("in", "link/parts"), ("link", "in/parts")):
         for _ in range(2):
-            assert predict_table(model, tmp_path / "in", tmp_path / out, columns="text").rows == 60
-        shutil.rmtree(tmp_path / out) if out == "in/parts" else (tmp_path / out).unlink()
+            assert predict_table(model, tmp_path / source, tmp_path / out, columns="text").rows == 60
+        shutil.rmtree(tmp_path / out) if out.endswith("parts") else (tmp_path / out).unlink()
+    with pytest.raises(ValueError, match="holds the input"):
+        predict_table(model, tmp_path / "in" / "rows.csv", tmp_path / "link", columns="text")
     (tmp_path / "in" / "loop").symlink_to(tmp_path / "in")
     assert predict_table(model, tmp_path / "in", tmp_path / "looped.csv", columns="text", keep="id").rows == 60
 
