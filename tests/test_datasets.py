@@ -47,11 +47,13 @@ def test_one_answer_is_a_text_several_are_a_list_none_is_empty(tmp_path):
     two = {"id": "2", "question": "Of what?", "answers": [_answer("of Norway", 22), _answer("Norway", 25)]}
     none = {"id": "3", "question": "Since when?", "answers": [], "is_impossible": True}
     none["plausible_answers"] = [_answer("Norway", 25)]
-    frame = read_squad(_squad_file(tmp_path, _squad(one, two, none)))
+    bare = {"id": "4", "question": "Until when?", "is_impossible": True}
+    frame = read_squad(_squad_file(tmp_path, _squad(one, two, none, bare)))
     assert list(frame.columns) == ["id", "title", "question", "context", "answer", "answer_start"]
-    assert frame.answer.tolist() == ["capital", ["of Norway", "Norway"], ""]
-    assert frame.answer_start.tolist() == [14, [22, 25], -1]
-    assert frame.id.tolist() == ["1", "2", "3"] and set(frame.title) == {"Oslo"} and set(frame.context) == {CONTEXT}
+    assert frame.answer.tolist() == ["capital", ["of Norway", "Norway"], "", ""]
+    assert frame.answer_start.tolist() == [14, [22, 25], -1, -1]
+    assert frame.id.tolist() == ["1", "2", "3", "4"]
+    assert set(frame.title) == {"Oslo"} and set(frame.context) == {CONTEXT}
 
 
 def test_a_train_file_has_plain_columns(tmp_path):
@@ -61,20 +63,23 @@ def test_a_train_file_has_plain_columns(tmp_path):
 
 
 def test_answers_that_are_not_where_they_should_be_are_counted_in_one_warning(tmp_path):
+    # The last one is in the context, counted from its end.
     wrong = [
-        {"id": f"w{i}", "question": "?", "answers": [_answer("Norway", start)]} for i, start in enumerate((24, -8))
+        {"id": f"w{i}", "question": "?", "answers": [_answer("Norway", start)]} for i, start in enumerate((24, -8, -7))
     ]
     right = {"id": "r", "question": "?", "answers": [_answer("Norway", 25)]}
     path = _squad_file(tmp_path, _squad(*wrong, right))
-    with pytest.warns(DatasetWarning, match="2 of 3 answers are not in the context.*question 'w0'") as caught:
+    with pytest.warns(DatasetWarning, match="3 of 4 answers are not in the context.*question 'w0'") as caught:
         frame = read_squad(path)
     assert len(caught) == 1 and caught[0].filename == __file__
-    assert frame.answer_start.tolist() == [24, -8, 25]
+    assert frame.answer_start.tolist() == [24, -8, -7, 25]
 
 
 def test_a_squad_file_without_answers_has_no_answer_columns(tmp_path):
     frame = read_squad(_squad_file(tmp_path, _squad({"id": "1", "question": "?"})))
     assert list(frame.columns) == ["id", "title", "question", "context"]
+    frame = read_squad(_squad_file(tmp_path, _squad()))  # of no questions none lacks its answers
+    assert len(frame) == 0 and list(frame.columns) == ["id", "title", "question", "context", "answer", "answer_start"]
 
 
 @pytest.mark.parametrize(
@@ -142,6 +147,15 @@ def test_swag_has_its_first_sentence_as_context_and_its_second_as_question(tmp_p
 def test_swag_without_labels_has_no_label_column(tmp_path):
     path = _write(tmp_path / "test.csv", _csv([row[:-1] for row in SWAG]))
     assert list(read_choices(path).columns) == ["context", "question", "options"]
+    path = _write(tmp_path / "withheld.csv", _csv([SWAG[0], *([*row[:-1], "-1"] for row in SWAG[1:])]))
+    assert list(read_choices(path).columns) == ["context", "question", "options"]
+
+
+def test_the_endings_are_in_the_order_of_their_numbers(tmp_path):
+    numbers = [10, 2, 0, 1, *range(3, 10)]
+    header = ["sent1", "sent2", *(f"ending{n}" for n in numbers), "label"]
+    path = _write(tmp_path / "train.csv", _csv([header, ["He eats.", "He", *map(str, numbers), "10"]]))
+    assert read_choices(path).options.tolist() == [[str(n) for n in range(11)]]
 
 
 def test_json_lines_may_have_any_number_of_options(tmp_path):

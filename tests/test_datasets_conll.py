@@ -39,6 +39,12 @@ def test_sentences_documents_and_tags_are_read_and_iob1_becomes_bio(tmp_path, en
     }
 
 
+@pytest.mark.parametrize("mark", ["", "-DOCSTART- -X- O O\n\n"])
+def test_documents_are_counted_from_the_first_with_a_mark_and_without(tmp_path, mark):
+    text = mark + "-DOCSTART- -X- O O\n\n".join(["a X Y O\n\nb X Y O\n\n", *(f"{word} X Y O\n\n" for word in "cde")])
+    assert read_conll(_write(tmp_path / "train.txt", text)).document.tolist() == [0, 0, 1, 2, 3]
+
+
 @pytest.mark.parametrize(("ending", "packed"), [("bz2", bz2.open), ("GZ", gzip.open)])
 def test_files_packed_in_any_way_are_read(tmp_path, ending, packed):
     plain = _write(tmp_path / "train.txt", CONLL)

@@ -50,6 +50,9 @@ EXPORTS = {
     "spaCy's pairs": [(text, {"entities": spans, "cats": {}}) for text, spans in ROWS],
     "spaCy's pairs with ids": [(text, {"entities": [(*span, "Q1") for span in spans]}) for text, spans in ROWS],
     "spaCy's to_json": [{"text": text, "ents": dicts(spans, "start", "end", "label")} for text, spans in ROWS],
+    "spaCy's to_json with groups of spans": [
+        {"text": text, "ents": dicts(spans, "start", "end", "label"), "spans": {"sc": []}} for text, spans in ROWS
+    ],
     "an annotator's": [{"classes": ["PER"], "annotations": [[t, {"entities": s}] for t, s in ROWS] + [None]}],
     "doccano's label": [{"id": 1, "text": text, "label": spans, "Comments": []} for text, spans in ROWS],
     "doccano's labels": [{"text": text, "labels": spans} for text, spans in ROWS],
@@ -122,6 +125,25 @@ def test_of_several_annotations_one_is_read_and_tasks_without_any_are_left_out()
     )
 
 
+def test_of_several_annotations_without_a_ground_truth_the_first_is_read():
+    two = task(*ROWS[0])
+    two["annotations"] += task(TEXTS[0], SPANS[0][:1])["annotations"]
+    with pytest.warns(DatasetWarning, match="1 with several annotations"):
+        assert read_entities([two]).spans[0] == SPANS[0]
+
+
+def test_tasks_of_older_label_studios_have_completions():
+    tasks = [task(*row) for row in ROWS]
+    for one in tasks:
+        one["completions"] = one.pop("annotations")
+    assert read_entities(tasks).spans.tolist() == SPANS
+
+
+def test_what_label_studio_names_as_the_others_do_is_still_label_studios():
+    records = [minimal(*row) | {"answer": "a field of the data", "spans": "another"} for row in ROWS]
+    assert read_entities(records).spans.tolist() == SPANS
+
+
 def test_the_text_of_a_task_is_that_with_the_regions():
     one = task(*ROWS[0])
     one["data"] = {"title": "A title", "body": TEXTS[0]}
@@ -160,6 +182,10 @@ def test_a_table_of_records_is_refused_with_the_call():
         ('{"text": "a", "label": []}\n{"text": "a", "label": [[0, 1, "X"]}\n', "line 2, column 36: is no JSON"),
         ('[\n{"text": "a",\n"label": }]', "line 3, column 10: is no JSON"),
         ('{"text": "a", "label": []}\n{"text": "a", "label": [[0, 2, "X"]]}', r"line 2: the span \(0, 2, 'X'\) is not"),
+        *(
+            (f'[{{"text": "ab", "label": [[{place}, "X"]]}}]', rf"record 0: the span \({place}, 'X'\) is not within")
+            for place in ("1, 1", "2, 1", "-1, 1")
+        ),
         ('[{"text": "a", "label": [[0, 1]]}]', r"record 0: \[0, 1\] is no span"),
         ('[{"text": "a", "label": [[0, 1, 4]]}]', "record 0: the label 4 is a number"),
         ('[{"text": "a", "label": 3}]', "record 0: label is 3, not a list"),
@@ -200,6 +226,7 @@ def test_a_file_of_spacys_own_says_what_to_give(tmp_path):
         ("\U0001f600 one\r\nAda lives in Rome", "\U0001f600 one\nAda lives in Rome", "Rome", "Rome"),
         ("\U0001f600 Ada\nB lives", "\U0001f600 Ada\nB lives", "Ada\nB", "Ada\\nB"),
         ("Ada  B lives", "Ada  B lives", "Ada  B", "Ada B"),
+        ("\U0001f600a a b", "\U0001f600a a b", " a", " a"),  # and not "a ", which stands at the place in characters
     ],
 )
 def test_places_that_a_browser_counted(text, shown, word, written):

@@ -66,10 +66,17 @@ def test_each_task_has_the_same_columns_whatever_its_file_calls_them(tmp_path, t
     assert frame.iloc[0].tolist() == [*texts, label, *index]
 
 
-@pytest.mark.parametrize("folder", ["SST-2", "sst2", "glue_data/SST-2", "GLUE/sst-2"])
-def test_the_folder_may_be_spelled_as_in_the_release(tmp_path, folder):
-    _write(tmp_path / folder / "dev.tsv", _tsv(["sentence", "label"], ["fine", "1"]))
-    assert len(read_glue("sst2", "dev", tmp_path)) == len(read_glue("sst2", "dev", tmp_path / folder)) == 1
+@pytest.mark.parametrize(
+    ("task", "folder"),
+    [
+        *(("sst2", folder) for folder in ("SST-2", "sst2", "SST", "glue_data/SST-2", "GLUE/sst-2")),
+        *(("stsb", folder) for folder in ("STS-B", "STS")),
+        *(("qnli", folder) for folder in ("QNLI", "QNLIv2")),
+    ],
+)
+def test_the_folder_may_be_spelled_as_in_the_release(tmp_path, task, folder):
+    _write(tmp_path / folder / "dev.tsv", _tsv(_columns(task), LAYOUTS[task][1]))
+    assert len(read_glue(task, "dev", tmp_path)) == len(read_glue(task, "dev", tmp_path / folder)) == 1
 
 
 def test_the_folder_is_by_default_that_of_the_environment(tmp_path, monkeypatch):
@@ -129,10 +136,22 @@ def test_mnli_has_matched_and_mismatched_parts(tmp_path):
 
 
 def test_the_diagnostic_set_is_found_beside_mnli_or_in_its_own_folder(tmp_path):
-    for folder in ("a/MNLI", "b/diagnostic"):
-        _write(tmp_path / folder / "diagnostic.tsv", _tsv(["index", "sentence1", "sentence2"], ["0", "One.", "Two."]))
-        frame = read_glue("ax", "test", (tmp_path / folder).parent)
+    for path in ("a/MNLI/diagnostic.tsv", "b/diagnostic/diagnostic.tsv", "c/AX/AX.tsv", "d/ax/test.tsv"):
+        _write(tmp_path / path, _tsv(["index", "sentence1", "sentence2"], ["0", "One.", "Two."]))
+        frame = read_glue("ax", "test", tmp_path / path[0])
         assert frame.to_dict("list") == {"text_a": ["One."], "text_b": ["Two."], "index": [0]}
+
+
+def test_a_file_without_rows_has_its_columns(tmp_path):
+    _write(tmp_path / "rte" / "train.tsv", _tsv(_columns("rte")))
+    frame = read_glue("rte", "train", tmp_path)
+    assert len(frame) == 0 and list(frame.columns) == ["text_a", "text_b", "label", "index"]
+
+
+def test_an_index_that_is_no_whole_number_stays_as_it_is(tmp_path):
+    row = LAYOUTS["rte"][1]
+    _write(tmp_path / "rte" / "train.tsv", _tsv(_columns("rte"), row, ["n1", *row[1:]]))
+    assert read_glue("rte", "train", tmp_path)["index"].tolist() == ["0", "n1"]
 
 
 # --- Parts without labels
@@ -167,8 +186,9 @@ def microsoft(tmp_path):
     return tmp_path
 
 
-def test_mrpc_is_split_by_the_ids_of_its_dev_part(microsoft):
-    _write(microsoft / "MRPC" / "dev_ids.tsv", _tsv(["3", "4"]))
+@pytest.mark.parametrize("name", ["dev_ids.tsv", "mrpc_dev_ids.tsv"])
+def test_mrpc_is_split_by_the_ids_of_its_dev_part(microsoft, name):
+    _write(microsoft / "MRPC" / name, _tsv(["3", "4"]))
     assert read_glue("mrpc", "train", microsoft).text_a.tolist() == ['One "1', "Two."]
     assert read_glue("mrpc", "dev", microsoft).to_dict("list") == {
         "text_a": ["Three."],
@@ -307,6 +327,14 @@ def test_submission_files_have_the_official_names_header_and_labels(tmp_path, ta
 def test_a_submission_of_the_official_length_gives_no_warning(tmp_path, recwarn):
     write_glue_submission("wnli", ["0"] * 146, tmp_path)
     assert not recwarn.list
+
+
+def test_a_submission_may_go_into_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(name, str(tmp_path))
+    path = write_glue_submission("wnli", ["0"] * 146, "~/out")
+    assert path == tmp_path / "out" / "WNLI.tsv" and path.is_file()
 
 
 @pytest.mark.parametrize(

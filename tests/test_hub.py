@@ -13,7 +13,7 @@ import pytest
 from huggingface_hub import constants, errors
 
 from kbert.errors import KbertWarning, WeightsNotFoundError
-from kbert.hub import hugging_face, packages, resolve_folder
+from kbert.hub import hugging_face, packages, resolve_folder, resolve_saved
 from kbert.hub.packages import WeightsPackage
 
 NAME = "owner/some-bert"
@@ -230,6 +230,21 @@ def test_a_folder_called_like_a_size_counts_if_it_holds_weights():
     assert resolve_folder(Path("base")) == Path("base")
     weights_folder(Path("base"))
     assert resolve_folder("base") == Path("base")
+
+
+def test_only_for_a_folder_of_the_cache_is_the_hub_asked_for_a_saved_estimator(monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *names, **_: asked.append(names) or 1 / 0)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    package, cached = install_package(monkeypatch, tmp_path), fill_cache()
+    assert resolve_saved(MINILM, None, "kbert.json") == package
+    assert resolve_saved(cached, None, "kbert.json") == cached and not asked
+    assert resolve_saved(NAME, None, "kbert.json") == resolve_saved(f"hf://{NAME}", None, "kbert.json") == cached
+    assert asked == [(NAME, "kbert.json")] * 2
+    (cached / "kbert.json").touch()
+    assert resolve_saved(NAME, None, "kbert.json") == cached
+    folder = weights_folder(Path("owner") / "some-bert")  # which comes before the cache
+    assert resolve_saved(NAME, None, "kbert.json") == folder and len(asked) == 2
 
 
 # --- What counts as weights

@@ -142,11 +142,15 @@ def test_labels_of_any_kind_leave_the_card_readable(toy, reviews, tmp_path):
         ({"weights": "kerashub://bert_tiny_en_uncased"}, None, None),
         ({"weights": None}, None, None),
         ({"weights": "/home/somebody/weights"}, None, None),
+        ({"weights": "here/weights"}, None, None),  # a folder
+        ({"weights": "hf://here/weights"}, "here/weights", None),
         ({"weights": "auto", "size": "large"}, None, None),  # set after fit: not the model's
     ],
 )
 def test_the_base_is_named_where_it_is_known(fitted, tmp_path, monkeypatch, parameters, base, licence):
-    changed = kbert.BertClassifier(**{**fitted.get_params(), **parameters})
+    (tmp_path / "here" / "weights").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    changed = kbert.BertClassifier(**{**fitted.get_params(), "revision": "v2", **parameters})
     changed.__dict__.update({name: value for name, value in vars(fitted).items() if name.endswith("_")})
     if base in {known.hub_name for known in SIZES.values()}:
         known = BertConfig.from_size(parameters.get("size", "base"))
@@ -154,7 +158,8 @@ def test_the_base_is_named_where_it_is_known(fitted, tmp_path, monkeypatch, para
     changed.save(tmp_path / "a")
     data = card_of(tmp_path / "a").data
     assert (data.base_model, data.license) == (base, licence)
-    assert "/home" not in (tmp_path / "a" / "README.md").read_text()
+    text = (tmp_path / "a" / "README.md").read_text()
+    assert "/home" not in text and ("revision `v2`" in text) == (base is not None)
 
 
 def test_a_vectorizer_says_what_it_gives(toy_folder, reviews, tmp_path):

@@ -1,17 +1,19 @@
 """What a plan says of a fit: what the fit then does, what the rows are, and nothing that changes the estimator."""
 
 import copy
+import itertools
 import math
 import pickle
 import re
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from kbert import BertClassifier, BertMultipleChoice, BertQA, BertRegressor, BertTagger
+from kbert import BertClassifier, BertConfig, BertMultipleChoice, BertQA, BertRegressor, BertTagger
 from kbert.estimators import planning
 from kbert.training import cost
 
@@ -166,6 +168,19 @@ def test_of_many_characters_some_rows_are_tokenised(toy, reviews, monkeypatch):
     assert f"{some.n_rows_tokenized} of 200 rows tokenised" in str(some)
 
 
+def test_a_vocabulary_of_some_rows_stands_for_one_of_all(toy, toy_folder, reviews, monkeypatch):
+    """With a clock by which everything takes a second."""
+    monkeypatch.setattr(planning, "_CHARACTERS", 2000)
+    plans = []
+    for changes in ({}, {"size": BertConfig.from_folder(toy_folder), "weights": None}):
+        monkeypatch.setattr(planning, "time", SimpleNamespace(perf_counter=itertools.count().__next__))
+        plans.append(toy(**changes).plan(reviews.text, reviews.label))
+    of_weights, at_random = plans
+    assert of_weights.n_rows_tokenized == at_random.n_rows_tokenized < 100
+    longer = at_random.seconds["read"] - of_weights.seconds["read"]
+    assert longer == pytest.approx(200 / at_random.n_rows_tokenized - 1)
+
+
 def test_a_row_with_more_characters_than_are_tokenised(toy_folder, monkeypatch):
     monkeypatch.setattr(planning, "_CHARACTERS", 50)
     words, tags = [[], ["great", "table"] * 40, [], []], [[], ["B-SIGN", "O"] * 40, [], []]
@@ -235,8 +250,6 @@ def test_a_warm_start_plans_with_what_was_learned(fitted, reviews):
 
 
 def test_a_random_start_has_a_vocabulary_of_the_rows(reviews):
-    from kbert import BertConfig
-
     size = BertConfig(
         hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, max_position_embeddings=32,
         vocab_size=80,
@@ -269,8 +282,6 @@ def test_more_work_takes_longer(toy, reviews, monkeypatch):
 
 
 def toy_config(toy):
-    from kbert import BertConfig
-
     return BertConfig.from_folder(toy().weights)
 
 

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -269,6 +270,14 @@ def test_decimals_are_not_cut_off(tmp_path):
         with pytest.raises(ValueError, match="'a' .* in row 1 is no whole number"):
             y_of(frame.assign(a=large), ["a", "b"], "classification")
     assert y_of(frame.assign(a=[1.0, 0.0]), ["a", "b"], "classification").to_numpy().tolist() == [[1, 0], [0, 1]]
+
+
+def test_decimals_of_parquet_are_numbers(tmp_path):
+    frame = pd.DataFrame({"text": ["x", "y"], "label": [Decimal("1.50"), Decimal("-0.25")]})
+    frame.to_parquet(tmp_path / "t.parquet")
+    read = read_table(tmp_path / "t.parquet")
+    assert read.label.dtype == "float64" and task_of_columns(read, [], ["label"]) == "regression"
+    assert y_of(read, ["label"], "regression").tolist() == [1.5, -0.25]
 
 
 @pytest.mark.parametrize(

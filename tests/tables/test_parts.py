@@ -1,6 +1,7 @@
 """Folders of parts: what a power cut leaves of them."""
 
 import pyarrow as pa
+import pytest
 from pyarrow import parquet
 
 from kbert.tables import parts
@@ -34,6 +35,19 @@ def test_what_is_noted_is_on_the_disk_before(tmp_path, monkeypatch):
     output.join([name], tmp_path / "out.parquet", "parquet")
     assert synced == [(tmp_path.name, ["out", "out.parquet"])]  # before the parts went
     assert not folder.exists()
+
+
+@pytest.mark.parametrize("change", [lambda whole: whole[:-1], lambda whole: whole + b"x", lambda whole: b""])
+def test_a_part_of_another_size_than_was_noted_is_not_there(tmp_path, change):
+    settings, names = {"files": ["a.csv"]}, [f"part-00000-00000{i}.parquet" for i in range(2)]
+    output = PartFolder(tmp_path, settings, is_temporary=False)
+    for name in names:
+        output.note(name, "digest", write_part(tmp_path / name, pa.table({"a": [1, 2]}), "parquet"))
+    assert PartFolder(tmp_path, settings, is_temporary=False).done == dict.fromkeys(names, "digest")
+    path = tmp_path / names[1]
+    path.write_bytes(change(path.read_bytes()))
+    again = PartFolder(tmp_path, settings, is_temporary=False)
+    assert again.has(names[0], "digest") and not again.has(names[1], "digest")
 
 
 def test_settings_of_very_many_files_are_read_again(tmp_path):

@@ -121,6 +121,16 @@ def test_many_threads_share_it(tokenizer, monkeypatch, word):
     assert found == wanted
 
 
+@pytest.mark.parametrize("most", [3, 15, 16, 17])
+def test_words_of_more_characters_than_the_tokenizer_takes_are_unknown(tokenizer, most):
+    spec = json.loads(tokenizer._json)
+    spec["model"]["max_input_chars_per_word"] = most
+    short = WordPieceTokenizer(spec)
+    texts = ["the cafe is", "abc abcd", *("a" * n for n in range(14, 19))]
+    assert looked_up(short, texts) == by_the_library(short, texts)
+    assert looked_up(short, ["a" * (most + 1)]) == [[short.unk_id]]
+
+
 def test_another_thread_may_have_learned_the_words_meanwhile(tokenizer):
     fresh = copy_of(tokenizer)
     with ThreadPoolExecutor(2) as threads:

@@ -445,6 +445,22 @@ def test_a_pickle_with_a_zip_file_behind_it_is_checked(torch, tmp_path, monkeypa
         read_folder(tmp_path)
 
 
+def test_a_pickle_is_checked_whatever_the_case_of_its_name(torch, tmp_path, monkeypatch):
+    path = tmp_path / "pytorch_model.bin"
+
+    def capitals():
+        path.write_bytes(path.read_bytes().replace(b"data.pkl", b"DATA.PKL"))
+
+    _save(torch, tmp_path, {"a": torch.ones(2)})
+    capitals()
+    np.testing.assert_array_equal(read_folder(tmp_path)["a"], [1, 1])
+    _put_pickle(torch, tmp_path, b"\x80\x02" + b"]" * 500_000 + b".", zipped=True)
+    capitals()
+    monkeypatch.setattr(torch, "load", None)
+    with pytest.raises(WeightsMismatchError, match="its pickle has more than 200,000 steps"):
+        read_folder(tmp_path)
+
+
 @pytest.mark.parametrize(
     "state",
     [[1, 2], {"state_dict": {"a": 1}}, {"a": 1.0}, {1: 2}, {"a": "text"}, None],

@@ -99,6 +99,16 @@ def test_what_is_written_is_read_by_tensorflow(tensorflow, tmp_path):
     assert _same(_read(tmp_path / "model.ckpt"), arrays)
 
 
+def test_arrays_of_any_byte_order_are_written_alike(tmp_path):
+    arrays = _arrays()
+    swapped = {name: array.astype(array.dtype.newbyteorder(">")) for name, array in arrays.items()}
+    assert sum(swapped[name].dtype != array.dtype for name, array in arrays.items()) > 50
+    write_bundle(tmp_path / "little", arrays)
+    write_bundle(tmp_path / "big", swapped)
+    for ending in ENDINGS:
+        assert (tmp_path / f"big{ending}").read_bytes() == (tmp_path / f"little{ending}").read_bytes()
+
+
 # === What is damaged ===
 
 

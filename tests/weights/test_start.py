@@ -1,0 +1,23 @@
+"""Random starts: the vocabulary that goes with a size."""
+
+import pytest
+
+from kbert import BertConfig
+from kbert.weights.start import random_start
+
+SIZES = [
+    ("base-cased", False),
+    ("large-cased", False),
+    ("google-bert/bert-base-cased", False),
+    ("base", True),
+    ("google-bert/bert-base-uncased", True),
+    (BertConfig.from_size("base-cased"), True),
+]
+
+
+@pytest.mark.parametrize(("size", "lowercase"), SIZES, ids=lambda value: str(value)[:30])
+def test_a_random_start_of_a_cased_size_tells_upper_and_lower_case_apart(size, lowercase):
+    start = random_start(size, ["Oslo is the capital"] * 5, vocab_size=60)
+    assert start.tokenizer.lowercase is lowercase
+    same = start.tokenizer.encode("Oslo").ids == start.tokenizer.encode("oslo").ids
+    assert same is lowercase and start.config.vocab_size == start.tokenizer.vocab_size
