@@ -215,7 +215,7 @@ def _base(estimator: Any) -> _Base:
             if named.startswith("kerashub://"):
                 return _Base(_code(named))
     hub_name = named.removeprefix("hf://") if isinstance(named, str) else ""
-    if re.fullmatch(r"[\w.-]+/[\w.-]+", hub_name) and (named != hub_name or not os.path.exists(hub_name)):
+    if re.fullmatch(r"\w[\w.-]*/[\w.-]+", hub_name) and (named != hub_name or not os.path.exists(hub_name)):
         return _Base(_link(hub_name), hub_name)
     return _Base("the weights of a folder")
 

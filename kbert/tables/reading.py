@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def read_table(source: str | Path) -> pd.DataFrame:
     whole = pa.concat_tables(tables, promote_options="permissive")
     for i, field in enumerate(whole.schema):
         if pa.types.is_decimal(field.type):  # pandas has no such numbers
-            whole = whole.set_column(i, field.name, whole.column(i).cast(pa.float64()))
+            whole = whole.set_column(i, field.name, _without_decimals(whole.column(i)))
     # Not pandas' own index, which files of pandas may hold: rows are counted from 0, over all files.
     frame = whole.to_pandas(types_mapper={pa.string(): pd.ArrowDtype(pa.string())}.get, ignore_metadata=True)
     for name in frame:
@@ -57,6 +58,16 @@ def read_table(source: str | Path) -> pd.DataFrame:
     frame.attrs[_FILES] = list(n_rows.items())
     frame.attrs[_FAULTS] = faults
     return frame
+
+
+def _without_decimals(column: Any) -> Any:
+    """Decimals as whole numbers where their type has no places after the point, and 64 bits hold them; else floats."""
+    import pyarrow as pa
+
+    if column.type.scale <= 0:
+        with suppress(pa.ArrowInvalid):
+            return column.cast(pa.int64())
+    return column.cast(pa.float64())
 
 
 def _require_types(known: dict[str, tuple[str, Any]], file: str, schema: Any) -> None:

@@ -134,6 +134,6 @@ def random_start(size: str | BertConfig, texts: Iterable[str], vocab_size: int |
         The most word pieces of the vocabulary; by default as many as the architecture has.
     """
     config = size if isinstance(size, BertConfig) else BertConfig.from_size(size)
-    lowercase = not (isinstance(size, str) and size.endswith("-cased"))
+    lowercase = not (isinstance(size, str) and size.lower().endswith("-cased"))
     tokenizer = WordPieceTokenizer.train(texts, vocab_size=vocab_size or config.vocab_size, lowercase=lowercase)
     return Start(BertConfig.from_dict({**config.to_dict(), "vocab_size": tokenizer.vocab_size}), tokenizer)

@@ -143,6 +143,7 @@ def test_labels_of_any_kind_leave_the_card_readable(toy, reviews, tmp_path):
         ({"weights": None}, None, None),
         ({"weights": "/home/somebody/weights"}, None, None),
         ({"weights": "here/weights"}, None, None),  # a folder
+        ({"weights": "../weights"}, None, None),
         ({"weights": "hf://here/weights"}, "here/weights", None),
         ({"weights": "auto", "size": "large"}, None, None),  # set after fit: not the model's
     ],

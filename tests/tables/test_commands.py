@@ -278,6 +278,10 @@ def test_decimals_of_parquet_are_numbers(tmp_path):
     read = read_table(tmp_path / "t.parquet")
     assert read.label.dtype == "float64" and task_of_columns(read, [], ["label"]) == "regression"
     assert y_of(read, ["label"], "regression").tolist() == [1.5, -0.25]
+    for label in (1, 10**20):  # beyond 64 bits there are floats alone
+        frame.assign(label=[Decimal(label), Decimal(0)]).to_parquet(tmp_path / "t.parquet")
+        read = read_table(tmp_path / "t.parquet")
+        assert read.label.dtype == ("int64" if label == 1 else "float64") and read.label.tolist() == [label, 0]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from kbert.weights.start import random_start
 SIZES = [
     ("base-cased", False),
     ("large-cased", False),
-    ("google-bert/bert-base-cased", False),
+    ("Google-BERT/bert-base-Cased", False),
     ("base", True),
     ("google-bert/bert-base-uncased", True),
     (BertConfig.from_size("base-cased"), True),
