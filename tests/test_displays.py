@@ -149,7 +149,7 @@ def test_what_is_no_result_or_that_of_other_rows_is_refused():
     questions = pd.DataFrame({"question": ["what is it?"], "context": [TEXT]})
     displays = [EntityDisplay, AnswerDisplay, AttributionDisplay]
     for display, lines, X in zip(displays, others, [[TEXT], questions, [TEXT, "none"]], strict=True):
-        with pytest.raises(ValueError, match="lines for row .*Give the X that they are of"):
+        with pytest.raises(ValueError, match="lines of row .*Give the X that they are of"):
             display.from_predictions(lines, X)
     with pytest.raises(ValueError, match="max_rows must be"):
         EntityDisplay.from_predictions(entities(), [TEXT], max_rows=0)

@@ -129,7 +129,7 @@ def require_rows(lines: Any, n_rows: int) -> None:
     others = [row for row in lines["row"] if row not in range(n_rows)]
     if others:
         raise ValueError(
-            f"There are lines for row {others[0]}, and X has {n_rows} rows, counted from 0. Give the X that they are of."
+            f"There are lines of row {others[0]}, and X has {n_rows} rows, counted from 0. Give the X that they are of."
         )
 
 

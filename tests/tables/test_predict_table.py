@@ -18,10 +18,11 @@ from pyarrow import dataset
 import kbert
 from kbert import predict_table
 from kbert.folder_lock import alone_in
-from kbert.tables import predict as module
+from kbert.tables import making, predict
 from kbert.tables.outputs import _frame as frame_of
 from kbert.tables.outputs import predicted_columns, predicted_names
 from kbert.tables.parts import PartFolder, part_name
+from kbert.tables.plan import digest_of_model
 
 pytestmark = pytest.mark.slow  # what a backend computes is that of predict
 
@@ -173,7 +174,7 @@ def test_a_folder_of_parts_and_one_file_hold_the_same(estimator, tables, rows, t
 
 
 def test_a_killed_call_goes_on_and_ends_at_the_same_bytes(estimator, tables, tmp_path, monkeypatch):
-    model, make, made = estimator("classifier"), module._make, []
+    model, make, made = estimator("classifier"), making._make, []
 
     class Killed(BaseException):
         pass
@@ -185,16 +186,16 @@ def test_a_killed_call_goes_on_and_ends_at_the_same_bytes(estimator, tables, tmp
         return make(plan, one, part)
 
     predict_table(model, tables, tmp_path / "whole", columns="text", rows_per_part=9)
-    monkeypatch.setattr(module, "_make", dying)
+    monkeypatch.setattr(making, "_make", dying)
     with pytest.raises(Killed):
         predict_table(model, tables, tmp_path / "out", columns="text", rows_per_part=9)
     (tmp_path / "out" / "_part-00001-000001.parquet.12345678").write_text("half")  # what a killed writer leaves
     with (tmp_path / "out" / "_parts.jsonl").open("a") as file:
         file.write('\n{"part": "part-0000')  # torn
-    monkeypatch.setattr(module, "_make", make)
+    monkeypatch.setattr(making, "_make", make)
     assert predict_table(model, tables, tmp_path / "out", columns="text", rows_per_part=9) == (60, 8, 4)
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
-    monkeypatch.setattr(module, "_make", dying)  # nothing is left to make
+    monkeypatch.setattr(making, "_make", dying)  # nothing is left to make
     assert predict_table(model, tables, tmp_path / "out", columns="text", rows_per_part=9) == (60, 8, 8)
     assert dataset.dataset(tmp_path / "out").count_rows() == 60
     assert not list((tmp_path / "out").glob("_part-*"))  # what the killed writer left is gone
@@ -393,13 +394,13 @@ def test_the_bar_estimates_how_many_rows_there_are(ending, estimator, tmp_path, 
     (tmp_path / "in" / "b.jsonl.gz").write_bytes(b"this is not packed" * 10)
     rows[1000:].to_parquet(tmp_path / "in" / "d.parquet", index=False)
 
-    class Bar(module.tqdm):
+    class Bar(predict.tqdm):
         def refresh(self, *args, **kwargs):
             shown.append((self.total, str(self)))
             return super().refresh(*args, **kwargs)
 
-    monkeypatch.setattr(module, "tqdm", Bar)
-    monkeypatch.setattr(module, "predicted_columns", lambda _, X, __: {"prediction": pa.nulls(len(X))})
+    monkeypatch.setattr(predict, "tqdm", Bar)
+    monkeypatch.setattr(making, "predicted_columns", lambda _, X, __: {"prediction": pa.nulls(len(X))})
 
     def call(out):
         return predict_table(
@@ -441,7 +442,7 @@ def test_joblibs_backends_that_tell_only_when_all_jobs_are_done(saved, tables, t
         noted.append(args)
         note(self, *args)
 
-    monkeypatch.setattr(module, "_JOBS_AT_ONCE", 1)
+    monkeypatch.setattr(making, "_JOBS_AT_ONCE", 1)
     call("alone")
     with joblib.parallel_config(backend=OfLists(), n_jobs=2):
         with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
@@ -518,9 +519,9 @@ sys.exit("no part was written in time")
 
 
 def test_a_process_that_finds_another_model_refuses(estimator, saved):
-    assert module._loaded(saved("classifier"), module._digest_of_model(estimator("classifier"))).classes_.size
+    assert making._loaded(saved("classifier"), digest_of_model(estimator("classifier"))).classes_.size
     with pytest.raises(ValueError, match="classifier holds another model in this process than where"):
-        module._loaded(saved("classifier"), module._digest_of_model(estimator("multilabel")))
+        making._loaded(saved("classifier"), digest_of_model(estimator("multilabel")))
 
 
 def test_load_opens_every_kind_of_estimator(estimator, tmp_path, minilm_folder):
