@@ -26,6 +26,7 @@ HERE = Path(__file__).resolve().parent
 # This folder, for the other benchmarks; and the one above, for the kbert of this checkout, which need not be installed.
 sys.path[:0] = [str(folder) for folder in (HERE, HERE.parent) if str(folder) not in sys.path]
 
+from gpu_stages.records import Results  # noqa: E402
 from gpu_stages.runner import SECONDS, STAGES, run_stage, work  # noqa: E402
 from gpu_stages.setting import Setting  # noqa: E402
 from gpu_stages.short import MINUTES, run_short  # noqa: E402
@@ -93,10 +94,12 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def take_over(earlier: Path, out: Path) -> None:
-    """Copy the files of an earlier run's results that are not there yet."""
+    """Copy the files of an earlier run's results that are not there yet, and of its lines those of other cells."""
     out.mkdir(parents=True, exist_ok=True)
     for path in earlier.glob("*"):
-        if path.is_file() and not (out / path.name).exists():
+        if path.name == Results.FILE:
+            Results.take_over(path, out)
+        elif path.is_file() and not (out / path.name).exists():
             shutil.copyfile(path, out / path.name)
 
 

@@ -25,7 +25,7 @@ SOME = {
     "check": ["fit, float32", "parity, float32"],
     "fit": ["base, sst2: kbert", "padding-free"],
     "predict": ["kbert", "pipeline"],
-    "dispatch": ["from the host", "eager", "CUDA graph"],
+    "dispatch": ["from the host", "one step a call", "several"],
     "attention": ["softmax", "SDPA", "varlen"],
     "pretrain": ["losses", "tiny, 16"],
     "two-devices": ["fit"],
@@ -63,7 +63,7 @@ def gpu(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     if keras.backend.backend() == "tensorflow":
         pytest.skip("the stages are for JAX and PyTorch")
-    names = ("runner", "short", "setting", "records", "carried", "device", "check", "attention", "kbert_mini")
+    names = ("runner", "short", "setting", "records", "carried", "device", "check", "attention", "kbert_mini", "texts")
     return SimpleNamespace(**{name: importlib.import_module(f"gpu_stages.{name}") for name in names})
 
 
@@ -247,7 +247,17 @@ def test_results_of_an_earlier_run_are_taken_over(gpu, setting, fake, tmp_path):
         assert (out / "results.jsonl").read_bytes()  # what is there is left
         (out / "results.jsonl").open("a").write("\n")
     assert (out / "results.jsonl").read_text() == (setting.out / "results.jsonl").read_text() + "\n\n"
-    assert gpu.records.Results(out, "fit", setting.backend, True).is_done("three")
+    results = gpu.records.Results(out, "fit", setting.backend, True)
+    assert results.is_done("three")
+    # Several of them: what another one has measured comes too, and what is there stays as it is.
+    other = gpu.records.Results(tmp_path / "other", "fit", setting.backend, True)
+    other.write("three", {"rows_s": 1})
+    other.write("four", {"error": "none"})
+    other.write("four", {"rows_s": 2})
+    before = results.lines()
+    for _ in range(2):
+        command.take_over(other.path.parent, out)
+        assert results.lines() == before + other.lines()[1:] and results.is_done("four")
 
 
 def test_the_commit_is_known_without_the_repository(gpu, monkeypatch):
@@ -349,6 +359,62 @@ def test_packed_texts_are_the_same_in_both_layouts(gpu, setting):
     weights = np.exp(query @ key.T / np.sqrt(packed.H))
     expected = weights / weights.sum(axis=1, keepdims=True) @ value
     np.testing.assert_allclose(packed.reference()[:length, 0], expected, rtol=1e-4)
+
+
+def test_cudnn_finds_each_packed_text_at_its_place(gpu, setting):
+    sdpa = pytest.importorskip("jax._src.cudnn.fused_attention_stablehlo", reason="the way is one of JAX")
+    ways = importlib.import_module("gpu_stages.attention_jax")
+    packed = gpu.attention.Packed(setting, 32)
+    lengths, offsets = ways.lengths_and_offsets(packed)
+    array = np.zeros((packed.B, packed.T, packed.N, packed.H), "float32")
+    found = sdpa._fix_seqlen_offsets(*map(sdpa.jnp.asarray, (lengths, lengths, offsets, offsets)), array, array)
+    n, of_numbers = len(packed.lengths), packed.N * packed.H
+    np.testing.assert_array_equal(np.asarray(found[0]).ravel()[:n], packed.lengths)
+    starts = packed.real[np.cumsum(packed.lengths) - packed.lengths]
+    np.testing.assert_array_equal(np.asarray(found[2]).ravel()[:n] // of_numbers, starts)
+
+
+def test_ways_of_a_step_differ_in_where_the_batches_are(gpu, setting, monkeypatch):
+    """As a GPU has it, where steps are recorded: both compute the same, with the bounds of the texts."""
+    torch = pytest.importorskip("torch")
+    if setting.backend != "torch":
+        pytest.skip("of PyTorch")
+    from kbert.training import cuda_graphs
+
+    dispatch = importlib.import_module("gpu_stages.dispatch")
+    monkeypatch.setattr(cuda_graphs, "pinned", torch.as_tensor)
+    monkeypatch.setattr(cuda_graphs, "_RECORDED_AT", 100)
+    of_ways = []
+    for way in ("one step a call, from the host", "one step a call", "one step a call, not recorded"):
+        work = dispatch._Work(setting, "tiny", 2)
+        work.trainer.recorded = steps = cuda_graphs.RecordedSteps(work.trainer.device)
+        run = work.kbert(way)
+        with monkeypatch.context() as context:
+            if "host" not in way:  # they are on the device
+                context.setattr("kbert.training.step_torch.text_bounds", None)
+            of_ways.append([float(loss) for loss in run()])
+        assert steps._may_record == ("not" not in way)
+    assert of_ways[0] == of_ways[1] == of_ways[2] and np.isfinite(of_ways[0]).all()
+
+
+def test_sst2_is_made_up_where_there_is_no_vocabulary_for_it(gpu, setting):
+    full = replace(setting, miniature=False)
+    some, _ = gpu.texts.rows("sst2", 8, gpu.texts.weights_folder("tiny", setting), full)
+    assert not any("bobo" in text or "kaka" in text for text in some)
+    assert "bobo deli" in gpu.texts.rows("sst2", 64, setting.state, setting)[0]
+
+
+@pytest.mark.parametrize(("event", "busy"), [("kernel", 0.5), ("Optimizer.step#AdamW.step", None)])
+def test_annotations_are_no_work_of_the_device(gpu, monkeypatch, event, busy):
+    torch = pytest.importorskip("torch")
+    span = SimpleNamespace(
+        device_type=torch.autograd.DeviceType.CUDA, is_user_annotation="#" in event, name=event,
+        time_range=SimpleNamespace(start=0, end=5e5),
+    )  # fmt: skip
+    profiler = gpu.device.Profiler(of_torch=True)
+    profiler._torch = SimpleNamespace(__exit__=lambda *_: None, events=lambda: [span])
+    monkeypatch.setattr(gpu.device.time, "perf_counter", lambda: 1.0)
+    assert profiler.stop()["busy"] == busy
 
 
 def test_a_miniature_computes_as_a_gpu_does(gpu, setting, monkeypatch):

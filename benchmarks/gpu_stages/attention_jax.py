@@ -68,17 +68,23 @@ def _with_offsets(packed: Packed, scale: float) -> Callable[..., jax.Array]:
     def attend(query: jax.Array, key: jax.Array, value: jax.Array) -> jax.Array:
         from jax._src.cudnn.fused_attention_stablehlo import MaskType, dot_product_attention
 
-        # (B, K): unused slots have length -1, and begin at -1; of the offsets there is one more, the end.
-        K = int(packed.text_ids.max())
-        lengths = np.stack([np.bincount(row, minlength=K + 1)[1:] for row in packed.text_ids]).astype(np.int32)
-        ends = np.cumsum(lengths, axis=1) + packed.T * np.arange(packed.B)[:, None]
-        starts = np.concatenate([ends[:, :1] - lengths[:, :1], ends], axis=1)
-        offsets = np.where(np.pad(lengths, ((0, 0), (0, 1))) > 0, starts, -1)
-        offsets[np.arange(packed.B), (lengths > 0).sum(axis=1)] = ends[:, -1]
-        shared = [jnp.asarray(np.where(lengths > 0, lengths, -1)), jnp.asarray(offsets.astype(np.int32))]
+        lengths, offsets = map(jnp.asarray, lengths_and_offsets(packed))
         return dot_product_attention(
-            query, key, value, None, None, shared[0], shared[0], shared[1], shared[1],
+            query, key, value, None, None, lengths, lengths, offsets, offsets,
             scale=scale, mask_type=MaskType.PADDING,
         )  # fmt: skip
 
     return attend
+
+
+def lengths_and_offsets(packed: Packed) -> tuple[np.ndarray, np.ndarray]:
+    """The lengths of a row's texts, (B, K), and where they begin in their row, (B, K + 1): -1 where there is none.
+
+    JAX itself makes places in the whole array of the offsets, as in the test of its packed layout.
+    """
+    K = int(packed.text_ids.max())
+    lengths = np.stack([np.bincount(row, minlength=K + 1)[1:] for row in packed.text_ids]).astype(np.int32)
+    lengths[lengths == 0] = -1
+    offsets = np.full((packed.B, K + 1), -1, np.int32)
+    offsets[:, :-1] = np.where(lengths > 0, np.cumsum(lengths, axis=1) - lengths, -1)
+    return lengths, offsets

@@ -272,7 +272,12 @@ class Profiler:
         import torch
 
         self._torch.__exit__(None, None, None)
-        events = [event for event in self._torch.events() if event.device_type == torch.autograd.DeviceType.CUDA]
+        # An annotation, as of an optimiser's step, spans the gaps between its operations too.
+        events = [
+            event
+            for event in self._torch.events()
+            if event.device_type == torch.autograd.DeviceType.CUDA and not event.is_user_annotation
+        ]
         return [(event.name, event.time_range.start / 1e6, event.time_range.end / 1e6) for event in events]
 
     def _of_jax(self) -> list[tuple[str, float, float]]:

@@ -2,12 +2,14 @@
 
 The batches are made beforehand, of SST-2 at batch 32, so that nothing else of the host is in the times:
 
-    one step a call, from the host   as a fit does it: each batch is copied to the device
+    one step a call, from the host   as a fit does it: each batch is copied to the device; on PyTorch the step is
+                                     recorded as a CUDA graph
     one step a call                  the batches are on the device already
+    one step a call, not recorded    PyTorch: the same, one operation at a time (KBERT_CUDA_GRAPHS=0)
     several steps a call             JAX: `jax.lax.scan` over the batches, in one compiled function
-    eager, CUDA graph, torch.compile and torch.compile, reduce-overhead
-                                     PyTorch: the same arithmetic in a step without a branch that waits for the device,
-                                     which a CUDA graph can hold; one step a call
+    torch.compile and torch.compile, reduce-overhead
+                                     PyTorch: another step, to compare with: the model compiled, with attention under a
+                                     mask, and PyTorch's AdamW
 
 ``step_ms`` is the median time of a step, ``busy`` the share of it in which the device computes. Where ``busy`` is low
 and several steps a call are much faster, the host is what limits training. ``graphs`` and ``graph_breaks`` say how
@@ -28,7 +30,7 @@ SIZES = ("tiny", "minilm-l6", "base")
 _WAYS = {
     "jax": ("one step a call, from the host", "one step a call", "several steps a call"),
     "torch": (
-        "one step a call, from the host", "one step a call", "eager", "CUDA graph", "torch.compile",
+        "one step a call, from the host", "one step a call", "one step a call, not recorded", "torch.compile",
         "torch.compile, reduce-overhead",
     ),
 }  # fmt: skip
@@ -49,11 +51,11 @@ def measure(setting: Setting, seconds: float, size: str, way: str) -> dict[str, 
     """One cell."""
     from gpu_stages import device
 
-    if way == "CUDA graph" and not device.is_gpu():
-        raise Absent("PyTorch sees no CUDA")
+    if way == "one step a call, not recorded" and not device.is_gpu():
+        raise Absent("PyTorch sees no CUDA, where no step is recorded")
     n_steps = setting.pick(STEPS, 2)
     work = _Work(setting, size, n_steps)
-    run = work.kbert(way) if "a call" in way else work.capturable(way)
+    run = work.kbert(way) if "a call" in way else work.compiled(way)
     median = device.median_seconds(run, setting.pick(1.0, 0.01))
     return {
         **(graphs() if "compile" in way else {}),
@@ -113,15 +115,34 @@ class _Work:
         """All steps, one a call, or on JAX in one call."""
         if way == "several steps a call":
             return self._scan()
-        batches = self.batches if "host" in way else [self._on_device(batch) for batch in self.batches]
+        batches: list[Any] = self.batches
+        train = self._train
+        if way != "one step a call, from the host":
+            if getattr(self.trainer, "recorded", None) is not None:
+                batches, train = self._with_bounds(), self._train_with_bounds
+                self.trainer.recorded._may_record &= "not recorded" not in way
+            batches = [self._on_device(batch) for batch in batches]
+        return lambda: [train(batch, hyper) for batch, hyper in zip(batches, self.hypers, strict=True)]
 
-        def run() -> Any:
-            return [
-                self.trainer.train(batch.inputs, batch.targets, batch.weights, hyper)
-                for batch, hyper in zip(batches, self.hypers, strict=True)
-            ]
+    def _train(self, batch: Any, hyper: Any) -> Any:
+        return self.trainer.train(batch.inputs, batch.targets, batch.weights, hyper)
 
-        return run
+    def _with_bounds(self) -> list[Any]:
+        """The batches with what a GPU's attention reads beside them, which the host finds out for each batch."""
+        from kbert.training.step import StepBatch
+        from kbert.training.step_torch import _bounds_of
+
+        return [
+            (StepBatch(batch.inputs, batch.targets, batch.weights), *_bounds_of(batch.inputs)) for batch in self.batches
+        ]
+
+    def _train_with_bounds(self, batch: Any, hyper: Any) -> Any:
+        """`Trainer.train` of step_torch on a GPU, on such a batch."""
+        from kbert.training.step_torch import _current, _seeded
+
+        trainer = self.trainer
+        with _current(trainer.device), _seeded(hyper.seed, trainer.device):
+            return trainer.recorded(trainer._step, batch, hyper)
 
     def _on_device(self, batch: Any) -> Any:
         import keras
@@ -134,10 +155,10 @@ class _Work:
 
         from kbert.training.step_torch import _on_device
 
-        moved = _on_device(tuple(batch), self.trainer.device)
+        moved = _on_device(batch, self.trainer.device)
         if torch.cuda.is_available():
             torch.cuda.synchronize()
-        return type(batch)(*moved)
+        return moved
 
     def _scan(self) -> Callable[[], Any]:
         import jax
@@ -166,72 +187,32 @@ class _Work:
 
         return run
 
-    # --- PyTorch: a step that can be captured --------------------------------------------------------------------
+    # --- PyTorch: torch.compile ----------------------------------------------------------------------------------
 
-    def capturable(self, way: str) -> Callable[[], Any]:
+    def compiled(self, way: str) -> Callable[[], Any]:
         """All steps, one a call, of a step that reads no number from the device."""
         import torch
 
-        on_gpu = torch.cuda.is_available()
         parameters = self.trainer.parameters
         batches = [self._on_device(batch) for batch in self.batches]
+        on_gpu = torch.cuda.is_available()
         optimizer = torch.optim.AdamW(parameters, 5e-5, eps=1e-6, weight_decay=0.01, fused=True, capturable=on_gpu)
-
-        def gradients(batch: Any) -> Any:
-            loss = self.loss(self.model(batch.inputs, training=True), batch.targets, batch.weights)
-            return torch.autograd.grad(loss, parameters, materialize_grads=True), loss.detach()
-
-        if "compile" in way:
-            torch._dynamo.reset()
-            torch._dynamo.utils.counters.clear()
-            mode = "reduce-overhead" if "reduce" in way else "default"
-            # The compiler of a CPU takes minutes.
-            options: dict[str, Any] = {"backend": "eager"} if self.setting.miniature else {"mode": mode}
-            forward = torch.compile(lambda inputs: self.model(inputs, training=True), **options)
-
-            def gradients(batch: Any) -> Any:
-                loss = self.loss(forward(batch.inputs), batch.targets, batch.weights)
-                return torch.autograd.grad(loss, parameters, materialize_grads=True), loss.detach()
+        torch._dynamo.reset()
+        torch._dynamo.utils.counters.clear()
+        # The compiler of a CPU takes minutes.
+        mode = "reduce-overhead" if "reduce" in way else "default"
+        options: dict[str, Any] = {"backend": "eager"} if self.setting.miniature else {"mode": mode}
+        forward = torch.compile(lambda inputs: self.model(inputs, training=True), **options)
 
         def step(batch: Any) -> Any:
-            found, loss = gradients(batch)
+            torch.compiler.cudagraph_mark_step_begin()  # the memory of the step before may be used again
+            loss = self.loss(forward(batch.inputs), batch.targets, batch.weights)
+            found = torch.autograd.grad(loss, parameters, materialize_grads=True)
             norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(found)))
             factor = torch.clamp(1 / (norm + 1e-6), max=1.0)
             for parameter, gradient in zip(parameters, found, strict=True):
                 parameter.grad = gradient * factor
             optimizer.step()
-            return loss
-
-        if way == "CUDA graph":
-            return self._graph(step, batches)
-
-        if "compile" in way:
-            whole_step = step
-
-            def step(batch: Any) -> Any:
-                torch.compiler.cudagraph_mark_step_begin()  # the memory of the step before may be used again
-                return whole_step(batch)
+            return loss.detach()
 
         return lambda: [step(batch) for batch in batches]
-
-    def _graph(self, step: Callable[[Any], Any], batches: list[Any]) -> Callable[[], Any]:
-        import keras
-        import torch
-
-        held = keras.tree.map_structure(torch.clone, batches[0])
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):  # what is allocated once, and the choice of kernels
-            for _ in range(3):
-                step(held)
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            step(held)
-
-        def run() -> Any:
-            for batch in batches:
-                keras.tree.map_structure(lambda to, value: to.copy_(value), held, batch)
-                graph.replay()
-
-        return run

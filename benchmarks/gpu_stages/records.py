@@ -31,31 +31,21 @@ class Results:
         Toys and real measurements do not count for each other.
     """
 
+    FILE = "results.jsonl"
+
     def __init__(self, folder: Path, stage: str, backend: str, miniature: bool):
         folder.mkdir(parents=True, exist_ok=True)
-        self.path = folder / "results.jsonl"
+        self.path = folder / self.FILE
         self.key = {"stage": stage, "backend": backend, "miniature": miniature}
 
     def lines(self, stage: str | None = None, backend: str | None = None) -> list[dict[str, Any]]:
         """The lines of a stage and a backend, by default one's own. What is no whole line of JSON is left out."""
         key = self.key | ({"stage": stage} if stage else {}) | ({"backend": backend} if backend else {})
-        if not self.path.exists():
-            return []
-        found = []
-        for text in self.path.read_text(encoding="utf-8", errors="replace").splitlines():
-            try:
-                line = json.loads(text)
-            except ValueError:  # the process was ended while it wrote
-                continue
-            if isinstance(line, dict) and key.items() <= line.items():
-                found.append(line)
-        return found
+        return [line for line in _lines_of(self.path) if key.items() <= line.items()]
 
     def is_done(self, cell: str) -> bool:
         """Whether a cell was measured. One that failed, is absent or is not finished is tried again."""
-        return any(
-            line["cell"] == cell and not {"error", "absent", "unfinished"} & line.keys() for line in self.lines()
-        )
+        return any(line["cell"] == cell and _is_measured(line) for line in self.lines())
 
     def write(self, cell: str, values: dict[str, Any]) -> dict[str, Any]:
         """Add a line, and wait until it is on the disk. The same absence is written once."""
@@ -64,15 +54,49 @@ class Results:
             (old["cell"], old.get("absent")) == (cell, values["absent"]) for old in self.lines()
         ):
             return line
-        with open(self.path, "ab+") as file:
-            if file.tell():
-                file.seek(-1, os.SEEK_END)
-                if file.read(1) != b"\n":  # a line that was torn
-                    file.write(b"\n")
-            file.write((json.dumps(line, default=plain) + "\n").encode())
-            file.flush()
-            os.fsync(file.fileno())
+        _append(self.path, [line])
         return line
+
+    @classmethod
+    def take_over(cls, earlier: Path, folder: Path) -> None:
+        """Add the lines of an earlier file of results to those of a folder, but of cells that were measured there."""
+        there = _lines_of(folder / cls.FILE)
+        measured = {_cell_of(line) for line in there if _is_measured(line)}
+        if new := [line for line in _lines_of(earlier) if _cell_of(line) not in measured and line not in there]:
+            _append(folder / cls.FILE, new)
+
+
+def _cell_of(line: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(line.get(name) for name in ("stage", "backend", "miniature", "cell"))
+
+
+def _is_measured(line: dict[str, Any]) -> bool:
+    return not {"error", "absent", "unfinished"} & line.keys()
+
+
+def _lines_of(path: Path) -> list[dict[str, Any]]:
+    """The lines of a file of results that are whole."""
+    found = []
+    for text in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else ():
+        try:
+            line = json.loads(text)
+        except ValueError:  # the process was ended while it wrote
+            continue
+        if isinstance(line, dict):
+            found.append(line)
+    return found
+
+
+def _append(path: Path, lines: list[dict[str, Any]]) -> None:
+    """Add lines, and wait until they are on the disk."""
+    with open(path, "ab+") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":  # a line that was torn
+                file.write(b"\n")
+        file.write("".join(json.dumps(line, default=plain) + "\n" for line in lines).encode())
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def plain(value: Any) -> Any:

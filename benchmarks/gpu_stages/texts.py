@@ -52,7 +52,8 @@ def weights_folder(size: str, setting: Setting) -> Path:
     given = None if setting.miniature else setting.weights
     if size == "minilm-l6" and given is not None:
         return given
-    folder = setting.state / "weights" / f"{'toy-' * setting.miniature}{size}"
+    made_up = given is None and not setting.miniature
+    folder = setting.state / "weights" / f"{'toy-' * setting.miniature}{'made-up-' * made_up}{size}"
     if (folder / "complete").exists():
         return folder
     config = config_of(size, setting)
@@ -75,8 +76,8 @@ def is_released(size: str, setting: Setting) -> bool:
 def rows(kind: str, n: int, folder: Path, setting: Setting) -> tuple[list[str], list[int]]:
     """So many texts and labels.
 
-    "sst2" is SST-2 where it is there, and else texts of 4 to 30 tokens. The other kinds are texts of random words that
-    have exactly 128, 384 or 512 tokens.
+    "sst2" is SST-2 where it and a vocabulary for it are there, and else texts of 4 to 30 tokens. The other kinds are
+    texts of random words that have exactly 128, 384 or 512 tokens.
 
     Parameters
     ----------
@@ -87,7 +88,8 @@ def rows(kind: str, n: int, folder: Path, setting: Setting) -> tuple[list[str], 
     setting : Setting
     """
     rng = np.random.default_rng(0)
-    if kind == "sst2" and setting.sst2 is not None:
+    has_vocabulary = setting.miniature or setting.weights is not None
+    if kind == "sst2" and setting.sst2 is not None and has_vocabulary:
         from kbert import datasets
 
         train = datasets.load("sst2", "train")
