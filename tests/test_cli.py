@@ -85,6 +85,13 @@ def test_a_vocabulary_is_that_of_the_tokenizer_and_always_the_same(folder, tmp_p
     assert "--split=lines --out SHARDS" in printed.out and "40document" in printed.err
 
 
+@pytest.mark.filterwarnings("ignore::kbert.errors.NewWordsWarning")
+def test_a_vocabulary_without_room_for_new_words_is_counted_all_the_same(folder, tmp_path, capsys):
+    options = ["--weights", folder / "vocab", "--new-words", "3", "--split", "lines", "--out", tmp_path / "vocab"]
+    assert main([*map(str, ["vocab", folder / "text.txt", *options])]) == 0
+    assert "40 documents, 200 segments, 800 words" in capsys.readouterr().out
+
+
 def test_a_vocabulary_has_its_options(folder, tmp_path):
     text = tmp_path / "text.jsonl"
     text.write_text('{"body": "Ada Lovelace.\\u00e9t\\u00e9 Ada"}\n' * 9)

@@ -432,6 +432,11 @@ def test_what_looks_like_a_folder_and_is_none(name):
     assert "no such folder" in message and repr(str(name)) in message and "exists as far as" in message
 
 
+@pytest.mark.parametrize("name", ["x" * 300, "so good that I bought it twice " * 10, Path("x" * 300)])
+def test_a_text_in_place_of_a_name(name):
+    assert "too long for a folder or a hub name" in message_of(name)
+
+
 @pytest.mark.parametrize(
     "name", ["a b", "s3://bucket/model", "https://huggingface.co/owner/name", "hf://", "hf://a/b/c"]
 )

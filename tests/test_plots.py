@@ -62,6 +62,12 @@ def test_by_step_with_what_there_is(history):
     assert display.val_line_ is display.nsp_line_ is display.nsp_ax_ is None and len(display.figure_.axes) == 1
 
 
+@pytest.mark.parametrize("smoothing", [-1, 0, 2.5])
+def test_a_smoothing_that_is_no_number_of_updates_is_refused(history, smoothing):
+    with pytest.raises(ValueError, match="smoothing must be"):
+        PretrainingDisplay.from_history(history, smoothing=smoothing)
+
+
 def test_frames_files_and_given_axes(history, tmp_path):
     pd.DataFrame({"step": range(11, 111), **history}).to_csv(tmp_path / "history.csv", index=False)
     _, ax = matplotlib.pyplot.subplots()

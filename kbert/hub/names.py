@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import re
@@ -12,6 +13,7 @@ from kbert.hub.hugging_face import download, fetch_if_there, find_in_cache
 from kbert.hub.kaggle import download_preset
 from kbert.hub.packages import find_in_package
 from kbert.hub.weight_files import KERAS_FILES, hugging_face_weights
+from kbert.printable import shown
 from kbert.sizes import SIZES, find_size
 
 _CONFIGS = ("config.json", "bert_config.json")
@@ -125,6 +127,8 @@ def _existing_folder(name: str | Path) -> Path | None:
     """
     text = str(name)
     path = Path(os.path.expanduser(name))  # Path.expanduser would raise for the "~" of an unknown user
+    if not _may_be_path(path):
+        raise WeightsNotFoundError(f"{shown(text)} is no name of weights: it is too long for a folder or a hub name.")
     if path.is_dir() and (text not in SIZES or isinstance(name, Path) or _has_config(path)):
         return path
     if _CHECKPOINT.search(path.name) and path.with_name(path.name + ".index").is_file():
@@ -154,6 +158,15 @@ def _existing_folder(name: str | Path) -> Path | None:
             (f"the folder {path.absolute()}: the path exists as far as {known}.{hint}",),
         )
     return None
+
+
+def _may_be_path(path: Path) -> bool:
+    """Whether a file system can have such a name: a text that was given by mistake may be too long."""
+    try:
+        path.exists()
+    except OSError as error:
+        return error.errno != errno.ENAMETOOLONG
+    return True
 
 
 def _has_config(folder: Path) -> bool:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kbert.whole_numbers import whole_number
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -43,8 +45,15 @@ def smoothed(values: np.ndarray, smoothing: int | None) -> np.ndarray:
     values : ndarray of shape (n_updates,)
     smoothing : int or None
         How many values are averaged. None is one fiftieth of all, and at least 10.
+
+    Raises
+    ------
+    ValueError
+        If it is no whole number from 1 on.
     """
-    width = smoothing or max(_LEAST_SMOOTHED, round(_SMOOTHED * len(values)))
+    width = max(_LEAST_SMOOTHED, round(_SMOOTHED * len(values)))
+    if smoothing is not None:
+        width = whole_number(smoothing, "smoothing")
     known = np.isfinite(values)
     sums = np.concatenate([[0.0], np.cumsum(np.where(known, values, 0.0))])
     counts = np.concatenate([[0], np.cumsum(known)])

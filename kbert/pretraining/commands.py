@@ -197,11 +197,11 @@ def _vocabulary(options: Namespace, segments: Iterator[str]) -> tuple[WordPieceT
     if isinstance(options.new_words, Path):
         listed = options.new_words.read_text(encoding="utf-8").split("\n")
         after = before.with_words([word.strip() for word in listed if word.strip()])
-        # The text is read nevertheless, for the counts and the examples.
-        for _ in segments:
-            pass
     else:
         after = add_new_words(before, options.new_words, segments)
+    # The text is read in any case, for the counts and the examples.
+    for _ in segments:
+        pass
     return after, words_not_in(before, after)
 
 

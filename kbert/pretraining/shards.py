@@ -21,6 +21,7 @@ from kbert.errors import WeightsMismatchError
 from kbert.folder_lock import alone_in
 from kbert.json_files import json_object, replace_json
 from kbert.pretraining.instances import Documents, documents_of
+from kbert.printable import printable
 from kbert.saved_values import TEXT, Rule, SavedValues, one_of, whole
 from kbert.text import WordPieceTokenizer
 from kbert.text.files import TokenizerSpec, bert_spec
@@ -85,7 +86,8 @@ def write_shards(
     Raises
     ------
     ValueError
-        If the folder holds the shards of another corpus, vocabulary or ``shard_tokens``, or the corpus has no text.
+        If the folder holds the shards of another corpus, vocabulary or ``shard_tokens``, or other files; or if the
+        corpus has no text.
 
     Examples
     --------
@@ -294,6 +296,10 @@ def _begin(folder: Path, settings: dict[str, Any]) -> None:
     """Note the settings of the shards; or check that they are those of the shards that were begun in this folder."""
     path = _settings_file(folder)
     if not path.exists():
+        if other := sorted(file.name for file in folder.iterdir() if not file.name.startswith(".")):
+            raise ValueError(
+                f"{folder} holds other files, such as {printable(other[0])}. Give a new folder for shards."
+            )
         replace_json(path, settings)
         return
     before = json_object(path, WeightsMismatchError, " Remove the folder, and write the shards again.")

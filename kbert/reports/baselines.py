@@ -113,6 +113,8 @@ def _tags(texts: list[list[str]], train: TrainingRows | None) -> Iterator[tuple[
         of_all.update(tags)
         for word, tag in zip(words, tags, strict=True):
             counts[word][tag] += 1
+    if not of_all:
+        return
     commonest = {word: found.most_common(1)[0][0] for word, found in counts.items()}
     otherwise = of_all.most_common(1)[0][0]
     yield "most_frequent_tag", [[commonest.get(word, otherwise) for word in words] for words in texts]

@@ -158,6 +158,8 @@ def _of_tags(given: Given) -> Scores:
         values = {"f1": whole.f1, "precision": whole.precision, "recall": whole.recall}
         return Scores(values, lines.rename(columns={"support": "entities"}))
     true, predicted = ([tag for row in rows for tag in row] for rows in (truth, answers))
+    if not true:
+        return Scores({"accuracy": 0.0})
     labels = sorted({*true, *predicted})
     matrix = confusion_matrix(true, predicted, labels=labels)
     return Scores(

@@ -116,8 +116,11 @@ def require_columns(frame: pd.DataFrame, names: Sequence[str], source: str | Pat
     ------
     ValueError
         With the columns that there are, or the file that lacks one or in which it cannot be read; with the first row
-        that holds no JSON list.
+        that holds no JSON list; or if a column is named twice.
     """
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"The column {twice!r} is named twice: for --text or --label. Name it once.")
     require_readable(frame.attrs.get(_FAULTS, {}), names)
     lacked = frame.attrs.get(_LACKED, {})
     for name in names:

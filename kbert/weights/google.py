@@ -40,6 +40,8 @@ _NORMS = (
     "bert/encoder/layer_#/output/LayerNorm",
     "cls/predictions/transform/LayerNorm",
 )
+# A classifier of the mean over the tokens, which Google's code does not have.
+_OF_MEANS = "mean_classifier."
 _OTHERS = {
     **{
         f"bert/embeddings/{kind}_embeddings": f"bert.embeddings.{kind}_embeddings.weight"
@@ -142,7 +144,7 @@ def write_google(folder: str | Path, config: BertConfig | dict[str, Any], arrays
     -------
     list of Array
         What was written: ``source`` is the name of Google's variable, ``name`` the one in transformers without
-        ``bert.`` before it, and ``array`` the array as it was given.
+        ``bert.`` before it, and ``array`` the array as it was given. Last what was skipped: a classifier of means.
 
     Raises
     ------
@@ -167,7 +169,7 @@ def write_google(folder: str | Path, config: BertConfig | dict[str, Any], arrays
     written = [
         Array(google_name(name), name, array, _note(google_name(name)))
         for name, array in canonical.items()
-        if name not in BUFFERS
+        if name not in BUFFERS and not name.startswith(_OF_MEANS)
     ]
     _warn_of_differences(BertConfig.from_dict(values))
     folder.mkdir(parents=True, exist_ok=True)
@@ -179,7 +181,8 @@ def write_google(folder: str | Path, config: BertConfig | dict[str, Any], arrays
         if name is not None
     }
     write_bundle(folder / PREFIX, variables, "float32")
-    return written
+    why = "skipped: Google's classifier reads the first token alone"
+    return written + [Array("", name, None, why) for name in canonical if name.startswith(_OF_MEANS)]
 
 
 def huggingface_name(name: str) -> str | None:

@@ -165,6 +165,13 @@ def with_accents(tokenizer):
     return WordPieceTokenizer(spec)
 
 
+def test_a_folder_of_other_files_is_left_as_it_is(tokenizer, tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ValueError, match="holds other files, such as config.json. Give a new folder"):
+        write_shards(Corpus(), tokenizer, tmp_path)
+    assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")] == ["config.json"]
+
+
 def test_documents_in_memory_are_two_or_more_in_an_element(tokenizer):
     sizes = [len(documents) for documents in tokenised(Corpus(), tokenizer, shard_tokens=1)]
     assert min(sizes) >= 2 and len(sizes) > 1

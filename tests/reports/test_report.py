@@ -22,6 +22,7 @@ from kbert import BertClassifier, BertRegressor, BertVectorizer
 from kbert.errors import TruncationWarning
 from kbert.plots import AttributionDisplay
 from kbert.reports import Report
+from kbert.reports.baselines import TrainingRows, baselines
 from kbert.reports.given import Found, Given
 from kbert.reports.main_score import main_score
 from kbert.reports.scores import scores
@@ -270,6 +271,14 @@ def test_under_cross_validation_columns_may_have_another_order_than_in_an_earlie
 def test_rows_of_O_alone_are_scored_by_what_the_tagger_may_say(classes, name, value):
     given = Given("tags", [["O", "O"]], Found([["O", "O"]], classes=np.array(classes)))
     assert main_score(given).name == name and main_score(given).of()["value"] == scores(given).values[name] == value
+
+
+@pytest.mark.parametrize("classes", [["ADJ"], ["B-X", "O"]])
+def test_rows_without_words_score_0(classes):
+    given = Given("tags", [[]], Found([[]], classes=np.array(classes)))
+    found, main = scores(given).values, main_score(given)
+    assert found[main.name] == main.of()["value"] == 0
+    assert dict(baselines(given, [[]], TrainingRows([[]], [[]]))) == {}
 
 
 def test_one_label_alone_is_judged_as_a_label(estimator):

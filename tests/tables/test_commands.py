@@ -183,6 +183,7 @@ def test_what_a_table_is_about():
     [
         ("text,stars\na,1\nb,2\n", [], "has no column 'label'. It has text, stars. .*--label"),
         ("review,label\na,1\nb,2\n", [], "has no column 'text'. It has review, label"),
+        ("text,label\na,1\nb,2\n", ["--text", "text", "text"], "The column 'text' is named twice"),
         ("text,label\na,1\nb,2\n", ["--text", "words"], "has no column 'words'. It has text, label"),
         ("text,label\na,1\nb,x\n", ["--task", "regression"], "'label' .*: 'x' in row 1 of /.*/rows.csv is no number"),
         ("text,label\na,1\nb,\n", [], r"column 'label' of row 1 of \S+/rows.csv is empty"),

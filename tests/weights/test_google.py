@@ -265,6 +265,15 @@ def test_the_heads_of_fine_tuned_models_go_there_and_back(arrays, folder, tmp_pa
     np.testing.assert_array_equal(_values(kernel), head_arrays[f"{head}.weight"].T)
 
 
+def test_a_classifier_of_means_is_left_out_and_told_of(folder, tmp_path):
+    theirs = read_arrays(folder)
+    head = {"mean_classifier.weight": np.ones((2, 8), "float32"), "mean_classifier.bias": np.ones(2, "float32")}
+    written = write_google(tmp_path, CONFIG, theirs | head)
+    assert _same(read_arrays(tmp_path), theirs) and len(written) == len(theirs) + 2
+    assert [(row.source, row.name) for row in written[-2:]] == [("", name) for name in head]
+    assert all("reads the first token alone" in row.note for row in written[-2:])
+
+
 def test_older_names_and_a_tied_output_matrix_are_written_once(arrays, folder, tmp_path):
     theirs = read_arrays(folder)
     words = theirs["embeddings.word_embeddings.weight"]
