@@ -121,11 +121,11 @@ def _imdb() -> Data:
     return _table(_read("imdb/train*"), 500)
 
 
-def _imdb_15() -> Data:
-    """15% of the rows are positive, in the draws and in the test; the score is the AUC."""
-    data = _imdb()
-    positive = np.flatnonzero(data.test_y == 1)
-    kept = np.sort(np.concatenate([np.flatnonzero(data.test_y == 0), positive[: len(positive) * 15 // 85]]))
+def _rare(data: Data, share: float) -> Data:
+    """Only such a share of the rows is positive, in the draws (`drawn`) and in the test; the score is the AUC."""
+    is_positive = np.asarray(data.test_y == max(data.test_y))
+    positive = np.flatnonzero(is_positive)
+    kept = np.sort(np.concatenate([np.flatnonzero(~is_positive), positive[: int(len(positive) * share / (1 - share))]]))
     test_X, test_y = data.test_X.iloc[kept], data.test_y.iloc[kept]
     return data._replace(test_X=test_X, test_y=test_y, metric=roc_auc_score)
 
@@ -197,12 +197,15 @@ def _topics(n_topics: int) -> Data:
     return _table(frame[frame.label.isin(titles)], TEST_ROWS)
 
 
+# The share of positive rows.
+RARE = {"imdb15": 0.15, "sst2_5": 0.05}
 DATA = {
     **{name: (lambda name=name: _glue(name)) for name in ("sst2", "cola", "mrpc", "rte", "qqp", "stsb")},
     "qnli": _qnli,
     "agnews": _agnews,
     "imdb": _imdb,
-    "imdb15": _imdb_15,
+    "imdb15": lambda: _rare(_imdb(), RARE["imdb15"]),
+    "sst2_5": lambda: _rare(_glue("sst2"), RARE["sst2_5"]),
     "ratings": _ratings,
     "kinds": _kinds,
     "messages": _messages,
@@ -225,8 +228,9 @@ def drawn(data: Data, name: str, rows: int, draw: int) -> tuple[Any, Any]:
         chosen = data.X.sample(min(rows, len(data.X)), random_state=draw).index
         return data.X.loc[chosen], data.y.loc[chosen]
     counts = dict.fromkeys(data.y.unique(), rows)
-    if name == "imdb15":
-        counts = {0: round(1.7 * rows), 1: max(1, round(0.3 * rows))}
+    if name in RARE:
+        negative, positive = sorted(counts)
+        counts = {negative: round(2 * (1 - RARE[name]) * rows), positive: max(1, round(2 * RARE[name] * rows))}
     parts = [
         data.y[data.y == label].sample(min(n, (data.y == label).sum()), random_state=draw)
         for label, n in counts.items()
