@@ -193,6 +193,13 @@ def test_an_interrupted_call_goes_on(folder, trained, tmp_path, capsys, monkeypa
     assert all(np.array_equal(whole[name], array) for name, array in read_folder(tmp_path).items())
 
 
+def test_files_of_others_are_left_as_they_are(folder, tmp_path, capsys):
+    (tmp_path / "history.csv").write_text("mine")
+    assert pretrain(folder, tmp_path, "--max-steps", "1") == 2
+    assert "holds other files, such as history.csv. Give a new folder" in capsys.readouterr().err
+    assert files_of(tmp_path) == {Path("history.csv"): b"mine"}
+
+
 def test_weights_are_gone_on_from(folder, trained, tmp_path):
     more = ["--max-steps", "1", "--weights", str(trained), "--learning-rate", "1e-9", *TRAINING[:2]]
     call = ["pretrain", str(folder / "shards"), "--out", str(tmp_path), *TRAINING, *more]
@@ -273,7 +280,7 @@ def test_what_is_given_goes_before_the_paper():
         return with_recipe(read_options(COMMANDS["pretrain"], ["shards", "--out", "model", "--paper", *given]))
 
     whole = settled()
-    assert (whole.max_steps, whole.nsp, whole.phases, whole.warmup) == (1_000_000, True, PAPER["max_length"], 10_000)
+    assert (whole.max_steps, whole.nsp, whole.phases, whole.warmup) == (1_000_000, True, PAPER["max_length"], 0.01)
     some = settled("--max-seconds", "60", "--no-nsp", "--warmup", "0.2", "--phases", "128", "--dropout", "0")
     assert (some.max_steps, some.max_seconds, some.nsp, some.warmup) == (None, 60.0, False, 0.2)
     assert (some.phases, some.dropout, some.mask_rate) == (((128, 1.0),), 0.0, PAPER["mask_rate"])

@@ -468,6 +468,28 @@ def words_that_the_vocabulary_lacks(folder):
     return toy_of(BertClassifier, folder).fit([*TEXTS[:-1], "the \N{THUMBS UP SIGN}"], LABELS)
 
 
+@warns(UnknownWordsWarning, r"100% of the tokens of the text are \[UNK\]")
+def a_text_in_another_script(folder):
+    pretrainer = BertPretrainer(weights=folder / "model", max_steps=1, nsp=False, max_length=16)
+    return pretrainer.fit(["\u6c34 \u706b"] * 4)
+
+
+@warns(UnknownWordsWarning, r"of the tokens of X are \[UNK\]")
+def a_score_on_text_in_another_script(folder):
+    return BertPretrainer(weights=folder / "model", max_length=16).score(["\u6c34 \u706b"] * 4)
+
+
+@warns(ParameterWarning, "warmup=9 is a number of updates, and max_steps=3: the learning rate stays low")
+def a_warmup_to_the_end(folder):
+    pretrainer = BertPretrainer(weights=folder / "model", max_steps=3, warmup=9, max_length=16)
+    return pretrainer.fit(["the quick fox"] * 4)
+
+
+@warns(ParameterWarning, "The texts are names of files")
+def names_of_files_as_texts(folder):
+    return Corpus([str(folder / "model" / "config.json")])
+
+
 @warns(ParameterWarning, 'null_threshold="tune" takes a few questions without an answer')
 def one_question_without_an_answer(folder):
     return toy_of(BertQA, folder).fit([("fox", TEXTS[0])] * 8, [*ANSWERS, ANSWERS[0], ("", -1)])

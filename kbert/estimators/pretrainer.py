@@ -33,11 +33,11 @@ from kbert.estimators.saving import GOLDEN_TEXTS
 from kbert.model import BertForPreTraining
 from kbert.number_rules import OVER_0
 from kbert.pretraining.begin import begun_model, steps_of_epochs
-from kbert.pretraining.checkpoints import saved_seed
+from kbert.pretraining.checkpoints import dtype_of_run, saved_seed
 from kbert.pretraining.corpus import Corpus
 from kbert.pretraining.evaluation import held_out_scores
 from kbert.pretraining.fill_mask import fill_mask
-from kbert.pretraining.instances import Documents, require_tokens
+from kbert.pretraining.instances import Documents, require_tokens, warn_of_unknown
 from kbert.pretraining.masking import Masking
 from kbert.pretraining.new_words import add_new_words
 from kbert.pretraining.options import PretrainingOptions
@@ -245,8 +245,8 @@ class BertPretrainer(BertEstimator):
         """A pre-trainer with the settings of the paper (Devlin et al., 2018, appendix A.2).
 
         Masked language model and next sentence, 15% of the tokens, batches of 256 rows, nine tenths of a million
-        updates on rows of 128 tokens and the last on rows of 512, a warm-up of 10,000 updates to a rate of 1e-4,
-        dropout 0.1, and Adam without bias correction, as in the original code.
+        updates on rows of 128 tokens and the last on rows of 512, a warm-up of one hundredth of the updates to a rate
+        of 1e-4, dropout 0.1, and Adam without bias correction, as in the original code.
 
         Parameters
         ----------
@@ -332,7 +332,7 @@ class BertPretrainer(BertEstimator):
 
         from_scratch = start.folder is None and start.model is None
         phases, mixed = settle_pretraining(parameters, start.config, from_scratch)
-        config, policy = start.config.with_dropout(parameters.dropout), dtype_policy(parameters.dtype)
+        config, policy = start.config.with_dropout(parameters.dropout), dtype_of_run(parameters.dtype, folder)
         model, new_words = begun_model(start, tokenizer, documents, config, parameters.nsp, policy, seed)
         if start.model is not None:
             new_words = self.new_words_
@@ -395,8 +395,9 @@ class BertPretrainer(BertEstimator):
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the masked-LM loss in nats, so that more is better, under pairs and masks that are always the same.
 
-        The masks cover 15% of the tokens where ``mask_rate`` is "auto", whatever training had. Works without ``fit``
-        where ``weights`` are given.
+        The masks cover 15% of the tokens where ``mask_rate`` is "auto", whatever training had. To compare estimators,
+        give them the same ``batch_size``, ``max_length`` and ``nsp``, on which pairs and masks depend. Works without
+        ``fit`` where ``weights`` are given.
 
         Parameters
         ----------
@@ -417,6 +418,7 @@ class BertPretrainer(BertEstimator):
         settle_pretraining(parameters, model.config, from_scratch=False)
         corpus = _corpus(X, "X", parameters.split)
         documents = _single_element(_documents(corpus, tokenizer, model.choices["nsp"], "X"))
+        warn_of_unknown([documents], tokenizer, "X")
         masking = Masking(tokenizer, self._scored_mask_rate(), parameters.whole_word)
         scores = held_out_scores(model, tokenizer, documents, masking, parameters.batch_size, parameters.max_length)
         if not np.isfinite(scores["mlm_loss"]):

@@ -12,7 +12,7 @@ import numpy as np
 from kbert.folder_lock import alone_in
 from kbert.pretraining.instances import DocumentSource
 from kbert.pretraining.objective import REPORTED
-from kbert.saved_values import NUMBER, SavedValues, list_of, none_or, whole
+from kbert.saved_values import NUMBER, TEXT, SavedValues, list_of, none_or, whole
 from kbert.training.checkpoint_folders import (
     check_facts,
     damage,
@@ -22,6 +22,7 @@ from kbert.training.checkpoint_folders import (
     read_arrays,
     read_facts,
 )
+from kbert.training.precision import dtype_policy
 
 _FACTS = {"settings", "tokens", "cursors", "updater", "checksum"}
 
@@ -72,6 +73,13 @@ def saved_seed(folder: Path) -> int | None:
     """The seed of the run whose checkpoint is in a folder; None where there is none."""
     facts = newest_sound(folder, _facts, rename=False)
     return None if facts is None else facts.inner("settings").checked("seed", whole(0))
+
+
+def dtype_of_run(dtype: Any, folder: Path | None) -> str:
+    """The policy to train with: "auto" stands for what it stood for in the run whose checkpoint is in the folder."""
+    facts = newest_sound(folder, _facts, rename=False) if folder is not None and dtype == "auto" else None
+    saved: str | None = None if facts is None else facts.inner("settings").checked("dtype", none_or(TEXT))
+    return saved or dtype_policy(dtype)
 
 
 def _read(path: Path) -> Checkpoint:

@@ -44,14 +44,14 @@ def with_recipe(options: Namespace) -> Namespace:
 def new_run(options: Namespace, shards: Shards) -> Pretraining:
     """The run, before its first step. The options have a recipe."""
     from kbert.pretraining.begin import begun_model
+    from kbert.pretraining.checkpoints import dtype_of_run
     from kbert.pretraining.trainer import Pretraining
-    from kbert.training.precision import dtype_policy
 
     start = _start(options, shards.tokenizer)
     settings = _settings(options, start.config)
     config = start.config.with_dropout(options.dropout)
     held_out = None if options.held_out is None else _held_out(options, shards.tokenizer)
-    policy = dtype_policy(options.dtype)
+    policy = dtype_of_run(options.dtype, options.out / "run")
     model, _ = begun_model(start, shards.tokenizer, shards, config, options.nsp, policy, options.seed)
     return Pretraining(model, shards.tokenizer, shards, settings, held_out, options.out / "run")
 

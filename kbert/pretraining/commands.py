@@ -25,6 +25,7 @@ from kbert.pretraining.command_options import (
 from kbert.pretraining.command_run import folder_or_name, new_run, with_recipe, words_not_in
 from kbert.pretraining.corpus import Corpus
 from kbert.pretraining.examples import N_SHOWN, print_batch, print_drawn, print_pieces
+from kbert.pretraining.instances import warn_of_unknown
 from kbert.pretraining.run_folder import note_source, save_finished
 from kbert.pretraining.shards import MANIFEST, Shards, write_shards
 from kbert.printable import printable
@@ -107,6 +108,7 @@ class ShardsCommand:
         began = time.perf_counter()
         shards = write_shards(corpus, tokenizer, out, n_jobs=options.jobs, verbose=not options.quiet)
         seconds = time.perf_counter() - began
+        warn_of_unknown(shards, tokenizer, "the text")
         print_drawn(shards)
         facts = shards.manifest
         n_bytes = sum(file["bytes"] for shard in facts["shards"] for file in shard["files"].values())
@@ -141,8 +143,7 @@ class PretrainCommand:
         out, options = options.out, with_recipe(options)
         if options.max_steps is None and options.max_seconds is None:
             raise ValueError("how long? Give --max-steps or --max-seconds; or --paper, which makes a million updates.")
-        if (out / "config.json").exists() and not (out / "run").is_dir():
-            raise ValueError(f"{out} holds another model, which would be replaced. Give another folder.")
+        _require_own_folder(out)
         shards = Shards(options.shards)
         if options.nsp and (too_few := _too_few_documents(shards)):
             raise ValueError(f"{too_few}. Leave --nsp out (--no-nsp), or write shards of more documents.")
@@ -172,6 +173,16 @@ COMMANDS = (VocabCommand(), ShardsCommand(), PretrainCommand())
 
 
 # --- From options to objects
+
+
+def _require_own_folder(out: Path) -> None:
+    """Raise where a folder holds other files than those of a run, which might be replaced."""
+    if (out / "run").is_dir() or not out.is_dir():
+        return
+    if (out / "config.json").exists():
+        raise ValueError(f"{out} holds another model, which would be replaced. Give another folder.")
+    if others := [path.name for path in out.iterdir() if not path.name.startswith(".")]:
+        raise ValueError(f"{out} holds other files, such as {printable(min(others))}. Give a new folder.")
 
 
 def _corpus(options: Namespace) -> Corpus:

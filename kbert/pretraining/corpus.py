@@ -13,10 +13,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kbert.checksums import sha256_of
+from kbert.errors import ParameterWarning
 from kbert.pretraining.corpus_files import FilePart, find_files, parts_of, plain_size, segments_of
 from kbert.pretraining.segments import Rules, Segmenter, documents
 from kbert.printable import shown
+from kbert.warn import warn_user
 from kbert.whole_numbers import whole_number
+
+# Items of a list that are looked at, whether they name files.
+_LOOKED_AT = 5
 
 # Plain text of a unit in bytes: enough for some seconds of tokenising, little enough to spread well.
 UNIT_BYTES = 2**26
@@ -202,6 +207,12 @@ def _read_source(source: Any, column: str) -> tuple[list[Path], Any]:
                     "documents."
                 )
         return find_files([Path(item) for item in source]), None
+    if isinstance(source, list | tuple) and source and all(map(_names_a_file, source[:_LOOKED_AT])):
+        warn_user(
+            f"The texts are names of files, such as {shown(source[0])}, and are read as texts. A file is given as "
+            "pathlib.Path(...): [Path(name) for name in names].",
+            ParameterWarning,
+        )
     if isinstance(source, Iterator):
         raise TypeError(
             f"source is a {type(source).__name__}, which can be read only once. Give a function without arguments that "
@@ -225,6 +236,12 @@ def _read_source(source: Any, column: str) -> tuple[list[Path], Any]:
             "texts, or a function that returns an iterable of texts."
         )
     return [], source
+
+
+def _names_a_file(item: Any) -> bool:
+    """Whether an item is a str that names a file, as `glob.glob` gives them."""
+    # The longest name of a path on Linux.
+    return isinstance(item, str) and 0 < len(item) < 4096 and "\n" not in item and os.path.isfile(item)
 
 
 def _parts_of_items(items: Any, n_bytes: int, column: str) -> list[Items]:

@@ -216,6 +216,8 @@ def _read_csv(file: BinaryIO, part: FilePart, segmenter: Segmenter) -> Iterator[
         names = next(rows, [])
         if column not in names:
             raise ValueError(_no_column(str(part.path), column, names))
+        if names.count(column) > 1:
+            raise ValueError(f"{part.path} has {names.count(column)} columns {column!r}. Rename all but one.")
         at = names.index(column)
         for row in rows:
             if len(row) == len(names):

@@ -6,17 +6,21 @@ every epoch.
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
+from kbert.errors import UnknownWordsWarning
+from kbert.printable import percent, shown
 from kbert.text.ragged import Ragged, Selection, ranges, row_splits
 from kbert.text.sequences import TokenSequences, assemble, truncated_lengths
+from kbert.warn import warn_user
 
 if TYPE_CHECKING:
     from kbert.text import WordPieceTokenizer
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
 Seed: TypeAlias = int | Sequence[int]
 # Share of the documents whose instances get a random shorter length (short_seq_prob of create_pretraining_data.py).
 SHORT_SHARE = 0.1
+# Share of a text's tokens that are unknown, from which on a warning says so. A vocabulary for its language lacks fewer.
+_MUCH_UNKNOWN = 0.05
 _NEEDS_TWO = (
     "Next-sentence prediction needs text from another document, and there is only {} here. Give more documents (in "
     "text files a blank line is between two), or train without it: nsp=False."
@@ -132,6 +138,37 @@ def require_tokens(source: DocumentSource, name: str, nsp: bool = False) -> None
         raise ValueError(f"{name}: there is no token in the text. Is it the right file or column?")
     if nsp and all(len(source[i]) < 2 for i in range(len(source))):
         raise ValueError(f"{name}: {_NEEDS_TWO.format(1)}")
+
+
+def require_documents(source: Any, held_out: Any) -> None:
+    """Raise a TypeError that says what to give, unless both are text in tokens."""
+    give = "Give the Shards that write_shards returns, or a list of Documents"
+    if isinstance(source, str | os.PathLike):
+        raise TypeError(f"source is a path. {give}: kbert.pretraining.Shards({shown(str(source))}).")
+    if not (hasattr(source, "__len__") and hasattr(source, "__getitem__")):
+        raise TypeError(f"source is of type {type(source).__name__}, which has no tokens. {give}.")
+    if len(source) and not isinstance(source[0], Documents):
+        raise TypeError(f"source has elements of type {type(source[0]).__name__}. {give}.")
+    if held_out is not None and not isinstance(held_out, Documents):
+        raise TypeError(
+            f"held_out is of type {type(held_out).__name__}. Give the Documents of one element: Shards(folder)[0]."
+        )
+
+
+def warn_of_unknown(source: DocumentSource, tokenizer: WordPieceTokenizer, name: str) -> None:
+    """Issue an UnknownWordsWarning where much of a text is [UNK], of which a model learns nothing."""
+    n_tokens = n_unknown = 0
+    for number in range(len(source)):
+        tokens = source[number].tokens
+        n_tokens += len(tokens)
+        n_unknown += int(np.count_nonzero(tokens == tokenizer.unk_id))
+    if n_unknown > _MUCH_UNKNOWN * n_tokens:
+        warn_user(
+            f"{percent(n_unknown / n_tokens)} of the tokens of {name} are [UNK]: words that the vocabulary lacks. A "
+            "model learns nothing from them, and guesses them without effort, so that its scores look good. Learn a "
+            "vocabulary from this text (weights=None, `kbert vocab`), or take weights for its language.",
+            UnknownWordsWarning,
+        )
 
 
 def draw_pairs(documents: Documents, tokenizer: WordPieceTokenizer, max_length: int, seed: Seed) -> Instances:

@@ -8,8 +8,10 @@ import numbers
 from dataclasses import dataclass
 from pathlib import Path
 
+from kbert.errors import ParameterWarning
 from kbert.number_rules import MASK_RATE, OVER_0, PHASES, WARMUP, WEIGHT_DECAY, whole
 from kbert.saved_values import Rule
+from kbert.warn import warn_user
 
 _RULES: dict[str, Rule] = {
     "max_steps": whole(1), "batch_size": whole(1), "gradient_accumulation": whole(1), "seed": whole(0),
@@ -127,7 +129,10 @@ class PretrainingOptions:
             if isinstance(value, numbers.Real):
                 object.__setattr__(self, name, int(value) if isinstance(value, numbers.Integral) else float(value))
         for name in _FLAGS:
-            object.__setattr__(self, name, bool(getattr(self, name)))
+            value = getattr(self, name)
+            if value not in (True, False):  # 0 and 1 too
+                raise ValueError(f"PretrainingOptions: {name} must be True or False, got {value!r}.")
+            object.__setattr__(self, name, bool(value))
         object.__setattr__(self, "verbose", int(self.verbose))
         phases = tuple((int(length), float(share)) for length, share in self.phases)
         object.__setattr__(self, "phases", phases)
@@ -174,3 +179,15 @@ class PretrainingOptions:
             return [self.batch_size] * len(self.phases)
         shortest = self.phases[0][0]
         return [max(1, self.batch_size // math.ceil(length / shortest)) for length, _ in self.phases]
+
+
+def warn_of_long_warmup(options: PretrainingOptions) -> None:
+    """Issue a ParameterWarning where the learning rate rises to the end, and never falls."""
+    warmup, n_steps = options.warmup, options.max_steps
+    if isinstance(warmup, int) and n_steps is not None and warmup >= n_steps > 1:
+        warn_user(
+            f"warmup={warmup} is a number of updates, and max_steps={n_steps}: the learning rate stays low, and is "
+            f"{options.learning_rate * n_steps / warmup:.2g} at the end instead of {options.learning_rate:g}. Give a "
+            "share of the budget, such as warmup=0.1.",
+            ParameterWarning,
+        )

@@ -22,6 +22,15 @@ def start_at_frequencies(model: BertForPreTraining, source: DocumentSource) -> N
     model : BertForPreTraining
     source : sequence of Documents
         Its first 10 million tokens are counted. A token that does not occur counts as one.
+
+    Examples
+    --------
+    >>> from kbert import BertConfig, BertForPreTraining, WordPieceTokenizer
+    >>> from kbert.pretraining import Corpus, start_at_frequencies, write_shards
+    >>> texts = ["It rained. We stayed in.", "The sun shone. We went out."] * 10
+    >>> shards = write_shards(Corpus(texts), WordPieceTokenizer.train(texts), "shards")
+    >>> model = BertForPreTraining(BertConfig.from_size("tiny"), nsp=False)
+    >>> start_at_frequencies(model, shards)
     """
     counts = np.ones(model.config.vocab_size)
     for number in range(len(source)):

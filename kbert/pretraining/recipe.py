@@ -55,7 +55,7 @@ PAPER: dict[str, Any] = {
     "max_steps": 1_000_000,
     "batch_size": 256,
     "learning_rate": 1e-4,
-    "warmup": 10_000,
+    "warmup": 0.01,  # 10,000 of its million updates
     "dropout": None,
     "bias_correction": False,
 }

@@ -26,6 +26,7 @@ from kbert.saved_values import TEXT, Rule, SavedValues, one_of, whole
 from kbert.text import WordPieceTokenizer
 from kbert.text.files import TokenizerSpec, bert_spec
 from kbert.text.ragged import row_splits
+from kbert.whole_numbers import whole_number
 
 if TYPE_CHECKING:
     from kbert.pretraining.corpus import Corpus, Unit
@@ -88,6 +89,8 @@ def write_shards(
     ValueError
         If the folder holds the shards of another corpus, vocabulary or ``shard_tokens``, or other files; or if the
         corpus has no text.
+    TypeError
+        If ``corpus`` is no Corpus, or ``tokenizer`` no tokenizer.
 
     Examples
     --------
@@ -102,13 +105,21 @@ def write_shards(
     """
     import joblib
 
+    if not hasattr(corpus, "units"):
+        raise TypeError(f"corpus is of type {type(corpus).__name__}. Give a kbert.pretraining.Corpus(...) of it.")
+    if not isinstance(tokenizer, WordPieceTokenizer):
+        raise TypeError(
+            f"tokenizer is of type {type(tokenizer).__name__}. Give a WordPieceTokenizer: "
+            "WordPieceTokenizer.from_pretrained(folder)."
+        )
+    shard_tokens = whole_number(shard_tokens, "shard_tokens")
     folder = Path(folder).expanduser().absolute()  # for processes with another working folder
     units = corpus.units()
     settings = {
         "format": FORMAT,
         "corpus": corpus.fingerprint(),
         "vocabulary": vocabulary_hash(tokenizer),
-        "shard_tokens": int(shard_tokens),
+        "shard_tokens": shard_tokens,
         "units": len(units),
     }
     folder.mkdir(parents=True, exist_ok=True)
@@ -126,6 +137,8 @@ def write_shards(
         units_of = [json.loads(_unit_file(folder, number).read_text()) for number in range(len(units))]
         shards = [shard for unit in units_of for shard in unit]
         if not shards:
+            for number in range(len(units)):
+                _unit_file(folder, number).unlink()
             raise ValueError(f"The corpus has no text, so {folder} has no shards. Is it the right file or column?")
         totals = {name: sum(shard[name] for shard in shards) for name in _COUNTS}
         replace_json(folder / MANIFEST, {**settings, **totals, "shards": shards})
@@ -304,7 +317,9 @@ def _begin(folder: Path, settings: dict[str, Any]) -> None:
         return
     before = json_object(path, WeightsMismatchError, " Remove the folder, and write the shards again.")
     different = sorted(name for name in settings if before.get(name) != settings[name])
-    if different:
+    if different and not (folder / MANIFEST).exists() and not any(folder.glob("unit-*.json")):
+        replace_json(path, settings)  # nothing is finished of what was begun
+    elif different:
         raise ValueError(
             f"{folder} holds shards, finished or begun, with another {' and '.join(different)}. Give another folder, "
             "or remove this one."
@@ -389,6 +404,7 @@ def _part_file(folder: Path, name: str, part: str) -> Path:
 
 
 def _unit_file(folder: Path, number: int) -> Path:
+    """What says that the shards of a unit are complete, until all are."""
     return folder / f"unit-{number:05d}.json"
 
 

@@ -21,12 +21,13 @@ from kbert.model.base import to_numpy
 from kbert.pretraining.batches import PretrainingBatch
 from kbert.pretraining.checkpoints import Checkpoint, digest_of_text, only_run_in, read_checkpoint
 from kbert.pretraining.evaluation import held_out_scores, scores_on, step_batch
-from kbert.pretraining.history import History, HistoryFile, TensorBoard
-from kbert.pretraining.instances import Documents, DocumentSource, require_tokens
+from kbert.pretraining.history import HISTORY, History, HistoryFile, TensorBoard
+from kbert.pretraining.instances import Documents, DocumentSource, require_documents, require_tokens
 from kbert.pretraining.masking import Masking
 from kbert.pretraining.objective import REPORTED, pretraining_losses
-from kbert.pretraining.options import PretrainingOptions
+from kbert.pretraining.options import PretrainingOptions, warn_of_long_warmup
 from kbert.pretraining.progress import PretrainingProgress
+from kbert.pretraining.shards import Shards, vocabulary_hash
 from kbert.pretraining.stream import BatchStream, Cursor
 from kbert.text import WordPieceTokenizer
 from kbert.training.backends import able_to_train
@@ -99,8 +100,15 @@ class Pretraining:
     Raises
     ------
     ValueError
-        If a phase is longer than the model allows, ``source`` or ``held_out`` has no token, or pairs are to be drawn
-        and it is one document.
+        If a phase is longer than the model allows, ``source`` or ``held_out`` has no token, pairs are to be drawn and
+        it is one document, or ``tokenizer`` is not that of the shards or has more pieces than the model.
+    TypeError
+        If ``source`` or ``held_out`` is no text in tokens.
+
+    Warns
+    -----
+    ParameterWarning
+        If the warm-up takes all of the budget.
 
     Examples
     --------
@@ -137,11 +145,22 @@ class Pretraining:
         self.folder = None if folder is None else Path(folder).expanduser()
         self.nsp = model.choices["nsp"]
         check_segments(model, self.nsp)
+        require_documents(source, held_out)
         require_tokens(source, "source", self.nsp)
         if held_out is not None:
             require_tokens([held_out], "held_out", self.nsp)
+        self._vocabulary = vocabulary_hash(tokenizer)
+        if isinstance(source, Shards) and vocabulary_hash(source.tokenizer) != self._vocabulary:
+            raise ValueError("The shards have another vocabulary than the tokenizer. Give theirs: shards.tokenizer.")
+        if tokenizer.vocab_size > model.config.vocab_size:
+            raise ValueError(
+                f"The tokenizer has {tokenizer.vocab_size} pieces, and the model a vocab_size of "
+                f"{model.config.vocab_size}. Make the model for the tokenizer: "
+                "dataclasses.replace(config, vocab_size=tokenizer.vocab_size)."
+            )
         self.masking = Masking(tokenizer, options.mask_rate, options.whole_word)
         lengths = [length for length, _ in options.phases]
+        warn_of_long_warmup(options)
         if max(lengths) > model.config.max_position_embeddings:
             raise ValueError(
                 f"A phase has {max(lengths)} tokens, and the model has {model.config.max_position_embeddings} "
@@ -237,6 +256,10 @@ class Pretraining:
         self._written = time.perf_counter()
         self._history_file = None if self.folder is None else HistoryFile(self.folder)
         self._resume(updater)
+        if self.folder is not None and self.step == 0 and (self.folder / HISTORY).exists():
+            raise ValueError(
+                f"{self.folder} holds a {HISTORY} and no checkpoint that it goes with. Give a new folder, or remove it."
+            )
         if self.process > 0:
             options = replace(options, verbose=0, tensorboard=None)
         with (
@@ -246,6 +269,8 @@ class Pretraining:
             # Alone: a process that stops at another step than the others would leave them waiting for it.
             Interruption(self.folder is not None and self.n_processes == 1) as interruption,
         ):
+            if updater.share >= 1 and self.held_out is not None and "val_loss" not in self.history.record(-1):
+                self._evaluate_now()  # the run has ended, and had no such text
             try:
                 self._train(updater, progress, board, interruption)
             except KeyboardInterrupt:
@@ -294,6 +319,10 @@ class Pretraining:
         rate = self.options.held_out_mask_rate or self.options.mask_rate
         masking = Masking(self.tokenizer, rate, self.options.whole_word)
         return held_out_scores(self.model, self.tokenizer, self.held_out, masking, self.options.batch_size, length)
+
+    def _evaluate_now(self) -> None:
+        """Add what `evaluate` gives to the newest line of the history."""
+        self.history.add({f"val_{name}": value for name, value in self.evaluate().items()})
 
     def _new_updater(self) -> Updater:
         options = self.options
@@ -351,7 +380,7 @@ class Pretraining:
         if evaluate or write:
             self.guard.read_all()
         if evaluate:
-            self.history.add({f"val_{name}": value for name, value in self.evaluate().items()})
+            self._evaluate_now()
         board.write(self.history)
         if write:
             self._write(updater)
@@ -381,6 +410,8 @@ class Pretraining:
         return {
             **values,
             "config": self.model.config.to_dict(),
+            "dtype": self.model.dtype_policy.name,
+            "vocabulary": self._vocabulary,
             "nsp": self.nsp,
             "start": self.start,
             "shapes": shapes,

@@ -22,7 +22,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbert.errors import KbertWarning
+from kbert.errors import KbertWarning, ParameterWarning
 from kbert.pretraining import Corpus
 from kbert.pretraining.segments import sentence_splitter
 from kbert.pretraining.shards import write_shards
@@ -146,7 +146,8 @@ def test_what_kbert_writes_is_no_text(tmp_path):
 
 def test_a_str_is_a_text_even_if_there_is_such_a_file(tmp_path):
     path = _write(tmp_path / "a.txt", DOCUMENTS)
-    assert list(Corpus([str(path)])) == [[str(path)]]
+    with pytest.warns(ParameterWarning, match=r"names of files, .*pathlib\.Path"):
+        assert list(Corpus([str(path)])) == [[str(path)]]
     with pytest.raises(ValueError, match=r"single str.*in a list.*pathlib\.Path"):
         Corpus(str(path))
 
@@ -423,6 +424,9 @@ def test_missing_columns_are_named(tmp_path):
         path = _write(tmp_path / f"a{ending}", DOCUMENTS)
         with pytest.raises(ValueError, match=rf"a\{ending}.*: has no column 'body'.*column=\.\.\. .*: 'id', 'text'\."):
             list(Corpus(path, column="body"))
+    (tmp_path / "twice.csv").write_text("text,id,text\na,1,b\n")
+    with pytest.raises(ValueError, match=r"twice.csv has 2 columns 'text'"):
+        list(Corpus(tmp_path / "twice.csv"))
     with pytest.raises(ValueError, match=r"no columns 'text'.*: 'a', 'b'\."):
         Corpus(pd.DataFrame({"a": ["x"], "b": ["y"]}))
     with pytest.raises(ValueError, match="source: row 0 has no 'text'; it has"):

@@ -172,6 +172,30 @@ def test_a_folder_of_other_files_is_left_as_it_is(tokenizer, tmp_path):
     assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")] == ["config.json"]
 
 
+def test_nothing_is_kept_of_what_has_not_been_finished(tokenizer, tmp_path, monkeypatch):
+    with monkeypatch.context() as broken:
+        broken.setattr(Unit, "documents", lambda self: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            write_shards(Corpus(3), tokenizer, tmp_path / "a")
+        broken.setattr(Unit, "documents", lambda self: iter([]))
+        with pytest.raises(ValueError, match="has no text"):
+            write_shards(Corpus(3), tokenizer, tmp_path / "b")
+    whole = write_shards(Corpus(), tokenizer, tmp_path / "c")
+    for name in "ab":
+        assert write_shards(Corpus(), tokenizer, tmp_path / name).manifest == whole.manifest
+        assert files_of(tmp_path / name) == files_of(tmp_path / "c")
+
+
+def test_what_is_no_corpus_and_no_tokenizer_is_refused(tokenizer, tmp_path):
+    with pytest.raises(TypeError, match="corpus is of type PosixPath"):
+        write_shards(Path("texts"), tokenizer, tmp_path / "new")
+    with pytest.raises(TypeError, match="tokenizer is of type str.*from_pretrained"):
+        write_shards(Corpus(), "vocab", tmp_path / "new")
+    with pytest.raises(ValueError, match="shard_tokens must be"):
+        write_shards(Corpus(), tokenizer, tmp_path / "new", shard_tokens=0)
+    assert not (tmp_path / "new").exists()
+
+
 def test_documents_in_memory_are_two_or_more_in_an_element(tokenizer):
     sizes = [len(documents) for documents in tokenised(Corpus(), tokenizer, shard_tokens=1)]
     assert min(sizes) >= 2 and len(sizes) > 1

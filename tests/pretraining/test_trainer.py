@@ -17,6 +17,8 @@ import pytest
 from kbert import BertConfig, WordPieceTokenizer
 from kbert.errors import CheckpointWarning, DivergedError, WeightsMismatchError
 from kbert.model import BertForPreTraining
+from kbert.pretraining import Corpus, checkpoints, write_shards
+from kbert.pretraining.checkpoints import dtype_of_run
 from kbert.pretraining.instances import documents_of
 from kbert.pretraining.stream import Cursor
 from kbert.pretraining.trainer import Pretraining, PretrainingOptions
@@ -403,6 +405,66 @@ def test_a_run_goes_on_where_the_signal_is_ignored_or_handled(tmp_path, interrup
     assert [path.name for path in (tmp_path / "b").glob("checkpoint-*")] == ["checkpoint-000000012"]
 
 
+def test_a_finished_run_is_evaluated_on_a_text_that_it_had_not(tmp_path):
+    run = made(max_steps=2, folder=tmp_path)
+    held_out, run.held_out = run.held_out, None
+    assert "val_loss" not in run.run()
+    again = made(max_steps=2, folder=tmp_path)
+    history = again.run()
+    assert np.isnan(history.val_mlm_loss[0]) and history.val_mlm_loss[1] == again.evaluate()["mlm_loss"]
+    assert len(held_out) == len(again.held_out)
+
+
+def test_a_history_that_goes_with_no_checkpoint_is_left_as_it_is(tmp_path):
+    (tmp_path / "history.csv").write_text("mine")
+    with pytest.raises(ValueError, match="holds a history.csv and no checkpoint that it goes with"):
+        made(max_steps=2, folder=tmp_path).run()
+    assert (tmp_path / "history.csv").read_text() == "mine"
+
+
+@pytest.mark.parametrize(("dtype", "other"), [("float32", "mixed_bfloat16"), ("mixed_bfloat16", "float32")])
+def test_a_run_goes_on_in_the_dtype_that_it_had(tmp_path, monkeypatch, dtype, other):
+    monkeypatch.setattr(checkpoints, "dtype_policy", lambda asked: other if asked == "auto" else asked)
+    assert dtype_of_run("auto", None) == dtype_of_run("auto", tmp_path) == other
+    made(max_steps=1, folder=tmp_path, dtype=dtype).run()
+    assert dtype_of_run("auto", tmp_path) == dtype and dtype_of_run(other, tmp_path) == other
+    with pytest.raises(ValueError, match="with another dtype"):
+        made(max_steps=1, folder=tmp_path, dtype=other).run()
+
+
+def test_a_tokenizer_that_is_not_that_of_the_text_or_the_model_is_refused(tmp_path):
+    run = made()
+    words = [" ".join([name, *words])[::-1] for name, words in SUBJECTS.items()]
+    other = WordPieceTokenizer.train(words * 9, vocab_size=run.tokenizer.vocab_size)
+    shards = write_shards(Corpus(["Ada wrote a program."] * 8), run.tokenizer, tmp_path)
+    Pretraining(run.model, shards.tokenizer, shards, run.options)
+    with pytest.raises(ValueError, match="another vocabulary than the tokenizer. Give theirs: shards.tokenizer"):
+        Pretraining(run.model, other, shards, run.options)
+    larger = WordPieceTokenizer.train(words * 9, vocab_size=400, n_unused=99)
+    with pytest.raises(ValueError, match="pieces, and the model a vocab_size of"):
+        Pretraining(run.model, larger, run.source, run.options)
+    made(max_steps=1, folder=tmp_path / "run").run()
+    with pytest.raises(ValueError, match="with another vocabulary"):
+        Pretraining(run.model, other, run.source, replace(run.options, max_steps=1), folder=tmp_path / "run").run()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"source": "shards"}, r"source is a path. .*Shards\('shards'\)"),
+        ({"source": Path("shards")}, "source is a path"),
+        ({"source": Corpus(["a"])}, "source is of type Corpus, which has no tokens"),
+        ({"source": ["a text"]}, "source has elements of type str"),
+        ({"held_out": ["a text"]}, r"held_out is of type list. .*Shards\(folder\)\[0\]"),
+    ],
+)
+def test_what_is_no_text_in_tokens_is_refused_with_what_to_give(change, message):
+    run = made()
+    given = {"source": run.source, "held_out": run.held_out, **change}
+    with pytest.raises(TypeError, match=message):
+        Pretraining(run.model, run.tokenizer, options=run.options, **given)
+
+
 def test_another_run_does_not_go_on(tmp_path):
     made(folder=tmp_path, checkpoint_every=5).run()
     with pytest.raises(ValueError, match="another learning_rate"):
@@ -553,6 +615,7 @@ def test_a_budget_is_one_of_two():
         ("max_steps", 0), ("batch_size", 0), ("batch_size", None), ("gradient_accumulation", 0), ("mask_rate", 1.5),
         ("learning_rate", -1.0), ("learning_rate", float("nan")), ("weight_decay", -0.1), ("warmup", -3),
         ("warmup", 2.0), ("phases", ()), ("phases", ((3, 1.0),)), ("optimizer", "sgd"), ("checkpoint_every", 0.5),
+        ("whole_word", "no"), ("fixed", None),
     ],
 )  # fmt: skip
 def test_settings_that_cannot_be_are_refused(name, value):
