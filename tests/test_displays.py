@@ -120,7 +120,42 @@ def test_pairs_stand_under_their_names():
     frame = pd.DataFrame(lines, columns=["row", "column", "word", "start", "end", "label", "score"])
     page = AttributionDisplay.from_predictions(frame, PAIRS).html()
     assert Texts(page).texts == PAIRS.iloc[0].tolist()
+    assert "&#13;\n" in page  # HTML would read the character itself as a line feed
     assert page.count('class="for"') == page.count('class="against"') == 1
+
+
+def test_words_are_shaded_by_their_share_of_the_largest_score_of_all_rows():
+    lines = [(0, 0, 3, "a", -2.0), (0, 4, 7, "a", 1.0), (0, 8, 10, "a", 0.0), (1, 0, 4, "b", 0.5)]
+    frame = pd.DataFrame(lines, columns=["row", "start", "end", "label", "score"])
+
+    def marks(frame):
+        page = AttributionDisplay.from_predictions(frame, ["red hot it", "cold"]).html()
+        return re.findall(r'<mark class="(\w+)" data-score="(\S+)" style="--strength:(\S+)"', page), page
+
+    found, page = marks(frame)
+    assert found == [
+        ("against", "-2.0", "1.000"), ("for", "1.0", "0.500"), ("for", "0.0", "0.000"), ("for", "0.5", "0.250")
+    ]  # fmt: skip
+    assert re.findall(r"sum ([+-][\d.]+)", page) == ["-1.00", "+0.50"]
+    assert {strength for _, _, strength in marks(frame.assign(score=0.0))[0]} == {"0.000"}
+
+
+def test_answers_are_listed_by_rank_and_add_up_where_they_overlap():
+    questions = pd.DataFrame({"question": ["what is it?"], "context": [TEXT]})
+    page = AnswerDisplay.from_predictions(answers()[::-1], questions).html()
+    assert re.findall(r'<li value="(\d)"', page) == ["1", "2", "3"] and "<bdi>no answer</bdi>" in page
+    marks = re.findall(r'data-ranks="([^"]*)" style="--strength:(\S+)" title="answer ([^"]*)"', page)
+    assert marks == [("1", "0.700", "1: 0.600"), ("1 3", "0.775", "1 3: 0.700"), ("3", "0.325", "3: 0.100")]
+
+
+def test_entities_may_come_in_any_order_with_labels_of_any_kind_and_without_probabilities():
+    lines = pd.DataFrame([(0, 4, 7, '"b"'), (0, 0, 3, 1), (0, 8, 11, 1)], columns=["row", "start", "end", "label"])
+    mark = re.compile(r'data-label="([^"]*)" style="[^"]*--hue-(\d+)\)\)" title="([^"]*)">(\w+)')
+    found = mark.findall(EntityDisplay.from_predictions(lines, ["red hot red"]).html())
+    named = "&quot;b&quot;"
+    assert found == [("1", "1", "1", "red"), (named, "0", named, "hot"), ("1", "1", "1", "red")]
+    nine = re.findall(r"var\(--hue-(\d+)\)", EntityDisplay.from_predictions(entities(), [TEXT]).html())
+    assert nine == list("012345670")
 
 
 def test_many_rows_are_cut_and_told():
@@ -145,6 +180,8 @@ def test_what_is_no_result_or_that_of_other_rows_is_refused():
         AttributionDisplay.from_predictions(pd.DataFrame(columns=["row", "start", "end"]), [TEXT])
     with pytest.raises(ValueError, match="Are the rows those of X"):
         EntityDisplay.from_predictions(entities(), ["short"]).html()
+    with pytest.raises(ValueError, match="overlaps another one"):
+        EntityDisplay.from_predictions(pd.concat([entities(), entities()]), [TEXT]).html()
     others = [entities().assign(row=-1), answers().assign(row=1), explanation().assign(row=2)]
     questions = pd.DataFrame({"question": ["what is it?"], "context": [TEXT]})
     displays = [EntityDisplay, AnswerDisplay, AttributionDisplay]

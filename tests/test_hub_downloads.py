@@ -12,6 +12,7 @@ import huggingface_hub
 import pytest
 from loopback_hub import NAME, LoopbackHub
 
+from kbert.errors import WeightsNotFoundError
 from kbert.hub import hugging_face
 
 CODE = """
@@ -141,7 +142,7 @@ def test_a_download_that_was_killed_is_not_taken_for_complete(hub, start, ask):
     assert (ask() / stalled).read_bytes() == hub.files[stalled]
 
 
-@pytest.mark.parametrize("altered", ["model.safetensors", "tokenizer_config.json"])
+@pytest.mark.parametrize("altered", ["model.safetensors", "tokenizer_config.json", "config.json"])
 def test_a_file_that_arrives_changed_is_refused_and_fetched_again(hub, ask, altered):
     hub.altered = {altered}
     assert f"WeightsMismatchError {altered} of '{NAME}' did not arrive as it is on the hub" in ask()
@@ -166,6 +167,13 @@ def test_offline_is_an_error_that_asks_nobody_and_the_cache_serves(hub, ask):
 def test_a_cache_that_cannot_be_written_is_no_missing_model(monkeypatch, error):
     monkeypatch.setattr(huggingface_hub.HfApi, "model_info", lambda *_, **__: (_ for _ in ()).throw(error))
     with pytest.raises(type(error), match=f"{error.strerror}, while the files of 'a/b' were written.*HF_HOME"):
+        hugging_face.download("a/b", None)
+
+
+def test_a_network_that_is_not_allowed_is_no_cache_that_cannot_be_written(monkeypatch):
+    error = PermissionError(errno.EACCES, "Permission denied")  # of a socket, which has no file's name
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", lambda *_, **__: (_ for _ in ()).throw(error))
+    with pytest.raises(WeightsNotFoundError, match=r"the hub http\S+ \(PermissionError: .*Permission denied\)"):
         hugging_face.download("a/b", None)
 
 

@@ -45,6 +45,7 @@ def test_losses_and_accuracy_by_tokens(history):
     np.testing.assert_allclose(y[[0, 2, 3, 4, 99]], expected)
     np.testing.assert_array_equal(display.val_line_.get_data(), [[25_000, 50_000], [7.1, 5.2]])
     assert display.nsp_line_.get_ydata()[[49, 50, 51]].tolist() == [0.5, 0.75, 1.0]
+    assert display.nsp_ax_.get_ylim() == (0, 1)
     labels = [text.get_text() for text in display.nsp_ax_.get_legend().get_texts()]
     assert labels == ["Training", "Held-out text", "Next sentence"]
     by_default = PretrainingDisplay.from_history(history).line_.get_ydata()
@@ -163,6 +164,9 @@ def test_losses_by_update_and_scores_at_the_ends_of_epochs(fine_tuning):
     assert labels == ["Training loss", "Validation loss", "Validation score", "End of epoch"]
     by_default = TrainingDisplay.from_history(fine_tuning).line_.get_ydata()
     assert by_default[49] == pytest.approx(updates[40:].mean())
+    many = np.random.default_rng(0).random(2000)  # one fiftieth of them
+    of_many = TrainingDisplay.from_history({"update_loss": [many.tolist()]}).line_.get_ydata()
+    assert of_many[1999] == pytest.approx(many[1960:].mean())
 
 
 def test_a_table_without_a_validation_set(fine_tuning):
@@ -240,7 +244,7 @@ def test_means_folds_and_their_spread():
     assert [label.get_text() for label in display.ax_.get_yticklabels()] == list(scores)
     bottom, top = display.ax_.get_ylim()
     assert bottom > top and display.ax_.get_xlabel() == "Accuracy"
-    table = LayerDisplay(pd.DataFrame({"last": [0.9, 0.7]})).plot()
+    table = LayerDisplay(pd.DataFrame({"last": [0.9, 0.9, 0.6]})).plot()
     assert table.line_.get_xdata() == pytest.approx([0.8])
 
 

@@ -76,3 +76,17 @@ def test_labels_that_the_classifier_does_not_know_do_not_count():
     found = calibration(given._replace(truth=truth), 1.0)
     assert sum(part["rows"] for part in found["before"]["bins"]) == 60
     assert calibration(given._replace(truth=np.full(100, "d")), 1.0) == {}
+    assert calibration(drawn(1.0, 1), 1.0) == {}
+
+
+def test_bins_and_their_error_by_hand():
+    shares = np.array([1.0, 1.0, 0.74, 0.72])
+    found = Found(None, np.stack([shares, 1 - shares], axis=1), np.array(["a", "b"]))
+    found = calibration(Given("labels", np.array(["a", "b", "a", "a"]), found), None)["after"]
+    low, high = found["bins"]
+    assert low == pytest.approx({"from": 0.7, "to": 0.8, "rows": 2, "probability": 0.73, "right": 1.0})
+    assert high == pytest.approx({"from": 0.9, "to": 1.0, "rows": 2, "probability": 1.0, "right": 0.5})
+    assert found["error"] == pytest.approx(0.27 / 2 + 0.5 / 2)
+    # Of several labels, one that a row surely has not counts too.
+    several = Given("several labels", np.array([[0, 1], [1, 1]]), Found(None, np.array([[0.0, 0.5], [0.8, 0.5]]), None))
+    assert [part["rows"] for part in calibration(several, None)["after"]["bins"]] == [1, 2, 1]

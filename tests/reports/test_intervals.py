@@ -2,8 +2,11 @@
 
 import numpy as np
 import pytest
+from sklearn.metrics import r2_score
 
+from kbert.reports.given import Found, Given
 from kbert.reports.intervals import bootstrap_interval, share_interval
+from kbert.reports.main_score import main_score
 
 
 def test_wilsons_interval_has_the_values_of_its_formula():
@@ -20,3 +23,27 @@ def test_the_bootstrap_is_as_wide_as_the_standard_error_says():
 
 def test_a_score_that_is_nowhere_defined_has_no_interval():
     assert np.isnan(bootstrap_interval(np.ones((3, 1)), lambda sums: sums[..., 0] * np.nan)).all()
+
+
+def test_a_share_of_rows_has_wilsons_interval_and_no_other_score_has():
+    labels, wrong = np.array(["a", "b"] * 10), np.array(["a", "b"] * 9 + ["a", "a"])
+    for answers, right in ((labels, 20), (wrong, 19)):
+        score = main_score(Given("labels", labels, Found(answers))).of()
+        assert (score["value"], score["low"], score["high"]) == (right / 20, *share_interval(right, 20))
+    # Answers that are right in part, and rows of several words, of which one is right.
+    halves = Given("answers", [["red hot"], ["red cold"]] * 10, Found(["red"] * 20))
+    words = Given("tags", [["X", "X", "Y"]] * 20, Found([["Y"] * 3] * 20))
+    for given, value in ((halves, 2 / 3), (words, 1 / 3)):
+        assert list(main_score(given).of().values()) == pytest.approx([value] * 3)
+
+
+def test_r2_has_an_interval_where_some_samples_have_equal_numbers_alone():
+    given = Given("numbers", np.array([[1.0], [2.0], [2.0]]), Found(np.array([[1.5], [2.0], [2.5]])))
+    score = main_score(given).of()
+    assert score["low"] < score["value"] < score["high"]
+
+
+def test_r2_of_large_numbers_that_differ_little_has_its_digits():
+    truth = 1e9 + np.arange(20.0)[:, None]
+    answers = truth + np.random.default_rng(0).normal(0, 2, (20, 1))
+    assert main_score(Given("numbers", truth, Found(answers))).of()["value"] == pytest.approx(r2_score(truth, answers))

@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline
 
 from kbert import BertClassifier, BertRegressor, BertVectorizer
 from kbert.errors import TruncationWarning
-from kbert.plots import AttributionDisplay
+from kbert.plots import AttributionDisplay, LengthDisplay
 from kbert.reports import Report
 from kbert.reports.baselines import TrainingRows, baselines
 from kbert.reports.given import Found, Given
@@ -48,11 +48,23 @@ def test_the_score_is_that_of_the_estimator_and_lies_in_its_interval(kind, repor
         assert score["value"] == pytest.approx(f1_score(truth, answers, average="micro"))
     else:
         assert score["value"] == pytest.approx(estimator(kind).score(X, y))
-    assert score["low"] < score["value"] < score["high"]
+    assert score["low"] < score["value"] < score["high"] and score["name"] not in found["scores"]
     assert found["rows"]["rows"] == 40 and sum(group["rows"] for group in found["by_length"]) == 40
     if score["name"] == "accuracy":
         right = sum(group["value"] * group["rows"] for group in found["by_length"])
         assert right / 40 == pytest.approx(score["value"])
+
+
+def test_groups_by_length_are_quarters_of_the_rows_with_scores_of_their_own(reports, estimator):
+    X, y = rows_of("classifier")
+    tokens = LengthDisplay.from_estimator(estimator("classifier"), X).lengths
+    right = estimator("classifier").predict(X) == y
+    groups = reports("classifier").as_dict()["by_length"]
+    assert [group["to"] for group in groups] == np.quantile(tokens, [0.25, 0.5, 0.75, 1], method="higher").tolist()
+    for group, above in zip(groups, [0, *(group["to"] for group in groups)], strict=False):
+        rows = (tokens > above) & (tokens <= group["to"])
+        assert (group["from"], group["rows"]) == (tokens[rows].min(), rows.sum())
+        assert group["value"] == pytest.approx(right[rows].mean()) and not group["cut"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -175,15 +187,20 @@ def test_every_kind_has_baselines_of_its_own(kind, names, estimator):
 # --- Rows that were not read as a whole
 
 
-def test_rows_that_are_cut_or_empty_are_counted_and_scored(estimator):
-    texts, y = ["red hot table", "", "blue cold " * 40], [1, 0, 1]
-    cutting = estimator("classifier")
+@pytest.mark.parametrize("long_text", ["truncate", "window"])
+def test_rows_that_are_cut_or_empty_are_counted_and_scored(long_text, estimator):
+    cutting = copy.copy(estimator("classifier"))
+    cutting.long_text_ = long_text
+    exact = "red " * (cutting.max_length_ - 2)
+    texts = ["red hot table", "", exact, *("blue cold " * n for n in (40, 50, 60))]
+    y = [1, 0, 1, 1, 0, 1]
     found = cutting.report(texts, y, explain=False).as_dict()
     longest = found["rows"]["max_length"]
     assert found["rows"]["empty"] == 1
-    in_windows = cutting.long_text_ == "window"
-    assert (found["rows"]["cut"], found["rows"]["in_windows"]) == ((0, 1) if in_windows else (1, 0))
-    assert [group["rows"] for group in found["by_length"] if group["to"] > longest] == [1]
+    in_windows = long_text == "window"
+    assert (found["rows"]["cut"], found["rows"]["in_windows"]) == ((0, 3) if in_windows else (3, 0))
+    groups = [(group["rows"], group["cut"]) for group in found["by_length"] if group["to"] >= longest]
+    assert groups == ([(3, False), *[(1, False)] * 3] if in_windows else [(1, False), (3, True)])
 
 
 @pytest.mark.parametrize("change", [{"long_text": "truncate"}, {"max_length": "auto"}])
@@ -404,6 +421,37 @@ def test_labels_that_are_numbers_stand_in_their_order(estimator):
         classifier.classes_ = np.array(sorted(set(labels)))[: len(classifier.classes_)]
         found = classifier.report(X, labels, explain=False).as_dict()["by_label"]
         assert list(found) == list(map(str, order))
+
+
+def test_rows_of_equal_doubt_stay_in_their_order_and_their_columns_are_told_apart(estimator):
+    X, y = rows_of("classifier")
+    lines = estimator("classifier").report(pd.DataFrame({"row": X}), [7] * 40, explain=False).doubtful
+    assert lines.row.tolist() == list(range(40)) and (lines.doubt == 1).all()
+    assert lines.row_of_X.tolist() == X.tolist()
+    pairs = list(rows_of("choice")[0].itertuples(index=False, name=None))
+    lines = estimator("choice").report(pairs, [0] * 40, explain=False).doubtful
+    assert len(lines) and [pairs[row] for row in lines.row] == list(zip(lines.context, lines.options, strict=True))
+
+
+def test_a_tagger_that_reads_texts_is_explained_on_these_texts(estimator):
+    texts = ["  red,  hot table", "a  blue <b>chair"] * 2
+    report = estimator("tagger").report(texts, [[(2, 5, "COLOUR")], []] * 2)
+    rows = report.doubtful.row.tolist()
+    assert len(rows) and [row[""] for row in report.why.texts] == [texts[row] for row in rows]
+    assert report.doubtful.text.tolist() == [texts[row] for row in rows]
+
+
+@pytest.mark.filterwarnings("ignore::kbert.errors.KbertWarning")
+def test_whether_probabilities_were_calibrated_is_told(estimator, unfitted):
+    X, y = rows_of("classifier")
+    model = copy.copy(estimator("classifier"))
+    for temperature in (1.0, 2.0):  # a parameter that was set after the fit tells nothing
+        model.temperature_ = temperature
+        found = model.set_params(calibrate=None).report(X, y, explain=False).as_dict()["calibration"]
+        assert found["learned"] == (temperature == 2.0) and set(found) == {"learned", "before", "after"}
+    # Each fold has learned a temperature of its own, which cannot be undone.
+    folds = clone(unfitted).set_params(epochs=1, calibrate="temperature").report(X, y, cv=2).as_dict()["calibration"]
+    assert folds["learned"] is True and set(folds) == {"learned", "after"}
 
 
 def test_folds_that_test_a_row_twice_are_refused_before_a_fit(estimator, monkeypatch):

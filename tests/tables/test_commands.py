@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from argparse import Namespace
 from decimal import Decimal
 
 import numpy as np
@@ -12,6 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 import kbert
 from kbert import BertConfig, BertEncoder, WordPieceTokenizer, cli
+from kbert.tables.commands import _parts
 from kbert.tables.reading import read_table, task_of_columns, y_of
 
 pytestmark = pytest.mark.slow  # the fits are those of the estimators
@@ -151,12 +153,27 @@ def test_options_from_a_file(call, rows, weights, tmp_path):
     table("classification", rows)[0].to_csv(tmp_path / "rows.csv", index=False)
     (tmp_path / "fit.toml").write_text(
         f'[fit]\ntrain = "{tmp_path / "rows.csv"}"\nlabel = "stars"\nweights = "{weights}"\nepochs = 1\n'
-        'max-length = 16\nset = ["warmup=0.5"]\nquiet = true\n'
+        'max-length = 16\nset = ["warmup=0.5"]\nseed = 3\nfew-labels = true\nquiet = true\n'
     )
     status, out, err = call("fit", "--config", tmp_path / "fit.toml", "--out", tmp_path / "model")
     assert status == 0, err
     model = kbert.load(tmp_path / "model")
     assert (model.warmup, model.epochs, model.max_length) == (0.5, 1, 16)
+    assert (model.random_state, model.few_labels) == (3, True)
+
+
+def test_a_share_is_held_out_of_each_label_by_the_seed():
+    frame = pd.DataFrame({"text": "x", "label": ["a"] * 20 + ["b"] * 4 + ["c"]})
+
+    def held_out(seed, share="0.5"):
+        options = Namespace(validation=share, seed=seed)
+        (train, _), (other, labels) = _parts(frame, ["text"], ["label"], "classification", options)
+        assert sorted([*train.index, *other.index]) == list(range(25))
+        return labels
+
+    assert held_out(0).value_counts().to_dict() == {"a": 10, "b": 2}  # of a label of one row none
+    assert held_out(0, "0.9").value_counts().to_dict() == {"a": 18, "b": 3}
+    assert held_out(0).equals(held_out(0)) and not held_out(0).equals(held_out(1))
 
 
 def test_what_a_table_is_about():

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from kbert.pretraining import Corpus
-from kbert.tables.files import find_tables, format_of, head_of, read_in_parts, write_tables
+from kbert.tables.files import find_tables, format_of, head_of, other_separator, read_in_parts, write_tables
 from kbert.tables.parts import one_schema
 from kbert.tables.reading import read_table, task_of_columns
 
@@ -92,6 +92,17 @@ def test_packed_files_byte_order_marks_and_line_breaks_in_values(tmp_path):
     assert read(tmp_path / "table.csv.gz", 1) == [
         {"id": "007", "text": 'two\nlines, and a " quote'}, {"id": "8", "text": ""}
     ]  # fmt: skip
+
+
+def test_carriage_returns_empty_values_and_missing_lists_come_back(tmp_path):
+    rows = [{"text": "a\rb"}, {"text": ""}, {"text": "\r\n"}]
+    for written_as in ("csv", "tsv", "jsonl", "parquet"):
+        write_tables(tmp_path / f"t.{written_as}", [pa.Table.from_pylist(rows)], written_as)
+        assert read(tmp_path / f"t.{written_as}") == rows
+    (tmp_path / "t.csv").write_text("text\na\n\nb\n")  # of one column, an empty line is an empty value
+    assert read(tmp_path / "t.csv") == [{"text": "a"}, {"text": ""}, {"text": "b"}]
+    (tmp_path / "t.jsonl").write_text('{"spans": [[0, "x"]]}\n{"spans": null}\n')
+    assert read(tmp_path / "t.jsonl") == [{"spans": '[[0, "x"]]'}, {"spans": None}]
 
 
 def test_values_of_any_length_leave_the_limit_of_other_readers_alone(tmp_path):
@@ -203,4 +214,15 @@ def test_a_damaged_file_is_named_with_the_line(tmp_path, name, content, wrong):
 
 def test_a_key_that_comes_late_in_json_lines_is_a_column_from_there_on(tmp_path):
     (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, [{"a": 1}, {"a": 2}, {"a": 3, "b": 4}, {"a": 5}])))
-    assert read(tmp_path / "t.jsonl", 2) == [{"a": 1}, {"a": 2}, {"a": 3, "b": 4}, {"a": 5, "b": None}]
+    late = [{"a": 3, "b": 4}, {"a": 5, "b": None}]
+    assert read(tmp_path / "t.jsonl", 2) == [{"a": 1}, {"a": 2}, *late]
+    assert read(tmp_path / "t.jsonl") == [{"a": 1, "b": None}, {"a": 2, "b": None}, *late]
+
+
+@pytest.mark.parametrize(
+    "name, header, says", [("t.csv", "a;b", "has semicolons in"), ("t.csv", "a;b,c", ""), ("t.jsonl", "a;b", "")]
+)
+def test_another_separator_is_told_of_where_the_header_has_not_its_own(tmp_path, name, header, says):
+    (tmp_path / name).write_text(f"{header}\n1;2\n")
+    told = other_separator(tmp_path / name)
+    assert says in told and bool(told) == bool(says)

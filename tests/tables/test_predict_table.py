@@ -17,10 +17,11 @@ from pyarrow import dataset
 
 import kbert
 from kbert import predict_table
+from kbert.errors import MissingTextWarning
 from kbert.folder_lock import alone_in
 from kbert.tables import making, predict
 from kbert.tables.outputs import _frame as frame_of
-from kbert.tables.outputs import predicted_columns, predicted_names
+from kbert.tables.outputs import columns_read, predicted_columns, predicted_names
 from kbert.tables.parts import PartFolder, part_name
 from kbert.tables.plan import digest_of_model
 
@@ -53,6 +54,23 @@ def test_names_of_several_numbers_and_of_vectors_of_words_are_known_before(saved
     of_words = kbert.BertVectorizer(weights=saved("classifier"), level="word").fit(rows.words)
     for one, X in ((two, rows.text[:2]), (of_words, rows.words[:2])):
         assert list(predicted_columns(one, X, False)) == predicted_names(one, False, False)
+
+
+def test_choices_may_lack_the_question_that_question_answering_needs(estimator):
+    assert columns_read(estimator("choice"), ["id", "context", "options"], None) == ["context", "options"]
+    with pytest.raises(ValueError, match="the table has no column 'question'. It has id, context"):
+        columns_read(estimator("qa"), ["id", "context"], None)
+
+
+def test_of_warnings_of_one_kind_that_of_the_first_rows_is_told(estimator, tmp_path):
+    model, texts = estimator("classifier"), [None, "red", None, None]
+    pd.DataFrame({"text": texts}).to_parquet(tmp_path / "in.parquet")
+    with pytest.warns(MissingTextWarning) as told:
+        predict_table(model, tmp_path / "in.parquet", tmp_path / "out.csv", rows_per_part=2)
+    with pytest.warns(MissingTextWarning) as of_first:
+        model.predict(pd.Series(texts[:2]))
+    messages = [str(warning.message) for warning in (*told, *of_first) if warning.category is MissingTextWarning]
+    assert len(messages) == 2 and messages[0].endswith(f"this is true: {messages[1]}")
 
 
 @pytest.mark.parametrize("kind", READS)
@@ -559,6 +577,9 @@ def test_odd_tables_and_odd_rows(estimator, saved, rows, tmp_path):
         predict_table(model, tmp_path / "in" / "rows.csv", tmp_path / "link", columns="text")
     (tmp_path / "in" / "loop").symlink_to(tmp_path / "in")
     assert predict_table(model, tmp_path / "in", tmp_path / "looped.csv", columns="text", keep="id").rows == 60
+
+    predict_table(model, tmp_path / "in" / "rows.csv", tmp_path / "kept.csv", columns="text", keep=["id", "id"])
+    assert list(pd.read_csv(tmp_path / "kept.csv")) == ["id", "prediction", "probability"]
 
     # A second call does not write what a first one is writing.
     with alone_in(tmp_path / "in", "busy"), pytest.raises(ValueError, match="busy"), alone_in(tmp_path / "in", "busy"):

@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 import shutil
+import warnings
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -22,6 +23,7 @@ from kbert.model import (
 )
 from kbert.weights import (
     load_pretraining,
+    save_multiple_choice,
     save_pretraining,
     save_sequence_classifier,
 )
@@ -120,6 +122,16 @@ def test_what_a_folder_holds_besides_is_skipped_with_its_reason(folder, tmp_path
     assert "cls.predictions.decoder.weight" not in load_file(tmp_path / "new" / "model.safetensors")
 
 
+def test_a_file_may_have_the_arrays_of_the_decoder_alone(folder, tmp_path):
+    kept = {"bert.embeddings.word_embeddings.weight": "cls.predictions.decoder.weight"}
+    kept["cls.predictions.bias"] = "cls.predictions.decoder.bias"
+    convert(folder, tmp_path / "before", "hf")
+    _rewrite(folder, lambda arrays: {kept.get(name, name): array for name, array in arrays.items()})
+    rows = convert(folder, tmp_path / "new", "hf")
+    assert _same_arrays(tmp_path / "before", tmp_path / "new")
+    assert kept.items() <= {row.target: row.source for row in rows}.items()
+
+
 @pytest.mark.parametrize("to", TARGETS)
 def test_there_and_back_is_bit_for_bit_also_of_half_precision(to, folder, tmp_path):
     if to == "kerashub":  # which has no next-sentence head
@@ -155,7 +167,8 @@ def test_another_type_is_told_of_whatever_the_format(dtype, done, folder, tmp_pa
 
 def test_transformers_is_told_the_number_of_outputs_and_licences_are_kept(toy_config, tmp_path):
     BertForSequenceClassification(toy_config, 3).save(tmp_path / "model.keras")
-    convert(tmp_path / "model.keras", tmp_path / "new", "hf")
+    rows = convert(tmp_path / "model.keras", tmp_path / "new", "hf")
+    assert any("a Keras file tells neither label names" in row.done for row in rows)
     values = json.loads((tmp_path / "new" / "config.json").read_text())
     assert values["architectures"] == ["BertForSequenceClassification"]
     assert values["label2id"] == {"LABEL_0": 0, "LABEL_1": 1, "LABEL_2": 2}
@@ -184,6 +197,9 @@ def test_names_that_are_not_those_of_the_outputs_are_told_of(toy_config, tmp_pat
         convert(tmp_path / name, tmp_path / f"{name} back", "hf")
         return json.loads((tmp_path / f"{name} back" / "config.json").read_text())
 
+    file = {"hf": "config.json", "google": "bert_config.json", "kerashub": "config.json: kbert"}[to]
+    (row,) = [row for row in convert(tmp_path / "source", tmp_path / "told", to) if row.source == "id2label"]
+    assert (row.target, row.done) == (file, "a, b, c")
     backwards = {"2": "c", "0": "a", "1": "b"}
     back = converted("right", id2label=backwards, num_labels="2")
     assert list(back["id2label"].items()) == [("0", "a"), ("1", "b"), ("2", "c")] and "num_labels" not in back
@@ -193,6 +209,56 @@ def test_names_that_are_not_those_of_the_outputs_are_told_of(toy_config, tmp_pat
         back = converted("wrong", id2label={"0": "a", "1": "b"})
     assert list(back["id2label"].values()) == ["LABEL_0", "LABEL_1", "LABEL_2"]
     assert describe(tmp_path / "source")["labels"] == "3, without names: id2label has 2"
+
+
+@pytest.mark.parametrize(
+    "named, written",
+    [
+        (None, "BertForSequenceClassification"),
+        (["BertForTokenClassification"], "BertForTokenClassification"),
+        (["BertForMaskedLM"], "BertForSequenceClassification"),  # whose head is not there
+        (["MyBert", "BertForTokenClassification"], "BertForSequenceClassification"),
+    ],
+)
+def test_a_classifier_is_one_of_texts_unless_the_config_says_otherwise(toy_config, tmp_path, named, written):
+    model, path = BertForSequenceClassification(toy_config, 2), tmp_path / "source" / "config.json"
+    save_sequence_classifier(model, tmp_path / "source", {0: "a", 1: "b"}, "single_label_classification")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "architectures": named}))
+    (tmp_path / "source" / "kbert.json").write_text("{}")
+    rows = convert(tmp_path / "source", tmp_path / "new", "hf")
+    values = json.loads((tmp_path / "new" / "config.json").read_text())
+    assert values["architectures"] == [written] and values["label2id"] == {"a": 0, "b": 1}
+    assert values["dtype"] == "float32" and not (tmp_path / "new" / "kbert.json").exists()
+    assert [row.done[:7] for row in rows if row.source == "kbert.json"] == ["skipped"]
+
+
+def test_the_scores_of_options_have_no_names(toy_config, tmp_path):
+    save_multiple_choice(BertForSequenceClassification(toy_config, 1), tmp_path / "source")
+    path = tmp_path / "source" / "config.json"
+    names = {
+        "id2label": {"0": "LABEL_0", "1": "LABEL_1"},
+        "label2id": {"LABEL_0": 0, "LABEL_1": 1},
+    }  # transformers' own
+    path.write_text(json.dumps({**json.loads(path.read_text()), **names}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LabelNamesWarning)
+        convert(tmp_path / "source", tmp_path / "new", "hf")
+    values = json.loads((tmp_path / "new" / "config.json").read_text())
+    assert values["architectures"] == ["BertForMultipleChoice"] and not names.keys() & values.keys()
+
+
+def test_the_encoder_alone_takes_nothing_of_a_classifiers_config(folder, tmp_path):
+    _rewrite(folder, lambda arrays: {name: array for name, array in arrays.items() if not name.startswith("cls.")})
+    path = folder / "config.json"
+    labels = {"id2label": {"0": "a"}, "label2id": {"a": 0}, "problem_type": "regression", "num_labels": 1}
+    half = {"torch_dtype": "float16", "dtype": "float16"}
+    more = {"architectures": ["BertForSequenceClassification"], **half, "my_own": [1]}
+    path.write_text(json.dumps({**json.loads(path.read_text()), **labels, **more}))
+    convert(folder, tmp_path / "new", "hf")
+    values = json.loads((tmp_path / "new" / "config.json").read_text())
+    assert values["architectures"] == ["BertModel"] and not {*labels, "torch_dtype"} & values.keys()
+    assert values["dtype"] == "float32" and values["my_own"] == [1]
+    assert "embeddings.LayerNorm.weight" in load_file(tmp_path / "new" / "model.safetensors")
 
 
 def test_a_vocabulary_that_is_longer_than_the_table_is_refused(folder, tmp_path):
@@ -209,6 +275,20 @@ def test_a_tokenizer_that_googles_code_has_not_is_told_of_and_kept(folder, tmp_p
     assert "Google's code does not do the same" in rows[-1].done
     before, after = (WordPieceTokenizer.from_pretrained(place) for place in (folder, tmp_path / "google"))
     assert before.encode("isn't").ids == after.encode("isn't").ids
+
+
+@pytest.mark.parametrize(
+    "piece, other, fault",
+    [("[MASK]", "<mask>", "special tokens are not"), ("fox", "fox\u2003", "cannot be written a piece a line")],
+)
+@pytest.mark.parametrize("to", ["google", "kerashub"])
+def test_a_vocabulary_that_vocab_txt_alone_does_not_tell_is_told_of(folder, tmp_path, to, piece, other, fault):
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        text = (folder / name).read_text(encoding="utf-8")
+        (folder / name).write_text(text.replace(f'"{piece}"', f'"{other}"'), encoding="utf-8")
+    with pytest.warns(InexactWarning, match=fault):
+        convert(folder, tmp_path / "new", to)
+    assert (tmp_path / "new" / "tokenizer.json").exists() == (to == "google")
 
 
 # === Nothing half-done ===
@@ -337,7 +417,9 @@ def test_the_table_is_printed(folder, tmp_path, capsys):
 def test_info_tells_what_is_there(toy_config, tokenizer, tmp_path, capsys):
     classifier = BertForSequenceClassification(toy_config, 2)
     save_sequence_classifier(classifier, tmp_path / "model", {0: "fox", 1: "no"}, "single_label_classification")
+    assert describe(tmp_path / "model")["vocabulary"] == "100 rows of the table, and no tokenizer"
     tokenizer.save(tmp_path / "model")
+    assert describe(tmp_path / "model")["vocabulary"] == f"{tokenizer.vocab_size} pieces, 100 rows of the table"
     status, printed = _run(capsys, "info", tmp_path / "model")
     facts = dict(re.split(r"  +", line, maxsplit=1) for line in printed.out.splitlines())
     assert status == 0 and facts["format"] == "Hugging Face" and facts["labels"] == "fox, no"
@@ -351,6 +433,7 @@ def test_info_tells_what_is_there(toy_config, tokenizer, tmp_path, capsys):
     status, printed = _run(capsys, "info", tmp_path / "preset")
     again = dict(re.split(r"  +", line, maxsplit=1) for line in printed.out.splitlines())
     assert again["format"] == "KerasHub preset" and again["licence"] == "LICENSE"
+    assert re.findall(r"\S+\.h5", describe(tmp_path / "preset")["sha256"]) == ["model.weights.h5", "task.weights.h5"]
     assert {key: again[key] for key in ("parameters", "parts", "labels", "casing")} == {
         key: facts[key] for key in ("parameters", "parts", "labels", "casing")
     }

@@ -15,6 +15,7 @@ from safetensors.numpy import load_file, save_file
 
 from kbert import BertConfig, BertEncoder
 from kbert.errors import NewWeightsWarning, WeightsMismatchError, WeightsNotFoundError
+from kbert.hub.weight_files import hugging_face_weights
 
 QUERY = "encoder.layer.0.attention.self.query.weight"
 
@@ -153,6 +154,14 @@ def test_a_pytorch_file_is_read_where_there_is_no_safetensors(folder, encoder, a
     torch.save({name: torch.tensor(array) for name, array in arrays.items()}, folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
     assert _same(arrays_of(BertEncoder.from_pretrained(folder)), arrays_of(encoder))
+
+
+def test_of_several_forms_of_the_weights_that_which_transformers_reads_comes_first(tmp_path):
+    names = ["model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"]
+    for name in names[::-1]:
+        (tmp_path / name).touch()
+        assert hugging_face_weights(tmp_path)[0] == tmp_path / name
+    assert [path.name for path in hugging_face_weights(tmp_path)] == names
 
 
 def test_a_pytorch_file_that_would_run_code_is_refused_unrun(folder, tmp_path):

@@ -109,6 +109,18 @@ def test_weights_alone_want_a_config_beside_them(toy_config, tmp_path):
         convert(tmp_path / "model.weights.h5", tmp_path / "newer", "hf")
 
 
+@pytest.mark.parametrize("labels", [{}, {"num_labels": 3}, {"id2label": {"0": "a", "1": "b", "2": "c"}}], ids=str)
+def test_the_outputs_of_weights_alone_are_counted_where_the_config_does_not_tell(labels, toy_config, tmp_path):
+    model = BertForSequenceClassification(toy_config, 3, seed=3)
+    model.save_weights(tmp_path / "model.weights.h5")
+    values = {**toy_config.to_dict(), "architectures": ["BertForSequenceClassification"], **labels}
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    convert(tmp_path / "model.weights.h5", tmp_path / "new", "hf")
+    assert read_arrays(tmp_path / "new")["classifier.weight"].shape == (3, 32)
+    names = json.loads((tmp_path / "new" / "config.json").read_text())["id2label"]
+    assert names == labels.get("id2label", {str(i): f"LABEL_{i}" for i in range(3)})
+
+
 def test_a_compiled_model_has_its_optimizer_skipped(toy_config, tmp_path):
     model = BertEncoder(toy_config)
     model.compile(optimizer="adam", loss="mse")

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from kbert import BertClassifier, BertConfig, BertEncoder, WordPieceTokenizer
+from kbert import BertClassifier, BertConfig, BertEncoder, BertForPreTraining, WordPieceTokenizer
 from kbert.errors import InexactWarning, NewWeightsWarning, WeightsMismatchError, WeightsNotFoundError
 from kbert.model import BertForSequenceClassification, BertForTokenClassification
 from kbert.weights import load_sequence_classifier, save_sequence_classifier, save_token_classifier
@@ -143,6 +143,32 @@ def test_a_classifier_is_opened_with_its_labels(encoder, tokenizer, tmp_path):
     # KerasHub knows no names, and has none of a head that it trained anew with other classes.
     _change(tmp_path / "preset" / "config.json", kbert={"id2label": {"0": "old", "1": "names"}})
     assert list(BertClassifier.load(tmp_path / "preset").classes_) == [0, 1, 2]
+
+
+def test_kerashub_is_told_how_to_make_the_classifier(encoder, tokenizer, tmp_path):
+    config = BertConfig(**{**encoder.config.to_dict(), "classifier_dropout": 0.3})
+    model = BertForSequenceClassification(config, 3)
+    save_sequence_classifier(model, tmp_path / "saved", dict(enumerate("abc")), "single_label_classification")
+    tokenizer.save(tmp_path / "saved")
+    convert(tmp_path / "saved", tmp_path / "preset", "kerashub")
+    task, metadata = (json.loads((tmp_path / "preset" / f"{name}.json").read_text()) for name in ("task", "metadata"))
+    values = task["config"]
+    assert (values["num_classes"], values["activation"], values["dropout"]) == (3, "linear", 0.3)
+    assert values["preprocessor"]["config"]["sequence_length"] == config.max_position_embeddings
+    assert metadata["parameter_count"] == model.encoder.count_params()
+
+
+def test_a_masked_lm_that_kerashub_trained_is_said_to_differ(encoder, tmp_path):
+    BertForPreTraining(encoder.config, nsp=False).save_pretrained(tmp_path / "saved")
+    with pytest.warns(InexactWarning, match="masked-LM head of KerasHub computes the exact form"):
+        convert(tmp_path / "saved", tmp_path / "preset", "kerashub")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        arrays = read_arrays(tmp_path / "preset")
+    path = tmp_path / "preset" / "config.json"
+    path.write_text(json.dumps({key: value for key, value in json.loads(path.read_text()).items() if key != "kbert"}))
+    with pytest.warns(InexactWarning, match="was trained with the exact form of GELU .* logits differ a little"):
+        assert read_arrays(tmp_path / "preset").keys() == arrays.keys()
 
 
 def test_a_head_that_kerashub_lacks_is_skipped_by_name(encoder, tmp_path):
@@ -415,6 +441,14 @@ def test_shards_are_read_and_a_missing_one_is_named(folder, encoder, arrays_of):
     (folder / "model_00001.weights.h5").unlink()
     with pytest.raises(WeightsNotFoundError, match=r"model_00001\.weights\.h5"):
         BertEncoder.from_pretrained(folder)
+
+
+def test_an_array_in_two_shards_is_refused(folder):
+    shards = {**_shard(folder), "/layers/more/vars": "model_00002.weights.h5"}
+    shutil.copy(folder / "model_00000.weights.h5", folder / "model_00002.weights.h5")
+    _change(folder / "model.weights.json", weight_map=shards)
+    with pytest.raises(WeightsMismatchError, match="model_00002.weights.h5 holds layers/.*, which another file of"):
+        read_arrays(folder)
 
 
 @pytest.mark.parametrize("name", ["../other/x.weights.h5", "/etc/x.weights.h5", "..\\x.weights.h5", "passwd", 3])

@@ -21,3 +21,11 @@ def test_a_random_start_of_a_cased_size_tells_upper_and_lower_case_apart(size, l
     assert start.tokenizer.lowercase is lowercase
     same = start.tokenizer.encode("Oslo").ids == start.tokenizer.encode("oslo").ids
     assert same is lowercase and start.config.vocab_size == start.tokenizer.vocab_size
+
+
+def test_a_vocabulary_has_as_many_pieces_as_were_asked_for_or_as_the_architecture_has():
+    texts = [" ".join(f"{a}{b}{c}" for a in "abcd" for b in "efgh" for c in "ijkl")] * 3
+    config = BertConfig.from_dict({**BertConfig.from_size("tiny").to_dict(), "vocab_size": 50})
+    for size, vocab_size, most in ((config, None, 50), (config, 40, 40), ("tiny", 45, 45)):
+        start = random_start(size, texts, vocab_size=vocab_size)
+        assert start.tokenizer.vocab_size == start.config.vocab_size == most
