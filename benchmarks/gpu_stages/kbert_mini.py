@@ -167,9 +167,8 @@ def new_run(setting: Setting, on_step_end: Any = None) -> Any:
     import dataclasses
 
     from kbert import BertConfig, BertForPreTraining
-    from kbert.pretraining import Pretraining, PretrainingOptions, Shards
-    from kbert.pretraining.output_bias import start_at_frequencies
-    from kbert.training.precision import dtype_policy
+    from kbert.pretraining import Pretraining, PretrainingOptions, Shards, start_at_frequencies
+    from kbert.pretraining.checkpoints import dtype_of_run
 
     folder = _folder(setting)
     text, kept = Shards(folder / "shards"), Shards(folder / "held-out")
@@ -177,7 +176,7 @@ def new_run(setting: Setting, on_step_end: Any = None) -> Any:
     if setting.miniature:
         size = dataclasses.replace(size, hidden_size=32, intermediate_size=64, max_position_embeddings=32)
     config = dataclasses.replace(size, vocab_size=text.tokenizer.vocab_size).with_dropout(0.0)
-    model = BertForPreTraining(config, nsp=False, dtype=dtype_policy("auto"), seed=0)
+    model = BertForPreTraining(config, nsp=False, dtype=dtype_of_run("auto", folder / "run"), seed=0)
     start_at_frequencies(model, text)
     options = PretrainingOptions(
         max_seconds=60 * setting.minutes,

@@ -76,7 +76,9 @@ def settle_training(parameters: Parameters, recipe: Recipe, config: BertConfig, 
     if parameters.epochs == "auto":
         parameters.epochs = automatic_epochs(parameters, recipe, n_rows)
     if parameters.learning_rate == "auto":
-        factor = recipe.rate_factor * factor_if_narrow(config, recipe.narrow_rate_factor) * factor_if_tiny(config)
+        factor = recipe.rate_factor * factor_if_tiny(config)
+        if n_rows <= recipe.most_rows_of_narrow_rate:
+            factor *= factor_if_narrow(config, recipe.narrow_rate_factor)
         # Rounded, so that 3 times 1e-4 is shown as 0.0003.
         parameters.learning_rate = float(f"{factor * _rate_of_size(parameters, config):.3g}")
     elif parameters.learning_rate == "paper":

@@ -31,6 +31,8 @@ Seed: TypeAlias = int | Sequence[int]
 SHORT_SHARE = 0.1
 # Share of a text's tokens that are unknown, from which on a warning says so. A vocabulary for its language lacks fewer.
 _MUCH_UNKNOWN = 0.05
+# Tokens that are counted for it.
+_ENOUGH = 10_000_000
 _NEEDS_TWO = (
     "Next-sentence prediction needs text from another document, and there is only {} here. Give more documents (in "
     "text files a blank line is between two), or train without it: nsp=False."
@@ -162,6 +164,8 @@ def warn_of_unknown(source: DocumentSource, tokenizer: WordPieceTokenizer, name:
         tokens = source[number].tokens
         n_tokens += len(tokens)
         n_unknown += int(np.count_nonzero(tokens == tokenizer.unk_id))
+        if n_tokens > _ENOUGH:
+            break
     if n_unknown > _MUCH_UNKNOWN * n_tokens:
         warn_user(
             f"{percent(n_unknown / n_tokens)} of the tokens of {name} are [UNK]: words that the vocabulary lacks. A "

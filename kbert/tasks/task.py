@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from itertools import chain
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
@@ -108,6 +109,8 @@ class Recipe(NamedTuple):
         On the learning rate of the size.
     narrow_rate_factor : float
         The same, for models narrower than base alone.
+    most_rows_of_narrow_rate : float
+        With more rows it does not apply: they make more updates, which need no such steps.
     narrow_pooling : {"mean", "cls"}, optional
         ``classifier_pooling`` for models narrower than base, where the others read [CLS]. None: the probe tells.
     """
@@ -119,6 +122,7 @@ class Recipe(NamedTuple):
     least_batch: int = 16
     rate_factor: float = 1.0
     narrow_rate_factor: float = 1.0
+    most_rows_of_narrow_rate: float = inf
     narrow_pooling: str | None = None
 
 

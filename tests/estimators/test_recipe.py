@@ -117,6 +117,10 @@ def test_narrow_models_are_trained_at_the_rate_of_their_task(task, size, expecte
     assert of_paper == SIZES[size].learning_rate
     assert settled(100, size=size).learning_rate == pytest.approx(of_paper * (3 if size == "tiny" else 1))
     assert settled(100, task.recipe, size=size, learning_rate=1e-3).learning_rate == 1e-3
+    # Many questions with options make enough updates.
+    of_many = expected if task is not Choice else of_paper * (3 if size == "tiny" else 1)
+    assert settled(501, task.recipe, size=size).learning_rate == pytest.approx(of_many)
+    assert settled(500, task.recipe, size=size).learning_rate == pytest.approx(expected)
 
 
 @pytest.fixture(scope="module")
