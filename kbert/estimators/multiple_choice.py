@@ -54,9 +54,9 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
     batch_size : "auto" or int, default="auto"
         Rows in a batch, each with all of its options. "auto": 16, as in the paper for SWAG.
     learning_rate : "auto", "paper" or float, default="auto"
-        Peak of the schedule. "auto": 1.2e-3 for tiny, 4e-4 for mini, 2e-4 for small, medium and minilm-l6, 3e-5 for
-        base, 2e-5 for large. "paper": 1e-4 for tiny and mini, 5e-5 for small, medium and minilm-l6, else the same. The
-        first parameter to search, by factors of 2 or 3.
+        Peak of the schedule. "auto" with more than 500 rows: 3e-4 for tiny, 1e-4 for mini, 5e-5 for small, medium and
+        minilm-l6, 3e-5 for base, 2e-5 for large; with fewer rows four times that for models narrower than base.
+        "paper": 1e-4 for tiny and mini, else as with many rows. The first parameter to search, by factors of 2 or 3.
     warmup : float or int, default=0.1
         Linear warm-up of the learning rate: a float is a share of all updates, an int a number of updates. The rate
         then falls linearly to 0.
