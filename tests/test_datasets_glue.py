@@ -291,7 +291,7 @@ def test_a_missing_file_is_an_error_that_lists_where_it_was_looked_for(tmp_path)
     with pytest.raises(DatasetNotFoundError, match="has no folder named sst2 or sst"):
         read_glue("sst2", "dev", tmp_path)
     (tmp_path / "SST-2").mkdir()
-    with pytest.raises(DatasetNotFoundError, match=r"looked for dev\.tsv \X in .*SST-2"):
+    with pytest.raises(DatasetNotFoundError, match=r"looked for dev\.tsv \(also \.gz, \.bz2 or \.xz\) in .*SST-2"):
         read_glue("sst2", "dev", tmp_path)
     with pytest.raises(DatasetNotFoundError, match="is no folder"):
         read_glue("sst2", "dev", tmp_path / "nowhere")
