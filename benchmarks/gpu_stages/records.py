@@ -76,8 +76,10 @@ def _is_measured(line: dict[str, Any]) -> bool:
 
 def _lines_of(path: Path) -> list[dict[str, Any]]:
     """The lines of a file of results that are whole."""
+    if not path.exists():
+        return []
     found = []
-    for text in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else ():
+    for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             line = json.loads(text)
         except ValueError:  # the process was ended while it wrote

@@ -52,8 +52,8 @@ def weights_folder(size: str, setting: Setting) -> Path:
     given = None if setting.miniature else setting.weights
     if size == "minilm-l6" and given is not None:
         return given
-    made_up = given is None and not setting.miniature
-    folder = setting.state / "weights" / f"{'toy-' * setting.miniature}{'made-up-' * made_up}{size}"
+    kind = "toy-" if setting.miniature else "" if _has_vocabulary(setting) else "made-up-"
+    folder = setting.state / "weights" / f"{kind}{size}"
     if (folder / "complete").exists():
         return folder
     config = config_of(size, setting)
@@ -66,6 +66,11 @@ def weights_folder(size: str, setting: Setting) -> Path:
     tokenizer.save(folder)
     (folder / "complete").touch()
     return folder
+
+
+def _has_vocabulary(setting: Setting) -> bool:
+    """Whether the folders of weights have a vocabulary for SST-2, as a miniature has for its own."""
+    return setting.miniature or setting.weights is not None
 
 
 def is_released(size: str, setting: Setting) -> bool:
@@ -88,8 +93,7 @@ def rows(kind: str, n: int, folder: Path, setting: Setting) -> tuple[list[str], 
     setting : Setting
     """
     rng = np.random.default_rng(0)
-    has_vocabulary = setting.miniature or setting.weights is not None
-    if kind == "sst2" and setting.sst2 is not None and has_vocabulary:
+    if kind == "sst2" and setting.sst2 is not None and _has_vocabulary(setting):
         from kbert import datasets
 
         train = datasets.load("sst2", "train")

@@ -51,8 +51,9 @@ def smoothed(values: np.ndarray, smoothing: int | None) -> np.ndarray:
     ValueError
         If it is no whole number from 1 on.
     """
-    width = max(_LEAST_SMOOTHED, round(_SMOOTHED * len(values)))
-    if smoothing is not None:
+    if smoothing is None:
+        width = max(_LEAST_SMOOTHED, round(_SMOOTHED * len(values)))
+    else:
         width = whole_number(smoothing, "smoothing")
     known = np.isfinite(values)
     sums = np.concatenate([[0.0], np.cumsum(np.where(known, values, 0.0))])

@@ -6,7 +6,7 @@ import math
 
 from kbert.config import BertConfig
 from kbert.model import BertForPreTraining
-from kbert.pretraining.instances import DocumentSource, warn_of_unknown
+from kbert.pretraining.instances import DocumentSource
 from kbert.pretraining.masking import Masking
 from kbert.pretraining.new_words import start_new_words
 from kbert.pretraining.options import PretrainingOptions
@@ -45,7 +45,6 @@ def begun_model(
     model = start.new_model(lambda: BertForPreTraining(config, nsp, dtype=dtype, seed=seed), load_pretraining_weights)
     if start.folder is None and start.model is None:
         start_at_frequencies(model, documents)
-    warn_of_unknown(documents, tokenizer, "the text")
     return model, start_new_words(model, start.tokenizer, tokenizer)
 
 

@@ -27,7 +27,7 @@ from kbert.pretraining.corpus import Corpus
 from kbert.pretraining.examples import N_SHOWN, print_batch, print_drawn, print_pieces
 from kbert.pretraining.instances import warn_of_unknown
 from kbert.pretraining.run_folder import note_source, save_finished
-from kbert.pretraining.shards import MANIFEST, Shards, write_shards
+from kbert.pretraining.shards import MANIFEST, Shards, require_no_other_files, write_shards
 from kbert.printable import printable
 from kbert.text import WordPieceTokenizer
 
@@ -181,8 +181,7 @@ def _require_own_folder(out: Path) -> None:
         return
     if (out / "config.json").exists():
         raise ValueError(f"{out} holds another model, which would be replaced. Give another folder.")
-    if others := [path.name for path in out.iterdir() if not path.name.startswith(".")]:
-        raise ValueError(f"{out} holds other files, such as {printable(min(others))}. Give a new folder.")
+    require_no_other_files(out)
 
 
 def _corpus(options: Namespace) -> Corpus:

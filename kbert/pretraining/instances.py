@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
@@ -31,7 +31,7 @@ Seed: TypeAlias = int | Sequence[int]
 SHORT_SHARE = 0.1
 # Share of a text's tokens that are unknown, from which on a warning says so. A vocabulary for its language lacks fewer.
 _MUCH_UNKNOWN = 0.05
-# Tokens that are counted for it.
+# Tokens that are counted: more tell nothing new of how often each occurs.
 _ENOUGH = 10_000_000
 _NEEDS_TWO = (
     "Next-sentence prediction needs text from another document, and there is only {} here. Give more documents (in "
@@ -157,15 +157,22 @@ def require_documents(source: Any, held_out: Any) -> None:
         )
 
 
+def first_tokens(source: DocumentSource) -> Iterator[np.ndarray]:
+    """The tokens of each element, until there are 10 million."""
+    n_tokens = 0
+    for number in range(len(source)):
+        yield source[number].tokens
+        n_tokens += len(source[number].tokens)
+        if n_tokens > _ENOUGH:
+            return
+
+
 def warn_of_unknown(source: DocumentSource, tokenizer: WordPieceTokenizer, name: str) -> None:
     """Issue an UnknownWordsWarning where much of a text is [UNK], of which a model learns nothing."""
     n_tokens = n_unknown = 0
-    for number in range(len(source)):
-        tokens = source[number].tokens
+    for tokens in first_tokens(source):
         n_tokens += len(tokens)
         n_unknown += int(np.count_nonzero(tokens == tokenizer.unk_id))
-        if n_tokens > _ENOUGH:
-            break
     if n_unknown > _MUCH_UNKNOWN * n_tokens:
         warn_user(
             f"{percent(n_unknown / n_tokens)} of the tokens of {name} are [UNK]: words that the vocabulary lacks. A "

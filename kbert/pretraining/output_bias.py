@@ -5,10 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kbert.model import BertForPreTraining
-from kbert.pretraining.instances import DocumentSource
-
-# Tokens that are counted: more tell nothing new of those that matter.
-_ENOUGH = 10_000_000
+from kbert.pretraining.instances import DocumentSource, first_tokens
 
 
 def start_at_frequencies(model: BertForPreTraining, source: DocumentSource) -> None:
@@ -33,8 +30,6 @@ def start_at_frequencies(model: BertForPreTraining, source: DocumentSource) -> N
     >>> start_at_frequencies(model, shards)
     """
     counts = np.ones(model.config.vocab_size)
-    for number in range(len(source)):
-        counts += np.bincount(source[number].tokens, minlength=len(counts))
-        if counts.sum() > _ENOUGH:
-            break
+    for tokens in first_tokens(source):
+        counts += np.bincount(tokens, minlength=len(counts))
     model.mlm_head.bias.assign(np.log(counts / counts.sum()).astype("float32"))

@@ -305,14 +305,17 @@ def _total(lengths: np.ndarray) -> int:
 # --- Writing
 
 
+def require_no_other_files(folder: Path) -> None:
+    """Raise a ValueError where a folder that is to be written holds any file but hidden ones."""
+    if others := [path.name for path in folder.iterdir() if not path.name.startswith(".")]:
+        raise ValueError(f"{folder} holds other files, such as {printable(min(others))}. Give a new folder.")
+
+
 def _begin(folder: Path, settings: dict[str, Any]) -> None:
     """Note the settings of the shards; or check that they are those of the shards that were begun in this folder."""
     path = _settings_file(folder)
     if not path.exists():
-        if other := sorted(file.name for file in folder.iterdir() if not file.name.startswith(".")):
-            raise ValueError(
-                f"{folder} holds other files, such as {printable(other[0])}. Give a new folder for shards."
-            )
+        require_no_other_files(folder)
         replace_json(path, settings)
         return
     before = json_object(path, WeightsMismatchError, " Remove the folder, and write the shards again.")

@@ -22,7 +22,7 @@ from kbert.pretraining.batches import PretrainingBatch
 from kbert.pretraining.checkpoints import Checkpoint, digest_of_text, only_run_in, read_checkpoint
 from kbert.pretraining.evaluation import held_out_scores, scores_on, step_batch
 from kbert.pretraining.history import HISTORY, History, HistoryFile, TensorBoard
-from kbert.pretraining.instances import Documents, DocumentSource, require_documents, require_tokens
+from kbert.pretraining.instances import Documents, DocumentSource, require_documents, require_tokens, warn_of_unknown
 from kbert.pretraining.masking import Masking
 from kbert.pretraining.objective import REPORTED, pretraining_losses
 from kbert.pretraining.options import PretrainingOptions, warn_of_long_warmup
@@ -107,6 +107,8 @@ class Pretraining:
 
     Warns
     -----
+    UnknownWordsWarning
+        If the vocabulary lacks much of the text.
     ParameterWarning
         If the warm-up takes all of the budget.
 
@@ -160,6 +162,7 @@ class Pretraining:
             )
         self.masking = Masking(tokenizer, options.mask_rate, options.whole_word)
         lengths = [length for length, _ in options.phases]
+        warn_of_unknown(source, tokenizer, "the text")
         warn_of_long_warmup(options)
         if max(lengths) > model.config.max_position_embeddings:
             raise ValueError(

@@ -110,7 +110,7 @@ class Recipe(NamedTuple):
     narrow_rate_factor : float
         The same, for models narrower than base alone.
     most_rows_of_narrow_rate : float
-        With more rows it does not apply: they make more updates, which need no such steps.
+        With more rows it is 1: they make enough updates at the rate of the size.
     narrow_pooling : {"mean", "cls"}, optional
         ``classifier_pooling`` for models narrower than base, where the others read [CLS]. None: the probe tells.
     """
