@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +18,7 @@ from kbert.estimators import (
 )
 from kbert.estimators.base import of_one_fit
 from kbert.printable import printable, shown
-from kbert.tables.reading import X_of_fit, lists_of_json
+from kbert.tables.reading import X_of_fit, json_list
 
 # The columns that a task reads under these names, where no others are given.
 _NAMED = {BertQA: ("question", "context"), BertMultipleChoice: ("context", "question", "options")}
@@ -88,10 +87,13 @@ def kind_of_values(kind: Any) -> str:
 
 def columns_of_lists(estimator: Any, table: Any) -> frozenset[str]:
     """The columns of texts that are JSON lists, as CSV has them: by a table's first rows, of what takes lists."""
-    if not isinstance(estimator, BertTagger | BertMultipleChoice | BertVectorizer):
+    of_words = isinstance(estimator, BertVectorizer) and estimator._is_of_words
+    if not of_words and not isinstance(estimator, BertTagger | BertMultipleChoice):
         return frozenset()
-    frame = _frame(table.slice(0, 100))
-    return frozenset(name for name, column in frame.items() if lists_of_json(column) is not column)
+    first = _frame(table.slice(0, 100))
+    return frozenset(
+        name for name in first if len(first) and all(json_list(value) is not None for value in first[name])
+    )
 
 
 def as_X(estimator: Any, table: Any, columns: Sequence[str], lists: frozenset[str], first_row: int) -> Any:
@@ -110,11 +112,8 @@ def as_X(estimator: Any, table: Any, columns: Sequence[str], lists: frozenset[st
 
 
 def _as_list(text: Any, name: str, row: Any) -> list[Any]:
-    try:
-        found = json.loads(text)
-    except (ValueError, TypeError, RecursionError):
-        found = None
-    if not isinstance(found, list):
+    found = json_list(text)
+    if found is None:
         raise ValueError(f"row {row} of column {name!r} is no JSON list, as in the first rows: {shown(text)}.")
     return found
 
@@ -171,7 +170,7 @@ def predicted_names(estimator: Any, of_lists: bool, probabilities: bool) -> list
         case BertMultipleChoice():
             return ["prediction", "probability", *["probabilities"] * probabilities]
         case BertVectorizer():
-            return ["vectors" if estimator.level == "word" else "vector"]
+            return ["vectors" if estimator._is_of_words else "vector"]
     return []
 
 

@@ -22,7 +22,7 @@ _LACKED, _FILES, _FAULTS = "lacked", "files", "faults"
 
 
 def read_table(source: str | Path) -> pd.DataFrame:
-    """All rows of a file, a folder or a pattern. Texts are Arrow's; lists that CSV holds as JSON are lists again.
+    """All rows of a file, a folder or a pattern. Texts are Arrow's, also JSON lists, which `read_lists` reads.
 
     A value is missing where a file has not the column, or where the column could not be read; `require_columns` names
     such a file.
@@ -52,8 +52,6 @@ def read_table(source: str | Path) -> pd.DataFrame:
             whole = whole.set_column(i, field.name, _without_decimals(whole.column(i)))
     # Not pandas' own index, which files of pandas may hold: rows are counted from 0, over all files.
     frame = whole.to_pandas(types_mapper={pa.string(): pd.ArrowDtype(pa.string())}.get, ignore_metadata=True)
-    for name in frame:
-        frame[name] = lists_of_json(frame[name])
     frame.attrs[_LACKED] = {name: file for file, names in names_in.items() for name in set(frame) - names}
     frame.attrs[_FILES] = list(n_rows.items())
     frame.attrs[_FAULTS] = faults
@@ -96,27 +94,59 @@ def row_in_file(frame: pd.DataFrame, row: int) -> str:
     return f"row {row}"
 
 
-def lists_of_json(column: pd.Series) -> pd.Series:
-    """A column of texts that are all JSON lists as lists; any other as it is."""
-    if not isinstance(column.dtype, pd.ArrowDtype) or not len(column):
-        return column
-    if not str(column.iloc[0]).lstrip().startswith("["):
-        return column
+def json_list(text: Any) -> list[Any] | None:
+    """The list that a text is as JSON; None where it is none."""
     try:
-        found = [json.loads(value) for value in column]
+        found = json.loads(text)
     except (ValueError, TypeError, RecursionError):
-        return column
-    return pd.Series(found, column.index) if all(isinstance(value, list) for value in found) else column
+        return None
+    return found if isinstance(found, list) else None
 
 
-def require_columns(frame: pd.DataFrame, names: Sequence[str], source: str | Path) -> None:
-    """Raise unless a table has these columns, and a column of lists has a list in each row.
+def read_lists(frame: pd.DataFrame, names: Sequence[str]) -> None:
+    """Make columns of texts that are JSON lists, as CSV has them, columns of lists, in place.
+
+    Columns of other values stay as they are.
 
     Raises
     ------
     ValueError
-        With the columns that there are, or the file that lacks one or in which it cannot be read; with the first row
-        that holds no JSON list; or if a column is named twice.
+        With the first row of a column of lists that holds none.
+    """
+    for name in names:
+        if not meant_as_lists(frame[name]):
+            continue
+        lists = [json_list(text) for text in frame[name]]
+        if None in lists:
+            row = lists.index(None)
+            raise ValueError(
+                f"The column {name!r} holds lists, but {shown(frame[name].iloc[row])} in {row_in_file(frame, row)} is "
+                'no list as JSON has it: ["one", "two"].'
+            )
+        frame[name] = pd.Series(lists, frame.index, dtype=object)
+
+
+def meant_as_lists(column: pd.Series) -> bool:
+    """Whether texts are meant as lists.
+
+    They are if half of them or more begin like a list, and one of these is a list, or begins like one of Python's,
+    which pandas writes into CSV.
+    """
+    if not isinstance(column.dtype, pd.ArrowDtype) or not len(column):
+        return False
+    alike = column.str.lstrip().str.startswith("[").fillna(False).astype(bool)
+    begun = column[alike][:1000]
+    return alike.mean() >= 0.5 and any(json_list(text) is not None or text.startswith("['") for text in begun)
+
+
+def require_columns(frame: pd.DataFrame, names: Sequence[str], source: str | Path) -> None:
+    """Raise unless a table has these columns.
+
+    Raises
+    ------
+    ValueError
+        With the columns that there are, or the file that lacks one or in which it cannot be read; or if a column is
+        named twice.
     """
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -135,41 +165,11 @@ def require_columns(frame: pd.DataFrame, names: Sequence[str], source: str | Pat
             f"{source} has no column {missing[0]!r}. It has {printable(', '.join(map(str, frame.columns)))}. "
             f"Name those to use: --text for texts, --label for labels. {_other_separator(frame)}".rstrip()
         )
-    for name in names:
-        _require_lists(frame, name)
 
 
 def _other_separator(frame: pd.DataFrame) -> str:
     """What to tell of the first file that has another separator than its name says."""
     return next(filter(None, (other_separator(Path(file)) for file, _ in frame.attrs.get(_FILES, []))), "")
-
-
-def _require_lists(frame: pd.DataFrame, name: str) -> None:
-    """Raise if a column of texts is meant as one of lists, and a row has none.
-
-    It is meant so if half of its values or more begin like a list, and one of these is a list, or begins like one of
-    Python's, which pandas writes into CSV.
-    """
-    column = frame[name]
-    if not isinstance(column.dtype, pd.ArrowDtype) or not len(column):
-        return
-    alike = column.str.startswith("[").fillna(False).astype(bool)
-    if alike.mean() < 0.5 or not any(_is_list(text) or text.startswith("['") for text in column[alike][:1000]):
-        return
-    row, value = next(((row, value) for row, value in column.items() if not _is_list(value)), (None, None))
-    if row is None:  # all are lists
-        return
-    raise ValueError(
-        f"The column {name!r} holds lists, but {shown(value)} in {row_in_file(frame, row)} is no list as JSON has it: "
-        '["one", "two"].'
-    )
-
-
-def _is_list(text: Any) -> bool:
-    try:
-        return isinstance(json.loads(text), list)
-    except (ValueError, TypeError, RecursionError):
-        return False
 
 
 def task_of_columns(frame: pd.DataFrame, text: Sequence[str], label: Sequence[str]) -> str:
@@ -186,8 +186,8 @@ def task_of_columns(frame: pd.DataFrame, text: Sequence[str], label: Sequence[st
     if len(label) > 1:
         return "regression" if all(_is_decimal(frame[name]) for name in label) else "classification"
     texts = list(text) or [name for name in ("text",) if name in names]
-    if label and len(texts) == 1 and holds_lists(frame[label[0]]):
-        if holds_lists(frame[texts[0]]) or _holds_spans(frame[label[0]]):
+    if label and len(texts) == 1 and _has_lists(frame[label[0]]):
+        if _has_lists(frame[texts[0]]) or _holds_spans(frame[label[0]]):
             return "tagging"
     return "regression" if label and _is_decimal(frame[label[0]]) else "classification"
 
@@ -336,9 +336,15 @@ def holds_lists(column: Any) -> bool:
     return isinstance(column, pd.Series) and len(column) > 0 and isinstance(column.iloc[0], list | np.ndarray)
 
 
+def _has_lists(column: pd.Series) -> bool:
+    """Whether the values of a column are lists, or texts that are meant as lists."""
+    return holds_lists(column) or meant_as_lists(column)
+
+
 def _holds_spans(column: pd.Series) -> bool:
     """Whether the lists of a column are of spans, by the first that is not empty: objects with a start, or triples."""
-    first = next((row[0] for row in column if isinstance(row, list | np.ndarray) and len(row)), None)
+    lists = (json_list(row) if isinstance(row, str) else row for row in column)
+    first = next((row[0] for row in lists if isinstance(row, list | np.ndarray) and len(row)), None)
     if isinstance(first, dict):
         return "start" in first
     return isinstance(first, list | tuple | np.ndarray) and len(first) == 3

@@ -14,7 +14,7 @@ from safetensors.numpy import load_file, save_file
 import kbert
 from kbert import BertConfig, BertEncoder, WordPieceTokenizer, cli
 from kbert.tables.commands import _parts
-from kbert.tables.reading import read_table, task_of_columns, y_of
+from kbert.tables.reading import read_lists, read_table, task_of_columns, y_of
 
 pytestmark = pytest.mark.slow  # the fits are those of the estimators
 
@@ -272,7 +272,20 @@ def test_spans_of_json_lines_train_a_tagger(call, rows, weights, tmp_path):
 def test_lists_in_csv_are_lists_where_all_are(tmp_path):
     (tmp_path / "t.csv").write_text('a,b\n"[""x""]",[x\n"[1, 2]",y\n')
     frame = read_table(tmp_path / "t.csv")
+    read_lists(frame, ["a", "b"])
     assert list(frame.a) == [["x"], [1, 2]] and list(frame.b) == ["[x", "y"]
+
+
+def test_texts_that_are_json_lists_stay_texts_where_no_words_are_read(call, tmp_path):
+    """A column of tags as text is one text a row, for all commands as for `fit` in Python."""
+    rows = pd.DataFrame({"text": ['["urgent", "billing"]', '["refund", "late"]'] * 10, "label": ["a", "b"] * 10})
+    rows.to_csv(tmp_path / "in.csv", index=False)
+    model = ["--out", tmp_path / "model", "--size", "tiny", "--set", "weights=None", "epochs=1"]
+    status, out, err = call("fit", tmp_path / "in.csv", *model)
+    assert status == 0 and "classification: 20 rows" in out, err
+    assert kbert.load(tmp_path / "model").n_features_in_ == 1
+    status, _, err = call("evaluate", tmp_path / "model", tmp_path / "in.csv", "--quiet")
+    assert status == 0, err
 
 
 def test_decimals_are_not_cut_off(tmp_path):

@@ -52,8 +52,18 @@ def test_names_of_several_numbers_and_of_vectors_of_words_are_known_before(saved
     two = kbert.BertRegressor(weights=saved("classifier"), epochs=1, max_length=16)
     two.fit(rows.text, np.column_stack([np.arange(60.0), np.ones(60)]))
     of_words = kbert.BertVectorizer(weights=saved("classifier"), level="word").fit(rows.words)
-    for one, X in ((two, rows.text[:2]), (of_words, rows.words[:2])):
+    changed = kbert.BertVectorizer(weights=saved("classifier"), level="word").fit(rows.words).set_params(level="text")
+    for one, X in ((two, rows.text[:2]), (of_words, rows.words[:2]), (changed, rows.words[:2])):
         assert list(predicted_columns(one, X, False)) == predicted_names(one, False, False)
+
+
+def test_a_vectorizer_of_texts_reads_json_lists_as_texts(saved, tmp_path):
+    rows = pd.DataFrame({"text": ['["red", "green"]', '["blue"]']})
+    rows.to_csv(tmp_path / "in.csv", index=False)
+    vectorizer = kbert.BertVectorizer(weights=saved("classifier")).fit(rows.text)
+    predict_table(vectorizer, tmp_path / "in.csv", tmp_path / "out.parquet", keep=[])
+    vectors = np.stack(pd.read_parquet(tmp_path / "out.parquet").vector)
+    np.testing.assert_allclose(vectors, vectorizer.transform(rows.text), atol=1e-5)
 
 
 def test_choices_may_lack_the_question_that_question_answering_needs(estimator):
