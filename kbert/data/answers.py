@@ -18,6 +18,7 @@ from kbert.data.frames import (
     read_table,
     refuse_one_row,
     refuse_what_has_no_rows,
+    require_y,
     to_known_container,
 )
 from kbert.data.labels import check_n_labels
@@ -163,11 +164,7 @@ def _answer_fields(y: Any, n_rows: int, name: str, starts_needed: bool) -> tuple
 
     A row with several right answers has a list in both columns.
     """
-    if y is None:
-        raise ValueError(
-            "This estimator requires y to be passed, but the target y is None. Give the answer and the answer_start of "
-            f"each of the {n_rows} rows."
-        )
+    require_y(y, f"the answer and the answer_start of each of the {n_rows} rows")
     refuse_one_row(y, NAMES, name)
     if isinstance(y, Mapping) and "text" in y:
         raise TypeError(f"{name} is the {type(y).__name__} of one row. Put it in a list: [{name}].")
@@ -221,7 +218,7 @@ def _fields_of_values(column: Column, name: str, starts_needed: bool) -> tuple[C
         alike = isinstance(value, Mapping) if as_dicts else _is_pair(value, checked=not starts_needed)
         if not alike and not is_missing(value):
             raise ValueError(
-                f"{_where(column, i, name)} is {shown(value)}, and {column.row(first)} is "
+                f"{column.where(i, name)} is {shown(value)}, and {column.row(first)} is "
                 f"{'a dict' if as_dicts else 'a pair (answer, answer_start)'}, {shown(column.values[first])}. Give all "
                 "rows alike."
             )
@@ -233,7 +230,7 @@ def _fields_of_values(column: Column, name: str, starts_needed: bool) -> tuple[C
             for key in needed:
                 if key not in value:
                     raise ValueError(
-                        f"{_where(column, i, name)} is a dict without {key!r}; its keys are "
+                        f"{column.where(i, name)} is a dict without {key!r}; its keys are "
                         f"{listed_labels(list(value))}. Give {{'text': [...], 'answer_start': [...]}}."
                     )
             rows.append(tuple(value.get(key) for key in keys))
@@ -264,21 +261,16 @@ def _listed(value: Any) -> Sequence[Any] | None:
 # --- One row
 
 
-def _where(column: Column, i: int, name: str) -> str:
-    of_column = "" if column.called == name else f" of {column.called}"
-    return f"{name}: {column.row(i)}{of_column}"
-
-
 def _where_start(starts: Column, i: int, j: int, name: str) -> str:
     """What messages call one start: the j-th of its row if the row has a list of them."""
-    where = _where(starts, i, name)
+    where = starts.where(i, name)
     return where if _listed(starts.values[i]) is None else f"{where}: start {j}"
 
 
 def _row_of_answers(answers: Column, starts: Column, i: int, name: str) -> tuple[list[str], list[int]]:
     """The right answers of one row and their starts, which are not compared with the context yet."""
     texts = _texts_of(answers, i, name)
-    where, start = _where(starts, i, name), starts.values[i]
+    where, start = starts.where(i, name), starts.values[i]
     several = _listed(answers.values[i]) is not None
     numbers = _listed(start)
     if (numbers is not None) != several:
@@ -308,7 +300,7 @@ def _texts_of(column: Column, i: int, name: str) -> list[str]:
     value = column.values[i]
     if type(value) is str and value and not value.isspace():
         return [value]
-    where = _where(column, i, name)
+    where = column.where(i, name)
     if isinstance(value, str):
         return [_text(value, where)] if value else []
     several = _listed(value)

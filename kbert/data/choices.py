@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -16,12 +16,14 @@ from kbert.data.frames import (
     Column,
     Table,
     is_missing,
+    is_sparse,
     listed_labels,
     listed_rows,
     named_columns,
     read_table,
     refuse_one_row,
     refuse_what_has_no_rows,
+    require_y,
 )
 from kbert.data.labels import check_n_labels
 from kbert.data.mistakes import hint_for_list_as_text
@@ -54,11 +56,6 @@ class ChoiceColumns:
     options: list[list[str]]
     names: list[str] | None = None
     n_missing: int = 0
-
-    @classmethod
-    def of(cls, columns: Sequence[Any]) -> ChoiceColumns:
-        """The reverse of `columns`."""
-        return cls(columns[0], columns[1] if len(columns) == 3 else None, columns[-1])
 
     @property
     def columns(self) -> tuple[Sequence[Any], ...]:
@@ -101,7 +98,8 @@ class ChoiceColumns:
 
     def take(self, rows: NDArray[Any]) -> ChoiceColumns:
         """Some rows, by their numbers."""
-        return replace(ChoiceColumns.of([taken(column, rows) for column in self.columns]), names=self.names)
+        questions = None if self.questions is None else taken(self.questions, rows)
+        return ChoiceColumns(taken(self.contexts, rows), questions, list(taken(self.options, rows)), self.names)
 
     def keys(self) -> Iterator[Hashable]:
         """The context, the question and the options of each row."""
@@ -149,15 +147,14 @@ def choice_columns(X: Any, name: str = "X") -> ChoiceColumns:
     for i, of_row in enumerate(options):
         for j, option in enumerate(of_row):
             if not option.isascii():
-                require_no_surrogates(option, f"{name}: {option_column.row(i)} of {option_column.called}: option {j}")
+                require_no_surrogates(option, f"{option_column.where(i, name)}: option {j}")
     return ChoiceColumns(texts[0], texts[1] if len(texts) > 1 else None, options, names, n_missing)
 
 
 def _refuse_one_row(X: Any, name: str) -> None:
     """Raise for the context and the options of one row alone."""
     refuse_one_row(X, ("context", "options"), name)
-    is_sparse = hasattr(X, "tocsr")  # a dictionary of keys is a mapping too
-    if isinstance(X, Mapping) and not is_sparse and isinstance(X.get("context"), str):
+    if isinstance(X, Mapping) and not is_sparse(X) and isinstance(X.get("context"), str):
         raise TypeError(f"{name} is one row, a {type(X).__name__}. Make it a table: pd.DataFrame([{name}]).")
     if isinstance(X, list | tuple) and len(X) in (2, 3) and isinstance(X[-1], list | tuple):
         if all(isinstance(text, str) for text in X[:-1]):
@@ -196,7 +193,7 @@ def _options(column: Column, i: int, name: str) -> list[str]:
         and all(type(option) is str and not is_empty(option) for option in value)
     ):
         return list(value)
-    where = f"{name}: {column.row(i)} of {column.called}"
+    where = column.where(i, name)
     if not isinstance(value, list | tuple):
         if is_missing(value):
             raise ValueError(f"{where} has no options, but {shown(value)}. Drop the row, or give it two or more.")
@@ -256,11 +253,7 @@ def option_indices(y: Any, n_options: NDArray[np.int64], name: str = "y") -> NDA
         If the length is wrong, or a number is missing, not whole or not among the row's options.
     """
     n_rows = len(n_options)
-    if y is None:
-        raise ValueError(
-            "This estimator requires y to be passed, but the target y is None. Give the index of the right option, "
-            f"from 0, for each of the {n_rows} rows."
-        )
+    require_y(y, f"the index of the right option, from 0, for each of the {n_rows} rows")
     refuse_what_has_no_rows(y, name)
     table = read_table(y, name)
     if len(table.columns) != 1:

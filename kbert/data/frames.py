@@ -53,6 +53,10 @@ class Column:
             return f"row {i}"
         return f"row {i} (index {shown(self.index[i])})"
 
+    def where(self, i: int, name: str) -> str:
+        """What messages call the value of row i in a table called ``name``: with the column, if there are several."""
+        return f"{name}: {self.row(i)}" + ("" if self.called == name else f" of {self.called}")
+
 
 class Table(NamedTuple):
     """A container as columns.
@@ -113,8 +117,7 @@ def refuse_what_has_no_rows(X: Any, name: str) -> None:
         )
     if isinstance(X, bytes | bytearray):
         raise TypeError(f"{name} is {type(X).__name__}. Decode it, and put it in a list: [{name}.decode('utf-8')].")
-    # Before mappings, since scipy's dictionary of keys is one.
-    if hasattr(X, "tocsr") and hasattr(X, "toarray"):
+    if is_sparse(X):
         raise TypeError(
             f"Sparse data was passed for {name}, but dense data is required. Give a list, a Series, a DataFrame or an "
             "array."
@@ -143,6 +146,17 @@ def _not_array_like(X: Any, name: str) -> str:
     )
 
 
+def require_y(y: Any, wanted: str) -> None:
+    """Raise where there is no y; ``wanted`` says what to give."""
+    if y is None:
+        raise ValueError(f"This estimator requires y to be passed, but the target y is None. Give {wanted}.")
+
+
+def is_sparse(X: Any) -> bool:
+    """Whether this is one of scipy's sparse containers, of which the dictionary of keys is a mapping too."""
+    return hasattr(X, "tocsr") and hasattr(X, "toarray")
+
+
 def refuse_one_row(X: Any, names: tuple[str, ...], name: str) -> None:
     """Raise for one row of a table with these columns: a dict of single values, or a Series labelled by them."""
     if isinstance(X, pd.Series) and all(label in X.index for label in names):
@@ -150,8 +164,7 @@ def refuse_one_row(X: Any, names: tuple[str, ...], name: str) -> None:
             f"{name} is one row of a DataFrame, a Series with the labels {listed_labels(list(X.index))}. Keep it a "
             f"DataFrame: df.iloc[[i]], or {name}.to_frame().T."
         )
-    is_sparse = hasattr(X, "tocsr")  # a dictionary of keys is a mapping too
-    if isinstance(X, Mapping) and not is_sparse and X and all(map(is_scalar, X.values())):
+    if isinstance(X, Mapping) and not is_sparse(X) and X and all(map(is_scalar, X.values())):
         raise TypeError(
             f"{name} is one row, a {type(X).__name__} of single values. Make it a table: pd.DataFrame([{name}])."
         )

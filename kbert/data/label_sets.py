@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kbert.data.frames import Column, is_missing, may_hold_lists, only_column, read_table, to_known_container
+from kbert.data.frames import Column, is_missing, is_sparse, may_hold_lists, only_column, read_table, to_known_container
 from kbert.data.labels import check_n_labels, typed_labels
 from kbert.printable import shown
 
@@ -62,7 +62,7 @@ def kind_of_labels(y: Any, lists: bool = False) -> str:
         Whether lists of equal length, at least two, that have only 0 and 1 are lists of the labels 0 and 1. By default
         they are the rows of an indicator matrix, as in scikit-learn's ``type_of_target``.
     """
-    if _is_sparse(y):
+    if is_sparse(y):
         return "indicator"
     y = only_column(to_known_container(y))
     if getattr(y, "ndim", 1) == 2:
@@ -111,14 +111,10 @@ def label_sets(y: Any, n_rows: int, name: str = "y", lists: bool = False) -> Lab
         If labels mix types, or are neither str nor whole numbers nor booleans.
     """
     is_indicator = kind_of_labels(y, lists) == "indicator"  # a sparse one may have one column
-    if _is_sparse(y):
+    if is_sparse(y):
         y = y.toarray()
     read = _read_indicator if is_indicator else _read_lists
     return read(to_known_container(y), n_rows, name)
-
-
-def _is_sparse(y: Any) -> bool:
-    return hasattr(y, "tocsr") and hasattr(y, "toarray")
 
 
 def _is_zero_or_one(value: Any) -> bool:

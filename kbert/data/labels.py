@@ -7,7 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kbert.data.frames import NO_SAMPLES, Column, is_missing, listed_rows, read_table, refuse_what_has_no_rows
+from kbert.data.frames import (
+    NO_SAMPLES,
+    Column,
+    is_missing,
+    listed_rows,
+    read_table,
+    refuse_what_has_no_rows,
+    require_y,
+)
 from kbert.printable import shown
 from kbert.text.vocabulary import require_no_surrogates
 from kbert.warn import warn_user
@@ -45,11 +53,7 @@ def label_column(y: Any, n_rows: int, name: str = "y") -> NDArray[Any]:
     sklearn.exceptions.DataConversionWarning
         If y is a table of one column.
     """
-    if y is None:
-        raise ValueError(
-            "This estimator requires y to be passed, but the target y is None. Give one label for each of the "
-            f"{n_rows} rows."
-        )
+    require_y(y, f"one label for each of the {n_rows} rows")
     refuse_what_has_no_rows(y, name)
     table = read_table(y, name)
     if len(table.columns) != 1:

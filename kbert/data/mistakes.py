@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from kbert.data.frames import Table, column_names, is_scalar, read_table, refuse_what_has_no_rows
+from kbert.data.frames import Table, column_names, is_scalar, is_sparse, read_table, refuse_what_has_no_rows
 from kbert.errors import LabelsWarning
 from kbert.printable import shown
 from kbert.warn import warn_user
@@ -349,7 +349,7 @@ def warn_of_one_hot(indicator: np.ndarray, y: Any) -> None:
     if indicator.shape[1] > 1 and len(indicator) > 1 and (indicator.sum(axis=1) == 1).all():
         if hasattr(y, "idxmax"):
             line = "y.idxmax(axis=1)"
-        elif hasattr(y, "tocsr"):
+        elif is_sparse(y):
             line = "np.asarray(y.argmax(axis=1)).ravel()"
         else:
             line = "y.argmax(axis=1)" if isinstance(y, np.ndarray) else "np.argmax(y, axis=1)"

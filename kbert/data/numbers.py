@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kbert.data.frames import Column, is_missing, listed_rows, read_table, refuse_what_has_no_rows
+from kbert.data.frames import Column, is_missing, listed_rows, read_table, refuse_what_has_no_rows, require_y
 from kbert.data.labels import check_n_labels
 from kbert.printable import shown
 
@@ -41,11 +41,7 @@ def number_columns(y: Any, n_rows: int, name: str = "y") -> tuple[NDArray[np.flo
     TypeError
         If a value is no number.
     """
-    if y is None:
-        raise ValueError(
-            "This estimator requires y to be passed, but the target y is None. Give one number for each of the "
-            f"{n_rows} rows."
-        )
+    require_y(y, f"one number for each of the {n_rows} rows")
     refuse_what_has_no_rows(y, name)
     table = read_table(y, name)
     check_n_labels(table.shape, n_rows, name)

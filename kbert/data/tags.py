@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbert.data.columns import is_empty, rows_with_empty
-from kbert.data.frames import NO_SAMPLES, Column, is_missing, read_column
+from kbert.data.frames import NO_SAMPLES, Column, is_missing, read_column, require_y
 from kbert.data.labels import check_n_labels
 from kbert.data.mistakes import hint_for_list_as_text, refuse_lists_as_texts
 from kbert.errors import LabelsWarning
@@ -282,8 +282,7 @@ def tag_lists(y: Any, words: WordColumn, name: str = "y", widened: WidenedSpans 
     TypeError
         If a tag is no str.
     """
-    if y is None:
-        raise ValueError("This estimator requires y to be passed, but the target y is None. Give a list of tags a row.")
+    require_y(y, "a list of tags a row")
     column = read_column(y, name)
     check_n_labels((len(column.values),), words.n_rows, name)
     rows = []

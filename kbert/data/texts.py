@@ -171,20 +171,16 @@ def require_whole_characters(column: Column, texts: Sequence[str], name: str) ->
     """Raise a ValueError if a text has a lone surrogate. pyarrow's texts cannot have one, because they are UTF-8."""
     if isinstance(texts, ArrowTexts):
         return
-    of_column = "" if column.called == name else f" of {column.called}"
     for i, text in enumerate(texts):
         if not text.isascii():
-            require_no_surrogates(text, f"{name}: {column.row(i)}{of_column}")
+            require_no_surrogates(text, column.where(i, name))
 
 
 def _not_a_text(column: Column, i: int, name: str) -> str:
     """The message for a value that is no text."""
     value = column.values[i]
-    of_column = "" if column.called == name else f" of {column.called}"
     dtype = "" if column.dtype is None else f" (dtype {column.dtype})"
-    message = (
-        f"{name}: {column.row(i)}{of_column}{dtype} is of type {type(value).__name__}, not a text: {shown(value)}."
-    )
+    message = f"{column.where(i, name)}{dtype} is of type {type(value).__name__}, not a text: {shown(value)}."
     if isinstance(value, bytes | bytearray):
         return f"{message} Decode bytes first, with value.decode('utf-8')."
     if is_scalar(value):

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from kbert.data.columns import Columns
 from kbert.data.frames import indexed_lines
-from kbert.pretraining.segments import sentence_splitter
 from kbert.printable import shown
 from kbert.tasks.explaining import Explainer, ToExplain, Units, one_for_each_row
 from kbert.text import WordPieceTokenizer
+from kbert.text.sentences import sentence_splitter
 from kbert.training.attributions import Path
 from kbert.training.precision import in_float32
 from kbert.training.progress import PredictionProgress

@@ -208,7 +208,7 @@ class ExportableEstimator(SavableEstimator):
 
         def write(graph_of: Callable[..., Graph] | None = None) -> None:
             of_vectors = {name: choices[name] for name in _OF_VECTORS if name in choices}
-            write_onnx(folder, folder, graph_of, **of_vectors)
+            write_onnx(folder, graph_of, **of_vectors)
 
         calibrated = quantize == "int8"
         if format == "onnx":

@@ -30,22 +30,18 @@ if TYPE_CHECKING:
     import keras
 
 
-def _flag() -> Rule:
-    return (lambda value: isinstance(value, (bool, np.bool_))), "True or False"
+_FLAG: Rule = (lambda value: isinstance(value, (bool, np.bool_))), "True or False"
 
 
-def _optional_str(value: Any) -> bool:
-    return value is None or isinstance(value, str)
+def _is_path_or_none(value: Any) -> bool:
+    return value is None or (isinstance(value, (str, os.PathLike)) and str(value) != "")
 
 
 # By the name of the parameter. One whose default is "auto" may be "auto" too.
 RULES: dict[str, Rule] = {
     "size": (lambda v: isinstance(v, (str, BertConfig)), 'the name of a size, such as "base", or a BertConfig'),
-    "weights": (
-        lambda v: v is None or (isinstance(v, (str, os.PathLike)) and str(v) != ""),
-        "None (random start), a folder or a hub name",
-    ),
-    "revision": (_optional_str, "None, or a branch, tag or commit of a hub repository"),
+    "weights": (_is_path_or_none, "None (random start), a folder or a hub name"),
+    "revision": (lambda v: v is None or isinstance(v, str), "None, or a branch, tag or commit of a hub repository"),
     "max_length": whole(5),
     "long_text": (lambda v: isinstance(v, str) and v in ("truncate", "window"), '"truncate" or "window"'),
     "stride": (lambda v: v is None or is_whole(v, 1), "None, or a whole number of at least 1"),
@@ -61,11 +57,11 @@ RULES: dict[str, Rule] = {
         f"one of {', '.join(CLASSIFIER_POOLINGS)}",
     ),
     "head_start": (lambda v: isinstance(v, str) and v in ("probe", "random"), '"probe" or "random"'),
-    "few_labels": _flag(),
+    "few_labels": _FLAG,
     "dropout": (lambda v: v is None or (is_real(v) and 0 <= v < 1), "None, or a rate of at least 0 and under 1"),
-    "bias_correction": _flag(),
+    "bias_correction": _FLAG,
     "gradient_accumulation": whole(1),
-    "early_stopping": _flag(),
+    "early_stopping": _FLAG,
     "validation_fraction": (lambda v: is_real(v) and 0 < v < 1, "a share of the rows, over 0 and under 1"),
     "n_iter_no_change": whole(1),
     "class_weight": (
@@ -73,9 +69,9 @@ RULES: dict[str, Rule] = {
         'None, "balanced" or a dict',
     ),
     "calibrate": (lambda v: v is None or (isinstance(v, str) and v == "temperature"), 'None or "temperature"'),
-    "tune_thresholds": _flag(),
+    "tune_thresholds": _FLAG,
     "n_restarts": whole(0),
-    "warm_start": _flag(),
+    "warm_start": _FLAG,
     "decoding": (lambda v: isinstance(v, str) and v in ("argmax", "bio"), '"argmax" or "bio"'),
     "level": (lambda v: isinstance(v, str) and v in ("text", "word"), '"text" or "word"'),
     "vocab_size": whole(7),
@@ -84,9 +80,9 @@ RULES: dict[str, Rule] = {
         "None, a whole number of at least 1, or a list of words",
     ),
     "split": (lambda v: isinstance(v, str) and v in ("sentences", "lines"), '"sentences" or "lines"'),
-    "nsp": _flag(),
+    "nsp": _FLAG,
     "mask_rate": MASK_RATE,
-    "whole_word": _flag(),
+    "whole_word": _FLAG,
     "max_steps": (lambda v: v is None or is_whole(v, 1), "None, or a whole number of at least 1"),
     "max_seconds": (lambda v: v is None or OVER_0[0](v), f"None, or {OVER_0[1]}"),
     "null_threshold": (lambda v: v == "tune" if isinstance(v, str) else is_real(v), '"tune" or a number'),
@@ -94,11 +90,8 @@ RULES: dict[str, Rule] = {
     "max_answer_length": whole(1),
     "layers": (lambda v: isinstance(v, str) and v in LAYER_CHOICES, f"one of {', '.join(LAYER_CHOICES)}"),
     "pooling": (lambda v: isinstance(v, str) and v in POOLINGS, f"one of {', '.join(POOLINGS)}"),
-    "normalize": _flag(),
-    "checkpoint": (
-        lambda v: v is None or (isinstance(v, (str, os.PathLike)) and str(v) != ""),
-        "None, or a folder of this fit alone",
-    ),
+    "normalize": _FLAG,
+    "checkpoint": (_is_path_or_none, "None, or a folder of this fit alone"),
     "distribution": (
         lambda v: v is None or is_distribution(v),
         "None, a keras.distribution.DataParallel or ModelParallel (JAX) or a tf.distribute.MirroredStrategy "

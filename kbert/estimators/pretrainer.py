@@ -16,7 +16,7 @@ import pandas as pd
 from sklearn.utils import Tags
 
 from kbert.config import BertConfig
-from kbert.data.frames import NO_SAMPLES, listed_labels, refuse_what_has_no_rows, to_known_container
+from kbert.data.frames import NO_SAMPLES, is_sparse, listed_labels, refuse_what_has_no_rows, to_known_container
 from kbert.data.texts import text_columns
 from kbert.errors import DivergedError, WeightsMismatchError, WeightsNotFoundError
 from kbert.estimators.base import BertEstimator
@@ -563,7 +563,7 @@ def _corpus(X: Any, name: str, split: Literal["sentences", "lines"]) -> Corpus:
             f"{name} is a DataFrame with {columns}, and none of them alone is called 'text'. Choose the one with the "
             f"texts: {name}[...], or kbert.pretraining.Corpus({name}, column=...)."
         )
-    if hasattr(X, "tocsr"):
+    if is_sparse(X):
         refuse_what_has_no_rows(X, name)
     if isinstance(X, np.ndarray) and (X.ndim != 1 or X.dtype.kind not in "OUT"):
         (texts,) = text_columns(X, columns=(1,), name=name).columns

@@ -139,9 +139,9 @@ class SameText(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable("kbert")
 class SelfAttention(LayerOfConfig):
-    """Multi-head scaled dot-product attention of x (B, T, D) with itself under a mask (B, 1, T, T).
+    """Multi-head scaled dot-product attention of some vectors, ``readers`` (B, S, D), to x (B, T, D).
 
-    With ``readers`` (B, S, D), the vectors of some of the tokens, only these attend, under a mask (B, 1, S, T).
+    The readers are x itself, or the vectors of some of its tokens, and the mask is (B, 1, S, T).
     """
 
     def __init__(self, config: BertConfig, seed: int, **kwargs: Any):
@@ -159,9 +159,7 @@ class SelfAttention(LayerOfConfig):
             layer.build(x_shape)
         self.built = True
 
-    def call(self, x: Tensor, mask: Tensor, readers: Tensor | None = None, training: bool = False) -> Tensor:
-        all_read = readers is None or readers is x
-        readers = x if readers is None else readers
+    def call(self, x: Tensor, mask: Tensor, readers: Tensor, training: bool = False) -> Tensor:
         B, T, D = ops.shape(x)
         S = ops.shape(readers)[1]
         N, H = self.config.num_attention_heads, self.config.head_size
@@ -173,7 +171,7 @@ class SelfAttention(LayerOfConfig):
         if backend == "torch" and query.device.type == "cuda":
             from kbert.model.attention_torch import attention
 
-            context = attention(query, key, value, mask, self.dropout.rate if training else 0.0, all_read)
+            context = attention(query, key, value, mask, self.dropout.rate if training else 0.0, readers is x)
         elif (training and self.dropout.rate) or (self.compute_dtype == "float16" and backend == "jax"):
             context = self._explicit_attention(query, key, value, mask, training)
         else:
@@ -185,9 +183,6 @@ class SelfAttention(LayerOfConfig):
         scores = ops.where(mask, ops.cast(scores, "float32"), MASKED)
         probabilities = ops.cast(ops.softmax(scores, axis=-1), value.dtype)
         return ops.einsum("bnts,bsnh->btnh", inner(self.dropout, probabilities, training=training), value)
-
-    def compute_output_spec(self, x: Tensor, mask: Tensor, readers: Tensor | None = None, **_: Any) -> Tensor:
-        return keras.KerasTensor((x if readers is None else readers).shape, self.compute_dtype)
 
 
 @keras.saving.register_keras_serializable("kbert")

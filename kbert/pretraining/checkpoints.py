@@ -12,7 +12,7 @@ import numpy as np
 from kbert.folder_lock import alone_in
 from kbert.pretraining.instances import DocumentSource
 from kbert.pretraining.objective import REPORTED
-from kbert.saved_values import NUMBER, TEXT, SavedValues, list_of, none_or, whole
+from kbert.saved_values import TEXT, SavedValues, list_of, none_or, whole
 from kbert.training.checkpoint_folders import (
     check_facts,
     damage,
@@ -23,6 +23,7 @@ from kbert.training.checkpoint_folders import (
     read_facts,
 )
 from kbert.training.precision import dtype_policy
+from kbert.training.updater import Updater
 
 _FACTS = {"settings", "tokens", "cursors", "updater", "checksum"}
 
@@ -112,13 +113,7 @@ def _facts(path: Path) -> SavedValues:
     facts.inner("settings")
     facts.checked("tokens", whole(0))
     facts.checked("cursors", list_of(list_of(whole(0), 4)))
-    updater = facts.inner("updater")
-    for name in ("updates", "batches"):
-        updater.checked(name, whole(0))
-    updater.checked("seconds", NUMBER)
-    guard = updater.inner("guard")
-    guard.checked("in_a_row", whole(0))
-    guard.checked("scaler", none_or(list_of(NUMBER, 2)))
+    Updater.check_state(facts.inner("updater"))
     check_facts(path, facts)
     return facts
 

@@ -36,15 +36,10 @@ def pretraining_losses(outputs: Tensors, targets: Tensors, weights: Tensors) -> 
         ``mlm`` and, with the next sentence, ``nsp``. All numbers are weighted sums, means where the weights add up to
         1. As they are not divided here, those of a batch's parts, on several devices, add up to those of the batch.
     """
-    parts = []
+    parts: list[Tensor] = []
     for task in TASKS:
         if f"{task}_logits" in outputs:
-            logits, wanted = outputs[f"{task}_logits"], targets[task]
-            right = ops.equal(ops.cast(ops.argmax(logits, axis=-1), wanted.dtype), wanted)
-            parts += [
-                ops.sum(_cross_entropy(logits, wanted) * weights[task]),
-                ops.sum(ops.cast(right, "float32") * weights[task]),
-            ]
+            parts += _loss_and_right(outputs[f"{task}_logits"], targets[task], weights[task])
         else:
             parts += [ops.zeros(()), ops.zeros(())]
     return ops.stack([parts[0] + parts[2], *parts])
@@ -66,12 +61,10 @@ def score_sums(outputs: Tensors, targets: Tensors, weights: Tensors) -> dict[str
         ``mlm_loss`` and ``mlm_accuracy`` (sums) and ``mlm_count``; the same of ``nsp`` where the model has the head.
     """
     sums = {}
-    for task in _tasks(outputs):
+    for task in (task for task in TASKS if f"{task}_logits" in outputs):
         logits, wanted = outputs[f"{task}_logits"], ops.convert_to_tensor(targets[task])
         counted = ops.cast(ops.convert_to_tensor(weights[task]) > 0, "float32")
-        right = ops.equal(ops.cast(ops.argmax(logits, axis=-1), wanted.dtype), wanted)
-        sums[f"{task}_loss"] = ops.sum(_cross_entropy(logits, wanted) * counted)
-        sums[f"{task}_accuracy"] = ops.sum(ops.cast(right, "float32") * counted)
+        sums[f"{task}_loss"], sums[f"{task}_accuracy"] = _loss_and_right(logits, wanted, counted)
         sums[f"{task}_count"] = ops.sum(counted)
     return sums
 
@@ -101,9 +94,10 @@ def mean_scores(batches: Iterable[Mapping[str, Tensor]]) -> dict[str, float]:
     return scores
 
 
-def _tasks(outputs: Tensors) -> list[str]:
-    """The tasks that a model has heads for."""
-    return [task for task in TASKS if f"{task}_logits" in outputs]
+def _loss_and_right(logits: Tensor, wanted: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """The weighted sums of the losses and of the right answers, two scalars."""
+    right = ops.equal(ops.cast(ops.argmax(logits, axis=-1), wanted.dtype), wanted)
+    return ops.sum(_cross_entropy(logits, wanted) * weights), ops.sum(ops.cast(right, "float32") * weights)
 
 
 def _cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:

@@ -228,8 +228,7 @@ class Shards:
         tokens, segments, documents = (self._array(shard["name"], part) for part in _PARTS)
         # The size of a file, which was compared before, says nothing of what is in it.
         if (
-            (len(tokens), len(segments), len(documents))
-            != tuple(shard[name] for name in ("tokens", "segments", "documents"))
+            (len(tokens), len(segments), len(documents)) != tuple(shard[part] for part in _PARTS)
             or (_total(segments), _total(documents)) != (len(tokens), len(segments))
             or not 0 <= tokens.min(initial=0) <= tokens.max(initial=0) < self.tokenizer.vocab_size
         ):

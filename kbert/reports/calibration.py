@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_softmax, logit
 
-from kbert.reports.given import Given
+from kbert.reports.given import Given, class_numbers
 from kbert.tasks.calibration import best_temperature
 
 _BINS = 10
@@ -56,8 +56,7 @@ def _logits_and_truth(given: Given) -> tuple[NDArray[np.float64], NDArray[np.int
     if given.kind == "several labels":
         known = probabilities.any(axis=0)
         return logit(np.clip(probabilities[:, known], _LEAST, 1 - np.finfo(float).epsneg)), given.truth[:, known]
-    number = {label: i for i, label in enumerate(np.asarray(given.found.classes).tolist())}
-    truth = np.array([number.get(label, -1) for label in given.truth.tolist()])
+    truth = class_numbers(given.truth.tolist(), np.asarray(given.found.classes).tolist())
     return np.log(np.maximum(probabilities[truth >= 0], _LEAST)), truth[truth >= 0]
 
 

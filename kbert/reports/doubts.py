@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbert.metrics import answer_scores
-from kbert.reports.given import Given
+from kbert.reports.given import Given, class_numbers
 
 
 class Doubts(NamedTuple):
@@ -49,15 +49,9 @@ def doubts(given: Given) -> Doubts:
 def _labels(given: Given) -> Doubts:
     classes = np.asarray(given.found.classes).tolist()
     truth, answers = given.truth.tolist(), given.found.answers.tolist()
-    numbers = [_numbers_of(labels, classes) for labels in (truth, answers)]
+    numbers = [class_numbers(labels, classes) for labels in (truth, answers)]
     doubt, probabilities = _of_numbers(given.found.probabilities, *numbers)
     return Doubts(doubt, truth, answers, probabilities, {"labels": answers})
-
-
-def _numbers_of(labels: list[Any], classes: list[Any]) -> NDArray[np.int64]:
-    """The number of each label; -1 for one that is no class."""
-    number = {label: i for i, label in enumerate(classes)}
-    return np.array([number.get(label, -1) for label in labels], np.int64)
 
 
 def _of_numbers(
@@ -104,7 +98,7 @@ def _tags(given: Given) -> Doubts:
     wanted, found = [""] * n_rows, [""] * n_rows
     for i, tags in enumerate(zip(given.truth, given.found.answers, strict=True)):
         if len(tags[0]):
-            of_words, pairs = _of_numbers(given.found.probabilities[i], *(_numbers_of(row, classes) for row in tags))
+            of_words, pairs = _of_numbers(given.found.probabilities[i], *(class_numbers(row, classes) for row in tags))
             words[i] = word = int(of_words.argmax())
             doubt[i], probabilities[i] = of_words[word], pairs[word]
             wanted[i], found[i] = tags[0][word], tags[1][word]

@@ -11,7 +11,7 @@ from kbert.data.answers import answer_texts
 from kbert.data.choices import option_indices
 from kbert.data.label_sets import LabelSets
 from kbert.data.labels import label_column, require_same_type
-from kbert.data.tags import WidenedSpans, tag_lists
+from kbert.data.tags import tag_lists
 from kbert.metrics import is_bio
 from kbert.tasks import Choice, Questions, Regression, SeveralLabels, SingleLabel, Tagging
 
@@ -144,7 +144,13 @@ def read_truth(kind: str, estimator: Any, columns: Any, y: Any, classes: Any, na
 
 def _tags(estimator: Any, columns: Any, y: Any, name: str) -> list[list[str]]:
     """A tag for each word. That some spans were widened was told in fit."""
-    return tag_lists(y, columns.split(estimator.tokenizer_.split_words), name, WidenedSpans())
+    return tag_lists(y, columns.split(estimator.tokenizer_.split_words), name)
+
+
+def class_numbers(labels: list[Any], classes: list[Any]) -> NDArray[np.int64]:
+    """The number of each label; -1 for one that is no class."""
+    number = {label: i for i, label in enumerate(classes)}
+    return np.array([number.get(label, -1) for label in labels], np.int64)
 
 
 def _with_unknown_labels(found: Found, sets: LabelSets) -> Found:

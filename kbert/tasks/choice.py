@@ -21,7 +21,7 @@ from kbert.tasks.ranking import option_ranking
 from kbert.tasks.row_lengths import PieceCounts, RowLengths
 from kbert.tasks.row_notices import MissingTexts, warn_cut_texts
 from kbert.tasks.task import Encode, Probed, Recipe, RowTask, TrainingData, mean_one
-from kbert.tasks.texts import noting_cut_rows, row_chunks, token_chunks
+from kbert.tasks.texts import chunks_of, noting_cut_rows
 from kbert.text import TokenSequences, WordPieceTokenizer, build_choices
 from kbert.text.choices import tokenize_choices
 from kbert.text.column_tokenizer import ColumnTokenizer
@@ -114,13 +114,10 @@ class Choice(MissingTexts, RowTask[ChoiceColumns, np.ndarray, ChoiceExamples, np
 
     def _chunks(self, columns: ChoiceColumns, tokenizer: ColumnTokenizer) -> Iterator[TokenSequences]:
         """All rows as tokens, some rows at a time."""
-
-        def tokens(some: ChoiceColumns, first_row: int) -> TokenSequences:
-            return build_choices(
-                tokenizer, some.contexts, some.questions, some.options, self.max_length, first_row=first_row
+        for rows, some in chunks_of(columns):
+            yield build_choices(
+                tokenizer, some.contexts, some.questions, some.options, self.max_length, first_row=rows.start
             )
-
-        return token_chunks(columns, tokens)
 
     def piece_counts(self, columns: ChoiceColumns, tokenizer: WordPieceTokenizer) -> PieceCounts:
         """The word pieces of each option and its context."""
@@ -129,7 +126,7 @@ class Choice(MissingTexts, RowTask[ChoiceColumns, np.ndarray, ChoiceExamples, np
             rows, first, second = tokenize_choices(tokenizer, some.contexts, some.questions, some.options, first_row)
             return PieceCounts([first.lengths[rows], second.lengths], rows, some.n_rows)
 
-        return PieceCounts.concatenate(counted(columns.rows(rows), rows.start) for rows in row_chunks(columns))
+        return PieceCounts.concatenate(counted(some, rows.start) for rows, some in chunks_of(columns))
 
     def lengths(self, counts: PieceCounts) -> RowLengths:
         """The lengths of the rows."""

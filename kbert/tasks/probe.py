@@ -55,23 +55,11 @@ def rows_to_probe(
     return np.sort(rows[np.cumsum(sizes) - sizes < MOST_WORDS])
 
 
-def best_probe(
-    vectors: dict[str, np.ndarray],
-    targets: np.ndarray,
-    weights: np.ndarray,
-    n_outputs: int,
-    fit: FitHead,
-    mean_loss: Callable[[np.ndarray, Any], float],
-) -> Probe:
-    """The pooling whose head tells the targets best in a cross-validation, and that head.
+class Fitting(NamedTuple):
+    """What heads are fitted to, and how.
 
-    Of few rows a cross-validation tells little. So a pooling has to be better than the first one by more than the
-    standard error of the difference.
-
-    Parameters
+    Attributes
     ----------
-    vectors : dict of str to ndarray, shape (n_rows, n_features)
-        By pooling; the first one is preferred.
     targets, weights : ndarray, shape (n_rows, ...)
         What the loss takes.
     n_outputs : int
@@ -81,17 +69,47 @@ def best_probe(
         ``mean_loss(outputs, rows)``: the loss of outputs for some rows, given by their numbers.
     """
 
-    losses = {
-        pooling: _losses_in_cross_validation(of_pooling, targets, weights, n_outputs, fit, mean_loss)
-        for pooling, of_pooling in vectors.items()
-    }
+    targets: np.ndarray
+    weights: np.ndarray
+    n_outputs: int
+    fit: FitHead
+    mean_loss: Callable[[np.ndarray, Any], float]
+
+    def head(self, vectors: np.ndarray, rows: Any = slice(None)) -> LinearHead:
+        """A head that is fitted to the vectors of some rows."""
+        return self.fit(vectors[rows], self.targets[rows], self.weights[rows], self.n_outputs)
+
+    def losses(self, vectors: np.ndarray) -> np.ndarray:
+        """The loss of each part of the rows under a head that was fitted to the others; none for one row."""
+        if len(vectors) < 2:
+            return np.array([])
+        losses = []
+        for train, test in KFold(min(_FOLDS, len(vectors)), shuffle=True, random_state=0).split(vectors):
+            if (self.weights[train] > 0).any() and (self.weights[test] > 0).any():
+                losses.append(self.mean_loss(self.head(vectors, train)(vectors[test]), test))
+        return np.array(losses)
+
+
+def best_probe(vectors: dict[str, np.ndarray], fitting: Fitting) -> Probe:
+    """The pooling whose head tells the targets best in a cross-validation, and that head.
+
+    Of few rows a cross-validation tells little. So a pooling has to be better than the first one by more than the
+    standard error of the difference.
+
+    Parameters
+    ----------
+    vectors : dict of str to ndarray, shape (n_rows, n_features)
+        By pooling; the first one is preferred.
+    fitting : Fitting
+    """
+    losses = {pooling: fitting.losses(of_pooling) for pooling, of_pooling in vectors.items()}
     best = first = next(iter(vectors))
     for pooling, of_pooling in losses.items():
         better = losses[first] - of_pooling
         if len(better) > 1 and better.mean() > better.std(ddof=1) / np.sqrt(len(better)):
             best = pooling
     loss = float(losses[best].mean()) if len(losses[best]) else np.inf
-    return Probe(best, fit(vectors[best], targets, weights, n_outputs), loss)
+    return Probe(best, fitting.head(vectors[best]), loss)
 
 
 def varies_little(vectors: np.ndarray, beside: np.ndarray) -> bool:
@@ -99,34 +117,7 @@ def varies_little(vectors: np.ndarray, beside: np.ndarray) -> bool:
     return bool(np.sqrt(vectors.var(axis=0).sum()) < _LEAST_SPREAD * np.sqrt(beside.var(axis=0).sum()))
 
 
-def tells_little(
-    probe: Probe,
-    targets: np.ndarray,
-    weights: np.ndarray,
-    n_outputs: int,
-    fit: FitHead,
-    mean_loss: Callable[[np.ndarray, Any], float],
-) -> bool:
-    """Whether a probe takes less than `LEAST_EXPLAINED` of a constant's loss away (else as `best_probe`)."""
-    nothing = np.zeros((len(targets), 1))  # a head that reads it is a constant
-    constant = _losses_in_cross_validation(nothing, targets, weights, n_outputs, fit, mean_loss)
+def tells_little(probe: Probe, fitting: Fitting) -> bool:
+    """Whether a probe takes less than `LEAST_EXPLAINED` of a constant's loss away."""
+    constant = fitting.losses(np.zeros((len(fitting.targets), 1)))  # a head that reads nothing is a constant
     return not len(constant) or 0 < (1 - LEAST_EXPLAINED) * constant.mean() < probe.loss
-
-
-def _losses_in_cross_validation(
-    vectors: np.ndarray,
-    targets: np.ndarray,
-    weights: np.ndarray,
-    n_outputs: int,
-    fit: FitHead,
-    mean_loss: Callable[[np.ndarray, Any], float],
-) -> np.ndarray:
-    """The loss of each part of the rows under a head that was fitted to the others; none for one row."""
-    if len(vectors) < 2:
-        return np.array([])
-    losses = []
-    for train, test in KFold(min(_FOLDS, len(vectors)), shuffle=True, random_state=0).split(vectors):
-        if (weights[train] > 0).any() and (weights[test] > 0).any():
-            outputs = fit(vectors[train], targets[train], weights[train], n_outputs)(vectors[test])
-            losses.append(mean_loss(outputs, test))
-    return np.array(losses)

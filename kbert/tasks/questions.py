@@ -23,7 +23,7 @@ from kbert.tasks.explaining import Explained, Part, ToExplain
 from kbert.tasks.row_lengths import PieceCounts, RowLengths
 from kbert.tasks.row_notices import MissingTexts
 from kbert.tasks.task import Recipe, Task, TrainingData, mean_one
-from kbert.tasks.texts import row_chunks
+from kbert.tasks.texts import chunks_of
 from kbert.text import QuestionWindows, WordPieceTokenizer, build_question_windows
 from kbert.text.marks import past_marks
 from kbert.text.questions import question_lengths, question_window_counts
@@ -175,8 +175,7 @@ class Questions(MissingTexts, Task[QuestionColumns, Answers, QuestionExamples, B
         self, columns: QuestionColumns, tokenizer: WordPieceTokenizer
     ) -> Iterator[tuple[slice, QuestionWindows, np.ndarray]]:
         """Some rows at a time: which, their windows, and the offsets of the pieces of their contexts."""
-        for rows in row_chunks(columns):
-            some = columns.rows(rows)
+        for rows, some in chunks_of(columns):
             windows, offsets = build_question_windows(
                 tokenizer, some.questions, some.contexts, self.max_length, self.stride, first_row=rows.start
             )
@@ -189,7 +188,7 @@ class Questions(MissingTexts, Task[QuestionColumns, Answers, QuestionExamples, B
             texts = question_lengths(tokenizer, some.questions, some.contexts, first_row)
             return PieceCounts(list(texts), np.arange(some.n_rows), some.n_rows)
 
-        return PieceCounts.concatenate(counted(columns.rows(rows), rows.start) for rows in row_chunks(columns))
+        return PieceCounts.concatenate(counted(some, rows.start) for rows, some in chunks_of(columns))
 
     def lengths(self, counts: PieceCounts) -> RowLengths:
         """The lengths of the rows."""

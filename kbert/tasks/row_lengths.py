@@ -105,11 +105,6 @@ class RowLengths(NamedTuple):
             np.repeat(counts.rows, repeats),
         )
 
-    @property
-    def computed(self) -> NDArray[np.int64]:
-        """What the model computes for each row, with the present parameters."""
-        return self.windowed if self.in_windows and self.windowed is not None else self.cut
-
 
 class LengthReader(Protocol[C]):
     """What reads rows, and knows how long they are: a task, `TextReader` or `WordReader`."""

@@ -143,11 +143,6 @@ class SeveralLabels(TextTask):
         return len(self.classes_)
 
     @property
-    def output_names(self) -> dict[int, str]:
-        """The labels as text."""
-        return {i: str(label) for i, label in enumerate(self.classes_)}
-
-    @property
     def output_labels(self) -> list[Any]:
         """The classes."""
         return self.classes_.tolist()

@@ -127,11 +127,6 @@ class SingleLabel(TextTask):
         return len(self.classes_)
 
     @property
-    def output_names(self) -> dict[int, str]:
-        """The classes as text."""
-        return {i: str(label) for i, label in enumerate(self.classes_)}
-
-    @property
     def output_labels(self) -> list[Any]:
         """The classes."""
         return self.classes_.tolist()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
@@ -21,7 +21,7 @@ from kbert.errors import DivergedError
 from kbert.learning_rates import factor_if_narrow
 from kbert.tasks.explaining import Explained, Part, ToExplain, chosen_numbers
 from kbert.tasks.linear_head import FitHead
-from kbert.tasks.probe import MOST_ROWS, best_probe, rows_to_probe, tells_little, varies_little
+from kbert.tasks.probe import MOST_ROWS, Fitting, best_probe, rows_to_probe, tells_little, varies_little
 from kbert.tasks.row_lengths import PieceCounts, RowLengths
 from kbert.tasks.row_notices import MissingTexts, warn_cut_texts
 from kbert.tasks.task import Encode, Probed, RowTask, TrainingData, mean_one
@@ -45,15 +45,10 @@ CHUNK_CHARACTERS = 4_000_000
 C = TypeVar("C", bound=Columns)
 
 
-def row_chunks(columns: Columns) -> Iterator[slice]:
-    """The rows of each chunk of columns."""
-    return chunks(columns.n_characters, CHUNK_ROWS, CHUNK_CHARACTERS)
-
-
-def token_chunks(columns: C, tokens: Callable[[C, int], TokenSequences]) -> Iterator[TokenSequences]:
-    """All rows as tokens, some rows at a time; ``tokens`` gets these and the number of the first of them."""
-    for rows in row_chunks(columns):
-        yield tokens(columns.rows(rows), rows.start)
+def chunks_of(columns: C) -> Iterator[tuple[slice, C]]:
+    """Some rows at a time: which, and their columns."""
+    for rows in chunks(columns.n_characters, CHUNK_ROWS, CHUNK_CHARACTERS):
+        yield rows, columns.rows(rows)
 
 
 def noting_cut_rows(chunks: Iterable[TokenSequences], cut: list[NDArray[np.int64]] | None) -> Iterator[TokenSequences]:
@@ -86,15 +81,12 @@ class TextReader(MissingTexts):
 
     def chunks(self, columns: TextColumns, tokenizer: ColumnTokenizer) -> Iterator[TokenSequences]:
         """All rows as tokens, some rows at a time."""
-
-        def tokens(some: TextColumns, first_row: int) -> TokenSequences:
-            first, *others = some.columns
-            second = others[0] if others else None
+        for rows, some in chunks_of(columns):
+            first, second = some.columns[0], (*some.columns, None)[1]
             if self.long_text == "window":
-                return build_windows(tokenizer, first, second, self.max_length, self.stride, first_row=first_row)
-            return build_sequences(tokenizer, first, second, self.max_length, first_row=first_row)
-
-        return token_chunks(columns, tokens)
+                yield build_windows(tokenizer, first, second, self.max_length, self.stride, first_row=rows.start)
+            else:
+                yield build_sequences(tokenizer, first, second, self.max_length, first_row=rows.start)
 
     def piece_counts(self, columns: TextColumns, tokenizer: WordPieceTokenizer) -> PieceCounts:
         """The word pieces of all rows."""
@@ -104,7 +96,7 @@ class TextReader(MissingTexts):
             texts = [first.lengths] if second is None else [first.lengths, second.lengths]
             return PieceCounts(texts, np.arange(some.n_rows), some.n_rows)
 
-        return PieceCounts.concatenate(counted(columns.rows(rows), rows.start) for rows in row_chunks(columns))
+        return PieceCounts.concatenate(counted(some, rows.start) for rows, some in chunks_of(columns))
 
     def lengths(self, counts: PieceCounts) -> RowLengths:
         """The lengths of the rows."""
@@ -204,12 +196,12 @@ class TextTask(TextReader, RowTask[TextColumns, np.ndarray, TextExamples, np.nda
     @property
     def output_names(self) -> dict[int, str]:
         """The name of each output: the ``id2label`` of a config.json."""
-        return {i: f"LABEL_{i}" for i in range(self.n_outputs)}
+        return {i: str(label) for i, label in enumerate(self.output_labels)}
 
     @property
     def output_labels(self) -> list[Any]:
         """What each output is called in an explanation."""
-        return list(self.output_names.values())
+        return [f"LABEL_{i}" for i in range(self.n_outputs)]
 
     # Fits the head to vectors: one of `kbert.tasks.linear_head`. Without one the head always starts at random.
     fit_head: ClassVar[FitHead | None] = None
@@ -261,15 +253,15 @@ class TextTask(TextReader, RowTask[TextColumns, np.ndarray, TextExamples, np.nda
             kept = "mean" if pooling == "auto" else pooling
             by_pooling = {kept: by_pooling[kept]}
         data, first_window = self.training_data(some), np.unique(some.sequences.rows, return_index=True)[1]
-        fitted_to = (
+        fitting = Fitting(
             data.targets[first_window],
             np.bincount(some.sequences.rows, data.weights),
             self.n_outputs,
             self.fit_head,
             lambda outputs, rows: self.mean_loss(outputs, some.take(rows)),
         )
-        probe = best_probe(by_pooling, *fitted_to)
-        if self.head_start == "auto" and some.sequences.are_pairs and tells_little(probe, *fitted_to):
+        probe = best_probe(by_pooling, fitting)
+        if self.head_start == "auto" and some.sequences.are_pairs and tells_little(probe, fitting):
             if pooling == "auto":
                 pooling = "cls" if examples.n_rows >= self.rows_of_cls else "mean"
             config = replace(config, classifier_pooling=pooling)

@@ -16,7 +16,7 @@ import numpy as np
 from kbert.folder_lock import alone_in
 from kbert.model.base import to_numpy
 from kbert.model.setup import keras
-from kbert.saved_values import NUMBER, SavedValues, none_or, one_of, whole
+from kbert.saved_values import SavedValues, one_of, whole
 from kbert.text.sequences import Sequences, some_at_a_time
 from kbert.training import checkpoint_folders
 from kbert.training.checkpoint_folders import (
@@ -273,11 +273,7 @@ def _facts(path: Path) -> SavedValues:
         facts.checked(name, whole(0))
     facts.inner("settings")
     facts.inner("history")
-    updater = facts.inner("updater")
-    for name in ("updates", "batches"):
-        updater.checked(name, whole(0))
-    updater.checked("seconds", NUMBER)
-    updater.checked("set_rate", none_or(NUMBER))
+    Updater.check_state(facts.inner("updater"))
     check_facts(path, facts)
     return facts
 

@@ -14,6 +14,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from kbert.model.setup import keras
+from kbert.saved_values import NUMBER, SavedValues, list_of, none_or, whole
 from kbert.training.hyperparameters import HyperparameterFactory, Hyperparameters
 from kbert.training.non_finite import NonFiniteGuard
 from kbert.training.prefetch import prefetched
@@ -160,6 +161,17 @@ class Updater:
             "updates": self.n_updates, "batches": self.n_batches, "seconds": self.seconds, "set_rate": self._set_rate,
             "guard": self.guard.state(),
         }  # fmt: skip
+
+    @staticmethod
+    def check_state(values: SavedValues) -> None:
+        """Check the types of what `state` gave, as they were read from a file."""
+        for name in ("updates", "batches"):
+            values.checked(name, whole(0))
+        values.checked("seconds", NUMBER)
+        values.checked("set_rate", none_or(NUMBER))
+        guard = values.inner("guard")
+        guard.checked("in_a_row", whole(0))
+        guard.checked("scaler", none_or(list_of(NUMBER, 2)))
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from what `state` gave."""

@@ -1,6 +1,6 @@
 """The weights formats that kbert knows: how each is recognised, read and written.
 
-To add a format, add an entry to `FORMATS` at the end. The module of a format is imported when it is needed.
+To add a format, add an entry to `FORMATS` at the end.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from kbert.kerashub_json import is_preset
 from kbert.text import WordPieceTokenizer
 from kbert.weights.arrays import HEADS, TIED, Array, canonical_name, is_half
 from kbert.weights.folder import read_folder, write_folder
+from kbert.weights.google import find_checkpoint, google_arrays, write_google
+from kbert.weights.keras_files import config_of_keras, read_keras
+from kbert.weights.kerashub import read_kerashub, write_kerashub
 
 
 class Format(NamedTuple):
@@ -107,20 +110,6 @@ def _is_kerashub(folder: Path) -> bool:
         return False
 
 
-def _read_kerashub(folder: Path) -> list[Array]:
-    from kbert.weights.kerashub import read_kerashub
-
-    return read_kerashub(folder)
-
-
-def _write_kerashub(
-    folder: Path, config: dict[str, Any], arrays: dict[str, np.ndarray], tokenizer: WordPieceTokenizer | None
-) -> list[Array]:
-    from kbert.weights.kerashub import write_kerashub
-
-    return write_kerashub(folder, config, arrays, tokenizer)
-
-
 # === Keras ===
 
 
@@ -128,38 +117,20 @@ def _is_keras(path: Path) -> bool:
     return path.name.endswith(KERAS_FILES) and not path.is_dir()
 
 
-def _read_keras(path: Path) -> list[Array]:
-    from kbert.weights.keras_files import read_keras
-
-    return read_keras(path)
-
-
-def _config_of_keras(path: Path) -> dict[str, Any]:
-    from kbert.weights.keras_files import config_of_keras
-
-    return config_of_keras(path)
-
-
 # === Google ===
 
 
 def _is_google(folder: Path) -> bool:
-    from kbert.weights.google import find_checkpoint
-
     return not hugging_face_weights(folder) and find_checkpoint(folder) is not None
 
 
 def _read_google(folder: Path) -> list[Array]:
-    from kbert.weights.google import google_arrays
-
     return [a if a.name is None else a._replace(name=canonical_name(a.name)) for a in google_arrays(folder)]
 
 
 def _write_google(
     folder: Path, config: dict[str, Any], arrays: dict[str, np.ndarray], tokenizer: WordPieceTokenizer | None
 ) -> list[Array]:
-    from kbert.weights.google import write_google
-
     return write_google(folder, config, arrays)
 
 
@@ -184,10 +155,10 @@ def _write_hugging_face(
 FORMATS: dict[str, Format] = {
     known.name: known
     for known in (
-        Format("keras", "Keras", _is_keras, _read_keras, _config_of_keras, lambda path: [path]),
+        Format("keras", "Keras", _is_keras, read_keras, config_of_keras, lambda path: [path]),
         Format(
-            "kerashub", "KerasHub preset", _is_kerashub, _read_kerashub, read_config_json,
-            _glob("model*.weights.h5", "task.weights.h5"), _write_kerashub, writes_tokenizer=True,
+            "kerashub", "KerasHub preset", _is_kerashub, read_kerashub, read_config_json,
+            _glob("model*.weights.h5", "task.weights.h5"), write_kerashub, writes_tokenizer=True,
         ),
         Format(
             "google", "Google TensorFlow checkpoint", _is_google, _read_google, read_config_json,

@@ -18,24 +18,20 @@ DATA = "model.onnx.data"
 _LARGEST = 2**31 - 2**24
 
 
-def write_onnx(
-    folder: str | Path, weights: str | Path, graph_of: Callable[..., Graph] | None = None, **choices: Any
-) -> None:
-    """Write the model of a weights folder as ``model.onnx`` into another folder.
+def write_onnx(folder: str | Path, graph_of: Callable[..., Graph] | None = None, **choices: Any) -> None:
+    """Write the model of a weights folder as ``model.onnx`` beside its weights.
 
     Parameters
     ----------
     folder : str or Path
-        Where to write. It exists.
-    weights : str or Path
         The weights folder.
     graph_of : callable, optional
         The kind of graph: a parameter of `onnx_model`.
     **choices
         ``layers``, ``pooling`` and ``normalize`` of `onnx_model`.
     """
-    arrays = {name: as_float32(a, name, weights) for name, a in read_arrays(weights).items() if name not in BUFFERS}
-    model = onnx_model(read_config_json(weights), arrays, graph_of=graph_of, **choices)
+    arrays = {name: as_float32(a, name, folder) for name, a in read_arrays(folder).items() if name not in BUFFERS}
+    model = onnx_model(read_config_json(folder), arrays, graph_of=graph_of, **choices)
     import onnx
 
     large = sum(array.nbytes for array in arrays.values()) > _LARGEST

@@ -119,7 +119,7 @@ def test_with_many_classes_a_batch_has_more_rows(make, reviews, n_classes, batch
 def test_the_head_is_fitted_to_all_rows(make, reviews, monkeypatch, capsys):
     fitted, best_probe = [], texts.best_probe
     monkeypatch.setattr(texts, "MOST_ROWS", 10)
-    monkeypatch.setattr(texts, "best_probe", lambda *given: fitted.append(len(given[1])) or best_probe(*given))
+    monkeypatch.setattr(texts, "best_probe", lambda *given: fitted.append(len(given[1].targets)) or best_probe(*given))
     X, y = reviews.text[:32], reviews.label[:32]
     make(epochs=1, verbose=1).fit(X, y, eval_set=(X, y))
     assert "fitted head: val_loss 0." in capsys.readouterr().out

@@ -15,7 +15,7 @@ from kbert import BertClassifier, BertConfig, BertRegressor, BertTagger, BertVec
 from kbert.errors import DivergedError
 from kbert.tasks import Regression, SingleLabel
 from kbert.tasks.linear_head import ridge_head, sigmoid_head, softmax_head
-from kbert.tasks.probe import LEAST_EXPLAINED, Probe, best_probe, rows_to_probe, tells_little, varies_little
+from kbert.tasks.probe import LEAST_EXPLAINED, Fitting, Probe, best_probe, rows_to_probe, tells_little, varies_little
 
 pytestmark = pytest.mark.slow
 
@@ -108,7 +108,7 @@ def test_the_pooling_that_tells_the_labels_is_taken(blobs, telling):
     def mean_loss(outputs, rows):
         return float((outputs.argmax(axis=1) != numbers[rows]).mean())
 
-    probe = best_probe(both, numbers, np.ones(120), 3, softmax_head, mean_loss)
+    probe = best_probe(both, Fitting(numbers, np.ones(120), 3, softmax_head, mean_loss))
     assert probe.pooling == telling and (probe.head(vectors).argmax(axis=1) == numbers).mean() > 0.9
 
 
@@ -120,7 +120,7 @@ def test_of_few_rows_the_mean_is_taken_unless_cls_is_clearly_better():
 
     def taken():
         neither_tells = {name: rng.normal(size=(16, 8)) for name in ("mean", "cls")}
-        return best_probe(neither_tells, numbers, np.ones(16), 2, softmax_head, mean_loss).pooling
+        return best_probe(neither_tells, Fitting(numbers, np.ones(16), 2, softmax_head, mean_loss)).pooling
 
     assert [taken() for _ in range(40)].count("mean") >= 28  # 34 are expected, and 20 of the better loss alone
 
@@ -137,7 +137,7 @@ def test_a_probe_tells_little_that_explains_less_than_a_quarter(explained, littl
 
     assert LEAST_EXPLAINED == 0.25  # as docs/concepts/fit.md says
     probe = Probe("mean", None, 1 - explained)  # of a variance of 1
-    assert tells_little(probe, targets, np.ones(100), 1, fit_mean, mean_loss) == little
+    assert tells_little(probe, Fitting(targets, np.ones(100), 1, fit_mean, mean_loss)) == little
 
 
 @pytest.mark.parametrize(("share", "little"), [(0.08, True), (0.15, False)])

@@ -24,9 +24,9 @@ from hypothesis import strategies as st
 
 from kbert.errors import KbertWarning, ParameterWarning
 from kbert.pretraining import Corpus
-from kbert.pretraining.segments import sentence_splitter
 from kbert.pretraining.shards import write_shards
 from kbert.text import WordPieceTokenizer
+from kbert.text.sentences import sentence_splitter
 
 DOCUMENTS = [
     ["It rained, e.g. on Jan. 3.", "We stayed.\x00\x0cIn.", "Ü\u2028b\x85c \x1c d"],

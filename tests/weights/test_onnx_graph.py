@@ -77,7 +77,7 @@ def keras_output(model, inputs, **more):
 
 def written(folder, **choices):
     """The function that runs what is written of a weights folder; the file has been looked at by onnx's own checker."""
-    write_onnx(folder, folder, **choices)
+    write_onnx(folder, **choices)
     onnx.checker.check_model(str(folder / "model.onnx"), full_check=True)
     return RUNNERS["onnxruntime"](folder, "float32")
 
@@ -277,10 +277,10 @@ def _change_config(folder, **values):
 def test_arrays_that_are_not_those_of_the_config_are_named(classifier_folder, monkeypatch):
     _change_config(classifier_folder, intermediate_size=32)
     with pytest.raises(WeightsMismatchError, match=r"encoder.layer.0.intermediate.dense.weight has shape \(64, 32\)"):
-        write_onnx(classifier_folder, classifier_folder)
+        write_onnx(classifier_folder)
     _change_config(classifier_folder, intermediate_size=64, num_hidden_layers=3)
     with pytest.raises(WeightsMismatchError, match="encoder.layer.2.attention.self.query.weight is missing"):
-        write_onnx(classifier_folder, classifier_folder)
+        write_onnx(classifier_folder)
     assert "bert.encoder.layer.1.output.dense.bias" in read_folder(classifier_folder)
     assert not (classifier_folder / "model.onnx").exists()
 
@@ -288,4 +288,4 @@ def test_arrays_that_are_not_those_of_the_config_are_named(classifier_folder, mo
 def test_an_unknown_head_is_named(classifier_folder):
     _change_config(classifier_folder, architectures=["BertForNextSentencePrediction"])
     with pytest.raises(WeightsMismatchError, match="BertForNextSentencePrediction"):
-        write_onnx(classifier_folder, classifier_folder)
+        write_onnx(classifier_folder)
