@@ -203,6 +203,12 @@ def typed_labels(column: Column, name: str) -> NDArray[Any]:
 def _whole_floats(column: Column, name: str) -> NDArray[np.float64]:
     """Labels that are floats with whole values."""
     labels = np.array(column.values, dtype=np.float64)
+    rounded = [i for i, v in enumerate(column.values) if isinstance(v, int | np.integer) and int(v) != int(labels[i])]
+    if rounded:
+        raise ValueError(
+            f"{name} holds floats and whole numbers, of which a float cannot hold {column.values[rounded[0]]} in "
+            f"{column.row(rounded[0])}: different labels would become one. Give all as whole numbers, or as texts."
+        )
     infinite = np.flatnonzero(np.isinf(labels)).tolist()
     if infinite:
         raise ValueError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
@@ -15,7 +16,7 @@ from kbert.data.columns import Columns
 from kbert.data.frames import refuse_one_row
 from kbert.estimators.export import ExportableEstimator
 from kbert.estimators.parameter_names import did_you_mean, refuse_unknown_parameters
-from kbert.estimators.parameters import Parameters, check_parameters_read_after_fit
+from kbert.estimators.parameters import OF_START, Parameters, check_parameters_read_after_fit
 from kbert.forks import is_usable_process, require_usable_process
 from kbert.tasks.row_notices import RowReader, RowShares, RowsRead, tell_cut, tell_missing
 from kbert.training.checkpoint_folders import refuse_in_search
@@ -70,6 +71,7 @@ class BertEstimator(ExportableEstimator):
         require_usable_process()
         if self._is_warm_start():
             self._require_keras_model("fit with warm_start")
+            self._refuse_another_start()
             start = Start(self.config_, self.tokenizer_, model=self.model_)
         elif parameters.weights is None:
             start = random_start(parameters.size, texts, getattr(parameters, "vocab_size", None))
@@ -79,6 +81,27 @@ class BertEstimator(ExportableEstimator):
             )
         self._check_max_length(start.config)
         return start
+
+    def _refuse_another_start(self) -> None:
+        """Refuse a warm start of another model than that which the parameters describe."""
+        for name, before in self._parameters_of_start().items():
+            now, before = (os.fspath(v) if isinstance(v, os.PathLike) else v for v in (getattr(self, name), before))
+            if now != before:
+                raise ValueError(
+                    f"{type(self).__name__}: warm_start=True goes on from the model of the earlier fit, which had "
+                    f"{name}={before!r}, and {name} is {now!r} now. Set warm_start=False, to start from that; or "
+                    f"{name}={before!r}, to go on."
+                )
+
+    def _remember_start(self, fitted: Self, parameters: Parameters) -> None:
+        """Keep in a fitted estimator what the fit, or in a warm start the first of all fits, started from."""
+        started_from = self._parameters_of_start() if self._is_warm_start() else {}
+        fitted._started_from = started_from or {name: getattr(parameters, name) for name in OF_START}
+
+    def _parameters_of_start(self) -> dict[str, Any]:
+        """The parameters that say what the fit started from, as they were then; none where that is not known."""
+        started_from: dict[str, Any] = getattr(self, "_started_from", {})
+        return started_from
 
     def _check_max_length(self, config: BertConfig) -> None:
         """A position beyond the table would be looked up in silence on an accelerator."""
@@ -174,7 +197,7 @@ class BertEstimator(ExportableEstimator):
 
     def _parameters_of_fit(self) -> dict[str, Any]:
         """The parameters that the fitted model was made with, where another value would mean another model."""
-        return {}
+        return self._parameters_of_start()
 
     # --- scikit-learn ----------------------------------------------------------------------------------------------
 

@@ -117,6 +117,7 @@ class FineTunedEstimator(ServableEstimator, Generic[T]):
         """Become the fitted estimator: only once training has succeeded, so that a fit that fails changes nothing."""
         fitted = self._without_fit()
         fitted._remember_columns(columns)
+        self._remember_start(fitted, parameters)
         fitted.model_, fitted.tokenizer_, fitted.config_ = model, tokenizer, model.config
         fitted.history_, fitted.n_iter_ = history, len(history["loss"])
         fitted.n_rows_, fitted.n_truncated_, fitted.row_shares_ = columns.n_rows, n_truncated, shares

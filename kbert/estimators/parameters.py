@@ -37,6 +37,8 @@ def _is_path_or_none(value: Any) -> bool:
     return value is None or (isinstance(value, (str, os.PathLike)) and str(value) != "")
 
 
+# The parameters that say what a fit starts from.
+OF_START = ("size", "weights", "revision")
 # By the name of the parameter. One whose default is "auto" may be "auto" too.
 RULES: dict[str, Rule] = {
     "size": (lambda v: isinstance(v, (str, BertConfig)), 'the name of a size, such as "base", or a BertConfig'),

@@ -355,6 +355,7 @@ class BertPretrainer(BertEstimator):
         fitted.model_, fitted.tokenizer_, fitted.config_, fitted.new_words_ = model, tokenizer, config, new_words
         fitted.history_ = {name: history[name].tolist() for name in history if name != "step"}
         fitted.n_iter_ = len(history)
+        self._remember_start(fitted, parameters)
         remember_settled(fitted, parameters)
         self._become(fitted)
         return self
@@ -463,7 +464,7 @@ class BertPretrainer(BertEstimator):
         return kept[1:]
 
     def _parameters_of_fit(self) -> dict[str, Any]:
-        return {"nsp": self.model_.choices["nsp"]}
+        return super()._parameters_of_fit() | {"nsp": self.model_.choices["nsp"]}
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()

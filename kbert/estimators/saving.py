@@ -16,7 +16,7 @@ from kbert.atomic_folder import read_whole, replace_folder
 from kbert.config import BertConfig
 from kbert.errors import DivergedError, KbertWarning, WeightsMismatchError
 from kbert.estimators import model_card, persistence
-from kbert.estimators.parameters import RULES, checked_parameters
+from kbert.estimators.parameters import OF_START, RULES, checked_parameters
 from kbert.estimators.recipe import SETTLED, automatic_length
 from kbert.forks import require_usable_process
 from kbert.hub import model_cards, resolve_saved, uploads
@@ -359,6 +359,7 @@ class SavableEstimator(BaseEstimator):
 
     def _restore(self, saved: SavedValues, folder: Path) -> None:
         self._learned_from_json(saved.inner("learned"), folder)
+        self._started_from = {name: getattr(self, name) for name in OF_START}
         if saved["n_features_in"] is not None:
             self.n_features_in_ = saved["n_features_in"]
         if saved["feature_names_in"]:

@@ -183,6 +183,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Servable
         model = self._new_model(start, dtype=policy, seed=seed)
         fitted = self._without_fit()
         fitted._remember_columns(columns)
+        self._remember_start(fitted, parameters)
         fitted.model_, fitted.tokenizer_, fitted.config_ = model, start.tokenizer, start.config
         fitted.max_length_, fitted.long_text_ = parameters.max_length, parameters.long_text
         fitted.n_rows_, fitted.n_truncated_, fitted.row_shares_ = columns.n_rows, len(read[0].cut), shares
@@ -281,8 +282,10 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Servable
     def _parameters_of_fit(self) -> dict[str, Any]:
         choices = self.model_.choices
         if choices["pooling"] is None:  # no use is made of the parameter
-            return {"layers": choices["layers"], "normalize": choices["normalize"], "level": "word"}
-        return {**choices, "level": "text"}
+            choices = {"layers": choices["layers"], "normalize": choices["normalize"], "level": "word"}
+        else:
+            choices = {**choices, "level": "text"}
+        return super()._parameters_of_fit() | choices
 
     def _text_vectors(self, texts: TextColumns, cut: list[np.ndarray] | None = None) -> np.ndarray:
         """That of each row. The numbers of the rows that were cut are appended to ``cut``."""

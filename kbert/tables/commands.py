@@ -62,7 +62,8 @@ class FitCommand:
         add("--quiet", action="store_true", help="no bar, no lines but the scores")
         add = parser.add_argument_group("training").add_argument
         add("--size", default="base", metavar="NAME", help="of the model (default: base)")
-        add("--weights", metavar="NAME", help="folder or name of weights (default: those of the size)")
+        text = "folder or name of weights, or None for random ones (default: those of the size)"
+        add("--weights", metavar="NAME", help=text)
         for name, text in _NUMBERS.items():
             add(f"--{name}", type=_value, metavar="N", help=text)
         add("--few-labels", action="store_true", help="for 8 to 64 rows a class")
@@ -166,7 +167,8 @@ class PredictCommand:
         add("--text", nargs="*", metavar="COLUMN", help=text)
         add("--keep", nargs="*", metavar="COLUMN", help="the columns that are written too (default: all)")
         add("--predictions-only", action="store_true", help="write no column of the table")
-        add("--probabilities", action="store_true", help="a column for each label")
+        text = "a column for each label; of choices, the probabilities of all options"
+        add("--probabilities", action="store_true", help=text)
         add("--format", choices=FORMATS, help="of the files in a folder (default: parquet)")
         add("--rows-per-part", type=whole(1), default=10_000, metavar="N", help="default: 10000")
         add("--jobs", type=int, metavar="N", help="processes (default: 1)")
@@ -216,7 +218,7 @@ def _parameters(options: Namespace) -> dict[str, Any]:
     values = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     values |= {"size": options.size, "random_state": options.seed, "verbose": int(not options.quiet)}
     if options.weights is not None:
-        values["weights"] = options.weights
+        values["weights"] = None if options.weights.lower() == "none" else options.weights
     if options.checkpoint is not None:
         values["checkpoint"] = options.checkpoint
     if options.few_labels:

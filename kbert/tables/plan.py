@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kbert.estimators import BertClassifier, BertMultipleChoice
 from kbert.estimators.base import BertEstimator
 from kbert.estimators.persistence import encode_value
 from kbert.printable import printable
@@ -134,6 +135,11 @@ def check_columns(plan: Plan, estimator: BertEstimator, heads: dict[Path, Head],
     """
     import pyarrow as pa
 
+    if plan.probabilities and not isinstance(estimator, BertClassifier | BertMultipleChoice):
+        raise ValueError(
+            f"{type(estimator).__name__} has no probabilities of labels or options. Leave probabilities "
+            "(--probabilities on the command line) out."
+        )
     kept = []
     first: dict[str, tuple[Path, Any]] = {}
     for file, head in heads.items():

@@ -100,7 +100,8 @@ def predict_table(
     keep : str or list of str, optional
         The columns of the table that are written too; all of them by default.
     probabilities : bool, default=False
-        Whether a classifier gives a column for each label, ``probability_LABEL``.
+        Whether a classifier gives a column for each label, ``probability_LABEL``, and `BertMultipleChoice` one of
+        lists, ``probabilities``. The other estimators have no such columns.
     format : {"parquet", "csv", "tsv", "jsonl"}, optional
         Of the files in a folder; Parquet by default. In CSV and TSV, lists and structs are JSON.
     rows_per_part : int, default=10_000

@@ -13,6 +13,7 @@ from sklearn.exceptions import DataConversionWarning
 
 from kbert.data.arrow_texts import ArrowTexts
 from kbert.data.frames import readable_again
+from kbert.data.label_sets import label_sets
 from kbert.data.labels import label_column, sample_weights
 from kbert.data.texts import text_columns
 
@@ -368,6 +369,16 @@ def test_labels_keep_their_type(y, values, dtype):
     assert {type(label) for label in found.tolist()} == {
         type(value) for value in np.array(values, dtype=dtype).tolist()
     }
+
+
+@pytest.mark.parametrize("whole", [2**53 + 1, np.int64(2**53 + 1)])
+def test_whole_numbers_among_floats_that_no_float_holds_are_refused(whole):
+    """They would become the label beside them."""
+    with pytest.raises(ValueError, match=r"a float cannot hold 9007199254740993 in row 1: different labels"):
+        label_column([1.0, whole, 2**53], 3)
+    with pytest.raises(ValueError, match="a float cannot hold 9007199254740993"):
+        label_sets([[1.0], [whole, 2**53], [1]], 3)
+    assert label_column([1.0, 2**53, 2], 3).tolist() == [1, 2**53, 2]
 
 
 @pytest.mark.parametrize("y", [pd.DataFrame({"y": WHOLE}), np.array([WHOLE]).T, [[3], [1], [3]]], ids=type)

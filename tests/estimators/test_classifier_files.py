@@ -94,15 +94,16 @@ def test_a_history_that_is_larger_than_the_weights_comes_back(fitted, tmp_path):
     assert loaded.history_ == again.history_ and loaded.n_iter_ == 400_000
 
 
-def test_every_kind_of_parameter_comes_back(fitted, tmp_path):
+def test_every_kind_of_parameter_comes_back(toy, reviews, tmp_path):
+    size = BertConfig(hidden_size=24, num_hidden_layers=1, intermediate_size=32, classifier_dropout=0.3)
+    changed = toy(size=size, weights=None, epochs=1).fit(reviews.text[:16], reviews.label[:16])
     parameters = {
-        "size": BertConfig(hidden_size=24, classifier_dropout=0.3),
+        "size": size,
         "weights": None,
         "warmup": np.int64(5),
         "learning_rate": np.float32(0.5),
         "class_weight": {"bad": 1.5, "good": 1},
     }
-    changed = copy.deepcopy(fitted)
     changed.set_params(**parameters).save(tmp_path / "a")
     assert {name: getattr(BertClassifier.load(tmp_path / "a"), name) for name in parameters} == parameters
     # A generator has moved on since, and is not kept.

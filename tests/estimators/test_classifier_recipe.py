@@ -162,7 +162,9 @@ def test_a_warm_start_goes_on_from_the_weights(toy, reviews, quick_folder):
     first, tokenizer = classifier.history_["loss"], classifier.tokenizer_
     cold = toy(weights=quick_folder, epochs=6).fit(X, y)
     assert cold.history_["loss"] == first
-    classifier.set_params(epochs=1, learning_rate=1e-4, size="large", weights="auto").fit(X[:100], y[:100])
+    with pytest.raises(ValueError, match="which had weights='.*', and weights is 'auto' now. Set warm_start=False"):
+        classifier.set_params(epochs=1, learning_rate=1e-4, weights="auto").fit(X[:100], y[:100])
+    classifier.set_params(weights=quick_folder).fit(X[:100], y[:100])
     assert classifier.history_["loss"][0] < first[0] / 2 and classifier.n_iter_ == 1
     assert classifier.tokenizer_ is tokenizer
     # Without it every fit starts from its weights.
@@ -188,7 +190,9 @@ def test_a_loaded_one_goes_on(toy, reviews, quick_folder, tmp_path):
     toy(weights=quick_folder, epochs=15).fit(X[:100], y[:100]).save(tmp_path / "saved")
     loaded = BertClassifier.load(tmp_path / "saved").set_params(warm_start=True, epochs=1, learning_rate=1e-4)
     before = loaded.predict_proba(X)
-    loaded.fit(X[100:], y[100:])
+    with pytest.raises(ValueError, match="which had size='.*', and size is 'large' now"):
+        loaded.set_params(size="large").fit(X, y)
+    loaded.set_params(size=toy().size).fit(X[100:], y[100:])
     assert 0 < np.abs(loaded.predict_proba(X) - before).max()
     assert loaded.score(X, y) > 0.8
 

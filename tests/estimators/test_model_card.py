@@ -163,6 +163,23 @@ def test_the_base_is_named_where_it_is_known(fitted, tmp_path, monkeypatch, para
     assert "/home" not in text and ("revision `v2`" in text) == (base is not None)
 
 
+def test_what_parameters_were_set_to_after_fit_is_not_what_it_started_from(toy, reviews, tmp_path):
+    """Such a card would name weights that were never read, and their licence."""
+    classifier = toy(weights=None).fit(reviews.text[:16], reviews.label[:16])
+    for folder in ("fitted", "loaded"):
+        classifier.set_params(size="minilm-l6", weights="auto").save(tmp_path / folder)
+        card = card_of(tmp_path / folder)
+        assert "random weights" in card.text and card.data.base_model is None and card.data.license is None
+        classifier = kbert.load(tmp_path / folder)
+        assert classifier.weights is None
+
+
+def test_a_warm_start_says_what_the_first_fit_started_from(toy, reviews, tmp_path):
+    X, y = reviews.text[:16], reviews.label[:16]
+    toy(weights=None, warm_start=True).fit(X, y).fit(X, y).save(tmp_path / "a")
+    assert "random weights" in card_of(tmp_path / "a").text
+
+
 def test_a_vectorizer_says_what_it_gives(toy_folder, reviews, tmp_path):
     BertVectorizer(weights=toy_folder, max_length=16).fit(reviews.text[:8]).save(tmp_path / "vectors")
     card = card_of(tmp_path / "vectors")

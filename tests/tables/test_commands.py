@@ -280,9 +280,10 @@ def test_texts_that_are_json_lists_stay_texts_where_no_words_are_read(call, tmp_
     """A column of tags as text is one text a row, for all commands as for `fit` in Python."""
     rows = pd.DataFrame({"text": ['["urgent", "billing"]', '["refund", "late"]'] * 10, "label": ["a", "b"] * 10})
     rows.to_csv(tmp_path / "in.csv", index=False)
-    model = ["--out", tmp_path / "model", "--size", "tiny", "--set", "weights=None", "epochs=1"]
+    model = ["--out", tmp_path / "model", "--size", "tiny", "--weights", "None", "--epochs", "1"]
     status, out, err = call("fit", tmp_path / "in.csv", *model)
     assert status == 0 and "classification: 20 rows" in out, err
+    assert kbert.load(tmp_path / "model").weights is None
     assert kbert.load(tmp_path / "model").n_features_in_ == 1
     status, _, err = call("evaluate", tmp_path / "model", tmp_path / "in.csv", "--quiet")
     assert status == 0, err

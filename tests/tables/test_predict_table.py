@@ -57,6 +57,13 @@ def test_names_of_several_numbers_and_of_vectors_of_words_are_known_before(saved
         assert list(predicted_columns(one, X, False)) == predicted_names(one, False, False)
 
 
+def test_probabilities_that_there_are_not_are_refused(estimator, tmp_path):
+    pd.DataFrame({"text": ["red"]}).to_csv(tmp_path / "in.csv", index=False)
+    with pytest.raises(ValueError, match="BertRegressor has no probabilities of labels or options"):
+        predict_table(estimator("regressor"), tmp_path / "in.csv", tmp_path / "out.csv", probabilities=True)
+    assert not (tmp_path / "out.csv").exists()
+
+
 def test_a_vectorizer_of_texts_reads_json_lists_as_texts(saved, tmp_path):
     rows = pd.DataFrame({"text": ['["red", "green"]', '["blue"]']})
     rows.to_csv(tmp_path / "in.csv", index=False)
