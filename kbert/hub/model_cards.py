@@ -26,8 +26,9 @@ def written_card(metadata: Mapping[str, Any], text: str) -> bytes:
     from huggingface_hub import ModelCardData
 
     front = ModelCardData(**metadata).to_yaml(line_break="\n")
-    # Lone surrogates, for which UTF-8 has no bytes, become escapes, as in the JSON files.
-    content = f"---\n{front}\n---\n\n{text}".encode("utf-8", errors="backslashreplace")
+    # Lone surrogates, for which UTF-8 has no bytes, become escapes, as in the JSON files. The line ends of a text that
+    # was written on Windows become those of the rest, by which `is_unedited` reckons too.
+    content = _unix(f"---\n{front}\n---\n\n{text}".encode("utf-8", errors="backslashreplace"))
     mark = (
         f"\n<!-- kbert wrote this card, and the next save replaces it unless it was edited. sha256: {_sum(content)} -->"
     )

@@ -238,6 +238,17 @@ def test_a_card_that_nobody_edited_is_written_anew(fitted, fitted_three, tmp_pat
     assert "`bad`, `good`, `meh`" in path.read_text(encoding="utf-8")
 
 
+def test_a_description_with_the_line_ends_of_windows_is_no_edit(fitted, fitted_three, tmp_path):
+    """Its card was taken for an edited one, so that the next save kept it."""
+    fitted.save(tmp_path / "a", card={"description": "One line.\r\nAnother."})
+    path = tmp_path / "a" / "README.md"
+    assert b"One line.\nAnother." in path.read_bytes()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", KbertWarning)
+        fitted_three.save(tmp_path / "a")
+    assert "`bad`, `good`, `meh`" in path.read_text(encoding="utf-8")
+
+
 def test_an_edited_card_is_kept_with_a_warning(fitted, fitted_three, tmp_path):
     fitted.save(tmp_path / "a")
     path = tmp_path / "a" / "README.md"
