@@ -164,6 +164,28 @@ def test_a_repository_is_made_and_gets_what_the_folder_holds(hub, push, folder):
     assert hub.commits[commit] == hub.commits[COMMIT] | {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+def test_a_repository_with_a_card_and_a_licence_only_is_filled(hub, push, folder):
+    """As somebody makes it on the hub's page."""
+    hub.files |= {"README.md": b"mine", "LICENSE.txt": b"mine"}
+    commit, keeps_card = push(f"hf://{NAME}")
+    made = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert keeps_card and hub.commits[commit] == made | hub.commits[COMMIT]
+
+
+def test_a_branch_is_what_is_looked_at_and_what_is_uploaded_to(hub, push):
+    push(revision="v2")
+    asked = [path for _, path, _ in hub.requests if path.startswith(f"/api/models/{NAME}")]
+    assert f"/api/models/{NAME}/revision/v2" in asked
+    assert [path.partition("?")[0] for path in asked if "/commit/" in path] == [f"/api/models/{NAME}/commit/v2"]
+
+
+def test_a_repository_that_is_not_there_has_no_branches(hub, push):
+    hub.exists = False
+    message = push(revision="v2")
+    assert message.startswith(f"UploadError The hub has no repository '{NAME}', so it has no branch 'v2'")
+    assert not hub.exists  # it was not made
+
+
 def test_files_of_the_older_estimator_go_and_others_stay(hub, push):
     hub.files |= {"kbert.json": b"older", "vocab.txt": b"older", "LICENSE": b"mine", "notes.md": b"mine"}
     commit, _ = push()
@@ -226,6 +248,7 @@ def test_without_a_valid_token_the_error_says_how_to_get_one(hub, push, environm
     [
         (404, "RevisionNotFound", ["has no branch 'v2'"]),
         (403, "", ["may not write there", "hf auth login"]),
+        (409, "", ["has changed meanwhile. Try again"]),  # somebody else has just made it
         (503, "", ["Connect to the internet and try again", "503"]),
     ],
 )
