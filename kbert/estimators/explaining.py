@@ -29,6 +29,8 @@ _UNITS = ("word", "sentence")
 _METHODS = ("integrated_gradients", "shapley", "gradient_x_input")
 # What n_steps is unless it is given.
 _POINTS, _ORDERS = 32, 10
+# What an array of int64 holds.
+_LARGEST = int(np.iinfo(np.int64).max)
 
 C = TypeVar("C", bound=Columns)
 
@@ -69,7 +71,7 @@ def whole_numbers(value: Any, n_rows: int, name: str) -> NDArray[np.int64]:
     Raises
     ------
     ValueError
-        If there is another number of them than rows.
+        If there is another number of them than rows, or one is too large for any row.
     TypeError
         If a value is no whole number.
     """
@@ -77,6 +79,8 @@ def whole_numbers(value: Any, n_rows: int, name: str) -> NDArray[np.int64]:
     for i, number in enumerate(of_rows):
         if isinstance(number, bool | np.bool_) or not isinstance(number, int | np.integer):
             raise TypeError(f"{name} must be a whole number, got {shown(number)} for row {i}.")
+        if abs(int(number)) > _LARGEST:
+            raise ValueError(f"{name} is {shown(number)} in row {i}, and no row has so many.")
     return np.array(of_rows, np.int64)
 
 
