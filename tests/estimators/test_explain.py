@@ -26,6 +26,8 @@ TEXTS = pd.Series(
 )
 # What `load` takes for a classifier whose rows may have several labels.
 SEVERAL = "several labels"
+# For tests of other things than the scores.
+QUICK = {"method": "gradient_x_input"}
 WORDS = [["the", "great", "table"], ["sad", "and", "brokenchair", "it"]]
 
 
@@ -199,6 +201,33 @@ def test_a_display_of_the_predicted_labels(classifier):
     assert display._repr_html_().count("<mark") == 20
 
 
+def test_a_display_of_chosen_labels_and_of_several_shows_no_probabilities(classifier, load):
+    """The probabilities are those of the predicted label, which is not the one that is explained."""
+    chosen = AttributionDisplay.from_estimator(classifier, TEXTS, labels="b", **QUICK)
+    assert set(chosen.explanation.label) == {"b"} and chosen.probabilities is None
+    several = AttributionDisplay.from_estimator(load(SEVERAL), TEXTS, **QUICK)
+    assert set(several.explanation.label) == {"a", "b", "c"} and several.probabilities is None
+
+
+def test_a_display_of_rows_of_two_and_of_three_options(load):
+    chooser = load(BertMultipleChoice)
+    X = [("the chair was", np.array(["red", "hot and cold"])), ("the table was", np.array(["sad", "hot", "red"]))] * 2
+    display = AttributionDisplay.from_estimator(chooser, X, **QUICK)
+    assert display.explanation.groupby("row").label.first().tolist() == chooser.predict(X).tolist()
+    np.testing.assert_allclose(display.probabilities, np.nanmax(chooser.predict_proba(X), axis=1), rtol=1e-5)
+    assert [list(row) for row in display.texts] == [["context", "options"]] * 4
+    other = AttributionDisplay.from_estimator(chooser, X, option=1, **QUICK)
+    assert set(other.explanation.label) == {1} and other.probabilities is None
+    assert [shown[0][2].count("hot") for shown in other.shaded()] == [1] * 4
+
+
+def test_a_display_of_pairs_of_which_one_column_has_no_words(load):
+    regressor = load(BertRegressor)
+    pairs = pd.DataFrame({"question": ["was it red", "the chair"], "other": ["", ""]})
+    display = AttributionDisplay.from_estimator(regressor, pairs, **QUICK)
+    assert display.texts == pairs.to_dict("records") and display.html().count("<mark") == 5
+
+
 @pytest.mark.backend
 @pytest.mark.compiles
 @pytest.mark.parity
@@ -327,6 +356,9 @@ def test_a_word_or_an_option_that_is_not_there_is_refused(load):
         tagger.explain(WORDS, 3)
     with pytest.raises(TypeError, match="word must be a whole number, got 'it' for row 0"):
         tagger.explain(WORDS, "it")
+    for large in (2**63, -(2**64), np.uint64(2**63)):
+        with pytest.raises(ValueError, match="word is .* in row 1, and no row has so many"):
+            tagger.explain(WORDS, [0, large])
     with pytest.raises(ValueError, match="option is 2 in row 0, which has 2 options"):
         chooser.explain([("the chair", ["red", "hot"])], 2)
 

@@ -412,6 +412,36 @@ def test_columns_of_the_fit_are_taken_by_name_and_pandas_index_is_none(call, row
     assert pd.read_csv(tmp_path / "out.csv").prediction.tolist() == list(map(int, by_series))
 
 
+def test_options_of_predict_reach_the_call(call, saved, rows, tmp_path):
+    rows[["id", "text"]].to_csv(tmp_path / "rows.csv", index=False)
+    predict = ["predict", saved("classifier"), tmp_path / "rows.csv", "--out", tmp_path / "out", "--quiet"]
+    options = ["--format", "jsonl", "--rows-per-part", "25", "--probabilities", "--keep", "id"]
+    assert call(*predict, *options)[1].startswith("60 rows; the predictions are in")
+    parts = sorted((tmp_path / "out").glob("part-*.jsonl"))
+    found = [pd.read_json(part, lines=True) for part in parts]
+    assert list(map(len, found)) == [25, 25, 10]
+    assert list(found[0]) == ["id", "prediction", "probability", "probability_0", "probability_1"]
+    assert call(*predict, *options)[1].startswith("60 rows, 3 of 3 parts by an earlier call; the predictions are in")
+    status, _, err = call(*predict, *options, "--jobs", "0")
+    assert status == 2 and "n_jobs (--jobs on the command line) must be a number of processes" in err
+
+
+def test_a_model_without_labels_is_not_evaluated(call, saved, rows, tmp_path):
+    rows[["text"]].assign(label=1).to_csv(tmp_path / "rows.csv", index=False)
+    status, _, err = call("evaluate", saved("vectorizer"), tmp_path / "rows.csv")
+    assert status == 2 and "holds a BertVectorizer, which has no labels to compare with" in err
+
+
+def test_folders_that_are_not_there_yet_are_made(call, rows, weights, tmp_path):
+    frame, options = table("classification", rows)
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    fit = ["fit", tmp_path / "rows.csv", *options, "--weights", weights, *SMALL, "--quiet"]
+    out, metrics = tmp_path / "models" / "new" / "model", tmp_path / "scores" / "new" / "fit.json"
+    status, _, err = call(*fit, "--out", out, "--validation", "0.2", "--metrics", metrics)
+    assert status == 0, err
+    assert (out / "kbert.json").is_file() and "accuracy" in json.loads(metrics.read_text())
+
+
 @pytest.mark.parametrize(
     ("name", "says"),
     [

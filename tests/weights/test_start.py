@@ -1,9 +1,13 @@
-"""Random starts: the vocabulary that goes with a size."""
+"""Starts: at random, the vocabulary that goes with a size; from released weights, the revision."""
+
+from pathlib import Path
 
 import pytest
 
 from kbert import BertConfig
-from kbert.weights.start import random_start
+from kbert.weights.start import pretrained_start, random_start
+
+SAVED = Path(__file__).parents[1] / "estimators" / "saved"
 
 SIZES = [
     ("base-cased", False),
@@ -29,3 +33,11 @@ def test_a_vocabulary_has_as_many_pieces_as_were_asked_for_or_as_the_architectur
     for size, vocab_size, most in ((config, None, 50), (config, 40, 40), ("tiny", 45, 45)):
         start = random_start(size, texts, vocab_size=vocab_size)
         assert start.tokenizer.vocab_size == start.config.vocab_size == most
+
+
+def test_weights_of_the_hub_are_those_of_the_revision(monkeypatch):
+    asked = []
+    monkeypatch.setattr("kbert.hub.names.find_in_cache", lambda name, revision: None)
+    monkeypatch.setattr("kbert.hub.names.download", lambda *name: asked.append(name) or SAVED / "pretrainer")
+    start = pretrained_start("base", "somebody/some-bert", "v2", "BertClassifier")
+    assert asked == [("somebody/some-bert", "v2")] and start.folder == SAVED / "pretrainer"
