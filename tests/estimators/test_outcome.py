@@ -59,11 +59,13 @@ class Fixed:
         return getattr(self.task, name)
 
 
-def judged(task, outputs, labels, last_loss, linear_loss=None, few_updates=False):
-    n = len(labels)
+def judged(task, outputs, labels, last_loss, linear_loss=None, few_updates=False, n_windows=1):
+    n = len(labels) * n_windows
     tokens = Ragged(np.zeros(n, np.int32), np.arange(n + 1))
-    sequences = TokenSequences(tokens, np.ones(n, np.int64), np.zeros(n, bool), np.arange(n))
-    examples = TextExamples(sequences, labels, np.ones(n, "float32"))
+    sequences = TokenSequences(
+        tokens, np.ones(n, np.int64), np.zeros(n, bool), np.repeat(np.arange(len(labels)), n_windows)
+    )
+    examples = TextExamples(sequences, labels, np.ones(len(labels), "float32"))
     data = task.training_data(examples)
     assert isinstance(data, TrainingData)
     return outcome_of(Fixed(task, outputs), None, data, examples, last_loss, linear_loss, few_updates, 0)
@@ -125,6 +127,45 @@ def test_class_weights_are_those_of_training():
     found = judged(task, constant, labels, last_loss=0.69)
     assert found.kind is Kind.NOTHING
     assert found.loss == pytest.approx(np.log(2)) and found.reference == pytest.approx(np.log(2), abs=1e-3)
+
+
+def test_the_loss_of_a_linear_model_is_compared_without_weights_of_classes_and_with_some_room():
+    """It knows no weights of classes, and is of rows that it has not seen."""
+    labels = (np.arange(200) % 10 == 0).astype("int32")
+    logits = np.log(1 / 9) + 0.4 * (labels - 0.1)
+    outputs = np.stack([np.zeros(200), logits], axis=1)  # a mean loss of 0.31, and over 0.6 with the weights
+    weighted = SingleLabel(classes_=np.array(["a", "b"]), class_weight={"b": 9})
+    assert judged(weighted, outputs, labels, last_loss=1.0, linear_loss=0.35).kind is Kind.ENOUGH
+    labels = np.arange(64) % 2
+    task, outputs = SingleLabel(classes_=np.array(["a", "b"])), np.eye(2)[labels]  # a loss of 0.313
+    assert judged(task, outputs, labels, last_loss=0.4, linear_loss=0.305).kind is Kind.ENOUGH
+    assert judged(task, outputs, labels, last_loss=0.4, linear_loss=0.295).kind is Kind.LESS_THAN_LINEAR
+
+
+def test_of_a_constant_y_there_is_nothing_to_learn():
+    task = SeveralLabels(classes_=np.arange(2))
+    labels = np.zeros((64, 2), bool)
+    assert judged(task, np.full((64, 2), -3.0), labels, last_loss=0.05, few_updates=True).kind is Kind.ENOUGH
+
+
+def test_of_rare_answers_a_constant_may_be_the_best_unless_there_are_many():
+    """One row in fifty of two labels; and one in a hundred of each of twenty labels, whose losses add up."""
+    two = SingleLabel(classes_=np.array(["a", "b"]))
+    labels = (np.arange(200) % 50 == 0).astype("int32")
+    assert judged(two, np.tile([0.0, np.log(1 / 49)], (200, 1)), labels, last_loss=0.1).kind is Kind.ENOUGH
+    twenty = SeveralLabels(classes_=np.arange(20))
+    labels = np.arange(200)[:, None] % 100 == np.arange(20)
+    assert judged(twenty, np.full((200, 20), -np.log(99)), labels, last_loss=0.06).kind is Kind.NOTHING
+
+
+def test_of_many_rows_the_constant_is_that_of_the_rows_that_are_looked_at():
+    """Each in two windows; the rows that are looked at, 256 of 600, have more of the first label than all."""
+    labels = np.ones(600, "int32")
+    labels[np.linspace(0, 599, 256).astype(int)[:200]] = 0
+    task = SingleLabel(classes_=np.array(["a", "b"]))
+    found = judged(task, np.zeros((256, 2)), labels, last_loss=0.69, n_windows=2)
+    share = 200 / 256
+    assert found.reference == pytest.approx(-share * np.log(share) - (1 - share) * np.log(1 - share), abs=1e-6)
 
 
 # --- Fits
