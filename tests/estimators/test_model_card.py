@@ -10,7 +10,7 @@ import pytest
 from huggingface_hub import ModelCard
 
 import kbert
-from kbert import BertClassifier, BertConfig, BertMultipleChoice, BertVectorizer
+from kbert import BertClassifier, BertConfig, BertMultipleChoice, BertRegressor, BertVectorizer
 from kbert.errors import KbertWarning, WeightsMismatchError
 from kbert.hub import model_cards
 from kbert.sizes import SIZES
@@ -80,6 +80,10 @@ def test_a_score_that_fit_measured_is_told_with_the_rows_it_is_of(toy, reviews, 
     ]:
         classifier.save(tmp_path / "a")
         assert line in card_of(tmp_path / "a").text
+    for scores, line in (([0.75, np.nan], "| `BertClassifier.score` | 0.75 |"), ([np.nan], "")):
+        last.history_["val_score"] = scores
+        last.save(tmp_path / "a")
+        assert line in card_of(tmp_path / "a").text and "nan" not in card_of(tmp_path / "a").text
 
 
 def test_without_a_score_none_is_told(fitted, tmp_path):
@@ -184,6 +188,26 @@ def test_a_vectorizer_says_what_it_gives(toy_folder, reviews, tmp_path):
     BertVectorizer(weights=toy_folder, max_length=16).fit(reviews.text[:8]).save(tmp_path / "vectors")
     card = card_of(tmp_path / "vectors")
     assert card.data.pipeline_tag == "feature-extraction" and "Trained on | 8 rows |" in card.text
+
+
+class MyRegressor(BertRegressor):
+    """A class of the user's own, which `kbert.load` does not know."""
+
+
+def test_numbers_have_no_labels_and_a_class_of_ones_own_loads_itself(toy_folder, reviews, tmp_path):
+    regressor = MyRegressor(weights=toy_folder, max_length=16, epochs=1, head_start="random")
+    regressor.fit(reviews.text[:16], np.arange(16) / 8).save(tmp_path / "numbers")
+    text = card_of(tmp_path / "numbers").text
+    assert "A BERT that gives numbers for texts: a `MyRegressor` of" in text and "| Labels |" not in text
+    assert "model = MyRegressor.load('numbers')" in text and "kbert.load(" not in text
+
+
+@pytest.mark.parametrize("n", [50, 53])
+def test_of_many_labels_the_first_fifty_are_named(toy, reviews, tmp_path, n):
+    y = [f"label {i:03}" for i in range(n)] * 2
+    toy(head_start="random").fit(reviews.text[: 2 * n], y).save(tmp_path / "many")
+    (line,) = re.findall(r"^\| Labels \| (.*) \|$", card_of(tmp_path / "many").text, re.MULTILINE)
+    assert line.endswith("`label 049`" + (" and 3 more, in config.json" if n == 53 else "")) and line.count("`") == 100
 
 
 # --- What the user says
