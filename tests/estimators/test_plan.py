@@ -6,6 +6,7 @@ import math
 import pickle
 import re
 import warnings
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -138,6 +139,7 @@ def test_shares_of_several_labels_tags_and_answers(toy_folder):
     tagger = BertTagger(weights=toy_folder, max_length=16).plan(words * 4, tags * 4)
     assert tagger.classes == pytest.approx({"B-SIGN": 1 / 3, "O": 2 / 3})
     assert (tagger.n_rows, tagger.n_sequences, tagger.n_duplicates) == (12, 8, 9)
+    assert tagger.run.n_rows == 8  # without those of no words
     assert "labels" not in next(tagger.run.lines())  # they are read with the words
     assert ", 3 labels from bad 50% to sad 25%, " in next(several.run.lines())
     X, y = rows_for(BertQA)
@@ -243,6 +245,8 @@ def test_the_estimator_and_its_random_state_stay_as_they_were(toy, fitted, revie
 def test_a_warm_start_plans_with_what_was_learned(fitted, reviews):
     warm = copy.deepcopy(fitted).set_params(warm_start=True)
     assert warm.plan(reviews.text[:20], reviews.label[:20]).seconds["probe"] == 0
+    warm.set_params(head_start="probe")
+    assert warm.plan(reviews.text[:20], reviews.label[:20]).seconds["probe"] == 0  # it has its head
     first = clone(warm).set_params(head_start="probe")  # whose next fit is its first
     assert first.plan(reviews.text[:20], reviews.label[:20]).seconds["probe"] > 0
     with pytest.raises(ValueError, match="labels that y of fit did not"):
@@ -275,6 +279,12 @@ def test_more_work_takes_longer(toy, reviews, monkeypatch):
     assert twice.seconds["train"] == pytest.approx(2 * plain.seconds["train"])
     stopping = toy(epochs=2, early_stopping=True).plan(reviews.text, reviews.label)
     assert stopping.seconds["evaluate"] > 0 == plain.seconds["evaluate"]
+    longer = toy(epochs=4, early_stopping=True).plan(reviews.text, reviews.label)
+    assert longer.seconds["evaluate"] == pytest.approx(2 * stopping.seconds["evaluate"])
+    # As many batches, though the last update of an epoch has one of them: it had counted as one of twelve.
+    accumulating = toy(epochs=2, gradient_accumulation=12).plan(reviews.text, reviews.label)
+    assert (plain.n_updates, accumulating.n_updates) == (26, 4)
+    assert accumulating.seconds["train"] == pytest.approx(plain.seconds["train"], rel=0.05)
     frozen = toy(epochs=2, freeze=1).plan(reviews.text, reviews.label)
     assert frozen.seconds["train"] < plain.seconds["train"] and frozen.memory_bytes < plain.memory_bytes
     assert plain.seconds_fit == sum(plain.seconds.values()) and plain.seconds_predict > 0
@@ -291,6 +301,27 @@ def plan_layout(plan):
 
     rows, length = re.search(r"of (\d+) rows of (\d+) tokens", " ".join(str(plan).split())).groups()
     return Layout(int(rows), int(length), 1)
+
+
+def test_of_rows_that_are_held_out_the_repeated_ones_are_counted_too(toy, planted):
+    plan = toy(early_stopping=True, random_state=0).plan(planted.text, planted.label)
+    assert next(plan.run.lines()).startswith("fit: 61 rows, 8 of 68 repeated (2 contradict), labels ")
+
+
+def test_what_the_probe_chooses_is_no_setting(toy, reviews):
+    plan = toy(head_start="probe", classifier_pooling="auto").plan(reviews.text, reviews.label)
+    assert "auto" not in plan.settings.values() and "classifier_pooling" not in plan.settings
+
+
+def test_long_labels_many_labels_and_long_fits_are_told_in_short(toy, reviews):
+    plan = toy(epochs=1).plan(reviews.text, reviews.label)
+    ten, eleven = ({f"{i:02}{'x' * 60}": 0.05 for i in range(n)} for n in (10, 11))
+    text = " ".join(str(replace(plan, classes=ten, seconds={"read": 0.04, "train": 99.0})).split())
+    assert f" 00{'x' * 35}... 5%, 01" in text and " more tokens: " not in text
+    assert "time: fit about 99.0 s (train 99.0 s); 1,000 rows " in text
+    text = " ".join(str(replace(plan, classes=eleven, seconds={"train": 5400.0})).split())
+    assert "5%, and 1 more tokens: " in text and "fit about 90 min (train 90 min)" in text
+    assert "fit about 2.5 h (train 2.5 h)" in " ".join(str(replace(plan, seconds={"train": 9000.0})).split())
 
 
 def test_what_it_looks_like(toy, reviews):
