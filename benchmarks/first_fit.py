@@ -543,7 +543,7 @@ _ORDER = {name: number for number, name in enumerate(DATA)}
 def _cell(scores: pd.Series, n_draws: int) -> str:
     if scores.empty:
         return ""
-    spread = f" ± {scores.std(ddof=0):.3f}" if len(scores) > 1 else ""
+    spread = f" ± {scores.std():.3f}" if len(scores) > 1 else ""
     return f"{scores.mean():.3f}{spread}" + (f" ({len(scores)})" if len(scores) < n_draws else "")
 
 
@@ -561,7 +561,7 @@ def draw(results: pd.DataFrame, path: Path) -> None:
         for number, method in enumerate(NAMES.values()):
             scores = results[(results.data == name) & (results.method == method)].groupby("rows").score
             if scores.ngroups:
-                mean, spread = scores.mean(), scores.std(ddof=0)
+                mean, spread = scores.mean(), scores.std().fillna(0)
                 ax.errorbar(mean.index, mean, spread, label=method, color=f"C{number}", marker="o", markersize=3)
         sizes = sorted(results.loc[results.data == name, "rows"].unique())
         ax.set(title=name, xscale="log", xticks=sizes, xticklabels=sizes)

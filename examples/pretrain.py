@@ -136,8 +136,9 @@ def compared(model: Path, options: argparse.Namespace) -> pd.DataFrame:
 
     results = options.out / "results.csv"
     train, dev = datasets.load("sst2", "train"), datasets.load("sst2", "dev")
+    n_rows = min(options.rows, len(train))
     for seed, is_pretrained in itertools.product(options.seeds, (True, False)):
-        rows = train.sample(min(options.rows, len(train)), random_state=seed)
+        rows = train.sample(n_rows, random_state=seed)
         run = {"start": START[is_pretrained], "seed": seed, "rows": len(rows), "epochs": options.epochs}
         run["learning_rate"] = options.fine_tuning_rate
         if results.exists():
@@ -159,7 +160,7 @@ def compared(model: Path, options: argparse.Namespace) -> pd.DataFrame:
         pd.DataFrame([row]).to_csv(results, mode="a", header=not results.exists(), index=False)
         print(f"{row['start']}, seed {seed}: {accuracy:.4f}, {row['seconds']} s")
     runs = pd.read_csv(results)
-    same = (runs.rows == runs.rows.max()) & (runs.epochs == options.epochs) & runs.seed.isin(options.seeds)
+    same = (runs.rows == n_rows) & (runs.epochs == options.epochs) & runs.seed.isin(options.seeds)
     runs = runs[same & np.isclose(runs.learning_rate, options.fine_tuning_rate)]
     return runs.groupby("start").accuracy.agg(["count", "mean", "std"]).round(4)
 

@@ -225,6 +225,8 @@ def main(argv: list[str] | None = None) -> None:
         options = parser.parse_args(argv)
 
     options.results.parent.mkdir(parents=True, exist_ok=True)
+    if options.predictions:
+        options.predictions.parent.mkdir(parents=True, exist_ok=True)  # now, and not after the fit
     if not options.table:
         import keras
 

@@ -1,5 +1,6 @@
 """examples/pretrain.py on made-up text: it goes from text to a comparison, and goes on where it was."""
 
+import argparse
 import importlib
 from pathlib import Path
 
@@ -56,6 +57,16 @@ def test_it_pretrains_fine_tunes_compares_and_goes_on(pretrain, tmp_path, capsys
     pretrain.main([*SMALL, "--rows", "40", "--seeds", "0", "1"])
     assert (folder / "model" / "model.safetensors").read_bytes() == model
     assert pd.read_csv(folder / "results.csv").seed.tolist() == [0, 0, 1, 1]
+
+
+def test_the_table_is_of_the_rows_that_were_asked_for(pretrain, tmp_path):
+    """And not of the largest number of rows of an earlier call."""
+    out = argparse.Namespace(out=tmp_path, rows=2, seeds=[0], epochs=1, fine_tuning_rate=1e-3)
+    of_runs = {"epochs": 1, "learning_rate": 1e-3, "seed": 0, "seconds": 1, "date": "", "kbert": "", "keras": ""}
+    starts = ("pre-trained", "random start")
+    rows = [{"start": start, "rows": n, "accuracy": score} for n, score in ((4, 0.9), (2, 0.6)) for start in starts]
+    pd.DataFrame([{**row, **of_runs} for row in rows]).to_csv(tmp_path / "results.csv", index=False)
+    assert pretrain.compared(tmp_path / "model", out)["mean"].tolist() == [0.6, 0.6]
 
 
 def test_without_data_it_says_what_to_set(pretrain, monkeypatch):

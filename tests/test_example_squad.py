@@ -49,14 +49,14 @@ def squad(tmp_path, monkeypatch):
 
 
 def test_both_versions_are_learned_scored_written_and_shown(squad, capsys):
-    squad.main(["--rows", "0", *TINY, "--predictions", "answers.json"])
+    squad.main(["--rows", "0", *TINY, "--predictions", "new/answers.json"])
     shown = capsys.readouterr().out
     assert (
         "24 questions to learn, 16 to score" in shown and "24 training questions; 16 of 10,570 dev questions" in shown
     )
-    answers = json.loads(Path("answers.json").read_text())
+    answers = json.loads(Path("new/answers.json").read_text())
     dev = squad.load("1.1", 0, 0)[1]
-    assert list(answers) == dev.id.tolist() and not Path("answers_na_prob.json").exists()
+    assert list(answers) == dev.id.tolist() and not Path("new/answers_na_prob.json").exists()
     runs = squad.read(Path("squad_results.csv"))
     scores = squad_scores(dev.answer.tolist(), list(answers.values()))
     assert runs.exact[0] == pytest.approx(scores["exact"], abs=1e-4) and runs.f1[0] == pytest.approx(

@@ -90,7 +90,8 @@ class BertRegressor(RegressorMixin, FineTunedEstimator[Regression]):
         Whether Adam corrects its bias. The original BERT code does not, which makes small data sets unstable (Mosbach
         et al., 2021).
     gradient_accumulation : int, default=1
-        Number of batches whose gradients are averaged into one update: for larger updates than memory has room for.
+        Number of batches of which one update is made, the same as that of one large batch: for larger updates than
+        memory has room for.
     early_stopping : bool, default=False
         Whether to split off a validation set, take the score on it after each epoch, stop when it has not improved for
         ``n_iter_no_change`` epochs, and restore the best weights. Of equal scores the one with the lower loss is

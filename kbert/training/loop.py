@@ -221,7 +221,7 @@ def _train_epoch(
 
     The mean loss of all that has a weight, without batches that were skipped; and the mean loss of each update.
     """
-    updates = updater.updates(steps, callbacks)
+    updates = updater.updates(steps, callbacks, weight_of=lambda count: count.weighted)
     for update in updates:
         n_texts = sum(count.texts for count in update.notes)
         standing.losses += update.losses

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -106,7 +106,10 @@ class Updater:
         self._set_rate = value
 
     def updates(
-        self, batches: Iterable[tuple[Note, StepBatch]], callbacks: keras.callbacks.CallbackList | None = None
+        self,
+        batches: Iterable[tuple[Note, StepBatch]],
+        callbacks: keras.callbacks.CallbackList | None = None,
+        weight_of: Callable[[Note], float] = lambda note: 1.0,
     ) -> Generator[Update[Note], None, None]:
         """Train on batches, and give each update once it is under way.
 
@@ -118,6 +121,9 @@ class Updater:
         callbacks : keras.callbacks.CallbackList, optional
             Its ``on_train_batch_begin`` and ``on_train_batch_end`` are called, if one of the callbacks has them: Keras
             waits for the loss of the batch before the latter.
+        weight_of : callable, optional
+            From a note to how much its batch counts among those of an update, such as the number of its texts, if the
+            loss of a batch is a mean over them: the update is then that of one large batch. By default all count alike.
 
         Yields
         ------
@@ -131,6 +137,8 @@ class Updater:
         with closing(prefetched(batches)) as stream:
             for group in batched(stream, self.accumulation):
                 gradients, losses = None, []
+                weights = np.array([weight_of(note) for note, _ in group], "float32")
+                shares = weights / weights.mean() if weights.any() else weights
                 for i, (_, batch) in enumerate(group):
                     if at_begin is not None:
                         at_begin.on_train_batch_begin(n_seen)
@@ -139,8 +147,9 @@ class Updater:
                     if self.accumulation == 1:
                         loss = self.trainer.train(batch.inputs, batch.targets, batch.weights, hyper)
                     else:
+                        of_batch = hyper._replace(loss_scale=hyper.loss_scale * shares[i])
                         gradients, loss = self.trainer.accumulate(
-                            batch.inputs, batch.targets, batch.weights, hyper, gradients
+                            batch.inputs, batch.targets, batch.weights, of_batch, gradients
                         )
                         if i == len(group) - 1:
                             # The mean over the batches: the loss scale is divided out, and their number with it.
