@@ -231,6 +231,8 @@ def test_the_broken_rows_of_qqp_are_left_out_and_counted(tmp_path):
         ("rte", "1", "line 3: label '1' is none of entailment, not_entailment"),
         ("stsb", "high", "line 3: score 'high' is no number"),
         ("stsb", "nan", "line 3: score 'nan' is no number"),
+        ("stsb", "-1", "line 3: score '-1' is not from 0 to 5"),
+        ("stsb", "73", "line 3: score '73' is not from 0 to 5"),
     ],
 )
 def test_a_label_of_another_kind_is_an_error_that_names_its_line(tmp_path, task, label, message):

@@ -243,6 +243,10 @@ def _label(spec: GlueTask, path: Path, line: int, value: str) -> str | float:
         score = math.nan
     if not math.isfinite(score):
         raise ValueError(f"{path}, line {line}: {spec.label} {value!r:.1000} is no number.")
+    if not 0 <= score <= 5:
+        raise ValueError(
+            f"{path}, line {line}: {spec.label} {value!r:.1000} is not from 0 to 5. Correct it, or remove the row."
+        )
     return score
 
 
