@@ -99,6 +99,49 @@ def test_the_format_can_be_named():
         read_entities(records, format="brat")
 
 
+DOCCANOS = {"text": "Ada x", "label": [[0, 3, "P"]]}
+PAIR = ("Ada x", {"entities": [(0, 3, "P")]})
+
+
+@pytest.mark.parametrize(
+    ("records", "format", "message"),
+    [
+        ([DOCCANOS], "spacy", "record 0: has no 'ents'; it has text, label. If it is another tool's"),
+        ([{**DOCCANOS, "tokens": []}], "spacy", "record 0: has no 'ents'"),
+        ([prodigy("Ada x", [(0, 3, "P")])], "spacy", "record 0: has no 'ents'"),
+        ([PAIR, ("Ada x", {"cats": {}})], "spacy", "record 1: has no 'entities'; it has cats"),
+        ([PAIR, DOCCANOS], "auto", "record 1: has no 'ents'"),
+        ([DOCCANOS], "prodigy", "record 0: has no 'spans'; it has text, label. If it is another tool's"),
+        ([prodigy("Ada x", []), DOCCANOS], "auto", "record 1: has no 'spans'"),
+        ([EXPORTS["spaCy's to_json"][0]], "prodigy", "record 0: has no 'spans'; it has text, ents"),
+        ([minimal("Ada x", [(0, 3, "P")])], "prodigy", "record 0: has no 'spans'; it has text, id, ner"),
+        ([DOCCANOS], "label-studio", "record 0: has spans that are not Label Studio's; it has text, label. If it is"),
+        ([EXPORTS["doccano's entities"][0]], "label-studio", "record 0: has spans that are not Label Studio's"),
+    ],
+)
+def test_a_record_of_another_tool_is_refused_and_does_not_lose_its_spans(records, format, message):
+    with pytest.raises(ValueError, match=message):
+        read_entities(records, format)
+
+
+def test_doccanos_records_may_have_an_answer():
+    assert read_entities([{**DOCCANOS, "answer": "accept"}]).spans[0] == [(0, 3, "P")]
+
+
+@pytest.mark.parametrize(
+    ("record", "format"),
+    [
+        ({"text": "Ada x"}, "spacy"),
+        ({"text": "Ada x", "tokens": [{"id": 0, "start": 0, "end": 3}], "cats": {}, "spans": {"sc": []}}, "spacy"),
+        ({"text": "Ada x", "answer": "accept", "tokens": []}, "prodigy"),
+        ({"text": "Ada x", "kinds": [["letter", "long", "old"]], "annotation_id": 3}, "label-studio"),
+    ],
+)
+def test_a_record_without_spans_need_not_have_the_key_of_its_tool(record, format, recwarn):
+    assert read_entities([record], format).spans.tolist() == [[]]
+    assert not recwarn
+
+
 def test_answers_that_were_not_accepted_are_left_out_and_counted():
     answers = ["accept", "reject", "ignore", "reject"]
     records = [prodigy(*ROWS[0], answer=answer) for answer in answers]

@@ -190,11 +190,22 @@ def _is_label_studio(value: Any) -> bool:
 
 
 def _is_prodigy(value: Any) -> bool:
-    return isinstance(value, Mapping) and any(key in value for key in ("spans", "answer", "_input_hash"))
+    if not isinstance(value, Mapping):
+        return False
+    # doccano's records may have a field "answer" of their own.
+    return "spans" in value or "_input_hash" in value or ("answer" in value and not _is_doccano(value))
 
 
 def _is_doccano(value: Any) -> bool:
     return isinstance(value, Mapping) and any(key in value for key in _DOCCANO_SPANS)
+
+
+def _is_doccanos_span(part: Any) -> bool:
+    """Whether a part of a list is a span as doccano writes it, which no region of Label Studio is."""
+    if isinstance(part, Mapping):
+        return "start_offset" in part
+    is_triple = isinstance(part, list | tuple) and len(part) >= 3
+    return is_triple and _is_whole(part[0]) and _is_whole(part[1]) and isinstance(part[2], str)
 
 
 def _lists_in(value: Mapping[str, Any]) -> Iterator[Any]:
@@ -217,8 +228,16 @@ _MARKS: dict[str, Callable[[Any], bool]] = {
 def _spacy(record: Record, told: Counter[str]) -> tuple[str, list[Any]]:
     value = record.value
     if _is_pair(value):
-        return value[0], _list(value[1].get("entities", []), record, "entities")
-    return _text(record, "text"), _list(_object(record).get("ents", []), record, "ents")
+        if "entities" not in value[1]:
+            raise _of_another_tool(record, value[1], "entities")
+        return value[0], _list(value[1]["entities"], record, "entities")
+    value = _object(record)
+    if "ents" not in value:
+        # What doc.to_json() writes of a doc without entities has tokens; its "spans" are an object, with groups.
+        is_doc = "tokens" in value and not _is_doccano(value) and not isinstance(value.get("spans"), list)
+        if not is_doc and set(value) - {"text"}:
+            raise _of_another_tool(record, value, "ents")
+    return _text(record, "text"), _list(value.get("ents", []), record, "ents")
 
 
 def _doccano(record: Record, told: Counter[str]) -> tuple[str, list[Any]]:
@@ -234,6 +253,8 @@ def _prodigy(record: Record, told: Counter[str]) -> tuple[str, list[Any]]:
     answer = value.get("answer", "accept")
     if answer != "accept":
         raise LeftOut(f'its "answer" is {answer!r}')
+    if "spans" not in value and (_is_doccano(value) or _is_spacy(value) or _is_label_studio(value)):
+        raise _of_another_tool(record, value, "spans")
     return _text(record, "text"), _list(value.get("spans") or [], record, "spans")
 
 
@@ -280,7 +301,12 @@ def _regions(record: Record, told: Counter[str]) -> tuple[Mapping[str, Any], lis
     """The data of Label Studio's task, the regions in its text, and what this text may be called."""
     value = _object(record)
     if not isinstance(value.get("data"), Mapping):  # JSON-MIN
-        return value, [part for part in _lists_in(value) if isinstance(part, Mapping) and "start" in part], ["text"]
+        regions = [part for part in _lists_in(value) if isinstance(part, Mapping) and "start" in part]
+        if not regions and any(map(_is_doccanos_span, _lists_in(value))):
+            raise ValueError(
+                f"{record.source}: has spans that are not Label Studio's; it has {_keys(value)}. {_ONE_TOOL}"
+            )
+        return value, regions, ["text"]
     annotations = value.get("annotations", value.get("completions", []))
     done = [one for one in _objects(annotations, record, "annotations") if not one.get("was_cancelled")]
     if not done:
@@ -288,7 +314,7 @@ def _regions(record: Record, told: Counter[str]) -> tuple[Mapping[str, Any], lis
     if len(done) > 1:
         told["with several annotations, of which one is read"] += 1
     chosen = next((one for one in done if one.get("ground_truth")), done[0])
-    regions, names = list[Mapping[str, Any]](), list[str]()
+    regions, names = [], list[str]()
     for result in _objects(chosen.get("result", []), record, "result"):
         kind = str(result.get("type", ""))
         if kind in ("hypertextlabels", "paragraphlabels"):
@@ -316,6 +342,21 @@ _READERS: dict[str, Callable[[list[Record]], Callable[[Record, Counter[str]], tu
 
 
 # --- Parts of records
+
+# What to do about a record of another tool.
+_ONE_TOOL = "If it is another tool's, read each tool's records by themselves; format=... names the tool."
+
+
+def _of_another_tool(record: Record, value: Mapping[str, Any], key: str) -> ValueError:
+    """The error for a record without its format's key, which would seem to have no spans."""
+    return ValueError(
+        f"{record.source}: has no {key!r}; it has {_keys(value)}. {_ONE_TOOL} If nothing is marked in it, give it an "
+        f"empty list {key!r}."
+    )
+
+
+def _keys(value: Mapping[str, Any]) -> str:
+    return ", ".join(map(str, value)) or "nothing"
 
 
 def _object(record: Record) -> Mapping[str, Any]:
