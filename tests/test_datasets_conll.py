@@ -133,7 +133,12 @@ def test_a_file_of_words_alone_has_no_tags(tmp_path):
         ("Oslo B-LOC\nis\n", {}, "line 2: 'is' has 1 columns, where others have 2"),
         ("Oslo B-LOC\n# is\n#x\n", {}, "line 3: '#x' has 1 columns"),
         ("Oslo NNP\n", {}, "line 1: tag 'NNP' is not O, B-... or I-..."),
+        ("Oslo NNP\n", {}, "scheme=None for tags that mark no spans"),
         ("Oslo B-LOC\n\nx E-LOC\n", {}, "line 3: tag 'E-LOC'"),
+        *(
+            (f"Oslo {tag}\n", {}, "BIOES or BILOU. Convert .*: S- and U- become B-, and E- and L- become I-")
+            for tag in ("S-LOC", "E-LOC", "L-LOC", "U-LOC")
+        ),
         ("Oslo B-LOC\n", {"column": 2}, "has 2 columns; there is no column 2"),
         ("Oslo B-LOC\n", {"column": "ner"}, "has no column 'ner': its 2 columns have no names"),
         ("a b c O\n", {"column": "tag"}, "have word, pos, chunk, ner"),

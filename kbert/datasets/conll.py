@@ -17,6 +17,8 @@ _CONLL_U = tuple("id form lemma upos xpos feats head deprel deps misc".split())
 _CONLL_2003 = ("word", "pos", "chunk", "ner")
 # A token's number in CoNLL-U. "3-4" spans two tokens that follow; "8.1" is a token that is not in the text.
 _NUMBER = re.compile(r"\d+([-.]\d+)?")
+# What BIO has not of the schemes that mark the end of a span and a span of one word.
+_BIOES_OR_BILOU = re.compile("[SELU]-.")
 _GLOBAL_COLUMNS = re.compile(r"# ?global\.columns *= *(.+)")
 
 
@@ -92,10 +94,10 @@ def read_conll(
     if scheme == "bio":
         for sentence in sentences:
             for token in sentence:
-                if not is_bio_tag(token.fields[tag_index]):
+                tag = token.fields[tag_index]
+                if not is_bio_tag(tag):
                     raise ValueError(
-                        f"{path}, line {token.line}: tag {token.fields[tag_index]!r} is not O, B-... or I-... . Choose "
-                        "another column, or scheme=None for tags that mark no spans."
+                        f"{path}, line {token.line}: tag {tag!r} is not O, B-... or I-... . {_advice(tag)}"
                     )
     tags = [[token.fields[tag_index] for token in sentence] for sentence in sentences]
     if scheme == "bio":
@@ -144,6 +146,16 @@ def iob1_to_bio(tags: Iterable[Sequence[str]]) -> list[list[str]]:
             before = tag
         converted.append(new)
     return converted
+
+
+def _advice(tag: str) -> str:
+    """What to do about a tag that is not BIO, for a message."""
+    if _BIOES_OR_BILOU.match(tag):
+        return (
+            "It is a tag of BIOES or BILOU. Convert the file's tags to BIO first: S- and U- become B-, and E- and L- "
+            "become I-."
+        )
+    return "Choose another column, or scheme=None for tags that mark no spans."
 
 
 # --- Lines -> sentences
