@@ -176,3 +176,9 @@ def test_spaces_beside_tabs_are_no_part_of_a_tag(tmp_path):
     (tmp_path / "a.conll").write_text("Ada\tB-PER \nLee\t I-PER\n\n Ada O\n")
     frame = read_conll(tmp_path / "a.conll")
     assert frame.tags.tolist()[0] == ["B-PER", "I-PER"] and frame.words.tolist()[0] == ["Ada", "Lee"]
+
+
+def test_line_ends_of_old_macs_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"mac.txt has line ends of old Macs \(\\r alone\). Convert it: .* newline="):
+        read_conll(_write(tmp_path / "mac.txt", "Ada B-PER\rleft O\r"))
+    assert read_conll(_write(tmp_path / "one line.txt", "Ada B-PER\r")).words.tolist() == [["Ada"]]

@@ -252,6 +252,7 @@ def test_the_file_of_another_task_is_recognised(tmp_path):
     ("name", "content", "message"),
     [
         ("train.tsv", b"", "is empty"),
+        ("train.tsv", b"sentence\tlabel\rgood\t1\r", "has line ends of old Macs"),
         ("train.tsv", "sentence\tlabel\ngut\t1\nsch\xf6n\t1\n".encode("latin-1"), "line 3: is not UTF-8"),
         ("train.tsv.gz", gzip.compress(b"sentence\tlabel\ngood\t1\n" * 100, mtime=0)[:-20], "is no whole .gz file"),
         ("train.tsv.gz", b"sentence\tlabel\ngood\t1\n", "is no whole .gz file"),

@@ -48,8 +48,18 @@ def read_lines(path: str | Path) -> list[str]:
 
     Only "\\n" and "\\r\\n" end a line. ``str.splitlines`` would also cut at U+0085, U+2028 and others, which occur
     within texts.
+
+    Raises
+    ------
+    ValueError
+        If only "\r" ends the lines.
     """
-    return [line.removesuffix("\r") for line in read_text(path).split("\n")]
+    text = read_text(path)
+    if "\n" not in text and "\r" in text[:-1]:
+        raise ValueError(
+            f"{path} has line ends of old Macs (\\r alone). Convert it: read it, and write it with newline='\\n'."
+        )
+    return [line.removesuffix("\r") for line in text.split("\n")]
 
 
 def is_blank(line: str) -> bool:
