@@ -75,6 +75,11 @@ def test_answers_that_are_not_where_they_should_be_are_counted_in_one_warning(tm
     assert frame.answer_start.tolist() == [24, -8, -7, 25]
 
 
+def test_an_answer_may_start_at_a_whole_number_written_as_a_float(tmp_path):
+    frame = read_squad(_squad_file(tmp_path, _squad({"id": "1", "question": "?", "answers": [_answer("Oslo", 0.0)]})))
+    assert frame.answer_start.tolist() == [0] and frame.answer_start.dtype == "int64"
+
+
 def test_a_squad_file_without_answers_has_no_answer_columns(tmp_path):
     frame = read_squad(_squad_file(tmp_path, _squad({"id": "1", "question": "?"})))
     assert list(frame.columns) == ["id", "title", "question", "context"]
@@ -103,6 +108,14 @@ def test_a_squad_file_without_answers_has_no_answer_columns(tmp_path):
             '{"data": [{"paragraphs": [{"context": "a", "qas": [{"id": 1, "question": "b", "answers": '
             '[{"text": "a", "answer_start": Infinity}]}]}]}]}',
             "is not in SQuAD's layout",
+        ),
+        (
+            json.dumps(_squad({"id": "q7", "question": "?", "is_impossible": "false", "answers": [_answer("is", 5)]})),
+            "article 0: .*question 'q7': is_impossible is 'false'; write true or false",
+        ),
+        (
+            json.dumps(_squad({"id": "q7", "question": "?", "answers": [_answer("the", 13.7)]})),
+            "article 0: .*question 'q7': answer_start is 13.7; write the number",
         ),
         (
             json.dumps(_squad({"id": "1", "question": "?", "answers": []}, {"id": "2", "question": "?"})),

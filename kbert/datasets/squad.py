@@ -133,11 +133,27 @@ def _questions(content: Any, path: str | Path) -> Iterable[Question]:
 
 def _answers(question: dict[str, Any]) -> list[tuple[str, int]] | None:
     """Return the right answers of a question. The "plausible_answers" of SQuAD 2.0 are wrong ones."""
-    if question.get("is_impossible"):
+    impossible = question.get("is_impossible")
+    if impossible not in (None, False, True):
+        raise ValueError(f"question {str(question['id'])!r}: is_impossible is {impossible!r:.200}; write true or false")
+    if impossible:
         return []
     if "answers" not in question:
         return None
-    return [(_text(answer, "text"), int(answer["answer_start"])) for answer in question["answers"]]
+    return [(_text(answer, "text"), _start(question, answer["answer_start"])) for answer in question["answers"]]
+
+
+def _start(question: dict[str, Any], value: Any) -> int:
+    try:
+        start: int | None = int(value)
+    except (TypeError, ValueError, OverflowError):
+        start = None
+    if start is None or isinstance(value, bool) or (isinstance(value, float) and value != start):
+        raise ValueError(
+            f"question {str(question['id'])!r}: answer_start is {value!r:.200}; write the number of the answer's first "
+            "character, a whole number"
+        )
+    return start
 
 
 def _text(values: dict[str, Any], key: str) -> str:
