@@ -52,7 +52,7 @@ def read_lines(path: str | Path) -> list[str]:
     Raises
     ------
     ValueError
-        If only "\r" ends the lines.
+        If only "\\r" ends the lines.
     """
     text = read_text(path)
     if "\n" not in text and "\r" in text[:-1]:

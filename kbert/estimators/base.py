@@ -96,11 +96,11 @@ class BertEstimator(ExportableEstimator):
     def _remember_start(self, fitted: Self, parameters: Parameters) -> None:
         """Keep in a fitted estimator what the fit, or in a warm start the first of all fits, started from."""
         started_from = self._parameters_of_start() if self._is_warm_start() else {}
-        fitted._started_from_ = started_from or {name: getattr(parameters, name) for name in OF_START}
+        fitted.started_from_ = started_from or {name: getattr(parameters, name) for name in OF_START}
 
     def _parameters_of_start(self) -> dict[str, Any]:
         """The parameters that say what the fit started from, as they were then; none where that is not known."""
-        started_from: dict[str, Any] = getattr(self, "_started_from_", {})
+        started_from: dict[str, Any] = getattr(self, "started_from_", {})
         return started_from
 
     def _check_max_length(self, config: BertConfig) -> None:

@@ -133,6 +133,8 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
         Rows of X of the last fit that were cut: those of `fit`'s warning, without its ``eval_set``.
     n_rows_ : int
         Rows of X of the last fit.
+    started_from_ : dict
+        ``size``, ``weights`` and ``revision`` of the fit; in a warm start of the first one.
     row_shares_ : RowShares
         Of the last fit: the shares of rows that were ``cut`` and that were ``empty``. Predictions tell of such rows
         only where the share is much higher.

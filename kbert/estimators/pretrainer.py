@@ -164,6 +164,8 @@ class BertPretrainer(BertEstimator):
         updates after which it was evaluated, NaN at the others.
     n_iter_ : int
         Updates of the last fit.
+    started_from_ : dict
+        ``size``, ``weights`` and ``revision`` of the fit; in a warm start of the first one.
 
     Examples
     --------

@@ -151,6 +151,8 @@ class BertQA(FineTunedEstimator[Questions]):
         Rows of X of the last fit whose question was cut. Contexts are read whole.
     n_rows_ : int
         Rows of X of the last fit.
+    started_from_ : dict
+        ``size``, ``weights`` and ``revision`` of the fit; in a warm start of the first one.
     row_shares_ : RowShares
         Of the last fit: the shares of rows that were ``cut`` and that were ``empty``. Predictions tell of such rows
         only where the share is much higher.

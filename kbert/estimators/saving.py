@@ -359,7 +359,7 @@ class SavableEstimator(BaseEstimator):
 
     def _restore(self, saved: SavedValues, folder: Path) -> None:
         self._learned_from_json(saved.inner("learned"), folder)
-        self._started_from_ = {name: getattr(self, name) for name in OF_START}
+        self.started_from_ = {name: getattr(self, name) for name in OF_START}
         if saved["n_features_in"] is not None:
             self.n_features_in_ = saved["n_features_in"]
         if saved["feature_names_in"]:

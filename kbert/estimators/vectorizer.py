@@ -93,6 +93,8 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Servable
         Rows of the last fit that were cut; 0 at the level of words, where rows are read whole.
     n_rows_ : int
         Rows of X of the last fit.
+    started_from_ : dict
+        ``size``, ``weights`` and ``revision`` of the fit.
     row_shares_ : RowShares
         Of the last fit: the shares of rows that were ``cut`` and that were ``empty``. Predictions tell of such rows
         only where the share is much higher.

@@ -23,8 +23,8 @@ def die_in_an_update(number):
     """Let the process be killed in this update, before its checkpoint."""
     updates = Updater.updates
 
-    def dying(self, *arguments):
-        for update in updates(self, *arguments):
+    def dying(self, *arguments, **options):
+        for update in updates(self, *arguments, **options):
             if update.number == number:
                 os.kill(os.getpid(), signal.SIGKILL)
             yield update

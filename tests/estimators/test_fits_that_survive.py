@@ -67,9 +67,9 @@ def dying_after(monkeypatch):
     def set_end(after, end=Killed):
         made = 0
 
-        def dying(self, *arguments):
+        def dying(self, *arguments, **options):
             nonlocal made
-            for update in updates(self, *arguments):
+            for update in updates(self, *arguments, **options):
                 if made == after:
                     if end is Killed:
                         raise Killed

@@ -157,7 +157,7 @@ def test_the_base_is_named_where_it_is_known(fitted, tmp_path, monkeypatch, para
     monkeypatch.chdir(tmp_path)
     changed = kbert.BertClassifier(**{**fitted.get_params(), "revision": "v2", **parameters})
     changed.__dict__.update({name: value for name, value in vars(fitted).items() if name.endswith("_")})
-    changed._started_from_ = {name: getattr(changed, name) for name in ("size", "weights", "revision")}
+    changed.started_from_ = {name: getattr(changed, name) for name in ("size", "weights", "revision")}
     if base in {known.hub_name for known in SIZES.values()}:
         known = BertConfig.from_size(parameters.get("size", "base"))
         monkeypatch.setattr(type(known), "from_size", lambda size: fitted.config_)
