@@ -163,6 +163,7 @@ def typed_labels(column: Column, name: str) -> NDArray[Any]:
             )
     kinds = {_label_kind(kind) for kind in types}
     if kinds == {"int", "float"}:
+        _refuse_what_floats_round(column, name)
         kinds = {"float"}
     if len(kinds) > 1:
         firsts: dict[str, str] = {}
@@ -200,15 +201,19 @@ def typed_labels(column: Column, name: str) -> NDArray[Any]:
     )
 
 
+def _refuse_what_floats_round(column: Column, name: str) -> None:
+    """Refuse whole numbers that would become other ones among floats."""
+    for i, value in enumerate(column.values):
+        if isinstance(value, int | np.integer) and int(float(value)) != int(value):
+            raise ValueError(
+                f"{name} holds floats and whole numbers, of which a float cannot hold {value} in {column.row(i)}: "
+                "different labels would become one. Give all as whole numbers, or as texts."
+            )
+
+
 def _whole_floats(column: Column, name: str) -> NDArray[np.float64]:
     """Labels that are floats with whole values."""
     labels = np.array(column.values, dtype=np.float64)
-    rounded = [i for i, v in enumerate(column.values) if isinstance(v, int | np.integer) and int(v) != int(labels[i])]
-    if rounded:
-        raise ValueError(
-            f"{name} holds floats and whole numbers, of which a float cannot hold {column.values[rounded[0]]} in "
-            f"{column.row(rounded[0])}: different labels would become one. Give all as whole numbers, or as texts."
-        )
     infinite = np.flatnonzero(np.isinf(labels)).tolist()
     if infinite:
         raise ValueError(

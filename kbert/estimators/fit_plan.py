@@ -82,7 +82,9 @@ class RunFacts:
         How many of them are longer than ``max_length`` and are cut, or read in windows.
     sequence_tokens : tuple of int
         Median and 95th percentile of the tokens of a sequence.
-    n_updates : int
+    n_batches, n_updates : int
+        Of all epochs. With ``gradient_accumulation`` an update has several batches, and the last one of an epoch may
+        have fewer.
     settings : dict
         Parameters by name.
     dtype, backend : str
@@ -105,6 +107,7 @@ class RunFacts:
     n_cut: int
     n_in_windows: int
     sequence_tokens: tuple[int, int]
+    n_batches: int
     n_updates: int
     settings: dict[str, Any]
     dtype: str
@@ -147,6 +150,7 @@ class RunFacts:
             n_cut,
             n_in_windows,
             median_and_95(lengths),
+            steps * parameters.epochs,
             -(-steps // parameters.gradient_accumulation) * parameters.epochs,
             {name: value for name, value in settings.items() if value != "auto"},  # "auto" is the probe's choice
             next(name for name, of_name in DTYPES.items() if of_name == policy),

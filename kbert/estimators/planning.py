@@ -97,9 +97,7 @@ def plan(estimator: HasTask[Any, Any, Any, Any], X: Any, y: Any, sample_weight: 
     forward = measure_forward(partial(task.new_model, dtype=policy, seed=0), config, dealt.layout)
     passes_of_row = dealt.steps_per_epoch / (len(trained) if chosen is None else some.n_rows)
     n_probed = 0 if start.model is not None else task.n_probed(numbers)  # a warm start has its head
-    seconds = _seconds_of_fit(
-        task, parameters, config, forward, run, n_counted, numbers, n_probed, passes_of_row, n_validation
-    )
+    seconds = _seconds_of_fit(task, parameters, config, forward, run, numbers, n_probed, passes_of_row, n_validation)
     seconds = {"read": reading + starting + tokenizing * _SEQUENCES / share, **seconds}
     predicting = 1000 * (tokenizing / some.n_rows + passes_of_row * forward.seconds)
     median, long = median_and_95(lengths.whole)
@@ -145,7 +143,6 @@ def _seconds_of_fit(
     config: BertConfig,
     forward: Forward,
     run: RunFacts,
-    n_counted: int,
     numbers: list[tuple[Any, ...]],
     n_probed: int,
     passes_of_row: float,
@@ -154,8 +151,6 @@ def _seconds_of_fit(
     """Seconds of the parts of a fit. Rows are counted in passes over a batch, which ``forward`` is."""
     cost, freeze, layers = backend_cost(forward.policy), parameters.freeze, config.num_hidden_layers
     n_models = 1 + (n_probed > 0)
-    # Not the updates times the batches of one: the last one of an epoch may have fewer.
-    steps = -(-n_counted // parameters.batch_size) * run.settings["epochs"]
     frozen = run.n_rows * passes_of_row * forward.seconds * freeze / layers  # computed once
     updating = run.n_updates * trained_numbers(config, freeze) * cost.optimizer
     n_numbers = n_probed * config.hidden_size * max(1, len(task.label_shares(numbers)))
@@ -163,7 +158,7 @@ def _seconds_of_fit(
         "models": n_models * (forward.seconds_to_build + 4 * trained_numbers(config) / _READING),
         "probe": n_probed * passes_of_row * forward.seconds + n_numbers * _HEADS * _HEAD,
         "compile": (layers - freeze) * cost.compile_step + n_models * layers * cost.compile_forward,
-        "train": frozen + steps * step_seconds(forward, freeze, cost) + updating,
+        "train": frozen + run.n_batches * step_seconds(forward, freeze, cost) + updating,
         "evaluate": run.settings["epochs"] * n_validation * passes_of_row * forward.seconds,
     }
 

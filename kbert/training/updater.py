@@ -12,6 +12,7 @@ from contextlib import closing
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kbert.model.setup import keras
 from kbert.saved_values import NUMBER, SavedValues, list_of, none_or, whole
@@ -137,14 +138,13 @@ class Updater:
         with closing(prefetched(batches)) as stream:
             for group in batched(stream, self.accumulation):
                 gradients, losses = None, []
-                weights = np.array([weight_of(note) for note, _ in group], "float32")
-                shares = weights / weights.mean() if weights.any() else weights
+                shares = _shares([weight_of(note) for note, _ in group]) if self.accumulation > 1 else None
                 for i, (_, batch) in enumerate(group):
                     if at_begin is not None:
                         at_begin.on_train_batch_begin(n_seen)
                     learning_rate = self.learning_rate  # which the callbacks may have set
                     hyper = self._hyperparameters(learning_rate, self.n_updates, self.n_batches, self.guard.loss_scale)
-                    if self.accumulation == 1:
+                    if shares is None:
                         loss = self.trainer.train(batch.inputs, batch.targets, batch.weights, hyper)
                     else:
                         of_batch = hyper._replace(loss_scale=hyper.loss_scale * shares[i])
@@ -188,6 +188,12 @@ class Updater:
         self._set_rate = state["set_rate"]
         self.guard.restore(state["guard"])
         self.stop_clock()
+
+
+def _shares(weights: list[float]) -> NDArray[np.float32]:
+    """How much each batch of an update counts: 1 in the mean; 0 where none counts."""
+    of_each = np.array(weights, "float32")
+    return of_each / of_each.mean() if of_each.any() else of_each
 
 
 def _if_they_listen(callbacks: keras.callbacks.CallbackList | None, when: str) -> keras.callbacks.CallbackList | None:
