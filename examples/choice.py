@@ -95,6 +95,8 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--weights", default="auto", help="a folder, a hub name, or none for a random start")
     parser.add_argument("--results", type=Path, default=Path("choice_results.csv"))
     options = parser.parse_args(argv)
+    if negative := [name for name in ("rows", "dev_rows") if getattr(options, name) < 0]:
+        parser.error(f"--{negative[0].replace('_', '-')} is {getattr(options, negative[0])}: give 0 for all, or more")
     try:
         train, dev = load(options.task, "train", options.rows), load(options.task, "dev", options.dev_rows)
     except DatasetNotFoundError as error:

@@ -51,12 +51,13 @@ TASKS = {
     "messages": Task(("accuracy",), {}, 500, 125),  # no task of GLUE, but there on every machine: quickstart.py's
 }
 GRID = {"epochs": (2, 3, 4), "batch_size": (16, 32), "learning_rate": (5e-5, 3e-5, 2e-5)}
+RECIPE = {"max_length": 128, "epochs": 3, "batch_size": 32, "learning_rate": 5e-5}  # of the paper's grid
 SLICE = {"rows": 400, "batch_size": 16, "learning_rate": 2e-4}  # so few steps need a higher rate than the paper's
 
 # The columns of the results. Runs that are equal in all of SETTING differ in the seed alone.
 FIXED = ["task", "backend", "device", "size", "weights", "max_length", "rows", "dev_rows"]
 SETTING = [*FIXED, *GRID]
-CHOSEN = ("max_length", *GRID)  # numbers, or "auto" where kbert chooses
+CHOSEN = tuple(RECIPE)  # numbers, or "auto" where kbert chooses
 SCORES = ["score", "accuracy", "f1", "mcc", "pearson", "spearman", "mm"]
 COLUMNS = [*SETTING, "seed", "metric", *SCORES, "fit_s", "date", "kbert", "keras", "backend_version"]
 
@@ -158,6 +159,8 @@ def run_task(train: tuple, dev: tuple, fixed: dict[str, Any], grid: dict[str, tu
 
 def submit(run: dict[str, Any], estimator: Any, train: tuple, folder: Path) -> None:
     """Write the official files for those test parts that are there."""
+    if run["task"] == "messages":
+        print("no submission: messages is no task of GLUE")
     parts = {"mnli": [("mnli", "test_matched"), ("mnli", "test_mismatched"), ("ax", "test")], "messages": []}
     for task, part in parts.get(run["task"], [(run["task"], "test")]):
         try:
@@ -214,10 +217,10 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--size", default="minilm-l6")
     parser.add_argument("--weights", default="auto", help="a folder, a hub name, or none for a random start")
-    parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--learning-rate", type=float, default=5e-5)
-    parser.add_argument("--max-length", type=int, default=128)
+    parser.add_argument("--epochs", type=int, help="default: 3")
+    parser.add_argument("--batch-size", type=int, help="default: 32")
+    parser.add_argument("--learning-rate", type=float, help="default: 5e-5")
+    parser.add_argument("--max-length", type=int, help="default: 128")
     recipe = parser.add_mutually_exclusive_group()
     recipe.add_argument("--grid", action="store_true", help="the paper's 18 settings; the table shows the best on dev")
     recipe.add_argument("--defaults", action="store_true", help="kbert's defaults, which choose all settings")
@@ -229,6 +232,11 @@ def main(argv: list[str] | None = None) -> None:
     tasks = options.tasks if "all" not in options.tasks else [task for task in TASKS if task != "messages"]
     if unknown := [task for task in tasks if task not in TASKS]:
         parser.error(f"{unknown[0]!r} is no task; the tasks are {', '.join(TASKS)}, and all for GLUE's nine")
+    if options.rows is not None and options.rows < 1:
+        parser.error(f"--rows is {options.rows}: give 1 or more, or leave it out for all rows")
+    chosen, by = (GRID, "--grid") if options.grid else (CHOSEN, "--defaults") if options.defaults else ((), "")
+    if given := [name for name in chosen if getattr(options, name) is not None]:
+        parser.error(f"--{given[0].replace('_', '-')} cannot be set with {by}, which chooses it")
     if not tasks and not options.table:
         parser.set_defaults(**SLICE)
         options, tasks = parser.parse_args(argv), ["sst2", "mrpc", "stsb"]
@@ -238,8 +246,11 @@ def main(argv: list[str] | None = None) -> None:
             print(f"{error}\nMeanwhile, to see it run, a task that comes with this file.")
             tasks = ["messages"]
 
-    if options.defaults:
-        vars(options).update(dict.fromkeys(CHOSEN, "auto"))
+    for name, value in RECIPE.items():
+        if options.defaults:
+            setattr(options, name, "auto")
+        elif getattr(options, name) is None:
+            setattr(options, name, value)
     options.results.parent.mkdir(parents=True, exist_ok=True)
     absent = {}
     for task in tasks:
@@ -272,7 +283,8 @@ def main(argv: list[str] | None = None) -> None:
     print("\n" + frame[shown].to_string(index=False) + "\n")
     for task, notes in frame[["task", "notes"]].drop_duplicates().itertuples(index=False):
         print(f"{task}: {notes}")
-    print(f"\nEach run is in {options.results}, and this table in {path}.")
+    runs = f"Each run is in {options.results}" if options.results.exists() else f"{options.results} has no runs yet"
+    print(f"\n{runs}, and this table is in {path}.")
 
 
 if __name__ == "__main__":

@@ -64,11 +64,13 @@ def pretrained(options: argparse.Namespace) -> Path:
 
     out, training, held_out = options.out, *corpora(options)
     start = time.perf_counter()
-    if not (out / "vocabulary" / "vocab.txt").exists():
+    from_before = (out / "vocabulary" / "vocab.txt").exists()
+    if not from_before:
         segments = (segment for document in training for segment in document)
         WordPieceTokenizer.train(segments, vocab_size=options.vocab_size).save(out / "vocabulary")
     tokenizer = WordPieceTokenizer.from_pretrained(out / "vocabulary")
-    print(f"vocabulary: {tokenizer.vocab_size:,} pieces, {time.perf_counter() - start:.0f} s")
+    took = f"those of {out}" if from_before else f"{time.perf_counter() - start:.0f} s"
+    print(f"vocabulary: {tokenizer.vocab_size:,} pieces, {took}")
     start = time.perf_counter()
     shards = write_shards(training, tokenizer, out / "shards", n_jobs=-1)
     evaluation_shards = write_shards(held_out, tokenizer, out / "held-out")

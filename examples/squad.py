@@ -224,13 +224,19 @@ def main(argv: list[str] | None = None) -> None:
         parser.set_defaults(**SLICE)
         options = parser.parse_args(argv)
 
-    options.results.parent.mkdir(parents=True, exist_ok=True)
+    if negative := [name for name in ("rows", "dev_rows") if (getattr(options, name) or 0) < 0]:
+        parser.error(f"--{negative[0].replace('_', '-')} is {getattr(options, negative[0])}: give 0 for all, or more")
+
     if options.predictions:
         options.predictions.parent.mkdir(parents=True, exist_ok=True)  # now, and not after the fit
     if not options.table:
+        try:
+            train, dev = load(options.squad, options.rows, options.dev_rows)
+        except DatasetNotFoundError as error:
+            raise SystemExit(str(error)) from None
         import keras
 
-        train, dev = load(options.squad, options.rows, options.dev_rows)
+        options.results.parent.mkdir(parents=True, exist_ok=True)
         print(f"SQuAD {options.squad}: {len(train):,} questions to learn, {len(dev):,} to score")
         device = str(keras.ops.zeros(1).device).lower()
         device = next((kind for kind in ("cpu", "tpu") if kind in device), "gpu")
@@ -259,7 +265,7 @@ def main(argv: list[str] | None = None) -> None:
     print("\n" + frame[shown].to_string(index=False) + "\n")
     for line in frame.drop_duplicates(SETTING).itertuples():
         print(f"SQuAD {line.squad}, {line.size}: {line.notes}")
-    print(f"\nEach run is in {options.results}.")
+    print(f"\nEach run is in {options.results}." if options.results.exists() else f"{options.results} has no runs yet.")
 
 
 if __name__ == "__main__":

@@ -184,6 +184,11 @@ def test_the_defaults_choose_all_settings(glue, data, monkeypatch):
     assert notes.str.contains("kbert's defaults").to_list() == [True, False]
 
 
+def test_the_messages_are_not_submitted(glue, data, fits, capsys):
+    glue.main(["messages", "--submission", "mine"])
+    assert "no submission: messages is no task of GLUE" in capsys.readouterr().out and not Path("mine").exists()
+
+
 def test_without_arguments_it_takes_a_slice_of_three_tasks(glue, data, fits):
     for part, n_rows in (("train", 500), ("dev", 4)):
         write_part(data, "sst2", part, n_rows)
@@ -191,6 +196,7 @@ def test_without_arguments_it_takes_a_slice_of_three_tasks(glue, data, fits):
     glue.main(["--learning-rate", "1e-4", "--results", "new/mine.csv"])
     assert [run["task"] for run in fits] == ["sst2", "mrpc", "stsb"] * 2
     assert [(run["rows"], run["learning_rate"]) for run in fits[::3]] == [(400, 2e-4), (400, 1e-4)]
+    assert {(run["epochs"], run["batch_size"], run["max_length"]) for run in fits} == {(3, 16, 128)}
     assert len(pd.read_csv("new/mine_table.csv")) == 5
 
 
@@ -200,12 +206,13 @@ def test_a_task_that_is_none_is_an_error(glue, capsys):
     assert "'mrcp' is no task; the tasks are cola, sst2, mrpc" in capsys.readouterr().err
 
 
-def test_the_table_alone_runs_nothing(glue, data, fits):
+def test_the_table_alone_runs_nothing(glue, data, fits, capsys):
     glue.main(["all", "--table"])
     assert not fits and not Path("glue_results.csv").exists()
     assert read_table().loc["mrpc", "notes"].tolist() == ["not run", "not run"]
     glue.main(["--table"])
     assert read_table().empty
+    assert "glue_results.csv has no runs yet" in capsys.readouterr().out
 
 
 def test_one_number_for_all_rows_has_a_correlation_of_0(glue):

@@ -57,6 +57,7 @@ def test_it_pretrains_fine_tunes_compares_and_goes_on(pretrain, tmp_path, capsys
     pretrain.main([*SMALL, "--rows", "40", "--seeds", "0", "1"])
     assert (folder / "model" / "model.safetensors").read_bytes() == model
     assert pd.read_csv(folder / "results.csv").seed.tolist() == [0, 0, 1, 1]
+    assert f"pieces, those of {Path('pretrain_example')}" in capsys.readouterr().out
 
 
 def test_the_table_is_of_the_rows_that_were_asked_for(pretrain, tmp_path):

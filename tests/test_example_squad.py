@@ -89,6 +89,19 @@ def test_both_versions_are_learned_scored_written_and_shown(squad, capsys):
     assert "0.819" in capsys.readouterr().out
 
 
+def test_without_data_it_says_what_to_set(squad, monkeypatch):
+    monkeypatch.delenv("KBERT_DATA")
+    monkeypatch.setattr("kbert.datasets.catalogue.library_is_installed", lambda: False)
+    with pytest.raises(SystemExit, match="KBERT_DATA is not set"):
+        squad.main([])
+    assert not Path("squad_results.csv").exists()
+
+
+def test_the_table_of_no_runs_says_so(squad, capsys):
+    squad.main(["--table", "--results", "none_yet.csv"])
+    assert "none_yet.csv has no runs yet." in capsys.readouterr().out
+
+
 def test_two_halves_of_the_dev_part_share_no_article(squad):
     train, dev = squad.load("2.0", 20, 0)
     assert len(train) == 20 and not set(dev.id) & set(train.id) and len(dev) == 12

@@ -3,6 +3,7 @@
 Those of the gallery, plot_*.py, are run by test_gallery.py and ``make docs``.
 """
 
+import importlib
 import os
 import re
 import runpy
@@ -27,6 +28,26 @@ def run_example(name: str) -> str:
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
+
+
+@pytest.mark.parametrize(
+    "name, arguments, message",
+    [
+        ("glue", "mrpc --rows 0", "--rows is 0: give 1 or more"),
+        ("glue", "mrpc --defaults --epochs 2", "--epochs cannot be set with --defaults, which chooses it"),
+        ("glue", "mrpc --grid --learning-rate 1e-4", "--learning-rate cannot be set with --grid"),
+        ("ner", "--rows -3", "--rows is -3: give 0 for all"),
+        ("ner", "--passages 1.5", "--passages is 1.5: give a share"),
+        ("squad", "--dev-rows -1", "--dev-rows is -1"),
+        ("choice", "--rows -1", "--rows is -1"),
+        ("features", "--dev-rows -1", "--dev-rows is -1"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(name, arguments, message, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    with pytest.raises(SystemExit):
+        importlib.import_module(name).main(arguments.split())
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.slow
