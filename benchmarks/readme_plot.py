@@ -94,7 +94,7 @@ def draw(results: pd.DataFrame, path: Path) -> None:
     figure, ax = plt.subplots(figsize=(5.8, 2.4), layout="constrained")
     for place, method in enumerate(reversed(METHODS)):
         accuracy = scores.get_group(method)
-        mean, spread = accuracy.mean(), accuracy.std(ddof=0)
+        mean, spread = accuracy.mean(), accuracy.std()
         ax.barh(place, mean, height=0.62, color="#c2410c" if method == "BertClassifier" else "#cbd5e1")
         ax.plot(accuracy, [place] * len(accuracy), "o", color="#0f172a", markersize=3.5, alpha=0.75)
         ax.text(accuracy.max() + 0.03, place, f"{mean:.2f} ± {spread:.2f}", va="center", fontsize=9)

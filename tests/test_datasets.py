@@ -181,6 +181,11 @@ def test_json_lines_may_have_any_number_of_options(tmp_path):
     assert frame.to_dict("records") == rows
 
 
+def test_numbers_as_ids_stay_numbers_where_a_row_has_none(tmp_path):
+    text = '{"context": "x", "options": ["a"], "id": 7}\n{"context": "y", "options": ["b"]}\n'
+    assert read_choices(_write(tmp_path / "dev.jsonl", text)).id.tolist() == [7, None]
+
+
 @pytest.mark.parametrize("name", ["TRAIN.CSV.BZ2", "train.csv.xz"])
 def test_choices_may_be_packed(tmp_path, name):
     path = tmp_path / name

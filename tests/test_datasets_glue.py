@@ -123,6 +123,8 @@ def test_cola_is_read_with_its_header_and_as_released_without(tmp_path):
     first, second = (read_glue("cola", "train", tmp_path / name) for name in ("with", "without"))
     pd.testing.assert_frame_equal(first, second)
     assert len(first) == 1
+    _write(tmp_path / "word" / "CoLA" / "train.tsv", _tsv([*row[:3], "sentence"], row))
+    assert read_glue("cola", "train", tmp_path / "word").text.tolist() == ["sentence", row[3]]
 
 
 def test_mnli_has_matched_and_mismatched_parts(tmp_path):

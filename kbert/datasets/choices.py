@@ -82,7 +82,8 @@ def choices_frame(rows: Iterable[Choice]) -> pd.DataFrame:
             raise ValueError(f"{row.source}: label {row.label}, where the options are 0 to {len(row.options) - 1}.")
     columns: dict[str, list[Any]] = {}
     if any(row.id is not None for row in rows):
-        columns["id"] = [row.id for row in rows]
+        ids = [row.id for row in rows]
+        columns["id"] = pd.Series(ids, dtype=object) if None in ids else ids  # or pandas would make floats of numbers
     columns["context"] = [row.context for row in rows]
     if any(row.question is not None for row in rows):
         columns["question"] = [row.question or "" for row in rows]

@@ -183,7 +183,8 @@ def _read_tsv(path: Path, task: str) -> tuple[list[str], list[Row]]:
     rows = [(n, line.split("\t")) for n, line in enumerate(read_lines(path), 1) if not is_blank(line)]
     if not rows:
         raise ValueError(f"{path} is empty. Download it again.")
-    if task == "cola" and "sentence" not in rows[0][1] and len(rows[0][1]) == len(_COLA_COLUMNS):
+    first = rows[0][1]
+    if task == "cola" and len(first) == len(_COLA_COLUMNS) and first[_COLA_COLUMNS.index("label")] in ZERO_ONE:
         header = _COLA_COLUMNS
     else:
         header = rows.pop(0)[1]
