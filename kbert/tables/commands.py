@@ -75,7 +75,7 @@ class FitCommand:
     def run(self, options: Namespace) -> None:
         """Read, fit, save, and print the scores."""
         from kbert import estimators
-        from kbert.tables.reading import columns_of_task, read_lists, read_table, require_columns, task_of_columns
+        from kbert.tables.reading import columns_of_task, read_columns, read_table, require_columns, task_of_columns
 
         if options.metrics is not None and options.validation is None:
             raise ValueError("--metrics writes the scores of --validation. Give that too, or use kbert evaluate.")
@@ -85,8 +85,7 @@ class FitCommand:
         with_names = label or (["label"] if "label" in frame.columns else [])
         task = task_of_columns(frame, text, with_names) if options.task == "auto" else options.task
         X, y = columns_of_task(task, frame, text, label)
-        require_columns(frame, [*X, *y], f"{options.train} (as {task})")
-        read_lists(frame, _may_hold_lists(task, X, y))
+        read_columns(frame, task, X, y, f"{options.train} (as {task})")
         kind = getattr(estimators, _TASKS[task])
         parameters = _parameters(options)
         estimator = kind(parameters.pop("size"), **parameters)
@@ -124,7 +123,7 @@ class EvaluateCommand:
         """Load, predict, and print the scores."""
         from kbert.estimators import load
         from kbert.tables.outputs import known_columns
-        from kbert.tables.reading import X_of_fit, columns_of_task, read_lists, read_table, require_columns, y_of
+        from kbert.tables.reading import X_of_fit, columns_of_task, read_columns, read_table, y_of
 
         _require_writable(options)
         estimator, frame = load(options.model), read_table(options.table)
@@ -137,8 +136,7 @@ class EvaluateCommand:
         task = tasks[type(estimator).__name__]
         text = options.text or known_columns(estimator, list(frame.columns))
         X, y = columns_of_task(task, frame, text, options.label or [])
-        require_columns(frame, [*X, *y], options.table)
-        read_lists(frame, _may_hold_lists(task, X, y))
+        read_columns(frame, task, X, y, options.table)
         truth = y_of(frame, y, task, getattr(estimator, "classes_", None))
         _tell(estimator, X_of_fit(estimator, frame, X), truth, options)
 
@@ -256,17 +254,12 @@ def _require_writable(options: Namespace, model: Path | None = None) -> None:
                 raise PermissionError(13, "cannot be written", str(target))
 
 
-def _may_hold_lists(task: str, X: list[str], y: list[str]) -> list[str]:
-    """The columns in which a text such as '["one", "two"]' is meant as a list: those of texts only where words are."""
-    return [*X, *y] if task in ("tagging", "choice") else y
-
-
 def _parts(frame: pd.DataFrame, X: list[str], y: list[str], task: str, options: Namespace) -> list[tuple[Any, Any]]:
     """Rows and labels to train on, and after them those to score, if that was asked for.
 
     A share of the rows is one of each label, where there is one a row, and leaves at least one to train on.
     """
-    from kbert.tables.reading import holds_lists, read_lists, read_table, require_columns, y_of
+    from kbert.tables.reading import holds_lists, read_columns, read_table, y_of
 
     rows, labels = frame[X], y_of(frame, y, task)  # a single column too, so that its name is kept with the model
     one_label = task == "classification" and len(y) == 1 and not holds_lists(labels)
@@ -276,8 +269,7 @@ def _parts(frame: pd.DataFrame, X: list[str], y: list[str], task: str, options: 
         share = float(options.validation)
     except ValueError:
         other = read_table(options.validation)
-        require_columns(other, [*X, *y], options.validation)
-        read_lists(other, _may_hold_lists(task, X, y))
+        read_columns(other, task, X, y, options.validation)
         known = labels.unique() if one_label else None
         return [(rows, labels), (other[X], y_of(other, y, task, known))]
     if not 0 < share < 1:

@@ -103,6 +103,16 @@ def json_list(text: Any) -> list[Any] | None:
     return found if isinstance(found, list) else None
 
 
+def read_columns(frame: pd.DataFrame, task: str, X: Sequence[str], y: Sequence[str], source: str | Path) -> None:
+    """Raise unless a table has the columns of a task, and read their lists, in place.
+
+    A text such as '["one", "two"]' is meant as a list in the labels; among the texts only where these are words or
+    options.
+    """
+    require_columns(frame, [*X, *y], source)
+    read_lists(frame, [*X, *y] if task in ("tagging", "choice") else y)
+
+
 def read_lists(frame: pd.DataFrame, names: Sequence[str]) -> None:
     """Make columns of texts that are JSON lists, as CSV has them, columns of lists, in place.
 
