@@ -9,6 +9,15 @@ model_cards.py    README.md: its metadata, and whether somebody has edited it
 kaggle.py         KerasHub presets, downloaded from Kaggle
 """
 
+import sys
+import warnings
+
 from kbert.hub.names import resolve_folder, resolve_saved
+
+if "ipykernel.zmqshell" in sys.modules:
+    # huggingface_hub imports tqdm.auto, which warns, in red, of a notebook without ipywidgets; its bars are then text.
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "IProgress not found")
+        import tqdm.auto  # noqa: F401
 
 __all__ = ["resolve_folder", "resolve_saved"]

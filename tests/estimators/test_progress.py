@@ -116,6 +116,22 @@ def test_no_widget_is_asked_for():
     assert shown.strip() == "False"
 
 
+NOTEBOOK_WITHOUT_WIDGETS = """
+import sys, types
+shell = type("ZMQInteractiveShell", (), {})
+sys.modules["ipykernel.zmqshell"] = types.ModuleType("ipykernel.zmqshell")
+sys.modules["IPython"] = types.SimpleNamespace(get_ipython=shell)
+sys.modules["ipywidgets"] = None
+"""
+
+
+def test_a_notebook_without_widgets_is_not_told_to_install_them():
+    """huggingface_hub asks tqdm for widgets, which warns where there are none; kbert shows text."""
+    use = "import kbert.hub\nfrom huggingface_hub import snapshot_download"  # what a fit does, without a backend
+    done = subprocess.run([sys.executable, "-c", NOTEBOOK_WITHOUT_WIDGETS + use], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_words_are_counted_by_their_rows(monkeypatch, capfd, toy_folder):
     from kbert import BertTagger
 
