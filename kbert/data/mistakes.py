@@ -229,7 +229,7 @@ def check_labels(labels: np.ndarray, y: Any) -> None:
 
 
 def _check_lists_in_strings(labels: list[str], classes: list[str], y: Any) -> None:
-    """Refuse "['a', 'b']", and warn of "a,b", where most rows are like that."""
+    """Refuse "['a', 'b']" where most rows are like that, and warn of "a,b" where they are or it has labels as parts."""
     lists = {label for label in classes if _is_list(label)}
     if sum(label in lists for label in labels) > len(labels) / 2:
         arrays = {label for label in lists if _ARRAY.fullmatch(label)}
@@ -255,7 +255,8 @@ def _check_lists_in_strings(labels: list[str], classes: list[str], y: Any) -> No
         if not joined:
             continue
         in_most = sum(map(set(joined).__contains__, labels)) > len(labels) / 2
-        if (in_most and _are_joined(classes, mark)) or _come_again(classes, joined, mark):
+        are_joined = in_most and _are_joined(classes, mark)
+        if are_joined or _come_again(classes, joined, mark) or _has_a_label_as_part(classes, joined, mark):
             spaced = all(part[:1] == " " for label in joined for part in label.split(mark)[1:])
             separator = f'"{mark} "' if spaced else f'"{mark}"'
             line = _applied(y, f"{{}}.str.split({separator})", f"[labels.split({separator}) for labels in y]")
@@ -320,12 +321,23 @@ def _are_joined(classes: list[str], mark: str) -> bool:
 
     "Paris, France" is one label, and "1,5" is a number.
     """
-    if mark == "," and all(re.fullmatch(r"[-+]?\d+(,\d+)?", label) for label in classes):
+    if _are_numbers(classes, mark):
         return False
     if not any(re.search(r"\s", label) for label in classes):
         return True
     parts = [{part.strip() for part in label.split(mark)} for label in classes]
     return len(set().union(*parts)) < len(classes)
+
+
+def _are_numbers(classes: list[str], mark: str) -> bool:
+    """Whether the mark is a decimal point: "1,5"."""
+    return mark == "," and all(re.fullmatch(r"[-+]?\d+(,\d+)?", label) for label in classes)
+
+
+def _has_a_label_as_part(classes: list[str], joined: list[str], mark: str) -> bool:
+    """Whether a label without spaces has another label as one of its parts: "a,b" beside "a"."""
+    known, tight = set(classes), [label for label in joined if not re.search(r"\s", label)]
+    return not _are_numbers(classes, mark) and any(part in known for label in tight for part in label.split(mark))
 
 
 def _come_again(classes: list[str], joined: list[str], mark: str) -> bool:

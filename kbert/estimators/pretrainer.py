@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -18,7 +19,7 @@ from sklearn.utils import Tags
 from kbert.config import BertConfig
 from kbert.data.frames import NO_SAMPLES, is_sparse, listed_labels, refuse_what_has_no_rows, to_known_container
 from kbert.data.texts import text_columns
-from kbert.errors import DivergedError, WeightsMismatchError, WeightsNotFoundError
+from kbert.errors import DivergedError, NewWeightsWarning, WeightsMismatchError, WeightsNotFoundError
 from kbert.estimators.base import BertEstimator
 from kbert.estimators.parameters import (
     LENGTHS_OF_PHASES,
@@ -385,7 +386,11 @@ class BertPretrainer(BertEstimator):
         WeightsMismatchError
             If the weights have no masked-LM head, so that the words would be random.
         """
-        model, tokenizer = self._model_and_tokenizer()
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore", NewWeightsWarning
+            )  # a new head is refused below
+            model, tokenizer = self._model_and_tokenizer()
         if model.has_new_mlm_head:
             raise WeightsMismatchError(
                 "BertPretrainer.fill_mask: these weights have no masked-LM head, since they were trained for another "

@@ -118,4 +118,5 @@ def _logistic(vectors: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> L
 
     with warnings.catch_warnings():  # a start need not be the very best
         warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)  # `check_labels` warns of it
         return LogisticRegression(C=_C, max_iter=200).fit(vectors, labels, sample_weight=weights)

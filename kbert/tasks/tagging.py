@@ -19,6 +19,7 @@ from kbert.config import BertConfig
 from kbert.data.tags import WidenedSpans, WordColumn, tag_lists, words_in_texts
 from kbert.errors import DivergedError, LabelsWarning
 from kbert.metrics import bio_spans, entity_f1, is_bio
+from kbert.printable import shown
 from kbert.saved_values import SavedValues, one_of
 from kbert.tasks.bio import is_legal, legal_tags
 from kbert.tasks.explaining import Explained, Part, ToExplain
@@ -176,6 +177,12 @@ class Tagging(WordReader, Task[WordColumn, UnreadTags, TaggingExamples, np.ndarr
         widened.warn(labels.name)
         known = {tag for row in tags for tag in row}
         if not len(self.classes_):
+            marks = (word for row in split.words for word in row if word.startswith("B-"))
+            if (mark := next(marks, None)) and is_bio(split.words) and not is_bio(tags):
+                raise ValueError(
+                    f"X and {labels.name} are exchanged: X holds tags ({shown(mark)}), and {labels.name} the words. "
+                    f"Words go first: tagger.fit({labels.name}, X)."
+                )
             if len(known) < 2:
                 raise ValueError(
                     f"BertTagger needs at least two tags to tell apart, and y holds {sorted(known)}. Is it the right "

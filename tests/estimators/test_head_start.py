@@ -3,6 +3,7 @@
 import json
 import pickle
 import shutil
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,13 @@ def blobs():
 
 
 # --- Heads -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_softmax_head_of_many_labels_does_not_warn_of_them():
+    """`check_labels` has, in kbert's words."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        softmax_head(np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 25, np.ones(40), 25)
 
 
 def test_a_softmax_head_is_scikit_learns_on_scaled_vectors(blobs):

@@ -270,6 +270,8 @@ def test_arrays_in_strings_are_refused_with_a_line_that_reads_them(clf, df, labe
         (["pos", "neg", "mixed", "pos,neg", "neg,mixed"], 'df["labels"].str.split(",")'),
         (["a,b", "b,c", "a"], 'df["labels"].str.split(",")'),
         (["a,b", "c,d", "c,d"], 'df["labels"].str.split(",")'),
+        (["a,b", "a"], 'df["labels"].str.split(",")'),
+        (["a", "a", "a", "c", "a|b"], 'df["labels"].str.split("|")'),
         (["red, blue", "red", "blue", "blue, red", "blue, red", "red, blue"], 'df["labels"].str.split(", ")'),
         (["a;b", "b;c", "a;b"], 'df["labels"].str.split(";")'),
         (["a|b", "b|c", "a|b"], 'df["labels"].str.split("|")'),
@@ -287,6 +289,7 @@ def test_labels_with_a_mark_between_them_are_warned_of(clf, labels, line):
     [
         ["Paris, France", "Lyon, France", "Rome, Italy"],
         ["1,5", "2,5", "3"],
+        ["1,5", "1", "5"],
         ["pos", "neg", "a,b"],
         ["Portland, Oregon", "Salem, Oregon", "Portland, Maine", "Augusta, Maine"],
         ["[not sure]", "[0]", "yes"],

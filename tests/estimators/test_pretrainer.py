@@ -131,8 +131,9 @@ def test_weights_without_the_heads_start_them_at_random(toy_folder):
 
 def test_no_random_words_are_filled_in(toy_folder, fitted, tmp_path):
     message = 'no masked-LM head.*size="base".*call fit on texts'
-    with pytest.warns(NewWeightsWarning):
-        unfitted = make(weights=toy_folder)
+    unfitted = make(weights=toy_folder)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NewWeightsWarning)  # which says that it will be learned
         for _ in range(2):  # the model is kept for the second call
             with pytest.raises(WeightsMismatchError, match=message):
                 unfitted.fill_mask("the [MASK] was red")

@@ -470,6 +470,7 @@ def test_a_random_start_learns_its_vocabulary(things):
         ([["a"], ["b"]], [["O"], [3]], TypeError, "tag 0 of row 1 is the number 3"),
         ([["a"], ["b"]], [["O"], [None]], TypeError, "tag 0 of row 1 is None"),
         ([["a"], ["b"]], [["O"], ["O"]], ValueError, r"at least two tags to tell apart, and y holds \['O'\]"),
+        ([["O", "B-X"]] * 2, [["Ada", "went"]] * 2, ValueError, r"Words go first: tagger.fit\(y, X\)"),
         ([["a"], ["b"]], None, ValueError, "requires y to be passed"),
         ([["a"], ["b"]], [["O"], "B-X"], ValueError, "row 1 is 'B-X'. Give a list for each row"),
         ("a text", [["O"]], ValueError, "X is a single str"),
