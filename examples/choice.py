@@ -3,6 +3,7 @@
     python examples/choice.py                                                                       # a small slice
     python examples/choice.py --rows 0 --dev-rows 0 --max-length 256 --learning-rate 5e-5 --seeds 0 1 2    # all of it
     python examples/choice.py --task swag --rows 0 --dev-rows 0 --learning-rate 5e-5                # the paper's task
+    python examples/choice.py --rows 0 --dev-rows 0 --defaults                    # with what kbert chooses by itself
 
 The environment variable KBERT_DATA names the folder that holds the data (docs/reference/datasets.md): for SWAG a folder
 "swag" with train.csv and val.csv. Each finished seed is appended to a CSV and not run again, so a command that was
@@ -22,6 +23,8 @@ from kbert import datasets
 from kbert.errors import DatasetNotFoundError
 
 PAPER = {"base": 0.816, "large": 0.866}  # Devlin et al., 2018, Table 4: SWAG, dev
+RECIPE = {"max_length": 96, "epochs": 3, "batch_size": 16, "learning_rate": 1e-4}
+CHOSEN = tuple(RECIPE)  # numbers, or "auto" where kbert chooses
 ROWS = {"dream": {"train": 6_116, "dev": 2_040}, "swag": {"train": 73_546, "dev": 20_006}}
 
 
@@ -35,9 +38,12 @@ def fit_and_score(run: dict[str, Any], train: pd.DataFrame, dev: pd.DataFrame) -
     """The accuracy of a new estimator on dev; prints the questions that it is surest of."""
     from kbert import BertMultipleChoice  # here, because loading a backend takes seconds
 
-    names = ("size", "max_length", "epochs", "batch_size", "learning_rate")
-    parameters = {name: run[name] for name in names} | {"random_state": run["seed"], "verbose": 1}
-    chooser = BertMultipleChoice.paper(weights=None if run["weights"] == "none" else run["weights"], **parameters)
+    weights = None if run["weights"] == "none" else run["weights"]
+    parameters = {"size": run["size"], "weights": weights, "random_state": run["seed"], "verbose": 1}
+    if is_default(run):
+        chooser = BertMultipleChoice(**parameters)
+    else:
+        chooser = BertMultipleChoice.paper(**parameters, **{name: run[name] for name in CHOSEN})
     start = time.perf_counter()
     chooser.fit(train, train.label)
     seconds = time.perf_counter() - start
@@ -50,11 +56,21 @@ def fit_and_score(run: dict[str, Any], train: pd.DataFrame, dev: pd.DataFrame) -
     return {"accuracy": float((chosen == dev.label).mean()), "fit_s": round(seconds)}
 
 
+def is_default(run: dict[str, Any]) -> bool:
+    """Whether a run is with kbert's defaults, and not with the paper's recipe."""
+    return all(run[name] == "auto" for name in CHOSEN)
+
+
+def _setting(text: str) -> int | float | str:
+    """A setting as it was given: a number to its last bit, as it is compared, or "auto"."""
+    return text if text == "auto" else int(text) if text.isdigit() else float(text)
+
+
 def find(results: Path, run: dict[str, Any]) -> pd.DataFrame:
     """The finished runs of a setting, or the one of a setting and a seed."""
     if not results.exists():
         return pd.DataFrame()
-    runs = pd.read_csv(results, converters={"learning_rate": float})  # to the last bit, as it is compared
+    runs = pd.read_csv(results, converters=dict.fromkeys(CHOSEN, _setting))
     return runs[(runs[list(run)] == pd.Series(run)).all(axis=1)]
 
 
@@ -72,6 +88,7 @@ def differences(setting: dict[str, Any]) -> str:
     task, size = setting["task"], setting["size"]
     start = {"auto": size, "none": f"{size} from a random start"}.get(setting["weights"], setting["weights"])
     notes = [f"{start}, not BERT-{'large' if size.startswith('large') else 'base'}"] * (start not in ("base", "large"))
+    notes += ["kbert's defaults, not the paper's recipe"] * is_default(setting)
     if task == "dream":
         notes.append("DREAM's dialogues and its dev, another data set than SWAG: the scores cannot be compared")
     for part, column in (("train", "rows"), ("dev", "dev_rows")):
@@ -87,16 +104,24 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--rows", type=int, default=120, help="train on so many rows; 0 for all")
     parser.add_argument("--dev-rows", type=int, default=150, help="score so many rows; 0 for all")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
-    parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--batch-size", type=int, default=16)
-    parser.add_argument("--learning-rate", type=float, default=1e-4, help="few rows need more than the paper's 2e-5")
-    parser.add_argument("--max-length", type=int, default=96, help="a longer sequence is cut at its ends")
+    parser.add_argument("--epochs", type=int, help="default: 3")
+    parser.add_argument("--batch-size", type=int, help="default: 16")
+    parser.add_argument(
+        "--learning-rate", type=float, help="default: 1e-4; the paper has 2e-5"
+    )
+    parser.add_argument("--max-length", type=int, help="default: 96; a longer sequence is cut at its ends")
+    parser.add_argument("--defaults", action="store_true", help="kbert's defaults, which choose these four")
     parser.add_argument("--size", default="minilm-l6")
     parser.add_argument("--weights", default="auto", help="a folder, a hub name, or none for a random start")
     parser.add_argument("--results", type=Path, default=Path("choice_results.csv"))
     options = parser.parse_args(argv)
     if negative := [name for name in ("rows", "dev_rows") if getattr(options, name) < 0]:
         parser.error(f"--{negative[0].replace('_', '-')} is {getattr(options, negative[0])}: give 0 for all, or more")
+    for name, value in RECIPE.items():
+        if options.defaults and getattr(options, name) is not None:
+            parser.error(f"--{name.replace('_', '-')} cannot be set with --defaults, which chooses it")
+        if getattr(options, name) is None:
+            setattr(options, name, "auto" if options.defaults else value)
     try:
         train, dev = load(options.task, "train", options.rows), load(options.task, "dev", options.dev_rows)
     except DatasetNotFoundError as error:
@@ -108,8 +133,7 @@ def main(argv: list[str] | None = None) -> None:
         "task": options.task,
         "backend": keras.backend.backend(),
         "device": next((kind for kind in ("cpu", "tpu") if kind in device), "gpu"),
-        **{name: getattr(options, name) for name in ("size", "weights", "max_length")},
-        **{name: getattr(options, name) for name in ("epochs", "batch_size", "learning_rate")},
+        **{name: getattr(options, name) for name in ("size", "weights", *CHOSEN)},
         **{"rows": len(train), "dev_rows": len(dev)},
     }
     options.results.parent.mkdir(parents=True, exist_ok=True)

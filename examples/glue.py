@@ -234,7 +234,7 @@ def main(argv: list[str] | None = None) -> None:
         parser.error(f"{unknown[0]!r} is no task; the tasks are {', '.join(TASKS)}, and all for GLUE's nine")
     if options.rows is not None and options.rows < 1:
         parser.error(f"--rows is {options.rows}: give 1 or more, or leave it out for all rows")
-    chosen, by = (GRID, "--grid") if options.grid else (CHOSEN, "--defaults") if options.defaults else ((), "")
+    chosen, by = (CHOSEN, "--defaults") if options.defaults else (GRID, "--grid") if options.grid else ((), "")
     if given := [name for name in chosen if getattr(options, name) is not None]:
         parser.error(f"--{given[0].replace('_', '-')} cannot be set with {by}, which chooses it")
     if not tasks and not options.table:

@@ -92,6 +92,30 @@ def test_finished_runs_are_not_made_again(choice, data, fits, capsys):
     assert len(fits) == 2 + 4 + 4
 
 
+def test_the_defaults_are_runs_of_their_own(choice, data, fits, capsys):
+    for arguments in (["--defaults"], [], ["--defaults"]):
+        choice.main(arguments)
+    assert [[run[name] for name in choice.CHOSEN] for run in fits] == [["auto"] * 4, [96, 3, 16, 1e-4]]
+    out = capsys.readouterr().out
+    assert "done before" in out and out.count("kbert's defaults, not the paper's recipe") == 2
+
+
+def test_the_defaults_are_those_of_the_estimator(choice, monkeypatch):
+    from kbert import BertMultipleChoice
+
+    class FittedError(Exception):
+        pass
+
+    def fit(self, *data):
+        raise FittedError(self.get_params())
+
+    monkeypatch.setattr(BertMultipleChoice, "fit", fit)
+    run = {"size": "tiny", "weights": "none", "seed": 0, **dict.fromkeys(choice.CHOSEN, "auto")}
+    with pytest.raises(FittedError) as fitted:
+        choice.fit_and_score(run, pd.DataFrame({"label": [0]}), pd.DataFrame())
+    assert fitted.value.args == (BertMultipleChoice("tiny", weights=None, random_state=0, verbose=1).get_params(),)
+
+
 def test_swag_is_set_beside_the_papers_score(choice, data, fits, capsys):
     choice.main(["--task", "swag", "--size", "large"])
     assert [(run["task"], run["rows"], run["dev_rows"]) for run in fits] == [("swag", 8, 8)]

@@ -40,6 +40,7 @@ def run_example(name: str) -> str:
         ("ner", "--passages 1.5", "--passages is 1.5: give a share"),
         ("squad", "--dev-rows -1", "--dev-rows is -1"),
         ("choice", "--rows -1", "--rows is -1"),
+        ("choice", "--defaults --max-length 64", "--max-length cannot be set with --defaults, which chooses it"),
         ("features", "--dev-rows -1", "--dev-rows is -1"),
     ],
 )
