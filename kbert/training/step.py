@@ -22,7 +22,7 @@ Arrays: TypeAlias = np.ndarray | dict[str, np.ndarray]
 # The gradients of all trainable variables, in any form: only the trainer that made them looks inside.
 Gradients: TypeAlias = Any
 # ``loss(outputs, targets, weights)``: a scalar, or a vector whose first number is minimised and all of which are
-# reported.
+# reported. A step is compiled once for each such object, so one with options is best made once for the same options.
 Loss: TypeAlias = Callable[[Tensor, Any, Any], Tensor]
 # From a batch's inputs to a model's outputs.
 Predictor: TypeAlias = Callable[[dict[str, np.ndarray]], Any]

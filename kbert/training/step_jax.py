@@ -47,7 +47,7 @@ class Trainer:
             self.replicated = keras.distribution.TensorLayout([], distribution.device_mesh).backend_layout
         # Of each trainable variable.
         self.shardings = [self._sharding(variable) for variable in model.trainable_variables]
-        self.key = ("jax", model_key(model), loss.__name__, optimizer, self.replicated, *self.shardings)
+        self.key = ("jax", model_key(model), loss, optimizer, self.replicated, *self.shardings)
         # Copies: the step gives the memory of its arguments to its results, and the model's own must outlive it.
         self.values = self._placed(jnp.copy(variable.value) for variable in model.trainable_variables)
         self.moments_1, self.moments_2 = self._zeros(), self._zeros()

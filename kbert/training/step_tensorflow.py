@@ -32,7 +32,7 @@ class Trainer:
 
     def __init__(self, model: keras.Model, loss: Loss, optimizer: str = "adamw"):
         self.model, self.loss, self.optimizer = model, loss, optimizer
-        self.key = ("tensorflow", model_key(model), loss.__name__, optimizer)
+        self.key = ("tensorflow", model_key(model), loss, optimizer)
         self.values = [_variable(variable.value) for variable in model.trainable_variables]
         self.moments_1, self.moments_2 = ([_variable(tf.zeros(value.shape)) for value in self.values] for _ in range(2))
 

@@ -9,6 +9,7 @@ import pytest
 
 from kbert.training import compiled
 from kbert.training.compiled import model_variables
+from kbert.training.losses import softmax_cross_entropy
 
 pytestmark = pytest.mark.backend
 
@@ -30,6 +31,14 @@ def test_parts_follow_what_is_frozen_and_thawed(model):
         assert same(parts.trainable, model.trainable_variables) and same(parts.others, model.non_trainable_variables)
         keys.append(parts.key)
     assert keys[0] == keys[2] != keys[1]
+
+
+def test_losses_of_one_name_are_told_apart(model_of, trained):
+    def times(factor):
+        return lambda *arrays: factor * softmax_cross_entropy(*arrays)
+
+    first, second = (trained(model_of(dropout=0.0), n_texts=16, loss=times(factor))["loss"][0] for factor in (1.0, 2.0))
+    assert second == pytest.approx(2 * first, rel=1e-5)
 
 
 def test_a_change_of_weights_is_seen(model):
