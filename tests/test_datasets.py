@@ -103,6 +103,8 @@ def test_a_squad_file_without_answers_has_no_answer_columns(tmp_path):
             "'title' is 5",
         ),
         ('{"data": [{"paragraphs": [{"context": "a", "qas": [{"id": 1, "question": null}]}]}]}', "'question' is None"),
+        (json.dumps(_squad({"id": "1", "question": "a\ud800"})), "article 0: .*question holds a lone surrogate"),
+        (json.dumps(_squad({"id": "\ud800", "question": "a"})), "article 0: .*id holds a lone surrogate"),
         ('{"data": [{"paragraphs": [{"context": ["a"], "qas": [{"id": 1, "question": "b"}]}]}]}', "not a text"),
         (
             '{"data": [{"paragraphs": [{"context": "a", "qas": [{"id": 1, "question": "b", "answers": '
@@ -213,6 +215,8 @@ def test_json_lines_without_question_and_labels_have_no_such_columns(tmp_path):
         pytest.param("a.jsonl", "\n" + "[" * 100_000 + "\n", "line 2: is nested too deeply", id="deep"),
         ("a.jsonl", '{"context": "c", "options": []}\n', "line 1: has no options"),
         ("a.jsonl", '{"context": 5, "options": ["x"]}\n', "line 1: context is 5, not a text"),
+        ("a.jsonl", '{"context": "a\\ud800", "options": ["x"]}\n', "line 1: context holds a lone surrogate"),
+        ("a.jsonl", '{"context": "a", "id": "\\ud800", "options": ["x"]}\n', "line 1: id holds a lone surrogate"),
         ("a.jsonl", '{"context": "c", "question": [], "options": ["x"]}\n', "line 1: question is .*, not a text"),
         ("a.jsonl", '{"context": "c", "options": "xy"}\n', "line 1: options is 'xy', not a list"),
         ("a.jsonl", '{"context": "c", "options": ["x"], "label": true}\n', "label True is no index"),

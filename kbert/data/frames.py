@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from kbert.data.arrow_texts import ArrowTexts
 from kbert.printable import shown
-from kbert.text.vocabulary import require_no_surrogates
+from kbert.surrogates import require_no_surrogates
 
 NO_SAMPLES = "Found array with 0 sample(s) (shape={}) while a minimum of 1 is required."
 

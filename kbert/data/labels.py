@@ -17,7 +17,7 @@ from kbert.data.frames import (
     require_y,
 )
 from kbert.printable import shown
-from kbert.text.vocabulary import require_no_surrogates
+from kbert.surrogates import require_no_surrogates
 from kbert.warn import warn_user
 
 

@@ -23,7 +23,7 @@ from kbert.data.frames import (
 )
 from kbert.data.mistakes import texts_of
 from kbert.printable import shown
-from kbert.text.vocabulary import require_no_surrogates
+from kbert.surrogates import require_no_surrogates
 
 
 @dataclass(frozen=True)

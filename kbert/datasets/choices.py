@@ -12,6 +12,7 @@ import pandas as pd
 
 from kbert.datasets.files import PACKED, is_blank, read_lines, read_text
 from kbert.input_files import endings_of, with_long_fields
+from kbert.surrogates import require_no_surrogates
 
 _ENDING = re.compile(r"ending(\d+)")
 
@@ -144,6 +145,8 @@ def _read_json_lines(path: str | Path) -> Iterable[Choice]:
         for key in ("context", "question"):
             if not isinstance(record.get(key, ""), str) and not (key == "question" and record[key] is None):
                 raise ValueError(f"{source}: {key} is {record[key]!r:.500}, not a text.")
+        for key in ("context", "question", "id"):
+            require_no_surrogates(str(record.get(key)), f"{source}: {key}")
         options = record["options"]
         if not isinstance(options, list) or not all(isinstance(option, str) for option in options):
             raise ValueError(f"{source}: options is {options!r:.500}, not a list of texts.")

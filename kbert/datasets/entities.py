@@ -12,6 +12,7 @@ import pandas as pd
 
 from kbert.datasets.files import is_blank, read_text
 from kbert.errors import DatasetWarning
+from kbert.surrogates import require_no_surrogates
 from kbert.warn import warn_user
 
 Span = tuple[int, int, str]
@@ -81,6 +82,7 @@ def read_entities(source: Any, format: str = "auto") -> pd.DataFrame:
     for record in records:
         try:
             text, marked = read(record, told)
+            require_no_surrogates(text, f"{record.source}: the text")
         except LeftOut as reason:
             told[f"left out because {reason}"] += 1
             continue
@@ -244,7 +246,7 @@ def _doccano(record: Record, told: Counter[str]) -> tuple[str, list[Any]]:
     value = _object(record)
     key = next((key for key in _DOCCANO_SPANS if key in value), None)
     if key is None:
-        raise ValueError(f"{record.source}: has no 'label', 'labels' or 'entities'; it has {', '.join(value)}.")
+        raise ValueError(f"{record.source}: has no 'label', 'labels' or 'entities'; it has {_keys(value)}.")
     return _text(record, "text", "data"), _list(value[key], record, key)
 
 
@@ -370,7 +372,7 @@ def _text(record: Record, *keys: str) -> str:
     for key in keys:
         if isinstance(value.get(key), str):
             return str(value[key])
-    raise ValueError(f"{record.source}: has no {keys[0]!r} that is a text; it has {', '.join(map(str, value))}.")
+    raise ValueError(f"{record.source}: has no {keys[0]!r} that is a text; it has {_keys(value)}.")
 
 
 def _list(value: Any, record: Record, key: str) -> list[Any]:

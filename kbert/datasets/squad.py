@@ -9,6 +9,7 @@ import pandas as pd
 
 from kbert.datasets.files import read_text
 from kbert.errors import DatasetWarning
+from kbert.surrogates import require_no_surrogates
 from kbert.warn import warn_user
 
 COLUMNS = ["id", "title", "question", "context", "answer", "answer_start"]
@@ -118,6 +119,7 @@ def _questions(content: Any, path: str | Path) -> Iterable[Question]:
         try:
             for paragraph in article["paragraphs"]:
                 for question in paragraph["qas"]:
+                    require_no_surrogates(str(question["id"]), "id")
                     yield Question(
                         str(question["id"]),
                         _text(article, "title") if "title" in article else "",
@@ -159,4 +161,5 @@ def _start(question: dict[str, Any], value: Any) -> int:
 def _text(values: dict[str, Any], key: str) -> str:
     if not isinstance(values[key], str):
         raise TypeError(f"{key!r} is {values[key]!r:.200}, not a text")
+    require_no_surrogates(values[key], key)
     return values[key]

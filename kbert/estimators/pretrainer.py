@@ -387,9 +387,7 @@ class BertPretrainer(BertEstimator):
             If the weights have no masked-LM head, so that the words would be random.
         """
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", NewWeightsWarning
-            )  # a new head is refused below
+            warnings.simplefilter("ignore", NewWeightsWarning)  # a new head is refused below
             model, tokenizer = self._model_and_tokenizer()
         if model.has_new_mlm_head:
             raise WeightsMismatchError(

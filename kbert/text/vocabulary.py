@@ -9,6 +9,8 @@ from operator import index
 
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
+from kbert.surrogates import require_no_surrogates
+
 # Characters beyond the most frequent 1,000 become [UNK], as in the Hugging Face BERT vocabularies.
 ALPHABET = 1000
 
@@ -133,21 +135,3 @@ def _repeated(words: dict[str, int]) -> Iterator[str]:
     for word, count in words.items():
         for start in range(0, count, 1000):
             yield f"{word} " * min(1000, count - start)
-
-
-def require_no_surrogates(text: str, where: str) -> None:
-    """Raise a ValueError if a text holds half of a surrogate pair, which is no character and has no UTF-8.
-
-    Parameters
-    ----------
-    text : str
-    where : str
-        What the message calls the text; it begins the message.
-    """
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise ValueError(
-            f"{where} holds a lone surrogate, {text[error.start]!r} at character {error.start}, which is no character. "
-            "Repair the text: text.encode('utf-16', 'surrogatepass').decode('utf-16', 'replace')."
-        ) from None

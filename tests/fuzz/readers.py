@@ -376,6 +376,20 @@ def _make_conll(folder):
     (folder / "train.conll").write_text("-DOCSTART- -X- -X- O\n\n" + rows + "\n")
 
 
+def _make_entities(folder):
+    """Records of each tool, in files of their own."""
+    span, region = {"start": 0, "end": 3, "label": "X"}, {"start": 0, "end": 3, "labels": ["X"]}
+    results = [{"result": [{"type": "labels", "to_name": "text", "value": region}]}]
+    records = {
+        "spacy": [[text, {"entities": [[0, 3, "X"]]}] for text in TEXTS],
+        "doccano": [{"text": text, "label": [[0, 3, "X"]]} for text in TEXTS],
+        "prodigy": [{"text": text, "answer": "accept", "spans": [span]} for text in TEXTS],
+        "label-studio": [{"id": i, "data": {"text": text}, "annotations": results} for i, text in enumerate(TEXTS)],
+    }
+    for name, of_tool in records.items():
+        (folder / f"{name}.json").write_text(json.dumps(of_tool))
+
+
 def _make_choices(folder):
     rows = [
         {"context": context, "question": "so", "options": options, "label": i % 2}
@@ -408,6 +422,22 @@ def _read_conll(folder):
     frame = datasets.read_conll(folder / "train.conll")
     for words, tags in zip(frame["words"], frame.get("tags", frame["words"]), strict=True):
         assert len(words) == len(tags) and all(isinstance(text, str) for text in [*words, *tags])
+
+
+def _read_entities(folder):
+    """All files: the errors of one are those of all."""
+    errors = []
+    for name in ("spacy", "doccano", "prodigy", "label-studio"):
+        try:
+            frame = datasets.read_entities(folder / f"{name}.json")
+        except DATASET as error:
+            errors.append(error)
+            continue
+        _texts(frame, "text")
+        for text, spans in zip(frame["text"], frame["spans"], strict=True):
+            assert all(0 <= start < end <= len(text) and isinstance(label, str) for start, end, label in spans)
+    if errors:
+        raise errors[0]
 
 
 def _read_choices(folder):
@@ -451,6 +481,7 @@ READERS = {
     "GLUE": Reader(_make_glue, _read_glue, DATASET, 4, damage_texts),
     "SQuAD": Reader(_make_squad, _read_squad, DATASET, 4, damage_texts),
     "CoNLL": Reader(_make_conll, _read_conll, DATASET, 4, damage_texts),
+    "entities": Reader(_make_entities, _read_entities, DATASET, 4, damage_texts),
     "multiple choice": Reader(_make_choices, _read_choices, DATASET, 4, damage_texts),
     "unusual texts": Reader(
         lambda folder: (folder / "texts.json").write_text('["red", "blue"]'), texts.check, (), 1, texts.draw
