@@ -118,12 +118,13 @@ class RunFacts:
         cls,
         parameters: Parameters,
         rows: RowFacts | None,
+        *,
         n_rows: int,
         n_sequences: int,
         n_cut: int,
         n_in_windows: int,
         lengths: NDArray[Any],
-        n_counted: int,
+        whole_rows: bool,
         policy: str,
     ) -> RunFacts:
         """The facts of a run.
@@ -136,12 +137,12 @@ class RunFacts:
         n_rows, n_sequences, n_cut, n_in_windows : int
         lengths : ndarray of int
             Tokens of the sequences, or of some of them.
-        n_counted : int
-            How many there are of what ``batch_size`` counts.
+        whole_rows : bool
+            Whether ``batch_size`` counts rows; else sequences.
         policy : str
             Keras's dtype policy.
         """
-        steps = -(-n_counted // parameters.batch_size)
+        steps = -(-(n_rows if whole_rows else n_sequences) // parameters.batch_size)
         settings = {name: getattr(parameters, name, "auto") for name in (*SETTLED, "classifier_pooling")}
         return cls(
             rows,

@@ -16,9 +16,9 @@ import numpy as np
 from kbert.config import BertConfig
 from kbert.data.batches import TrainingBatches
 from kbert.data.columns import Columns
-from kbert.errors import DivergedError, FailedRunWarning, UnderfitWarning
+from kbert.errors import DivergedError
 from kbert.estimators.fit_plan import RowFacts, RunFacts
-from kbert.estimators.outcome import Kind, outcome_of
+from kbert.estimators.outcome import Kind, outcome_of, warn_of_outcome
 from kbert.estimators.parameters import (
     Parameters,
     checked_callbacks,
@@ -47,7 +47,6 @@ from kbert.training.loop import TrainingOptions, train
 from kbert.training.precision import dtype_policy
 from kbert.training.progress import say
 from kbert.training.step import Loss
-from kbert.warn import warn_user
 from kbert.weights import load_encoder_weights
 from kbert.weights.start import Start
 
@@ -112,7 +111,7 @@ def fit(estimator: Fittable[C, L, E, O], X: Any, y: Any, sample_weight: Any, eva
 
     # Find the start: architecture, tokenizer and weights. Then rows become tokens.
     start = find_start(estimator, parameters, task, columns)
-    config, pad_id = start.config.with_dropout(parameters.dropout), start.tokenizer.pad_id
+    pad_id = start.tokenizer.pad_id
     examples = task.examples(columns, labels, weights, start.tokenizer)
 
     # Read the validation set, if one is given, and tell of rows that were cut or are empty, of both at once.
@@ -133,15 +132,15 @@ def fit(estimator: Fittable[C, L, E, O], X: Any, y: Any, sample_weight: Any, eva
         examples = examples.take(np.flatnonzero(examples.weights > 0))
 
     # With verbose, the first line tells of repeated rows and of labels.
-    about = None
+    row_facts = None
     if parameters.verbose and not task.splits_words and columns.n_rows <= _ROWS_COMPARED:
-        about = RowFacts.of(task, columns, task.label_numbers(columns, labels, start.tokenizer))
+        row_facts = RowFacts.of(task, columns, task.label_numbers(columns, labels, start.tokenizer))
 
     # Train, again with another seed where a run fails, and learn what the outputs of the trained model tell.
     folder = checkpoint_folder(parameters)
     with nullcontext() if folder is None else FitCheckpoints(folder) as checkpoints:
         model, history = _train_with_restarts(
-            task, start, config, about, examples, validation, parameters, seed, callbacks, checkpoints
+            task, start, row_facts, examples, validation, parameters, seed, callbacks, checkpoints
         )
     task.after_training(model, examples, validation, pad_id)
 
@@ -151,8 +150,7 @@ def fit(estimator: Fittable[C, L, E, O], X: Any, y: Any, sample_weight: Any, eva
 def _train_with_restarts(
     task: Task[C, L, E, O],
     start: Start,
-    config: BertConfig,
-    about: RowFacts | None,
+    row_facts: RowFacts | None,
     examples: E,
     validation: E | None,
     parameters: Parameters,
@@ -164,10 +162,11 @@ def _train_with_restarts(
     data, pad_id = task.training_data(examples), start.tokenizer.pad_id
     n_rows = examples.n_rows if data.whole_rows else len(data.sequences)  # what a batch counts
     few_labels = has_few_labels(parameters)
-    start_is_chosen, rate_is_chosen = (
+    # `settle` replaces "auto" by numbers; what the probe tells is decided in each run.
+    head_start_was_auto, rate_was_auto = (
         getattr(parameters, name, None) == "auto" for name in ("head_start", "learning_rate")
     )
-    recipe = settle(parameters, task, config, n_rows)
+    recipe = settle(parameters, task, start.config, n_rows)
     rate = parameters.learning_rate
     parameters.distribution = for_fine_tuning(parameters.distribution, data.whole_rows or few_labels)
     enough_epochs = automatic_epochs(parameters, recipe, n_rows)
@@ -180,17 +179,17 @@ def _train_with_restarts(
         run = Run(restart, run_seed, seed, callbacks, checkpoints)
         if few_labels:
             model, history = _tuned_by_contrast(
-                task, start, config, about, examples, data, validation, parameters, policy, run
+                task, start, row_facts, examples, data, validation, parameters, policy, run
             )
             loss, linear_loss = np.inf, None  # the contrast's loss is another one
         else:
-            model, probed = _new_model(task, start, config, examples, policy, run)
+            model, probed = _new_model(task, start, examples, policy, run)
             linear_loss = None if probed is None else probed.loss
-            if probed is not None and start_is_chosen:
+            if probed is not None and head_start_was_auto:
                 parameters.head_start = "random" if probed.head is None else "probe"
-            if probed is not None and rate_is_chosen:
+            if probed is not None and rate_was_auto:
                 parameters.learning_rate = rate * probed.further_rate_factor
-            _say(parameters, model.config, about, examples, data, policy)
+            _say(parameters, model.config, row_facts, examples, data, policy)
             history = _train(task, start, model, task.loss, data, validation, parameters, run)
             loss = history["loss"][-1]
         n_epochs = len(history["loss"])
@@ -198,41 +197,16 @@ def _train_with_restarts(
         stopped_early = parameters.early_stopping and n_epochs < parameters.epochs
         few_updates = n_epochs < enough_epochs and not stopped_early
         outcome = outcome_of(task, model, data, examples, loss, linear_loss, few_updates, pad_id)
-        ended = f"at its end, after epoch {n_epochs}, the loss on training rows, without dropout, is {outcome.loss:.3f}"
+        warn_of_outcome(outcome, task.baseline, n_epochs, enough_epochs, restart + 1, parameters.n_restarts)
         if outcome.kind is not Kind.NOTHING:
             break
-        what_now = (
-            f"It is started again with another seed ({restart + 1} of n_restarts={parameters.n_restarts})."
-            if restart < parameters.n_restarts
-            else "Try n_restarts=3, more epochs, or another learning_rate; or the texts may not tell y."
-        )
-        warn_user(
-            f"The run failed: {ended}, and {task.baseline} alone gives {outcome.reference:.3f}. Nothing was learned. "
-            f"{what_now}",
-            FailedRunWarning,
-        )
-    if outcome.kind is Kind.LESS_THAN_LINEAR:
-        warn_user(
-            f"The run learned less than a linear model: {ended}, and a linear model on the vectors of the encoder "
-            f"before training has {outcome.reference:.3f} on rows that it has not seen. Leave learning_rate and epochs "
-            'at "auto", or try a lower learning_rate and more epochs.',
-            UnderfitWarning,
-        )
-    if outcome.kind is Kind.LITTLE:
-        warn_user(
-            f"The run learned little: {ended}, and {task.baseline} alone gives {outcome.reference:.3f}. That was after "
-            f'epochs={n_epochs}, and epochs="auto" would make {enough_epochs} of so few rows. Try that, or a higher '
-            "learning_rate.",
-            UnderfitWarning,
-        )
     return model, history
 
 
 def _tuned_by_contrast(
     task: Task[C, L, E, O],
     start: Start,
-    config: BertConfig,
-    about: RowFacts | None,
+    row_facts: RowFacts | None,
     examples: E,
     data: TrainingData,
     validation: E | None,
@@ -245,13 +219,13 @@ def _tuned_by_contrast(
     The history has the contrast's losses, and of a validation set what the whole model gives, at the last epoch.
     """
     assert task.contrast is not None  # `_check_few_labels`
-    config = replace(config, classifier_pooling=parameters.classifier_pooling)
-    _say(parameters, config, about, examples, data, policy)
+    config = replace(start.config, classifier_pooling=parameters.classifier_pooling)
+    _say(parameters, config, row_facts, examples, data, policy)
     features = partial(BertForFeatures, config, "last", config.classifier_pooling, dtype=policy, seed=run.seed)
     reads_pooler = config.classifier_pooling == "cls"  # the head does, which is fitted afterwards
     tuned = start.new_model(features, partial(_load, tell=reads_pooler and run.number == 0))
     history = _train(task, start, tuned, task.contrast.loss, data, None, parameters, run)
-    model, _ = _new_model(task, replace(start, encoder=tuned.encoder), config, examples, policy, run)
+    model, _ = _new_model(task, replace(start, config=config, encoder=tuned.encoder), examples, policy, run)
     if validation is not None:
         not_known = [np.nan] * (len(history["loss"]) - 1)
         at_the_end = _evaluate(task, model, validation, start.tokenizer.pad_id)
@@ -264,7 +238,7 @@ def _tuned_by_contrast(
 def _say(
     parameters: Parameters,
     config: BertConfig,
-    about: RowFacts | None,
+    row_facts: RowFacts | None,
     examples: Examples,
     data: TrainingData,
     policy: str,
@@ -274,26 +248,23 @@ def _say(
         return
     if hasattr(parameters, "classifier_pooling"):  # which the probe has chosen
         parameters = Parameters(**{**vars(parameters), "classifier_pooling": config.classifier_pooling})
-    n_sequences = len(data.sequences)
-    n_counted = examples.n_rows if data.whole_rows else n_sequences
-    n_in_windows = 0 if data.whole_rows else int((np.bincount(data.sequences.rows) > 1).sum())
     facts = RunFacts.of(
         parameters,
-        about,
-        examples.n_rows,
-        n_sequences,
-        len(examples.cut_rows),
-        n_in_windows,
-        data.sequences.lengths,
-        n_counted,
-        policy,
+        row_facts,
+        n_rows=examples.n_rows,
+        n_sequences=len(data.sequences),
+        n_cut=len(examples.cut_rows),
+        n_in_windows=0 if data.whole_rows else int((np.bincount(data.sequences.rows) > 1).sum()),
+        lengths=data.sequences.lengths,
+        whole_rows=data.whole_rows,
+        policy=policy,
     )
     for line in facts.lines():
         say(line)
 
 
 def _new_model(
-    task: Task[C, L, E, O], start: Start, config: BertConfig, examples: E, dtype: str, run: Run
+    task: Task[C, L, E, O], start: Start, examples: E, dtype: str, run: Run
 ) -> tuple[keras.Model, Probed | None]:
     """The model to train, and where its head starts; or the model of the fit before, and None."""
 
@@ -305,10 +276,10 @@ def _new_model(
         return start.new_model(make, _load if run.number else _load_and_tell)
 
     if start.model is not None:
-        model = to_train(config)
+        model = to_train(start.config)
         task.before_training(model)
         return model, None
-    probed = task.probe(config, to_probe, examples, run.seed, start.tokenizer.pad_id)
+    probed = task.probe(start.config, to_probe, examples, run.seed, start.tokenizer.pad_id)
     model = to_train(probed.config)
     if probed.head is not None:
         probed.head.assign_to(model.classifier)

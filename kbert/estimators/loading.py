@@ -67,5 +67,8 @@ def load(
         )
     kind = getattr(kbert, name) if name in kbert.__all__ else None
     if not (isinstance(kind, type) and issubclass(kind, BertEstimator)):
-        raise WeightsMismatchError(f"{path} holds a {name}, which this version of kbert does not have. Update kbert.")
+        raise WeightsMismatchError(
+            f"{path} holds a {name}, which this version of kbert does not have. Update kbert; or, if it is a class of "
+            f"your own, open it with {name}.load."
+        )
     return kind.load(path, verify, runtime=runtime)

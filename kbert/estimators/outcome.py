@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from kbert.data.columns import Columns
+from kbert.errors import FailedRunWarning, UnderfitWarning
 from kbert.tasks.task import Examples, Task, TrainingData, some_rows
+from kbert.warn import warn_user
 
 if TYPE_CHECKING:
     import keras
@@ -112,6 +114,53 @@ def outcome_of(
     if few_updates and loss >= _HIGH_SHARE * baseline:
         return Outcome(Kind.LITTLE, loss, baseline)
     return Outcome(Kind.ENOUGH, loss, baseline)
+
+
+def warn_of_outcome(
+    outcome: Outcome, baseline: str, n_epochs: int, enough_epochs: int, next_restart: int, n_restarts: int
+) -> None:
+    """Warn of a run that learned nothing, or less than it could.
+
+    Parameters
+    ----------
+    outcome : Outcome
+    baseline : str
+        What the constant predictor knows: `Task.baseline`.
+    n_epochs, enough_epochs : int
+        Epochs of the run, and those of ``epochs="auto"``.
+    next_restart, n_restarts : int
+        The number of the restart that follows, and how many are allowed.
+
+    Warns
+    -----
+    FailedRunWarning, UnderfitWarning
+    """
+    ended = f"at its end, after epoch {n_epochs}, the loss on training rows, without dropout, is {outcome.loss:.3f}"
+    if outcome.kind is Kind.NOTHING:
+        what_now = (
+            f"It is started again with another seed ({next_restart} of n_restarts={n_restarts})."
+            if next_restart <= n_restarts
+            else "Try n_restarts=3, more epochs, or another learning_rate; or the texts may not tell y."
+        )
+        warn_user(
+            f"The run failed: {ended}, and {baseline} alone gives {outcome.reference:.3f}. Nothing was learned. "
+            f"{what_now}",
+            FailedRunWarning,
+        )
+    if outcome.kind is Kind.LESS_THAN_LINEAR:
+        warn_user(
+            f"The run learned less than a linear model: {ended}, and a linear model on the vectors of the encoder "
+            f"before training has {outcome.reference:.3f} on rows that it has not seen. Leave learning_rate and epochs "
+            'at "auto", or try a lower learning_rate and more epochs.',
+            UnderfitWarning,
+        )
+    if outcome.kind is Kind.LITTLE:
+        warn_user(
+            f"The run learned little: {ended}, and {baseline} alone gives {outcome.reference:.3f}. That was after "
+            f'epochs={n_epochs}, and epochs="auto" would make {enough_epochs} of so few rows. Try that, or a higher '
+            "learning_rate.",
+            UnderfitWarning,
+        )
 
 
 def _of_rows(data: TrainingData, rows: np.ndarray) -> TrainingData:

@@ -56,14 +56,14 @@ def plan(estimator: HasTask[Any, Any, Any, Any], X: Any, y: Any, sample_weight: 
 
     reading, began = time.perf_counter() - began, time.perf_counter()
     start = find_start(estimator, parameters, task, some)
-    config = start.config.with_dropout(parameters.dropout)
+    config = start.config
     starting, began = time.perf_counter() - began, time.perf_counter()
     if parameters.weights is None:  # a vocabulary is learned from the texts
         starting /= share
     lengths = row_lengths(task, some, start.tokenizer)
     tokenizing = time.perf_counter() - began
     numbers = task.label_numbers(columns, read.labels, start.tokenizer)
-    about = RowFacts.of(task, columns, numbers)
+    row_facts = RowFacts.of(task, columns, numbers)
 
     # What is trained on: exactly, or as the rows that were tokenised tell.
     weights = read.weights
@@ -74,8 +74,7 @@ def plan(estimator: HasTask[Any, Any, Any, Any], X: Any, y: Any, sample_weight: 
     of_sequences = np.isin(lengths.rows, trained) if chosen is None else np.ones(len(lengths.rows), bool)
     sequences = lengths.sequences[of_sequences]
     n_sequences = len(sequences) if chosen is None else round(len(sequences) * len(trained) / some.n_rows)
-    n_counted = len(trained) if task.whole_rows else n_sequences
-    settle(parameters, task, config, n_counted)
+    settle(parameters, task, config, len(trained) if task.whole_rows else n_sequences)
     policy = dtype_policy(parameters.dtype)
     rows = np.unique(lengths.rows[of_sequences], return_inverse=True)[1] if task.whole_rows else None
     dealt = DealtTexts(sequences, rows, parameters.batch_size, seed)
@@ -83,14 +82,14 @@ def plan(estimator: HasTask[Any, Any, Any, Any], X: Any, y: Any, sample_weight: 
     n_long = round(float(np.mean(whole > parameters.max_length)) * len(trained))
     run = RunFacts.of(
         parameters,
-        None if task.splits_words else about,
-        len(trained),
-        n_sequences,
-        0 if lengths.in_windows else n_long,
-        n_long if lengths.in_windows else 0,
-        sequences,
-        n_counted,
-        policy,
+        None if task.splits_words else row_facts,
+        n_rows=len(trained),
+        n_sequences=n_sequences,
+        n_cut=0 if lengths.in_windows else n_long,
+        n_in_windows=n_long if lengths.in_windows else 0,
+        lengths=sequences,
+        whole_rows=task.whole_rows,
+        policy=policy,
     )
 
     # Seconds, in passes over a batch.
@@ -105,9 +104,9 @@ def plan(estimator: HasTask[Any, Any, Any, Any], X: Any, y: Any, sample_weight: 
         n_rows=n_rows,
         n_validation_rows=n_validation,
         n_missing=columns.n_missing,
-        n_duplicates=about.n_duplicates,
-        n_contradictions=about.n_contradictions,
-        classes=about.classes,
+        n_duplicates=row_facts.n_duplicates,
+        n_contradictions=row_facts.n_contradictions,
+        classes=row_facts.classes,
         n_rows_tokenized=some.n_rows,
         tokens_median=median,
         tokens_95=long,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -90,7 +91,10 @@ def read_rows(
 
 
 def find_start(estimator: HasTask[C, L, E, O], parameters: Parameters, task: Task[C, L, E, O], columns: C) -> Start:
-    """Architecture, tokenizer and weights; ``parameters`` and the task get the lengths that "auto" stands for."""
+    """Architecture, its dropout included, tokenizer and weights.
+
+    ``parameters`` and the task get the lengths that "auto" stands for.
+    """
     start = estimator._start(parameters, columns.texts())
     if parameters.freeze > start.config.num_hidden_layers:
         raise ValueError(
@@ -105,7 +109,7 @@ def find_start(estimator: HasTask[C, L, E, O], parameters: Parameters, task: Tas
     settle_lengths(parameters, task, start.config)
     if not estimator._is_warm_start():
         settle_head(parameters, task, start.config)
-    return start
+    return replace(start, config=start.config.with_dropout(parameters.dropout))
 
 
 def held_out(
