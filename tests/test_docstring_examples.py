@@ -34,6 +34,13 @@ def examples():
 EXAMPLES = examples()
 
 
+@pytest.mark.parametrize("module", ["kbert", "kbert.datasets", "kbert.metrics", "kbert.plots", "kbert.pretraining"])
+def test_every_public_name_is_on_the_page(module):
+    public = importlib.import_module(module)
+    described = {name for name in public.__all__ if callable(getattr(public, name))}  # not modules, nor NAMES
+    assert described and {f"{module}.{name}" for name in described} <= set(PUBLIC)
+
+
 def test_every_public_name_has_an_example():
     assert PUBLIC and [name for name in PUBLIC if name not in EXAMPLES] == []
 

@@ -3,14 +3,29 @@
 import re
 import sys
 import types
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from kbert import BertClassifier, BertMultipleChoice, BertQA, BertRegressor, BertTagger
+from kbert.tasks import Choice, Questions, Regression, SeveralLabels, SingleLabel, Tagging
+
 pytestmark = pytest.mark.slow
 
 PAGE = Path(__file__).parents[2] / "docs" / "project" / "architecture.md"
+
+
+@pytest.mark.parametrize(
+    ("estimator", "task"),
+    [(BertClassifier, SingleLabel), (BertClassifier, SeveralLabels), (BertRegressor, Regression), (BertTagger, Tagging),
+     (BertQA, Questions), (BertMultipleChoice, Choice)],
+)  # fmt: skip
+def test_a_field_of_a_task_is_a_parameter_of_its_estimator(estimator, task):
+    """A name that is misspelt would keep the field's default, whatever the user gave."""
+    given = {field.name for field in fields(task) if not field.name.endswith("_")}
+    assert given and given <= set(estimator().get_params())
 
 
 @pytest.fixture(scope="module")
