@@ -9,7 +9,7 @@ import numpy as np
 from jax import numpy as jnp
 
 from kbert.model.setup import keras
-from kbert.training.compiled import ModelVariables, compiled, model_key, model_variables, shapes_key
+from kbert.training.compiled import compiled, model_key, model_variables, shapes_key
 from kbert.training.functional import state_values, updated
 from kbert.training.hyperparameters import Hyperparameters
 from kbert.training.step import Arrays, Differentiator, Gradients, Loss, Predictor, StepBatch, Tensor
@@ -48,13 +48,14 @@ class Trainer:
         # Of each trainable variable.
         self.shardings = [self._sharding(variable) for variable in model.trainable_variables]
         self.key = ("jax", model_key(model), loss, optimizer, self.replicated, *self.shardings)
+        trained, frozen = _values(model.trainable_variables), _values(model.non_trainable_weights)
+        if distribution is None:
+            trained, frozen = _on_one_device(trained, frozen)
         # Copies: the step gives the memory of its arguments to its results, and the model's own must outlive it.
-        self.values = self._placed(jnp.copy(variable.value) for variable in model.trainable_variables)
+        self.values = self._placed(map(jnp.copy, trained))
         self.moments_1, self.moments_2 = self._zeros(), self._zeros()
         # Weights that are not trained; the dropout seeds among the non-trainable variables come with each step.
-        self.frozen = [
-            self._on_devices(variable.value, self._sharding(variable)) for variable in model.non_trainable_weights
-        ]
+        self.frozen = list(map(self._on_devices, frozen, map(self._sharding, model.non_trainable_weights)))
 
     def train(self, inputs: dict[str, np.ndarray], targets: Arrays, weights: Arrays, hyper: Hyperparameters) -> Tensor:
         """Update on one batch; returns its loss, which may still be under way, NaN where the update was skipped."""
@@ -211,11 +212,18 @@ class Trainer:
         return updated(*state, gradients, hyper, self.optimizer)
 
 
-def _on_one_device(parts: ModelVariables) -> tuple[list[Tensor], list[Tensor]]:
-    """A model's trainable and other weights. Of a model that was made while a distribution was in force, a copy."""
-    weights = ([variable.value for variable in parts.trainable], [variable.value for variable in parts.others])
-    devices = (weights[0] or weights[1])[0].sharding.addressable_devices
-    return weights if len(devices) == 1 else jax.device_put(weights, min(devices, key=lambda device: device.id))
+def _values(variables: list[keras.Variable]) -> list[Tensor]:
+    return [variable.value for variable in variables]
+
+
+def _on_one_device(trainable: list[Tensor], others: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+    """A model's weights on one device. Of a model that was made while a distribution was in force these are copies."""
+    devices = (trainable or others)[0].sharding.addressable_devices
+    if len(devices) == 1:
+        return trainable, others
+    weights: tuple[list[Tensor], list[Tensor]]
+    weights = jax.device_put((trainable, others), min(devices, key=lambda device: device.id))
+    return weights
 
 
 def predictor(model: keras.Model, devices: Sequence[Any] = ()) -> Predictor:
@@ -225,7 +233,7 @@ def predictor(model: keras.Model, devices: Sequence[Any] = ()) -> Predictor:
     Its calls take ``devices`` in turns, each of which gets the weights when its turn first comes.
     """
     parts = model_variables(model)
-    weights = _on_one_device(parts)
+    weights = _on_one_device(_values(parts.trainable), _values(parts.others))
     key, turns, copies = ("jax", parts.key, "predict"), itertools.count(), dict[Any, Any]()
 
     def function(weights: tuple[list[Tensor], list[Tensor]], inputs: dict[str, np.ndarray]) -> Any:
@@ -247,7 +255,7 @@ def predictor(model: keras.Model, devices: Sequence[Any] = ()) -> Predictor:
 def differentiator(model: keras.Model, name: str) -> Differentiator:
     """The derivative of a model's outputs by one of its inputs; threads and weights as for `predictor`."""
     parts = model_variables(model)
-    weights = _on_one_device(parts)
+    weights = _on_one_device(_values(parts.trainable), _values(parts.others))
     key = ("jax", parts.key, "differentiate", name)
 
     def function(

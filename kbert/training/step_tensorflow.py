@@ -155,7 +155,7 @@ def predictor(model: keras.Model, devices: Sequence[Any] = ()) -> Predictor:
     which gets the weights when its turn first comes.
     """
     parts = model_variables(model)
-    variables = [[variable.value for variable in part] for part in (parts.trainable, parts.others)]
+    variables = [[_on_first(variable.value) for variable in part] for part in (parts.trainable, parts.others)]
     key, turns, copies = ("tensorflow", parts.key, "predict"), itertools.count(), dict[Any, Any]()
 
     def function(variables: list[list[tf.Variable]], inputs: dict[str, Tensor]) -> Any:
@@ -178,7 +178,7 @@ def predictor(model: keras.Model, devices: Sequence[Any] = ()) -> Predictor:
 def differentiator(model: keras.Model, name: str) -> Differentiator:
     """The derivative of a model's outputs by one of its inputs; threads as for `predictor`."""
     parts = model_variables(model)
-    variables = [[variable.value for variable in part] for part in (parts.trainable, parts.others)]
+    variables = [[_on_first(variable.value) for variable in part] for part in (parts.trainable, parts.others)]
     key = ("tensorflow", parts.key, "differentiate", name)
 
     def function(
@@ -200,7 +200,17 @@ def differentiator(model: keras.Model, name: str) -> Differentiator:
 
 def _variable(value: Tensor) -> tf.Variable:
     # The step writes into it, so that there is one copy of the weights and of each moment.
-    return tf.Variable(value, trainable=False)
+    return _on_first(tf.Variable(value, trainable=False))
+
+
+def _on_first(variable: Any) -> Any:
+    """The variable itself; where it was made in the scope of a strategy, which has it on each device, the first one.
+
+    A compiled function takes variables of one kind: the scope may end before it is called again, or begin.
+    """
+    if not isinstance(variable, tf.distribute.DistributedValues):
+        return variable
+    return variable.distribute_strategy.experimental_local_results(variable)[0]
 
 
 def _compile(function: Callable[..., Any], variables: Any, arguments: tuple[Any, ...]) -> Any:

@@ -184,9 +184,19 @@ def main():
     if is_jax:
         found |= checks_of_divided(cases, alone)
         found["auto"] = apart(several["windows"], fitted_case(cases["windows"], "auto"))
+        keras.distribution.set_distribution(on(N_DEVICES))
+        found["one beside one in force"] = apart(alone["windows"], fitted_case(cases["windows"], None))
+        keras.distribution.set_distribution(None)
     else:
-        with on(N_DEVICES).scope():
+        expected = alone["windows"].predict_proba(TEXTS)
+        with on(N_DEVICES).scope():  # in which variables are of another kind than those that the code was compiled for
             found["in force"] = n_devices(all_devices()) - N_DEVICES
+            automatic, one = (fitted_case(cases["windows"], distribution) for distribution in ("auto", None))
+            found["predicting in a scope"] = float(np.ptp([alone["windows"].predict_proba(TEXTS), expected], 0).max())
+        found["auto in a scope"], found["one in a scope"] = (
+            apart(several["windows"], automatic),
+            apart(alone["windows"], one),
+        )
         try:
             fitted_case(options, on(N_DEVICES))
         except ValueError as error:

@@ -37,9 +37,9 @@ def test_several_devices_train_as_one(differences):
     names = {"windows on several", "frozen on several", "predicting"}
     if keras.backend.backend() == "jax":
         names |= {"options on several", "windows divided", "frozen divided", "options divided", "divided in force"}
-        names |= {"memory", "auto", "cannot be divided by", "no key of the LayoutMap"}
+        names |= {"memory", "auto", "one beside one in force", "cannot be divided by", "no key of the LayoutMap"}
     else:
-        names |= {"in force", "refused"}
+        names |= {"in force", "refused", "auto in a scope", "one in a scope", "predicting in a scope"}
     assert set(found) == names
     assert max(found.values()) < 1e-4, found  # the rate is 1e-3, and AdamW may turn round what is nearly 0
 
