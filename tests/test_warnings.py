@@ -409,6 +409,13 @@ def a_checkpoint_that_is_damaged(folder):
     return classifier.fit(TEXTS, LABELS)
 
 
+@warns(CheckpointWarning, "began on other devices")
+def a_checkpoint_of_other_devices(folder):
+    classifier = toy_of(BertClassifier, folder, checkpoint=folder / "fit").fit(TEXTS, LABELS)
+    with mock.patch("kbert.estimators.fitting.description", lambda distribution: 2):
+        return classifier.fit(TEXTS, LABELS)
+
+
 @warns(UnderfitWarning, "The run learned little")
 def a_run_that_is_too_short(folder):
     texts = [f"the {word} fox" for word in ("quick", "lazy")] * 8

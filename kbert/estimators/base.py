@@ -20,7 +20,7 @@ from kbert.estimators.parameters import OF_START, Parameters, check_parameters_r
 from kbert.forks import is_usable_process, require_usable_process
 from kbert.tasks.row_notices import RowReader, RowShares, RowsRead, tell_cut, tell_missing
 from kbert.training.checkpoint_folders import refuse_in_search
-from kbert.training.distribution import predicting_on
+from kbert.training.distribution import is_distribution, predicting_on
 from kbert.weights.runtimes import ExportedModel
 from kbert.weights.start import Start, pretrained_start, random_start
 
@@ -227,8 +227,25 @@ class BertEstimator(ExportableEstimator):
         return tags
 
     def __getstate__(self) -> dict[str, Any]:
-        """The model travels as plain arrays, so that a pickle opens under another backend too."""
+        """The model travels as plain arrays, so that a pickle opens under another backend too.
+
+        A distribution, which names devices of this process, is "auto" in the pickle of a fitted estimator, as in a
+        saved one.
+
+        Raises
+        ------
+        TypeError
+            If an estimator that is to be fitted elsewhere has such a distribution.
+        """
         state = super().__getstate__()
+        if is_distribution(state.get("distribution")):
+            if "model_" not in state:
+                raise TypeError(
+                    f"{type(self).__name__}: distribution={type(state['distribution']).__name__}(...) names devices of "
+                    'this process, and cannot be sent to another one (n_jobs, pickle). Set distribution="auto", which '
+                    "takes those that a process sees, or None, which takes one."
+                )
+            state = {**state, "distribution": "auto"}
         # A tuple is what `__setstate__` keeps where no model can be made.
         if "model_" in state and not isinstance(state["model_"], ExportedModel | tuple):
             from kbert.model.base import to_numpy

@@ -38,10 +38,17 @@ from kbert.tasks.row_notices import RowShares, RowsRead, tell_cut, tell_missing,
 from kbert.tasks.task import Examples, Probed, Task, TrainingData, some_rows
 from kbert.text import WordPieceTokenizer
 from kbert.training.backends import able_to_train
-from kbert.training.distribution import check_layout, description, for_fine_tuning, n_parts, same_everywhere
+from kbert.training.distribution import (
+    check_layout,
+    description,
+    for_fine_tuning,
+    n_parts,
+    process_number,
+    same_everywhere,
+)
 from kbert.training.early_stopping import Evaluation
 from kbert.training.finite_outputs import may_overflow
-from kbert.training.fit_checkpoints import FitCheckpoints, History, facts_of_data, saved_seed
+from kbert.training.fit_checkpoints import FitCheckpoints, History, digest, facts_of_data, saved_seed
 from kbert.training.hyperparameters import layer_rates
 from kbert.training.loop import TrainingOptions, train
 from kbert.training.precision import dtype_policy
@@ -169,6 +176,8 @@ def _train_with_restarts(
     recipe = settle(parameters, task, start.config, n_rows)
     rate = parameters.learning_rate
     parameters.distribution = for_fine_tuning(parameters.distribution, data.whole_rows or few_labels)
+    if parameters.distribution is not None and process_number()[0] > 0:
+        parameters.verbose = 0  # the first of those that train together tells for all
     enough_epochs = automatic_epochs(parameters, recipe, n_rows)
     # What "auto" stood for in the run that is gone on with may be another one by now.
     before = checkpoints.dtype_policy() if checkpoints is not None and parameters.dtype == "auto" else None
@@ -307,8 +316,10 @@ def _train(
 ) -> History:
     """Train a model in place, with early stopping if it was asked for; gives the history."""
     check_layout(parameters.distribution, model)
-    if parameters.distribution is not None and not same_everywhere(zlib.crc32(data.targets.tobytes()) >> 1):
-        raise ValueError("The processes that fit together were given different rows. All must make the same call.")
+    if parameters.distribution is not None and process_number()[1] > 1:
+        rows = digest((data.sequences, data.targets, data.weights))
+        if not same_everywhere(zlib.crc32(rows.encode()) >> 1):
+            raise ValueError("The processes that fit together were given different rows. All must make the same call.")
     if parameters.freeze:
         for layer in (model.encoder.embeddings, *model.encoder.transformer_layers[: parameters.freeze]):
             layer.trainable = False

@@ -33,6 +33,7 @@ from kbert.text import WordPieceTokenizer
 from kbert.training.backends import able_to_train
 from kbert.training.checkpoint_folders import SECONDS_BETWEEN, write_checkpoint
 from kbert.training.distribution import (
+    agreed,
     check_layout,
     checked,
     n_devices,
@@ -269,8 +270,7 @@ class Pretraining:
             memory_kept(),
             PretrainingProgress(options, self.model, n_devices(self.distribution), self.step, self.seconds) as progress,
             TensorBoard(options.tensorboard, self.history) as board,
-            # Alone: a process that stops at another step than the others would leave them waiting for it.
-            Interruption(self.folder is not None and self.n_processes == 1) as interruption,
+            Interruption(self.folder is not None) as interruption,
         ):
             if updater.share >= 1 and self.held_out is not None and "val_loss" not in self.history.record(-1):
                 self._evaluate_now()  # the run has ended, and had no such text
@@ -376,10 +376,11 @@ class Pretraining:
         self, updater: Updater, progress: PretrainingProgress, board: TensorBoard, interruption: Interruption
     ) -> None:
         """Evaluate, and write a checkpoint, where it is time for that."""
-        options, is_last, stop = self.options, updater.share >= 1, interruption.came
+        options, is_last = self.options, updater.share >= 1
         evaluate = self.held_out is not None and (is_last or self.step % options.evaluate_every == 0)
-        is_due = self.step % options.checkpoint_every == 0 or (self.n_processes == 1 and self._is_checkpoint_old())
-        write = self.folder is not None and (is_last or stop or is_due)
+        wanted = interruption.came or self._is_checkpoint_old()
+        is_asked = self.folder is not None and agreed(wanted, self.step, self.distribution)
+        write = self.folder is not None and (is_last or is_asked or self.step % options.checkpoint_every == 0)
         if evaluate or write:
             self.guard.read_all()
         if evaluate:
@@ -391,7 +392,7 @@ class Pretraining:
             progress.pause()
         if self.on_step_end is not None:
             self.on_step_end(self.step)
-        if stop:
+        if is_asked:
             interruption.pass_on()
 
     # --- Checkpoints ---------------------------------------------------------------------------------------------
@@ -427,6 +428,7 @@ class Pretraining:
             return
         # In every process: weights that are divided among devices come together, and all stop where one must.
         arrays = updater.trainer.state()
+        self._written = time.perf_counter()
         require_finite_weights(arrays, self.step)
         if self._history_file is None or self.process > 0:
             return
@@ -435,7 +437,6 @@ class Pretraining:
         }  # fmt: skip
         write_checkpoint(self.folder, self.step, Checkpoint(arrays, self.history.columns(), facts).files(), facts)
         self._history_file.write(self.history)
-        self._written = time.perf_counter()
 
     def _resume(self, updater: Updater) -> None:
         """Go on from the newest checkpoint, where there is one."""

@@ -270,6 +270,21 @@ def same_everywhere(number: int) -> bool:
     return len(set(of_all_processes(number))) == 1
 
 
+# Updates from one time to the next at which processes ask one another what to do: it waits for the devices.
+_UPDATES_BETWEEN = 8
+
+
+def agreed(wanted: bool, n_updates: int, distribution: Any) -> bool:
+    """Whether to do now what is wanted in any of the processes that train together, such as to write a checkpoint.
+
+    All of them do it after the same update, since one that stopped at another would leave the others waiting for it.
+    Every process must call this after each update, with the number of updates so far.
+    """
+    if distribution is None or process_number()[1] == 1:
+        return wanted
+    return n_updates % _UPDATES_BETWEEN == 0 and any(of_all_processes(int(wanted)))
+
+
 def trainer_on(distribution: Any, model: keras.Model, loss: Loss, optimizer: str) -> Trainer:
     """The backend's trainer of a model, on one device or several."""
     if distribution is None:

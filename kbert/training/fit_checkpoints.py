@@ -13,6 +13,7 @@ from typing import Any, Self, TypeAlias
 
 import numpy as np
 
+from kbert.errors import CheckpointWarning
 from kbert.folder_lock import alone_in
 from kbert.model.base import to_numpy
 from kbert.model.setup import keras
@@ -36,9 +37,12 @@ from kbert.training.precision import DTYPES
 from kbert.training.step import Tensor
 from kbert.training.trimmed_vocabulary import TrimmedModel
 from kbert.training.updater import Updater
+from kbert.warn import warn_user
 
 # Goes up when the contents change.
 _FORMAT = 2
+# The setting that may differ.
+_DEVICES = "devices"
 # Of settings under these names the values are digests, which tell nobody anything.
 _DIGESTS = ("the texts of X", "y or sample_weight", "the validation set", "the weights that training starts from")
 
@@ -163,13 +167,22 @@ class FitCheckpoints:
             return _Checkpoint.read(path, facts, shapes, trimmed is not None, evaluation is not None)
 
         newest = newest_sound(self.folder, read, rename=process_number()[0] == 0)
-        return Standing() if newest is None else newest.restored(updater, trimmed, evaluation)
+        if newest is None:
+            return Standing()
+        before, now = newest.facts["settings"].get(_DEVICES), self._settings.get(_DEVICES)
+        if before != now:
+            warn_user(
+                f"checkpoint: the run in {self.folder} began on other devices (was {before}, is {now}). It goes on on "
+                "these, so its end is no longer the same bit for bit.",
+                CheckpointWarning,
+            )
+        return newest.restored(updater, trimmed, evaluation)
 
     def _check_same_fit(self, saved: dict[str, Any]) -> None:
         differences = [
             f"{name}" if name in _DIGESTS else f"{name} (was {saved.get(name)!r}, is {value!r})"
             for name, value in self._settings.items()
-            if name not in saved or saved[name] != value
+            if name != _DEVICES and (name not in saved or saved[name] != value)
         ]
         if differences:
             raise ValueError(

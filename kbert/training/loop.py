@@ -11,7 +11,7 @@ import numpy as np
 from kbert.data.batches import TrainingBatches
 from kbert.model.setup import keras
 from kbert.training.callbacks import optimizer_for_callbacks
-from kbert.training.distribution import process_number, trainer_on
+from kbert.training.distribution import agreed, process_number, trainer_on
 from kbert.training.early_stopping import Evaluation
 from kbert.training.fit_checkpoints import FitCheckpoints, History, Standing, digest_of_weights
 from kbert.training.frozen import frozen_part
@@ -132,15 +132,16 @@ def train(
         optimizer_for_callbacks(model, updater),
         memory_kept(),
         Progress(batches.sequences.n_rows, len(batches.sequences), options.epochs, options.verbose) as progress,
-        # Alone: a process that stops at another step than the others would leave them waiting for it.
-        Interruption(checkpoints is not None and is_alone) as interruption,
+        Interruption(checkpoints is not None) as interruption,
     ):
 
         def after_update() -> None:
             """Write a checkpoint where it is time for that."""
-            if checkpoints is not None and (interruption.came or (is_alone and checkpoints.is_due())):
+            if checkpoints is not None and agreed(
+                interruption.came or checkpoints.is_due(), updater.n_updates, options.distribution
+            ):
                 checkpoints.write(standing, updater, trimmed, evaluation)
-            interruption.pass_on()
+                interruption.pass_on()
 
         progress.update(standing.texts, [])
         if standing.stopped or standing.epoch == options.epochs:

@@ -1,15 +1,17 @@
 """A fit that several processes make together: the first one leaves history and weights in a folder.
 
 python tests/estimators/fit_in_processes.py WEIGHTS FOLDER [--random-state SEED]
-    [--devices N] [--divided] [--process NUMBER N PORT]
+    [--devices N] [--divided] [--process NUMBER N PORT] [--end-in UPDATE] [--texts reversed]
 
 On JAX each process has so many virtual devices of the CPU, and finds the others by the port; with ``--divided`` halves
-of the devices divide the weights. On PyTorch torchrun says which process it is, if there are several.
+of the devices divide the weights. On PyTorch torchrun says which process it is, if there are several. With ``--end-in``
+each process gets a SIGTERM in that update; with ``--texts reversed`` the second one has other texts than the first.
 """
 
 import argparse
 import json
 import os
+import signal
 import warnings
 from pathlib import Path
 
@@ -20,6 +22,8 @@ parser.add_argument("--devices", type=int, default=1)
 parser.add_argument("--divided", action="store_true")
 parser.add_argument("--process", type=int, nargs=3)
 parser.add_argument("--random-state", type=int, default=None)
+parser.add_argument("--end-in", type=int)
+parser.add_argument("--texts")
 given = parser.parse_args()
 flags = os.environ.get("XLA_FLAGS", "")
 os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={given.devices}"  # before JAX is loaded
@@ -51,12 +55,22 @@ from kbert import BertClassifier  # noqa: E402
 TEXTS = ["the table was great", "a sad chair", "the room", "it was awful and sad", "happy", "this was lovely"] * 3
 LABELS = ["good", "bad", "good", "bad", "good", "good"] * 3
 
+
+class EndIn(keras.callbacks.Callback):
+    """Keras counts batches of an epoch from 0."""
+
+    def on_train_batch_end(self, batch, logs=None):
+        if batch + 1 == given.end_in:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
 warnings.simplefilter("ignore")
 classifier = BertClassifier(
-    weights=given.weights, batch_size=5, epochs=2, learning_rate=1e-3, dropout=0.0, random_state=given.random_state,
-    early_stopping=True, checkpoint=given.folder / "checkpoint", distribution=distribution,
+    weights=given.weights, batch_size=1, epochs=2, learning_rate=1e-3, dropout=0.0, random_state=given.random_state,
+    early_stopping=True, checkpoint=given.folder / "checkpoint", distribution=distribution, verbose=1,
 )  # fmt: skip
-classifier.fit(TEXTS, LABELS)
+texts = TEXTS[::-1] if given.texts == "reversed" and number else TEXTS
+classifier.fit(texts, LABELS, callbacks=[EndIn()] if given.end_in else None)
 arrays = [np.asarray(keras.ops.convert_to_numpy(variable.value)) for variable in classifier.model_.weights]
 np.savez(given.folder / f"weights-{number}.npz", *arrays)
 if number == 0:

@@ -1,6 +1,7 @@
 """Fine-tuning on several devices is fine-tuning on one. They are virtual devices of the CPU."""
 
 import json
+import pickle
 import socket
 import subprocess
 import sys
@@ -12,6 +13,8 @@ import pytest
 from sklearn.base import clone
 
 from kbert import BertClassifier
+from kbert.training import distribution
+from kbert.training.checkpoint_folders import checkpoints_in
 from kbert.training.distribution import for_fine_tuning, is_distribution
 
 SCRIPT = Path(__file__).with_name("fits_on_devices.py")
@@ -77,12 +80,15 @@ def test_a_strategy_is_known_without_tensorflow_and_kept_apart_from_files(toy, t
     classifier = toy().fit(["a", "b"] * 4, ["x", "y"] * 4).set_params(distribution=strategy)
     classifier.save(tmp_path / "saved")
     assert BertClassifier.load(tmp_path / "saved").distribution == "auto"
+    assert pickle.loads(pickle.dumps(classifier)).distribution == "auto" and classifier.distribution is strategy
+    with pytest.raises(TypeError, match=r"distribution=MirroredStrategy\(...\) names devices.*distribution=\"auto\""):
+        pickle.dumps(toy(distribution=strategy))
     assert for_fine_tuning("auto", True) is None and for_fine_tuning(None, False) is None
 
 
-def in_processes(weights, folder, *processes, launcher=()):
-    """The weights of each process, and the history, of a fit that processes with these arguments make together."""
-    folder.mkdir()
+def run_processes(weights, folder, processes, launcher=()):
+    """Run a fit that processes with these arguments make together; what they wrote on stdout and stderr, by process."""
+    folder.mkdir(exist_ok=True)
     command = [
         sys.executable,
         *launcher,
@@ -90,10 +96,16 @@ def in_processes(weights, folder, *processes, launcher=()):
         str(weights),
         str(folder),
     ]
-    running = [subprocess.Popen([*command, *words], stderr=subprocess.PIPE, text=True) for words in processes]
-    for process in running:
-        _, errors = process.communicate(timeout=600)
-        assert process.returncode == 0, errors[-3000:]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    running = [subprocess.Popen([*command, *words], **pipes) for words in processes]
+    told = [process.communicate(timeout=600) for process in running]
+    return [(process.returncode, *both) for process, both in zip(running, told, strict=True)]
+
+
+def in_processes(weights, folder, *processes, launcher=()):
+    """The weights of each process, and the history, of a fit that processes with these arguments make together."""
+    for returncode, _, errors in run_processes(weights, folder, processes, launcher):
+        assert returncode == 0, errors[-3000:]
     weights = [list(np.load(path).values()) for path in sorted(folder.glob("weights-*.npz"))]
     return weights, json.loads((folder / "history.json").read_text())
 
@@ -120,6 +132,43 @@ def test_processes_of_torchrun_fit_as_one(toy_folder, tmp_path):
     (first, second), _ = in_processes(toy_folder, tmp_path / "no seed", (), launcher=launcher)
     for array, other in zip(first, second, strict=True):
         np.testing.assert_array_equal(array, other)  # without a random_state the first one's seed is that of all
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="torchrun starts processes of PyTorch")
+def test_processes_of_torchrun_stop_together_go_on_and_tell_once(toy_folder, tmp_path):
+    launcher = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port()))
+    together = tmp_path / "together"
+    ((returncode, _, errors),) = run_processes(toy_folder, together, [(*SEED, "--end-in", "3")], launcher)
+    assert returncode != 0 and "SIGTERM" in errors, errors[-3000:]
+    assert [path.name for path in checkpoints_in(together / "checkpoint")] == ["checkpoint-000000008"]  # of 16 an epoch
+    ((returncode, shown, errors),) = run_processes(toy_folder, together, [SEED], launcher)
+    assert returncode == 0, errors[-3000:]
+    assert shown.count("epoch 2/2") == 1
+    history = json.loads((together / "history.json").read_text())
+    alone = in_processes(toy_folder, tmp_path / "alone", SEED)
+    np.testing.assert_allclose(history["loss"], alone[1]["loss"], atol=1e-5)
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="torchrun starts processes of PyTorch")
+def test_processes_with_other_texts_are_refused(toy_folder, tmp_path):
+    launcher = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port()))
+    words = (*SEED, "--texts", "reversed")
+    ((returncode, _, errors),) = run_processes(toy_folder, tmp_path / "fit", [words], launcher)
+    assert returncode != 0 and "were given different rows" in errors, errors[-3000:]
+
+
+def test_processes_agree_after_the_same_update(monkeypatch):
+    others = []
+    monkeypatch.setattr(distribution, "process_number", lambda: (0, 2))
+    monkeypatch.setattr(distribution, "of_all_processes", lambda number: [number, *others])
+    wanted = [(False, 0), (False, 1), (True, 0)]
+    for mine, other in wanted:
+        others[:] = [other]
+        asked = [n for n in range(1, 20) if distribution.agreed(mine, n, "several")]
+        assert asked == ([8, 16] if mine or other else [])
+    assert distribution.agreed(True, 1, None) and not distribution.agreed(False, 8, None)  # this one trains alone
 
 
 @pytest.mark.backend

@@ -25,6 +25,7 @@ from sklearn.pipeline import make_pipeline
 
 from kbert import BertClassifier, BertMultipleChoice, BertPretrainer, BertQA, BertRegressor, BertTagger
 from kbert.errors import CheckpointWarning, FailedRunWarning, WeightsMismatchError
+from kbert.estimators import fitting
 from kbert.tasks.linear_head import LinearHead
 from kbert.training import checkpoint_folders
 from kbert.training.updater import Updater
@@ -119,6 +120,21 @@ def test_a_killed_fit_ends_as_if_it_had_not_been(kind, toy_folder, tmp_path, dyi
     assert_same(again.fit(*rows), estimator)
     dying_after(0)
     assert_same(clone(again).fit(*rows), estimator)  # a finished fit makes no update
+
+
+@pytest.mark.slow
+def test_a_fit_goes_on_on_another_number_of_devices(toy_folder, tmp_path, dying_after, monkeypatch):
+    """As on these from its begin: their number changes the rounding alone, and here not even that."""
+    whole, rows = made("early stopping", toy_folder, None)
+    whole.fit(*rows)
+    again, _ = made("early stopping", toy_folder, tmp_path / "fit")
+    dying_after(3)
+    with pytest.raises(Killed):
+        again.fit(*rows)
+    dying_after(None)
+    monkeypatch.setattr(fitting, "description", lambda distribution: 2)
+    with pytest.warns(CheckpointWarning, match=r"began on other devices \(was 1, is 2\)"):
+        assert_same(again.fit(*rows), whole)
 
 
 # A fit of any kind makes more updates than these, of which one is drawn to be killed in.
