@@ -139,7 +139,8 @@ def checked(distribution: Any, batch_size: int | None = None) -> Any:
     ValueError
         If the rows of a batch cannot be divided evenly.
     """
-    if isinstance(distribution, str) and distribution == "auto":
+    is_automatic = isinstance(distribution, str) and distribution == "auto"
+    if is_automatic:
         distribution = all_devices()
     if distribution is None:
         return None
@@ -154,7 +155,8 @@ def checked(distribution: Any, batch_size: int | None = None) -> Any:
         known = distribution is _process_group()
         wanted = '"auto", which takes all processes that torchrun has started, or None'
     if not known:
-        raise TypeError(f"distribution is {type(distribution).__name__}; on {backend} it is {wanted}.")
+        scope = ' "auto" took it, as the one in force; None takes one device.' if is_automatic else ""
+        raise TypeError(f"distribution is {type(distribution).__name__}; on {backend} it is {wanted}.{scope}")
     n = n_parts(distribution)
     if batch_size is not None and batch_size % n:
         raise ValueError(

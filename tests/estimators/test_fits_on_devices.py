@@ -159,6 +159,12 @@ def test_processes_with_other_texts_are_refused(toy_folder, tmp_path):
     assert returncode != 0 and "were given different rows" in errors, errors[-3000:]
 
 
+def test_a_strategy_in_force_that_cannot_be_used_is_named_with_the_way_out(monkeypatch):
+    monkeypatch.setattr(distribution, "all_devices", lambda: object())
+    with pytest.raises(TypeError, match='distribution is object; .*"auto" took it, as the one in force; None takes one'):
+        distribution.checked("auto")
+
+
 def test_processes_agree_after_the_same_update(monkeypatch):
     others = []
     monkeypatch.setattr(distribution, "process_number", lambda: (0, 2))
