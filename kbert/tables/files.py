@@ -328,22 +328,23 @@ def _column(name: str, values: list[Any], numbers: list[int]) -> Any:
     """
     import pyarrow as pa
 
-    def fault(n: int) -> Exception | None:
+    errors_of_arrow = (pa.ArrowException, TypeError, UnicodeError, OverflowError)
+
+    def error_of_first(n: int) -> Exception | None:
         try:
             pa.array(values[:n])
-        except faults as error:
+        except errors_of_arrow as error:
             return error
         return None
 
-    faults = (pa.ArrowException, TypeError, UnicodeError, OverflowError)
     try:
         array = pa.array(values)
-    except faults:
+    except errors_of_arrow:
         if all(value is None or isinstance(value, list | dict) for value in values):
             return _as_json(values)
-        n = bisect_left(range(len(values)), True, key=lambda n: fault(n) is not None)
+        n = bisect_left(range(len(values)), True, key=lambda n: error_of_first(n) is not None)
         raise ValueError(
-            f"line {numbers[n - 1]}: the column {name!r} cannot hold {shown(values[n - 1])} ({fault(n)})"
+            f"line {numbers[n - 1]}: the column {name!r} cannot hold {shown(values[n - 1])} ({error_of_first(n)})"
         ) from None
     # Parquet cannot hold objects without any key.
     if pa.types.is_struct(array.type) and not array.type.num_fields:

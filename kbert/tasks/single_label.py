@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from scipy.special import log_softmax, softmax, xlogy
+from scipy.special import log_softmax, softmax
 
 from kbert.data.labels import label_column, require_same_type
 from kbert.data.mistakes import check_labels
@@ -19,7 +19,7 @@ from kbert.tasks.class_weight import checked_class_weight
 from kbert.tasks.linear_head import softmax_head
 from kbert.tasks.ranking import class_ranking
 from kbert.tasks.saved_labels import decode_labels, encode_labels, labels_of_config
-from kbert.tasks.task import Contrast, Recipe, TrainingData, nothing_learned, shares_of_classes
+from kbert.tasks.task import Contrast, Recipe, TrainingData, entropy_of_classes, nothing_learned, shares_of_classes
 from kbert.tasks.texts import TextExamples, TextTask
 from kbert.training.losses import softmax_cross_entropy, supervised_contrast
 
@@ -186,8 +186,7 @@ class SingleLabel(TextTask):
 
     def baseline_loss(self, data: TrainingData) -> float:
         """The entropy of the labels."""
-        shares = np.bincount(data.targets, data.weights) / data.weights.sum()
-        return float(-xlogy(shares, shares).sum())
+        return entropy_of_classes(data)
 
     def training_loss(self, outputs: np.ndarray, examples: TextExamples) -> float:
         """With ``class_weight``."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_softmax, softmax, xlogy
+from scipy.special import log_softmax, softmax
 
 from kbert import model as models
 from kbert import weights
@@ -33,6 +33,7 @@ from kbert.tasks.task import (
     Recipe,
     Task,
     TrainingData,
+    entropy_of_classes,
     mean_one,
     nothing_learned,
     shares_of_classes,
@@ -323,8 +324,7 @@ class Tagging(WordReader, Task[WordColumn, UnreadTags, TaggingExamples, np.ndarr
 
     def baseline_loss(self, data: TrainingData) -> float:
         """The entropy of the tags."""
-        shares = np.bincount(data.targets, data.weights) / data.weights.sum()
-        return float(-xlogy(shares, shares).sum())
+        return entropy_of_classes(data)
 
     def ranking(self, outputs: np.ndarray, examples: TaggingExamples) -> float:
         """Of each tag against the rest."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, 
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import xlogy
 
 from kbert.config import BertConfig
 from kbert.data.columns import Columns
@@ -58,7 +59,8 @@ class TrainingData(NamedTuple):
     sequences : Sequences
         One or several for each row.
     targets : ndarray, shape (n, ...)
-        What the loss compares the model's outputs with, for each of n sequences, or each of n tokens.
+        What the loss compares the model's outputs with, for each of n sequences, or each of n tokens. The head's fit
+        (`TextTask.fit_head`) and the constant predictor's loss (`Task.baseline_loss`) read them too.
     weights : ndarray of float32, shape (n,)
         Weight of each in the loss. The mean of those that are not 0 is 1.
     level : {"text", "token", "position"}
@@ -391,6 +393,12 @@ def shares_of_classes(classes: np.ndarray, numbers: list[tuple[int, ...]], n: in
     """How often each class occurs among n things that may have it, by the numbers of classes of each row."""
     counts = np.bincount(np.fromiter(chain.from_iterable(numbers), np.int64), minlength=len(classes))
     return dict(zip(classes.tolist(), (counts / n).tolist(), strict=True))
+
+
+def entropy_of_classes(data: TrainingData) -> float:
+    """The loss of who knows only how often each class occurs, in nats; targets are numbers of classes."""
+    shares = np.bincount(data.targets, data.weights) / data.weights.sum()
+    return float(-xlogy(shares, shares).sum())
 
 
 def learned_attributes(task: Task[C, L, E, O]) -> dict[str, Any]:
