@@ -106,9 +106,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--epochs", type=int, help="default: 3")
     parser.add_argument("--batch-size", type=int, help="default: 16")
-    parser.add_argument(
-        "--learning-rate", type=float, help="default: 1e-4; the paper has 2e-5"
-    )
+    parser.add_argument("--learning-rate", type=float, help="default: 1e-4; the paper has 2e-5")
     parser.add_argument("--max-length", type=int, help="default: 96; a longer sequence is cut at its ends")
     parser.add_argument("--defaults", action="store_true", help="kbert's defaults, which choose these four")
     parser.add_argument("--size", default="minilm-l6")
