@@ -56,7 +56,7 @@ TEXTS = ["the table was great", "a sad chair", "the room", "it was awful and sad
 LABELS = ["good", "bad", "good", "bad", "good", "good"] * 3
 
 
-class EndIn(keras.callbacks.Callback):
+class Ending(keras.callbacks.Callback):
     """Keras counts batches of an epoch from 0."""
 
     def on_train_batch_end(self, batch, logs=None):
@@ -70,7 +70,7 @@ classifier = BertClassifier(
     early_stopping=True, checkpoint=given.folder / "checkpoint", distribution=distribution, verbose=1,
 )  # fmt: skip
 texts = TEXTS[::-1] if given.texts == "reversed" and number else TEXTS
-classifier.fit(texts, LABELS, callbacks=[EndIn()] if given.end_in else None)
+classifier.fit(texts, LABELS, callbacks=[Ending()] if given.end_in else None)
 arrays = [np.asarray(keras.ops.convert_to_numpy(variable.value)) for variable in classifier.model_.weights]
 np.savez(given.folder / f"weights-{number}.npz", *arrays)
 if number == 0:
