@@ -6,7 +6,7 @@ Sentences of CoNLL-2003, and which of four kinds of entity each has: all of them
 fits of each draw: with the defaults, whose outputs are read by 0.5 and by what ``fit`` has learned, and with
 ``tune_thresholds=True``, which holds out a tenth of the rows. Scores are the macro F1, and the share of the rows that
 get no label. Each line is appended to benchmarks/results/thresholds.csv, and one that is there is not measured again;
-the table of the page on several labels is the mean over the draws, benchmarks/results/thresholds_table.csv.
+the table of docs/benchmarks/first_fit.md has the means over the draws, benchmarks/results/thresholds_table.csv.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 import keras
 import pandas as pd
-from first_fit import Data, _kinds, drawn
+from first_fit import DATA, Data, drawn
 from sklearn.metrics import f1_score
 
 from kbert import BertClassifier
@@ -39,18 +39,18 @@ def measure(data: Data, name: str, rows: int, draw: int) -> list[dict[str, Any]]
     X, y = drawn(data, name, rows, draw)
     lines = []
 
-    def note(thresholds: str, predicted: Any, test_y: pd.DataFrame) -> None:
-        score = f1_score(test_y, predicted, average="macro", zero_division=0)
+    def note(thresholds: str, predicted: pd.DataFrame) -> None:
+        score = f1_score(data.test_y, predicted, average="macro", zero_division=0)
         empty = float((predicted.to_numpy().sum(axis=1) == 0).mean())
         lines.append({"data": name, "rows": rows, "draw": draw, "thresholds": thresholds, "f1": round(score, 4),
                       "no_label": round(empty, 4)})  # fmt: skip
 
     default = BertClassifier("minilm-l6", random_state=draw).fit(X, y)
     probabilities = pd.DataFrame(default.predict_proba(data.test_X), columns=y.columns)
-    note("0.5", (probabilities >= 0.5).astype(int), data.test_y)
-    note("default", default.predict(data.test_X), data.test_y)
+    note("0.5", (probabilities >= 0.5).astype(int))
+    note("default", default.predict(data.test_X))
     tuned = BertClassifier("minilm-l6", tune_thresholds=True, random_state=draw).fit(X, y)
-    note("tune_thresholds=True", tuned.predict(data.test_X), data.test_y)
+    note("tune_thresholds=True", tuned.predict(data.test_X))
     return lines
 
 
@@ -58,7 +58,7 @@ def main() -> None:
     """Measure what is missing, and write the table."""
     warnings.simplefilter("ignore")
     done = pd.read_csv(RESULTS) if RESULTS.exists() else pd.DataFrame(columns=["data", "rows", "draw"])
-    kinds = _kinds()
+    kinds = DATA["kinds"]()
     for name, data in (("all sentences", kinds), ("sentences with a label", _some(kinds))):
         for rows in ROWS:
             for draw in DRAWS:

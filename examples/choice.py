@@ -104,10 +104,12 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--rows", type=int, default=120, help="train on so many rows; 0 for all")
     parser.add_argument("--dev-rows", type=int, default=150, help="score so many rows; 0 for all")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
-    parser.add_argument("--epochs", type=int, help="default: 3")
-    parser.add_argument("--batch-size", type=int, help="default: 16")
-    parser.add_argument("--learning-rate", type=float, help="default: 1e-4; the paper has 2e-5")
-    parser.add_argument("--max-length", type=int, help="default: 96; a longer sequence is cut at its ends")
+    parser.add_argument("--epochs", type=int, help=f"default: {RECIPE['epochs']}")
+    parser.add_argument("--batch-size", type=int, help=f"default: {RECIPE['batch_size']}")
+    parser.add_argument("--learning-rate", type=float, help=f"default: {RECIPE['learning_rate']}; the paper has 2e-5")
+    parser.add_argument(
+        "--max-length", type=int, help=f"default: {RECIPE['max_length']}; a longer sequence is cut at its ends"
+    )
     parser.add_argument("--defaults", action="store_true", help="kbert's defaults, which choose these four")
     parser.add_argument("--size", default="minilm-l6")
     parser.add_argument("--weights", default="auto", help="a folder, a hub name, or none for a random start")

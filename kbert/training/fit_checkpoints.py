@@ -172,8 +172,8 @@ class FitCheckpoints:
         before, now = newest.facts["settings"].get(_DEVICES), self._settings.get(_DEVICES)
         if before != now:
             warn_user(
-                f"checkpoint: the run in {self.folder} began on other devices (was {before}, is {now}). It goes on on "
-                "these, so its end is no longer the same bit for bit.",
+                f"checkpoint: the run in {self.folder} began on other devices (was {before}, is {now}). It goes on, "
+                "but no longer ends at the same weights bit for bit.",
                 CheckpointWarning,
             )
         return newest.restored(updater, trimmed, evaluation)
