@@ -419,7 +419,7 @@ def a_checkpoint_of_other_devices(folder):
 @warns(UnderfitWarning, "The run learned little")
 def a_run_that_is_too_short(folder):
     texts = [f"the {word} fox" for word in ("quick", "lazy")] * 8
-    short = toy_of(BertClassifier, folder, head_start="random", epochs=3, learning_rate=2e-3)
+    short = toy_of(BertClassifier, folder, head_start="random", epochs=8, learning_rate=1e-2)
     return short.fit(texts, [0, 1] * 8)
 
 
