@@ -23,10 +23,10 @@ from typing import Any, NoReturn, Protocol
 
 import kbert
 from kbert.errors import KbertError
-from kbert.option_values import path as as_path
 from kbert.pretraining.commands import COMMANDS as PRETRAINING_COMMANDS
-from kbert.printable import printable, printable_lines
 from kbert.tables.commands import COMMANDS as TABLE_COMMANDS
+from kbert.values.options import path as as_path
+from kbert.values.printable import printable, printable_lines
 from kbert.weights.commands import COMMANDS as WEIGHTS_COMMANDS
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kbert.errors import WeightsMismatchError, WeightsNotFoundError
-from kbert.json_files import json_object
+from kbert.files.json_files import json_object
 from kbert.kerashub_json import config_of_preset, is_preset
 
 # The largest config.json that is parsed: it has each label twice, and there may be 100,000 of some hundred bytes.

@@ -1,6 +1,6 @@
 """The errors and warnings of kbert. Each message says what to do next."""
 
-from kbert.printable import printable_lines
+from kbert.values.printable import printable_lines
 
 
 class KbertError(Exception):

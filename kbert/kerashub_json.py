@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kbert.errors import WeightsMismatchError, WeightsNotFoundError
-from kbert.json_files import json_object
+from kbert.files.json_files import json_object
 
 TASK = "task.json"
 TOKENIZER = "tokenizer.json"

@@ -4,7 +4,7 @@ import sys
 import warnings
 from types import FrameType
 
-from kbert.printable import printable_lines
+from kbert.values.printable import printable_lines
 
 # Packages whose frames lie between the user's line and the place where kbert notices something: joblib runs the fits of
 # scikit-learn's searches, contextlib the functions that a context manager decorates.

@@ -20,7 +20,7 @@ os.environ.setdefault("HF_DATASETS_OFFLINE", "1")
 
 # What takes longest, so that no process is left alone with it at the end of a run.
 _FIRST = (
-    "test_examples.py",
+    "examples/test_examples.py",
     "estimators/test_scikit_learn_checks.py",
     "estimators/test_memory.py",
     "test_docs_pages.py",

@@ -16,7 +16,7 @@ import pytest
 import kbert
 from kbert import BertClassifier, BertConfig, BertForPreTraining, BertPretrainer, WordPieceTokenizer
 from kbert.cli import COMMANDS, main, read_options
-from kbert.folder_lock import alone_in
+from kbert.files.folder_lock import alone_in
 from kbert.pretraining import Corpus, Shards, trainer, write_shards
 from kbert.pretraining.command_run import with_recipe
 from kbert.pretraining.recipe import PAPER

@@ -24,8 +24,8 @@ from kbert.data.frames import (
 from kbert.data.labels import check_n_labels
 from kbert.data.misplaced import misplaced
 from kbert.data.questions import QuestionColumns
-from kbert.printable import shown
 from kbert.text.ragged import Selection
+from kbert.values.printable import shown
 
 NAMES = ("answer", "answer_start")
 

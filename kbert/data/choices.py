@@ -28,8 +28,8 @@ from kbert.data.frames import (
 from kbert.data.labels import check_n_labels
 from kbert.data.mistakes import hint_for_list_as_text
 from kbert.data.texts import plain_texts, require_whole_characters
-from kbert.printable import shown
-from kbert.surrogates import require_no_surrogates
+from kbert.values.printable import shown
+from kbert.values.surrogates import require_no_surrogates
 
 NAMES = ("context", "question", "options")
 

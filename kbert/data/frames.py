@@ -14,8 +14,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from kbert.data.arrow_texts import ArrowTexts
-from kbert.printable import shown
-from kbert.surrogates import require_no_surrogates
+from kbert.values.printable import shown
+from kbert.values.surrogates import require_no_surrogates
 
 NO_SAMPLES = "Found array with 0 sample(s) (shape={}) while a minimum of 1 is required."
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kbert.data.frames import Column, is_missing, is_sparse, may_hold_lists, only_column, read_table, to_known_container
 from kbert.data.labels import check_n_labels, typed_labels
-from kbert.printable import shown
+from kbert.values.printable import shown
 
 _LISTS = (list, tuple, set, frozenset, np.ndarray)
 

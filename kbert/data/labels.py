@@ -16,8 +16,8 @@ from kbert.data.frames import (
     refuse_what_has_no_rows,
     require_y,
 )
-from kbert.printable import shown
-from kbert.surrogates import require_no_surrogates
+from kbert.values.printable import shown
+from kbert.values.surrogates import require_no_surrogates
 from kbert.warn import warn_user
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from kbert.data.frames import Table, column_names, is_scalar, is_sparse, read_table, refuse_what_has_no_rows
 from kbert.errors import LabelsWarning
-from kbert.printable import shown
+from kbert.values.printable import shown
 from kbert.warn import warn_user
 
 # Two words beside each other, or so many letters of a script that writes no spaces.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kbert.data.frames import Column, is_missing, listed_rows, read_table, refuse_what_has_no_rows, require_y
 from kbert.data.labels import check_n_labels
-from kbert.printable import shown
+from kbert.values.printable import shown
 
 
 def number_columns(y: Any, n_rows: int, name: str = "y") -> tuple[NDArray[np.float64], list[str | int] | None, bool]:

@@ -14,9 +14,9 @@ from kbert.data.frames import NO_SAMPLES, Column, is_missing, read_column, requi
 from kbert.data.labels import check_n_labels
 from kbert.data.mistakes import hint_for_list_as_text, refuse_lists_as_texts
 from kbert.errors import LabelsWarning
-from kbert.printable import percent, shown
-from kbert.surrogates import require_no_surrogates
 from kbert.text.chunks import chunks
+from kbert.values.printable import percent, shown
+from kbert.values.surrogates import require_no_surrogates
 from kbert.warn import warn_user
 
 _LISTS = (list, tuple, np.ndarray)

@@ -22,8 +22,8 @@ from kbert.data.frames import (
     refuse_what_has_no_rows,
 )
 from kbert.data.mistakes import texts_of
-from kbert.printable import shown
-from kbert.surrogates import require_no_surrogates
+from kbert.values.printable import shown
+from kbert.values.surrogates import require_no_surrogates
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from kbert.datasets.files import PACKED, is_blank, read_lines, read_text
-from kbert.input_files import endings_of, with_long_fields
-from kbert.surrogates import require_no_surrogates
+from kbert.files.inputs import endings_of, with_long_fields
+from kbert.values.surrogates import require_no_surrogates
 
 _ENDING = re.compile(r"ending(\d+)")
 

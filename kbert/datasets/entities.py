@@ -12,7 +12,7 @@ import pandas as pd
 
 from kbert.datasets.files import is_blank, read_text
 from kbert.errors import DatasetWarning
-from kbert.surrogates import require_no_surrogates
+from kbert.values.surrogates import require_no_surrogates
 from kbert.warn import warn_user
 
 Span = tuple[int, int, str]

@@ -6,7 +6,7 @@ import zlib
 from pathlib import Path
 
 from kbert.errors import DatasetNotFoundError, DatasetWarning
-from kbert.input_files import OPENERS
+from kbert.files.inputs import OPENERS
 from kbert.warn import warn_user
 
 # The environment variable with the folder of the data sets.

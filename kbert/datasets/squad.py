@@ -9,7 +9,7 @@ import pandas as pd
 
 from kbert.datasets.files import read_text
 from kbert.errors import DatasetWarning
-from kbert.surrogates import require_no_surrogates
+from kbert.values.surrogates import require_no_surrogates
 from kbert.warn import warn_user
 
 COLUMNS = ["id", "title", "question", "context", "answer", "answer_start"]

@@ -21,8 +21,8 @@ from kbert.estimators.base import of_one_fit
 from kbert.estimators.explaining import new_explainer
 from kbert.estimators.fine_tuned import FineTunedEstimator
 from kbert.estimators.parameters import Parameters
-from kbert.saved_values import SavedValues, one_of
 from kbert.tasks import SeveralLabels, SingleLabel, task_of
+from kbert.values.saved import SavedValues, one_of
 
 if TYPE_CHECKING:
     from kbert.model import BertForSequenceClassification

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from kbert.data.columns import Columns
 from kbert.data.frames import indexed_lines
-from kbert.printable import shown
 from kbert.tasks.explaining import Explainer, ToExplain, Units, one_for_each_row
 from kbert.text import WordPieceTokenizer
 from kbert.text.sentences import sentence_splitter
@@ -19,8 +18,9 @@ from kbert.training.attributions import Path
 from kbert.training.precision import in_float32
 from kbert.training.progress import PredictionProgress
 from kbert.training.shapley import Orders
+from kbert.values.printable import shown
+from kbert.values.whole_numbers import whole_number
 from kbert.weights.runtimes import ExportedModel
-from kbert.whole_numbers import whole_number
 
 if TYPE_CHECKING:
     import keras

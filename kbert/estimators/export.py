@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 import kbert
-from kbert.atomic_folder import FolderKind, replace_folder
 from kbert.config_json import read_config_json
 from kbert.data.frames import readable_again
 from kbert.errors import KbertWarning, WeightsMismatchError
 from kbert.estimators import persistence
 from kbert.estimators.recipe import settled_values
 from kbert.estimators.saving import GOLDEN_TEXTS, SavableEstimator
+from kbert.files.atomic_folder import FolderKind, replace_folder
+from kbert.files.json_files import write_json
 from kbert.hub.weight_files import SAFETENSORS
-from kbert.json_files import write_json
 from kbert.training.precision import has_accelerator, in_float32
 from kbert.weights.folder import EXPORT_FILE, TOKENIZER_FILES
 from kbert.weights.int8 import Int8Graph, ObservedGraph, ObservedModel

@@ -18,7 +18,6 @@ from kbert.estimators.explaining import explanation
 from kbert.estimators.parameters import Parameters
 from kbert.estimators.recipe import remember_settled, settled_values
 from kbert.estimators.servable import ServableEstimator
-from kbert.saved_values import SavedValues
 from kbert.tasks import Task, task_of
 from kbert.tasks.explaining import Explainer, ToExplain
 from kbert.tasks.row_notices import RowShares
@@ -26,6 +25,7 @@ from kbert.tasks.task import RowTask, learned_attributes
 from kbert.tasks.texts import TextTask
 from kbert.text import WordPieceTokenizer
 from kbert.training.progress import PredictionProgress
+from kbert.values.saved import SavedValues
 
 if TYPE_CHECKING:
     import keras

@@ -15,9 +15,9 @@ from kbert.data.columns import Columns
 from kbert.estimators.parameters import Parameters
 from kbert.estimators.recipe import SETTLED
 from kbert.model.setup import keras
-from kbert.printable import percent, printable
 from kbert.tasks.task import Task
 from kbert.training.precision import DTYPES
+from kbert.values.printable import percent, printable
 
 # Classes that the text of a plan names; all are in ``classes``.
 _CLASSES_SHOWN = 10

@@ -15,9 +15,9 @@ from kbert.config import BertConfig
 from kbert.config_json import read_config_json
 from kbert.errors import UnknownSizeError
 from kbert.hub.model_cards import written_card
-from kbert.printable import printable
-from kbert.saved_values import TEXT, Rule, is_number
 from kbert.sizes import SIZES, named_size
+from kbert.values.printable import printable
+from kbert.values.saved import TEXT, Rule, is_number
 
 _SHOWN_LABELS = 50
 # What tells the named sizes apart; a vocabulary may have grown.

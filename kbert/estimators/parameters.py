@@ -18,12 +18,12 @@ from kbert.config import CLASSIFIER_POOLINGS, BertConfig
 from kbert.errors import ParameterWarning
 from kbert.model import LAYER_CHOICES, POOLINGS
 from kbert.model.names import LARGEST_SEED
-from kbert.number_rules import MASK_RATE, OVER_0, PHASES, WARMUP, WEIGHT_DECAY, is_real, is_whole, whole
-from kbert.saved_values import Rule
 from kbert.sizes import named_size
 from kbert.tasks.task import plain
 from kbert.training.distribution import is_distribution, of_all_processes
 from kbert.training.precision import DTYPES
+from kbert.values.number_rules import MASK_RATE, OVER_0, PHASES, WARMUP, WEIGHT_DECAY, is_real, is_whole, whole
+from kbert.values.saved import Rule
 from kbert.warn import warn_user
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from kbert.atomic_folder import FolderKind
 from kbert.config import BertConfig
 from kbert.config_json import read_config_json
 from kbert.errors import WeightsMismatchError
-from kbert.json_files import json_object, write_json
-from kbert.saved_values import TEXT, SavedValues, list_of, none_or, one_of, whole
+from kbert.files.atomic_folder import FolderKind
+from kbert.files.json_files import json_object, write_json
 from kbert.training.distribution import is_distribution
+from kbert.values.saved import TEXT, SavedValues, list_of, none_or, one_of, whole
 from kbert.weights.folder import EXPORT_FILE, TOKENIZER_FILES, is_exported
 
 FILE = "kbert.json"

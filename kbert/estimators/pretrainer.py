@@ -32,7 +32,6 @@ from kbert.estimators.parameters import (
 from kbert.estimators.recipe import remember_settled, settled_values
 from kbert.estimators.saving import GOLDEN_TEXTS
 from kbert.model import BertForPreTraining
-from kbert.number_rules import OVER_0
 from kbert.pretraining.begin import begun_model, steps_of_epochs
 from kbert.pretraining.checkpoints import dtype_of_run, saved_seed
 from kbert.pretraining.corpus import Corpus
@@ -52,13 +51,14 @@ from kbert.pretraining.recipe import (
 )
 from kbert.pretraining.shards import tokenised
 from kbert.pretraining.trainer import Pretraining
-from kbert.printable import shown
-from kbert.saved_values import TEXT, Rule, SavedValues, list_of
 from kbert.text import WordPieceTokenizer, build_sequences
 from kbert.training.backends import able_to_train
 from kbert.training.fit_checkpoints import digest_of_weights
 from kbert.training.precision import dtype_policy
 from kbert.training.predict import as_array, input_names, predictor
+from kbert.values.number_rules import OVER_0
+from kbert.values.printable import shown
+from kbert.values.saved import TEXT, Rule, SavedValues, list_of
 from kbert.weights import load_pretraining, save_pretraining
 from kbert.weights.runtimes import ExportedModel
 from kbert.weights.start import Start, pretrained_start

@@ -12,20 +12,20 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 import kbert
-from kbert.atomic_folder import read_whole, replace_folder
 from kbert.config import BertConfig
 from kbert.errors import DivergedError, KbertWarning, WeightsMismatchError
 from kbert.estimators import model_card, persistence
 from kbert.estimators.parameters import OF_START, RULES, checked_parameters
 from kbert.estimators.recipe import SETTLED, automatic_length
+from kbert.files.atomic_folder import read_whole, replace_folder
 from kbert.forks import require_usable_process
 from kbert.hub import model_cards, resolve_saved, uploads
-from kbert.number_rules import OVER_0
-from kbert.saved_values import SHARE, SavedValues, one_of, whole
 from kbert.tasks.row_notices import RowShares
 from kbert.text import WordPieceTokenizer
 from kbert.text.files import check_vocabulary
 from kbert.training.precision import dtype_policy
+from kbert.values.number_rules import OVER_0
+from kbert.values.saved import SHARE, SavedValues, one_of, whole
 from kbert.warn import warn_user
 from kbert.weights.folder import is_exported
 from kbert.weights.runtimes import ExportedModel

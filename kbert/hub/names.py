@@ -13,8 +13,8 @@ from kbert.hub.hugging_face import download, fetch_if_there, find_in_cache
 from kbert.hub.kaggle import download_preset
 from kbert.hub.packages import find_in_package
 from kbert.hub.weight_files import KERAS_FILES, hugging_face_weights
-from kbert.printable import shown
 from kbert.sizes import SIZES, find_size
+from kbert.values.printable import shown
 
 _CONFIGS = ("config.json", "bert_config.json")
 _VOCABULARIES = ("tokenizer.json", "vocab.txt")

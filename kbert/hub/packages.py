@@ -12,8 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from kbert.checksums import sha256_of
 from kbert.errors import KbertWarning
+from kbert.files.checksums import sha256_of
 from kbert.hub.weight_files import has_weights
 from kbert.warn import warn_user
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from kbert.errors import WeightsMismatchError
-from kbert.json_files import json_object, unique_keys
+from kbert.files.json_files import json_object, unique_keys
 
 # The weights are in one of these files, or in shards, which an index beside them lists.
 SAFETENSORS = "model.safetensors"

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbert.plots.curves import axes_of
-from kbert.printable import percent
+from kbert.values.printable import percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

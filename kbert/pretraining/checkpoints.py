@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kbert.folder_lock import alone_in
+from kbert.files.folder_lock import alone_in
 from kbert.pretraining.instances import DocumentSource
 from kbert.pretraining.objective import REPORTED
-from kbert.saved_values import TEXT, SavedValues, list_of, none_or, whole
 from kbert.training.checkpoint_folders import (
     check_facts,
     damage,
@@ -24,6 +23,7 @@ from kbert.training.checkpoint_folders import (
 )
 from kbert.training.precision import dtype_policy
 from kbert.training.updater import Updater
+from kbert.values.saved import TEXT, SavedValues, list_of, none_or, whole
 
 _FACTS = {"settings", "tokens", "cursors", "updater", "checksum"}
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from kbert.model.names import LARGEST_SEED
-from kbert.option_values import number, path, whole
 from kbert.sizes import SIZES
+from kbert.values.options import number, path, whole
 
 # What `kbert.pretraining.Corpus` takes besides the source.
 CORPUS_DEFAULTS = {"split": "sentences", "language": "en", "column": "text", "errors": "strict"}

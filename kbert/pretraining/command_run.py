@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbert.config import BertConfig
-from kbert.json_files import json_object
+from kbert.files.json_files import json_object
 from kbert.pretraining.corpus import Corpus
 from kbert.pretraining.instances import Documents, DocumentSource
 from kbert.pretraining.options import PretrainingOptions

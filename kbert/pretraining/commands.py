@@ -28,8 +28,8 @@ from kbert.pretraining.examples import N_SHOWN, print_batch, print_drawn, print_
 from kbert.pretraining.instances import warn_of_unknown
 from kbert.pretraining.run_folder import note_source, save_finished
 from kbert.pretraining.shards import MANIFEST, Shards, require_no_other_files, write_shards
-from kbert.printable import printable
 from kbert.text import WordPieceTokenizer
+from kbert.values.printable import printable
 
 
 class VocabCommand:

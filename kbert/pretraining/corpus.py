@@ -12,13 +12,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
-from kbert.checksums import sha256_of
 from kbert.errors import ParameterWarning
+from kbert.files.checksums import sha256_of
 from kbert.pretraining.corpus_files import FilePart, find_files, parts_of, plain_size, segments_of
 from kbert.pretraining.segments import Rules, Segmenter, documents
-from kbert.printable import shown
+from kbert.values.printable import shown
+from kbert.values.whole_numbers import whole_number
 from kbert.warn import warn_user
-from kbert.whole_numbers import whole_number
 
 # Items of a list that are looked at, whether they name files.
 _LOOKED_AT = 5

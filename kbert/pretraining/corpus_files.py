@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from kbert.input_files import OPENERS, SEPARATORS, endings_of, files_at, with_long_fields
+from kbert.files.inputs import OPENERS, SEPARATORS, endings_of, files_at, with_long_fields
 from kbert.pretraining.segments import Segmenter
 
 _BOM = b"\xef\xbb\xbf"

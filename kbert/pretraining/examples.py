@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kbert.pretraining.instances import Documents, draw_runs
-from kbert.printable import printable
 from kbert.text import WordPieceTokenizer
+from kbert.values.printable import printable
 
 if TYPE_CHECKING:
     from kbert.pretraining.batches import PretrainingBatch

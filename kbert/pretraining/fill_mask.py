@@ -9,11 +9,11 @@ import numpy as np
 from kbert.data.frames import data_frame
 from kbert.model import BertForPreTraining
 from kbert.model.base import to_numpy
-from kbert.surrogates import require_no_surrogates
 from kbert.text import WordPieceTokenizer
 from kbert.training.backends import backend_step
 from kbert.training.finite_outputs import require_finite
-from kbert.whole_numbers import whole_number
+from kbert.values.surrogates import require_no_surrogates
+from kbert.values.whole_numbers import whole_number
 
 
 def fill_mask(model: BertForPreTraining, tokenizer: WordPieceTokenizer, text: str, top_k: int = 5) -> Any:

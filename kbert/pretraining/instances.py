@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import numpy as np
 
 from kbert.errors import UnknownWordsWarning
-from kbert.printable import percent, shown
 from kbert.text.ragged import Ragged, Selection, ranges, row_splits
 from kbert.text.sequences import TokenSequences, assemble, truncated_lengths
+from kbert.values.printable import percent, shown
 from kbert.warn import warn_user
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kbert.errors import ParameterWarning
-from kbert.number_rules import MASK_RATE, OVER_0, PHASES, WARMUP, WEIGHT_DECAY, whole
-from kbert.saved_values import Rule
+from kbert.values.number_rules import MASK_RATE, OVER_0, PHASES, WARMUP, WEIGHT_DECAY, whole
+from kbert.values.saved import Rule
 from kbert.warn import warn_user
 
 _RULES: dict[str, Rule] = {

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbert.errors import WeightsMismatchError
-from kbert.json_files import json_object, replace_json
+from kbert.files.json_files import json_object, replace_json
 from kbert.pretraining.shards import Shards
 
 if TYPE_CHECKING:

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tqdm import tqdm
 
-from kbert.checksums import sha256_of
 from kbert.errors import WeightsMismatchError
-from kbert.folder_lock import alone_in
-from kbert.json_files import json_object, replace_json
+from kbert.files.checksums import sha256_of
+from kbert.files.folder_lock import alone_in
+from kbert.files.json_files import json_object, replace_json
 from kbert.pretraining.instances import Documents, documents_of
-from kbert.printable import printable
-from kbert.saved_values import TEXT, Rule, SavedValues, one_of, whole
 from kbert.text import WordPieceTokenizer
 from kbert.text.files import TokenizerSpec, bert_spec
 from kbert.text.ragged import row_splits
-from kbert.whole_numbers import whole_number
+from kbert.values.printable import printable
+from kbert.values.saved import TEXT, Rule, SavedValues, one_of, whole
+from kbert.values.whole_numbers import whole_number
 
 if TYPE_CHECKING:
     from kbert.pretraining.corpus import Corpus, Unit

@@ -12,8 +12,8 @@ import pandas as pd
 
 from kbert.plots.attributions import AttributionDisplay
 from kbert.plots.page import HtmlPage, escaped, marked, section
-from kbert.printable import printable
 from kbert.reports.parts import STYLE, bar, interval, number, reliability, shaded_table, table
+from kbert.values.printable import printable
 
 # What a line about a doubtful row has beside the texts.
 OWN_NAMES = ("row", "given", "predicted", "doubt", "probability_given", "probability", "label", "word", "position")

@@ -26,8 +26,8 @@ from kbert.reports.main_score import MainScore, main_score
 from kbert.reports.page import OWN_NAMES, Report
 from kbert.reports.scores import scores
 from kbert.tasks.row_lengths import RowLengths
+from kbert.values.whole_numbers import whole_number
 from kbert.weights.runtimes import ExportedModel
-from kbert.whole_numbers import whole_number
 
 # Rows are put into so many groups of the same size by their lengths.
 _GROUPS = 4

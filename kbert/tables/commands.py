@@ -9,9 +9,9 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbert.option_values import path, whole
-from kbert.printable import printable
 from kbert.tables.files import FORMATS
+from kbert.values.options import path, whole
+from kbert.values.printable import printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -234,8 +234,8 @@ def _require_writable(options: Namespace, model: Path | None = None) -> None:
     OSError
         If a file cannot be written.
     """
-    from kbert.atomic_folder import check_replaceable
     from kbert.estimators.persistence import SAVED_ESTIMATOR
+    from kbert.files.atomic_folder import check_replaceable
 
     if model is not None:
         check_replaceable(model, SAVED_ESTIMATOR)
@@ -305,7 +305,7 @@ def _save(estimator: Any, options: Namespace) -> None:
 
 def _tell(estimator: Any, X: Any, y: Any, options: Namespace) -> None:
     """Print the scores, and write them where that was asked for."""
-    from kbert.json_files import write_json
+    from kbert.files.json_files import write_json
     from kbert.reports.scores import scores_of
 
     scores: Scores = scores_of(estimator, X, y)

@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-from kbert.input_files import OPENERS, SEPARATORS, endings_of, files_at, with_long_fields
-from kbert.printable import printable, shown
+from kbert.files.inputs import OPENERS, SEPARATORS, endings_of, files_at, with_long_fields
+from kbert.values.printable import printable, shown
 
 FORMATS = ("parquet", "csv", "tsv", "jsonl")
 _KNOWN = "Known are .csv, .tsv and .jsonl, plain or packed (.gz, .bz2, .xz), and .parquet."

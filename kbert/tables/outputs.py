@@ -17,8 +17,8 @@ from kbert.estimators import (
     BertVectorizer,
 )
 from kbert.estimators.base import of_one_fit
-from kbert.printable import printable, shown
 from kbert.tables.reading import X_of_fit, json_list
+from kbert.values.printable import printable, shown
 
 # The columns that a task reads under these names, where no others are given.
 _NAMED = {BertQA: ("question", "context"), BertMultipleChoice: ("context", "question", "options")}

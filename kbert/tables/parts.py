@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from kbert.atomic_folder import sync
-from kbert.json_files import json_object, write_json
+from kbert.files.atomic_folder import sync
+from kbert.files.json_files import json_object, write_json
 from kbert.tables.files import write_tables
 
 # What the parts were made of, and which there are. Readers of folders pass over names with "_".

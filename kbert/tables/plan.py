@@ -15,11 +15,11 @@ import numpy as np
 from kbert.estimators import BertClassifier, BertMultipleChoice
 from kbert.estimators.base import BertEstimator
 from kbert.estimators.persistence import encode_value
-from kbert.printable import printable
 from kbert.tables.files import FORMATS, Head, find_tables, format_of, other_separator
 from kbert.tables.outputs import columns_of_lists, columns_read, kind_of_values, predicted_names
 from kbert.tables.parts import one_schema
 from kbert.training.backends import backend_name
+from kbert.values.printable import printable
 from kbert.weights.runtimes import ExportedModel
 
 # Of the settings of an output.

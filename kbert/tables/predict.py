@@ -13,9 +13,8 @@ import numpy as np
 from tqdm import tqdm
 
 from kbert.estimators.base import BertEstimator
-from kbert.folder_lock import alone_in
-from kbert.input_files import root_of
-from kbert.printable import shown
+from kbert.files.folder_lock import alone_in
+from kbert.files.inputs import root_of
 from kbert.tables.files import FORMATS, format_of, head_of, require_pyarrow, require_readable
 from kbert.tables.making import Part, load_silent, make_all
 from kbert.tables.outputs import columns_of_lists
@@ -32,8 +31,9 @@ from kbert.tables.plan import (
     used_columns,
 )
 from kbert.tables.progress import RowTotal
+from kbert.values.printable import shown
+from kbert.values.whole_numbers import whole_number
 from kbert.warn import warn_user
-from kbert.whole_numbers import whole_number
 
 
 class Written(NamedTuple):

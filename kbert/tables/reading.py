@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from kbert.printable import printable, shown
 from kbert.tables.files import find_tables, other_separator, read_in_parts, require_pyarrow, require_readable
+from kbert.values.printable import printable, shown
 
 _ANSWER = ["answer", "answer_start"]
 _ROWS_AT_ONCE = 100_000

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kbert.number_rules import is_real
+from kbert.values.number_rules import is_real
 
 
 def checked_class_weight(class_weight: dict[Any, float], classes: np.ndarray, zero_allowed: bool) -> dict[Any, float]:

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from kbert.data.columns import Columns
 from kbert.data.frames import is_scalar, only_column, to_known_container
 from kbert.errors import IncompleteWarning
-from kbert.printable import shown
 from kbert.text import WordPieceTokenizer
 from kbert.text.chunks import chunks
 from kbert.text.sequences import Sequences
@@ -20,6 +19,7 @@ from kbert.training.attributions import Attributions, Path, Targets, Tokens, att
 from kbert.training.finite_outputs import require_finite
 from kbert.training.progress import count_predicted
 from kbert.training.shapley import Orders, shapley_values
+from kbert.values.printable import shown
 from kbert.warn import warn_user
 
 if TYPE_CHECKING:

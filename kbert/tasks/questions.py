@@ -18,7 +18,6 @@ from kbert.data.questions import NAMES, QuestionColumns, question_columns
 from kbert.data.spans import SpanReader, Spans, pieces_of, span_targets
 from kbert.errors import ParameterWarning, TruncationWarning
 from kbert.metrics import answer_scores, best_null_threshold
-from kbert.saved_values import NUMBER_OR_INFINITY, SavedValues, encode_infinity
 from kbert.tasks.explaining import Explained, Part, ToExplain
 from kbert.tasks.row_lengths import PieceCounts, RowLengths
 from kbert.tasks.row_notices import MissingTexts
@@ -31,6 +30,7 @@ from kbert.text.tracing import TracingTokenizer
 from kbert.training.attributions import Targets
 from kbert.training.losses import span_cross_entropy
 from kbert.training.predict import predict_spans
+from kbert.values.saved import NUMBER_OR_INFINITY, SavedValues, encode_infinity
 from kbert.warn import warn_user
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from kbert.data.columns import Columns
 from kbert.data.frames import listed_positions
 from kbert.errors import MissingTextWarning, TruncationWarning, UnknownWordsWarning
-from kbert.printable import percent, shown
 from kbert.text import WordPieceTokenizer
 from kbert.text.sequences import TokenSequences
+from kbert.values.printable import percent, shown
 from kbert.warn import warn_user
 
 # Predicting tells again what fit has told only where the share of such rows is at least this many times as high, and

@@ -9,8 +9,8 @@ import numpy as np
 
 from kbert.config_json import output_names, read_config_json
 from kbert.errors import LabelNamesWarning, WeightsMismatchError
-from kbert.printable import shown
-from kbert.saved_values import SavedValues, is_number, list_of, one_of
+from kbert.values.printable import shown
+from kbert.values.saved import SavedValues, is_number, list_of, one_of
 from kbert.warn import warn_user
 
 

@@ -15,7 +15,6 @@ from kbert.data.label_sets import LabelSets, kind_of_labels, label_sets
 from kbert.data.labels import require_same_type
 from kbert.data.mistakes import warn_of_one_hot
 from kbert.data.texts import TextColumns
-from kbert.saved_values import NUMBER_OR_INFINITY, POSITIVE, SavedValues, encode_infinity, list_of, one_of
 from kbert.tasks.calibration import divide_by_temperature
 from kbert.tasks.class_weight import checked_class_weight
 from kbert.tasks.linear_head import sigmoid_head
@@ -24,6 +23,7 @@ from kbert.tasks.saved_labels import decode_labels, encode_labels, labels_of_con
 from kbert.tasks.task import TrainingData, nothing_learned, shares_of_classes, some_rows
 from kbert.tasks.texts import TextExamples, TextTask
 from kbert.training.losses import binary_cross_entropy
+from kbert.values.saved import NUMBER_OR_INFINITY, POSITIVE, SavedValues, encode_infinity, list_of, one_of
 
 if TYPE_CHECKING:
     import keras

@@ -13,7 +13,6 @@ from kbert.data.labels import label_column, require_same_type
 from kbert.data.mistakes import check_labels
 from kbert.data.texts import TextColumns
 from kbert.errors import WeightsMismatchError
-from kbert.saved_values import POSITIVE, SavedValues
 from kbert.tasks.calibration import divide_by_temperature
 from kbert.tasks.class_weight import checked_class_weight
 from kbert.tasks.linear_head import softmax_head
@@ -22,6 +21,7 @@ from kbert.tasks.saved_labels import decode_labels, encode_labels, labels_of_con
 from kbert.tasks.task import Contrast, Recipe, TrainingData, entropy_of_classes, nothing_learned, shares_of_classes
 from kbert.tasks.texts import TextExamples, TextTask
 from kbert.training.losses import softmax_cross_entropy, supervised_contrast
+from kbert.values.saved import POSITIVE, SavedValues
 
 if TYPE_CHECKING:
     import keras

@@ -19,8 +19,6 @@ from kbert.config import BertConfig
 from kbert.data.tags import WidenedSpans, WordColumn, tag_lists, words_in_texts
 from kbert.errors import DivergedError, LabelsWarning
 from kbert.metrics import bio_spans, entity_f1, is_bio
-from kbert.printable import shown
-from kbert.saved_values import SavedValues, one_of
 from kbert.tasks.bio import is_legal, legal_tags
 from kbert.tasks.explaining import Explained, Part, ToExplain
 from kbert.tasks.linear_head import softmax_head
@@ -45,6 +43,8 @@ from kbert.text.words import WordSequences, build_word_windows
 from kbert.training.attributions import Targets
 from kbert.training.losses import softmax_cross_entropy
 from kbert.training.predict import predict_words
+from kbert.values.printable import shown
+from kbert.values.saved import SavedValues, one_of
 from kbert.warn import warn_user
 
 if TYPE_CHECKING:

@@ -16,13 +16,13 @@ from scipy.special import xlogy
 
 from kbert.config import BertConfig
 from kbert.data.columns import Columns
-from kbert.saved_values import SavedValues
 from kbert.tasks.linear_head import LinearHead
 from kbert.tasks.row_lengths import PieceCounts, RowLengths
 from kbert.text import WordPieceTokenizer
 from kbert.text.sequences import Sequences
 from kbert.training.labelled_batches import Level
 from kbert.training.step import Loss
+from kbert.values.saved import SavedValues
 
 if TYPE_CHECKING:
     import keras

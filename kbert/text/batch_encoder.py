@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
-from kbert.surrogates import require_no_surrogates
 from kbert.text.chunks import text_chunks
 from kbert.text.known_words import KnownWords
 from kbert.text.marks import past_marks
 from kbert.text.ragged import Ragged, row_splits
+from kbert.values.surrogates import require_no_surrogates
 
 # What is tokenised at a time. The library's own results take about a hundred bytes for each token.
 _CHUNK_ROWS = 2**14

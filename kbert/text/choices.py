@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kbert.surrogates import require_no_surrogates
 from kbert.text.column_tokenizer import ColumnTokenizer
 from kbert.text.ragged import Ragged
 from kbert.text.sequences import TokenSequences, assemble, room_for_texts, truncated_lengths
+from kbert.values.surrogates import require_no_surrogates
 
 
 def build_choices(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from kbert.errors import VocabularyWarning, WeightsMismatchError, WeightsNotFoundError
-from kbert.json_files import json_object, unique_keys, write_json
+from kbert.files.json_files import json_object, unique_keys, write_json
 from kbert.kerashub_json import is_preset, tokenizer_of_preset
 from kbert.text.limits import MOST_BYTES_OF_JSON, MOST_BYTES_OF_LINES, MOST_PIECES, MOST_VALUES, check_limits
 from kbert.warn import warn_user

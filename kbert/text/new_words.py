@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from tokenizers import Tokenizer
 
-from kbert.surrogates import require_no_surrogates
 from kbert.text.files import TokenizerSpec
+from kbert.values.surrogates import require_no_surrogates
 
 _UNUSED = re.compile(r"\[unused\d+\]")
 

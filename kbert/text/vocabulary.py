@@ -9,7 +9,7 @@ from operator import index
 
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from kbert.surrogates import require_no_surrogates
+from kbert.values.surrogates import require_no_surrogates
 
 # Characters beyond the most frequent 1,000 become [UNK], as in the Hugging Face BERT vocabularies.
 ALPHABET = 1000

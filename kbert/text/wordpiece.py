@@ -14,7 +14,6 @@ from tokenizers import Tokenizer
 
 from kbert import hub
 from kbert.errors import WeightsMismatchError
-from kbert.surrogates import require_no_surrogates
 from kbert.text.base_tokenizer import BaseTokenizer
 from kbert.text.batch_encoder import Offsets
 from kbert.text.files import SPECIAL_TOKENS, bert_spec, read_tokenizer, write_tokenizer
@@ -22,6 +21,7 @@ from kbert.text.new_words import with_words, words_to_add
 from kbert.text.ragged import Ragged
 from kbert.text.sequences import build_sequences
 from kbert.text.vocabulary import count_words, learn_vocabulary
+from kbert.values.surrogates import require_no_surrogates
 
 
 @dataclass(frozen=True)

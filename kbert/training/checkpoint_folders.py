@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from kbert.atomic_folder import sync
 from kbert.errors import CheckpointWarning, WeightsMismatchError
-from kbert.json_files import json_object
-from kbert.saved_values import SavedValues
+from kbert.files.atomic_folder import sync
+from kbert.files.json_files import json_object
+from kbert.values.saved import SavedValues
 from kbert.warn import warn_user
 
 # A checkpoint is written when the last one is so many seconds old, beside those at the end of an epoch or the like.

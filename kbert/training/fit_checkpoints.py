@@ -14,10 +14,9 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 
 from kbert.errors import CheckpointWarning
-from kbert.folder_lock import alone_in
+from kbert.files.folder_lock import alone_in
 from kbert.model.base import to_numpy
 from kbert.model.setup import keras
-from kbert.saved_values import SavedValues, one_of, whole
 from kbert.text.sequences import Sequences, some_at_a_time
 from kbert.training import checkpoint_folders
 from kbert.training.checkpoint_folders import (
@@ -37,6 +36,7 @@ from kbert.training.precision import DTYPES
 from kbert.training.step import Tensor
 from kbert.training.trimmed_vocabulary import TrimmedModel
 from kbert.training.updater import Updater
+from kbert.values.saved import SavedValues, one_of, whole
 from kbert.warn import warn_user
 
 # Goes up when the contents change.

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbert.model.setup import keras
-from kbert.saved_values import NUMBER, SavedValues, list_of, none_or, whole
 from kbert.training.hyperparameters import HyperparameterFactory, Hyperparameters
 from kbert.training.non_finite import NonFiniteGuard
 from kbert.training.prefetch import prefetched
 from kbert.training.schedule import LinearSchedule
 from kbert.training.step import StepBatch, Tensor, Trainer
+from kbert.values.saved import NUMBER, SavedValues, list_of, none_or, whole
 
 Note = TypeVar("Note")
 

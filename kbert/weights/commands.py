@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbert.printable import printable
+from kbert.values.printable import printable
 
 if TYPE_CHECKING:
     from kbert.weights.convert import Row

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kbert.atomic_folder import check_new_or_empty, fill_folder
 from kbert.config_json import output_names
 from kbert.errors import InexactWarning, LabelNamesWarning, WeightsNotFoundError
+from kbert.files.atomic_folder import check_new_or_empty, fill_folder
 from kbert.text import WordPieceTokenizer
 from kbert.text.files import SPECIAL_TOKENS, check_vocabulary, is_plain_bert
 from kbert.warn import warn_user

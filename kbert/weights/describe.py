@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kbert.checksums import sha256_of
 from kbert.config_json import output_names
 from kbert.errors import WeightsNotFoundError
+from kbert.files.checksums import sha256_of
 from kbert.text import WordPieceTokenizer
 from kbert.weights.arrays import CLASSIFIER_BIASES, parts_of
 from kbert.weights.source import Source, read_source

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from kbert.errors import WeightsMismatchError, WeightsNotFoundError
+from kbert.files.json_files import write_json
+from kbert.files.permissions import usual_permissions
 from kbert.hub.weight_files import INDEX_ENDING, PICKLED, SAFETENSORS, hugging_face_weights, shards_of_index
-from kbert.json_files import write_json
-from kbert.permissions import usual_permissions
 from kbert.weights.array_files import read_pickled, read_safetensors
 
 # The file by which the folder of an exported model is recognised.

@@ -13,8 +13,8 @@ import numpy as np
 
 from kbert.config_json import MOST_BYTES, MOST_VALUES, read_config_json
 from kbert.errors import WeightsMismatchError
+from kbert.files.json_files import json_object
 from kbert.hub.weight_files import KERAS_FILES, files_of_weights, hugging_face_weights
-from kbert.json_files import json_object
 from kbert.kerashub_json import is_preset
 from kbert.text import WordPieceTokenizer
 from kbert.weights.arrays import HEADS, TIED, Array, canonical_name, is_half

@@ -13,7 +13,7 @@ import numpy as np
 from kbert.config import BertConfig
 from kbert.config_json import read_config_json
 from kbert.errors import WeightsMismatchError, WeightsNotFoundError
-from kbert.json_files import MOST_BYTES, parsed_object
+from kbert.files.json_files import MOST_BYTES, parsed_object
 from kbert.weights.arrays import Array, array_shapes, check_layers
 from kbert.weights.h5 import Entry, dense, is_state, match, norm, numbered, read_datasets
 

@@ -16,7 +16,7 @@ import numpy as np
 from kbert.config import BertConfig
 from kbert.config_json import read_config_json
 from kbert.errors import InexactWarning, WeightsMismatchError, WeightsNotFoundError
-from kbert.json_files import json_object
+from kbert.files.json_files import json_object
 from kbert.kerashub_json import (
     CONFIG_KEYS,
     HARD_CODED,

@@ -1,13 +1,14 @@
-"""Estimators whose save was killed. What becomes of any folder is in tests/test_atomic_folder.py."""
+"""Estimators whose save was killed. What becomes of any folder is in tests/files/test_atomic_folder.py."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-from kbert import BertClassifier, atomic_folder
+from kbert import BertClassifier
 from kbert.errors import WeightsNotFoundError
 from kbert.estimators import persistence
+from kbert.files import atomic_folder
 
 
 def interrupt(monkeypatch, folder, save):

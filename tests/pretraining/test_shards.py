@@ -13,7 +13,7 @@ import pytest
 
 from kbert import WordPieceTokenizer
 from kbert.errors import WeightsMismatchError
-from kbert.folder_lock import alone_in
+from kbert.files.folder_lock import alone_in
 from kbert.pretraining import shards as module
 from kbert.pretraining.instances import draw_pairs
 from kbert.pretraining.shards import Shards, tokenised, write_shards

@@ -18,7 +18,7 @@ from pyarrow import dataset
 import kbert
 from kbert import predict_table
 from kbert.errors import MissingTextWarning
-from kbert.folder_lock import alone_in
+from kbert.files.folder_lock import alone_in
 from kbert.tables import making, predict
 from kbert.tables.outputs import _frame as frame_of
 from kbert.tables.outputs import columns_read, predicted_columns, predicted_names

@@ -452,7 +452,7 @@ def test_a_file_beyond_its_limit_is_not_parsed(trained, tmp_path, monkeypatch, n
         with (tmp_path / name).open("a") as file:
             file.write("\n" * 100)
     monkeypatch.setattr(f"kbert.text.files.{limit}", 100)
-    monkeypatch.setattr("kbert.json_files.json.loads", None)
+    monkeypatch.setattr("kbert.files.json_files.json.loads", None)
     with pytest.raises(WeightsMismatchError, match=message) as error:
         WordPieceTokenizer.from_pretrained(tmp_path)
     assert str(tmp_path / name) in str(error.value)

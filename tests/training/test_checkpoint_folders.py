@@ -6,7 +6,7 @@ import stat
 import numpy as np
 import pytest
 
-from kbert.atomic_folder import sync
+from kbert.files.atomic_folder import sync
 from kbert.training import checkpoint_folders
 from kbert.training.checkpoint_folders import checkpoints_in, write_checkpoint
 

@@ -10,7 +10,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 SUBJECTS = {"ada": "wrote a program", "grace": "found the bug", "alan": "broke that code"}
 SMALL = ["--minutes", "0.03", "--max-length", "32", "--batch-size", "4", "--vocab-size", "200", "--epochs", "1"]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kbert import atomic_folder
-from kbert.atomic_folder import FolderKind, complete_interrupted_replacement, fill_folder, read_whole
+from kbert.files import atomic_folder
+from kbert.files.atomic_folder import FolderKind, complete_interrupted_replacement, fill_folder, read_whole
 
 KIND = FolderKind("kbert.json", frozenset({"kbert.json"}), "saved estimator")
 

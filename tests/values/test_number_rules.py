@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from kbert.number_rules import is_real
+from kbert.values.number_rules import is_real
 
 
 @pytest.mark.parametrize("value", [0, -3, 2.5, np.int64(7), np.float32(0.5), Fraction(1, 3)])

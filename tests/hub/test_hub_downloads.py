@@ -54,7 +54,7 @@ def start(hub, tmp_path):
         return subprocess.Popen(
             [sys.executable, "-c", code, NAME, *revision],
             env={**outer, **own, **environment},
-            cwd=Path(__file__).parents[1],
+            cwd=Path(__file__).parents[2],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kbert.pretraining import Corpus
-from kbert.whole_numbers import whole_number
+from kbert.values.whole_numbers import whole_number
 
 
 @pytest.mark.parametrize("value", [2, np.int64(2), np.uint8(2)])

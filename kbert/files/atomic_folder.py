@@ -18,8 +18,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from kbert.folder_lock import alone_in
-from kbert.permissions import copy_permissions, set_permissions
+from kbert.files.folder_lock import alone_in
+from kbert.files.permissions import copy_permissions, set_permissions
 
 # A replacement happens in a staging folder, .NAME.xxxxxxxx, beside the target. It holds these two folders.
 _NEW, _OLD = "new", "old"

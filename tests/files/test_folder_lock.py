@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
-from kbert.folder_lock import alone_in
+from kbert.files.folder_lock import alone_in
 
 # The child lives until the pipe is closed, after the lock has been given up and asked for again.
 FORK = """
 import os, sys
 from pathlib import Path
-from kbert.folder_lock import alone_in
+from kbert.files.folder_lock import alone_in
 
 folder, otherwise = Path(sys.argv[1]), sys.argv[2] or None
 readable, writable = os.pipe()
@@ -36,7 +36,7 @@ def test_a_child_that_was_forked_meanwhile_does_not_keep_the_lock(tmp_path, othe
 
 @pytest.mark.skipif(os.name != "posix", reason="Windows has no such locks")
 def test_what_may_wait_goes_on_where_a_folder_stays_locked(tmp_path, monkeypatch):
-    monkeypatch.setattr("kbert.folder_lock._PATIENCE", 0.1)
+    monkeypatch.setattr("kbert.files.folder_lock._PATIENCE", 0.1)
     with alone_in(tmp_path, "in use"):  # as a fit with a checkpoint, in a callback of which something is saved
         with alone_in(tmp_path):
             pass

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kbert.saved_values import Rule
+from kbert.values.saved import Rule
 
 
 def is_real(value: Any) -> bool:

@@ -6,7 +6,7 @@ import unicodedata
 import numpy as np
 import pytest
 
-from kbert.printable import printable, printable_lines, shown
+from kbert.values.printable import printable, printable_lines, shown
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 TINY = ["--size", "tiny", "--weights", "none", "--epochs", "1", "--max-length", "32"]
 SENTENCES = ["Ada B-PER, met O, Alan I-PER, Turing I-PER", "It O, rains O, in O, Oslo I-LOC", "Rain O"]
 

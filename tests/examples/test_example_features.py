@@ -10,7 +10,7 @@ from kbert.model import LAYER_CHOICES
 
 pytestmark = pytest.mark.slow
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 TINY = ["--size", "tiny", "--weights", "none", "--max-length", "32"]
 SENTENCE = "Ada B-PER, Lovelace I-PER, lived O, in O, London B-LOC"
 

@@ -472,6 +472,6 @@ def test_a_revision_of_a_folder():
 def test_import_is_light():
     code = "import sys, kbert.hub; print(sorted({'huggingface_hub', 'keras', 'numpy'} & set(sys.modules)))"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1]
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]
     )
     assert done.stdout.strip() == "[]"

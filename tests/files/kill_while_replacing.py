@@ -13,7 +13,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from kbert import atomic_folder
+from kbert.files import atomic_folder
 
 CHANGES = {
     *("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink", "os.chmod", "os.utime", "os.truncate"),

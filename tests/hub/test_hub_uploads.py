@@ -16,7 +16,7 @@ import kbert
 from kbert.errors import WeightsMismatchError
 from kbert.hub import model_cards
 
-SAVED = Path(__file__).parent / "estimators" / "saved"
+SAVED = Path(__file__).parents[1] / "estimators" / "saved"
 # What an upload needs of a folder: no backend is loaded.
 PUSH = """
 import json, sys
@@ -65,7 +65,7 @@ def run(hub, tmp_path):
             [sys.executable, "-c", code, *map(str, arguments)],
             # The other way of uploading, xet, is a protocol of its own.
             env={**outer, **own, "HF_HUB_DISABLE_XET": "1", **environment},
-            cwd=Path(__file__).parents[1],
+            cwd=Path(__file__).parents[2],
             capture_output=True,
             text=True,
             timeout=120,
