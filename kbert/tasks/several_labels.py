@@ -58,6 +58,7 @@ class SeveralLabels(TextTask):
     temperature_: float = 1.0
     at_least_one_: bool = False
     y_type_: str = ""
+    _weights_of_labels: tuple[Any, Any] = field(default=(1.0, 1.0), init=False, repr=False)
 
     loss = staticmethod(binary_cross_entropy)
     fit_head = staticmethod(sigmoid_head)
@@ -127,8 +128,25 @@ class SeveralLabels(TextTask):
         return (known_sets.under(self.classes_) == found).all(axis=1) & ~sets.indicator[:, ~known].any(axis=1)
 
     def learn(self, labels: np.ndarray, weights: np.ndarray) -> None:
-        """Whether each row that is trained on has a label."""
+        """Whether each row that is trained on has a label; and the weights of the labels."""
         self.at_least_one_ = bool(labels[weights > 0].any(axis=1).all())
+        self._weights_of_labels = self._balance(labels, weights)
+
+    def _balance(self, labels: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What having each label weighs, and not having it, float64, shapes (n_classes,); in the mean they weigh 1."""
+        having, lacking = np.ones((2, len(self.classes_)))
+        if isinstance(self.class_weight, dict):
+            checked = checked_class_weight(self.class_weight, self.classes_, zero_allowed=False)
+            having = np.array([checked.get(label, 1) for label in self.classes_.tolist()], "float64")
+        elif self.class_weight == "balanced":
+            # As for two classes: n / (2 * count), in weights. A label that all rows have, or none, stays as it is.
+            with_label, without = (np.average(of_rows, axis=0, weights=weights) for of_rows in (labels, ~labels))
+            mixed = (with_label > 0) & (without > 0)
+            having, lacking = (
+                np.divide(0.5, share, out=np.ones_like(share), where=mixed) for share in (with_label, without)
+            )
+        mean = np.average(np.where(labels, having, lacking).mean(axis=1), weights=weights)
+        return having / mean, lacking / mean
 
     # --- Training
 
@@ -178,20 +196,8 @@ class SeveralLabels(TextTask):
 
     def _signed_weights(self, examples: TextExamples) -> np.ndarray:
         """The targets of rows, float32, shape (n_rows, n_classes)."""
-        indicator, weights = examples.labels, examples.weights
-        positive, negative = np.ones((2, len(self.classes_)))
-        if isinstance(self.class_weight, dict):
-            checked = checked_class_weight(self.class_weight, self.classes_, zero_allowed=False)
-            positive = np.array([checked.get(label, 1) for label in self.classes_.tolist()], "float64")
-        elif self.class_weight == "balanced":
-            # As for two classes: n / (2 * count), in weights. A label that all rows have, or none, stays as it is.
-            with_label, without = (np.average(of_rows, axis=0, weights=weights) for of_rows in (indicator, ~indicator))
-            mixed = (with_label > 0) & (without > 0)
-            positive, negative = (
-                np.divide(0.5, share, out=np.ones_like(share), where=mixed) for share in (with_label, without)
-            )
-        targets = np.where(indicator, positive, -negative)
-        return (targets / np.average(np.abs(targets).mean(axis=1), weights=weights)).astype("float32")
+        having, lacking = self._weights_of_labels
+        return np.where(examples.labels, having, -lacking).astype("float32")
 
     def after_training(
         self, model: keras.Model, examples: TextExamples, validation: TextExamples | None, pad_id: int

@@ -51,6 +51,7 @@ class SingleLabel(TextTask):
     classes_: np.ndarray = field(default_factory=nothing_learned)
     temperature_: float = 1.0
     y_type_: str = "labels"
+    _weights_of_classes: np.ndarray | None = field(default=None, init=False, repr=False)
 
     loss = staticmethod(softmax_cross_entropy)
     fit_head = staticmethod(softmax_head)
@@ -102,9 +103,26 @@ class SingleLabel(TextTask):
         return np.array([label == answer for label, answer in zip(labels.tolist(), answers.tolist(), strict=True)])
 
     def learn(self, labels: np.ndarray, weights: np.ndarray) -> None:
-        """Nothing but that some row counts."""
-        if self.class_weight is not None and not self._class_weighted(labels, weights).sum() > 0:
+        """The weight of each class, float64, with ``class_weight``. A class that a dict does not name counts 1."""
+        if isinstance(self.class_weight, dict):
+            # Not scikit-learn's reading of a dict, which takes the label "1" for the number 1.
+            checked = checked_class_weight(self.class_weight, self.classes_, zero_allowed=True)
+            self._weights_of_classes = np.array([checked.get(label, 1) for label in self.classes_.tolist()], "float64")
+        elif self.class_weight == "balanced":
+            # As scikit-learn's compute_class_weight, whose older versions know no sample_weight.
+            masses = np.bincount(labels, weights, len(self.classes_))
+            present = masses > 0
+            mean, ones = masses.sum() / max(1, present.sum()), np.ones(len(masses))
+            self._weights_of_classes = np.divide(mean, masses, out=ones, where=present)
+
+    def row_weights(self, labels: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Rows of a class of weight 0 are as good as absent."""
+        if self._weights_of_classes is None:
+            return weights
+        counted = np.where(self._weights_of_classes[labels] > 0, weights, 0)
+        if not counted.any():
             raise ValueError("All rows have weight 0 after class_weight: nothing could be learned.")
+        return counted
 
     # --- Training
 
@@ -146,26 +164,13 @@ class SingleLabel(TextTask):
 
     def training_data(self, examples: TextExamples) -> TrainingData:
         """The weight of a row is multiplied by that of its class."""
-        weights = examples.weights
-        if self.class_weight is not None:
-            weights = self._class_weighted(examples.labels, weights).astype("float32")
-        return self._training_data(examples, examples.labels, weights)
+        return self._training_data(examples, examples.labels, self._weighted(examples))
 
-    def _class_weighted(self, numbers: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """The weights of rows, multiplied by those of their classes; rows of weight 0 are as good as absent."""
-        product: np.ndarray = weights * self._weight_of_classes(numbers, weights)[numbers]
-        return product
-
-    def _weight_of_classes(self, numbers: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """The weight of each class, float64, shape (n_classes,). A class that a dict does not name counts 1."""
-        if not isinstance(self.class_weight, dict):
-            # As scikit-learn's compute_class_weight, whose older versions know no sample_weight.
-            masses = np.bincount(numbers, weights, len(self.classes_))
-            present = masses > 0
-            return np.divide(masses.sum() / max(1, present.sum()), masses, out=np.ones(len(masses)), where=present)
-        # Not scikit-learn's reading of a dict, which takes the label "1" for the number 1.
-        checked = checked_class_weight(self.class_weight, self.classes_, zero_allowed=True)
-        return np.array([checked.get(label, 1) for label in self.classes_.tolist()], "float64")
+    def _weighted(self, examples: TextExamples) -> np.ndarray:
+        """The weights of rows, multiplied by those of their classes."""
+        if self._weights_of_classes is None:
+            return examples.weights
+        return (examples.weights * self._weights_of_classes[examples.labels]).astype("float32")
 
     def after_training(
         self, model: keras.Model, examples: TextExamples, validation: TextExamples | None, pad_id: int
@@ -190,10 +195,7 @@ class SingleLabel(TextTask):
 
     def training_loss(self, outputs: np.ndarray, examples: TextExamples) -> float:
         """With ``class_weight``."""
-        if self.class_weight is None:
-            return self.mean_loss(outputs, examples)
-        weights = self._class_weighted(examples.labels, examples.weights)
-        return self.mean_loss(outputs, examples._replace(weights=weights))
+        return self.mean_loss(outputs, examples._replace(weights=self._weighted(examples)))
 
     def ranking(self, outputs: np.ndarray, examples: TextExamples) -> float:
         """Of each class against the rest."""

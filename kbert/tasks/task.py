@@ -224,6 +224,10 @@ class Task(ABC, Generic[C, L, E, O]):
     def learn(self, labels: L, weights: np.ndarray) -> None:
         """Learn from the labels and weights of the rows of fit; refuse what nothing can be learned from."""
 
+    def row_weights(self, labels: L, weights: np.ndarray) -> np.ndarray:
+        """The weights of the rows of fit after `learn`: 0 for those that teach nothing, whatever weight they were given."""
+        return weights
+
     @abstractmethod
     def examples(self, columns: C, labels: L, weights: np.ndarray, tokenizer: WordPieceTokenizer) -> E:
         """Rows as tokens."""

@@ -78,6 +78,18 @@ def test_rows_of_weight_zero_are_as_good_as_absent(toy, reviews):
     assert (plan.n_rows, plan.n_updates, plan.n_validation_rows) == (200, 80, 0)
 
 
+def test_rows_of_a_class_of_weight_zero_are_as_good_as_absent(toy, reviews):
+    """Their sample of rows, which tells what a run has learned, would hold none that counts."""
+    texts, labels = reviews.text[:150].tolist() * 2, np.array(["a"] * 300)
+    labels[1:9:2] = ["b", "c", "b", "c"]
+    others = labels != "a"
+    parameters = dict(learning_rate=1e-6, epochs=2, batch_size=16)
+    masked = toy(class_weight={"a": 0, "b": 1, "c": 1}, **parameters).fit(texts, labels)
+    alone = toy(**parameters).fit(np.array(texts)[others], labels[others])
+    n_updates = [len(np.concatenate(fitted.history_["update_loss"])) for fitted in (masked, alone)]
+    assert n_updates == [2, 2]
+
+
 def test_only_the_ratios_of_sample_weight_count(toy, reviews):
     X, y, weight = reviews.text[:32], reviews.label[:32], np.linspace(0.1, 2, 32)
     once, thousandfold = (toy().fit(X, y, w).predict_proba(X) for w in (weight, weight * 1024))

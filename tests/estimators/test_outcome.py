@@ -66,6 +66,7 @@ def judged(task, outputs, labels, last_loss, linear_loss=None, few_updates=False
         tokens, np.ones(n, np.int64), np.zeros(n, bool), np.repeat(np.arange(len(labels)), n_windows)
     )
     examples = TextExamples(sequences, labels, np.ones(len(labels), "float32"))
+    task.learn(labels, examples.weights)
     data = task.training_data(examples)
     assert isinstance(data, TrainingData)
     return outcome_of(Fixed(task, outputs), None, data, examples, last_loss, linear_loss, few_updates, 0)
@@ -127,6 +128,20 @@ def test_class_weights_are_those_of_training():
     found = judged(task, constant, labels, last_loss=0.69)
     assert found.kind is Kind.NOTHING
     assert found.loss == pytest.approx(np.log(2)) and found.reference == pytest.approx(np.log(2), abs=1e-3)
+
+
+@pytest.mark.parametrize("task", [SingleLabel, SeveralLabels])
+def test_balanced_weights_are_those_of_all_rows(task):
+    """Not of the rows that are looked at, which have more or less of a rare label: the best constant is the baseline."""
+    labels = (np.arange(2000) % 100 == 7).astype("int32")
+    looked_at = labels[np.linspace(0, 1999, 256).astype(int)]
+    rare, common = 50 * looked_at.sum(), 50 / 99 * (256 - looked_at.sum())
+    assert abs(rare / common - 1) > 0.1
+    outputs = np.tile(np.log([common, rare]), (256, 1))
+    if task is SeveralLabels:
+        labels, outputs = labels[:, None] == [0, 1], outputs - outputs[:, ::-1]
+    found = judged(task(classes_=np.arange(2), class_weight="balanced"), outputs, labels, last_loss=9)
+    assert found.loss == pytest.approx(found.reference, rel=1e-3)
 
 
 def test_the_loss_of_a_linear_model_is_compared_without_weights_of_classes_and_with_some_room():
