@@ -59,8 +59,8 @@ def _numbers(column: Column, name: str) -> NDArray[np.float64]:
             f"from X and {name}, or fill them."
         )
     for i, value in enumerate(column.values):
-        # Durations are numbers to NumPy, and dates and texts have __float__, like all of its scalars.
-        is_no_number = isinstance(value, np.datetime64 | np.timedelta64 | np.character)
+        # Durations and complex numbers are numbers to NumPy, and dates and texts have __float__, as all its scalars.
+        is_no_number = isinstance(value, np.datetime64 | np.timedelta64 | np.character | np.complexfloating)
         if is_no_number or not (isinstance(value, int | float | np.number | np.bool_) or hasattr(value, "__float__")):
             raise TypeError(
                 f"{name} should be numeric: {column.row(i)} is {shown(value)}, of type {type(value).__name__}. "

@@ -159,7 +159,7 @@ class ExportableEstimator(SavableEstimator):
             If ``format`` or ``quantize`` is not one of these, if "int8" or ``y`` is given without X, or the backend in
             use cannot write the format.
         """
-        estimator, X = self._of_one_fit(), readable_again(X)
+        estimator, X = self._of_one_fit(), self._rows_to_check(X)
         estimator._require_keras_model("export")
         if format not in FORMATS:
             raise ValueError(f"format must be one of {', '.join(map(repr, FORMATS))}, got {format!r}.")
@@ -180,19 +180,16 @@ class ExportableEstimator(SavableEstimator):
             raise ValueError(
                 f"export writes a folder, {MODEL} being one of its files. Give {str(folder.with_suffix(''))!r}."
             )
-        reports: list[ExportReport] = []
         # Folders called variables or assets are somebody else's where there is no SavedModel.
         others = SAVED_MODEL if (folder / SAVED_MODEL[0]).is_file() else ()
         kind = FolderKind(EXPORT_FILE, _FILES.union(others), "exported model")
-        replace_folder(folder, partial(estimator._export, reports, folder, format, X, y, quantize), kind)
+        report = replace_folder(folder, partial(estimator._export, folder, format, X, y, quantize), kind)
         if self.verbose:
-            print(reports[-1])
-        return reports[-1]
+            print(report)
+        return report
 
-    def _export(
-        self, reports: list[ExportReport], final: Path, format: str, X: Any, y: Any, quantize: str | None, folder: Path
-    ) -> None:
-        """Write the exported model, check it, and append the report to ``reports``."""
+    def _export(self, final: Path, format: str, X: Any, y: Any, quantize: str | None, folder: Path) -> ExportReport:
+        """Write the exported model into a folder and check it; ``final`` is where that folder will be."""
         estimator = self._in_float32()
         estimator._save_model(folder)
         estimator.tokenizer_.save(folder)
@@ -218,7 +215,8 @@ class ExportableEstimator(SavableEstimator):
             write_saved_model(folder, estimator.model_, read_config_json(folder))
         exported = opened(ObservedModel if calibrated else ExportedModel)
         found = exported._export_results(X)
-        _require_close(expected[0], found[0], getattr(self, "y_scale_", 1.0), format)
+        tolerance = _TOLERANCE_OF_ACCELERATORS if has_accelerator() else _TOLERANCE
+        _require_close(expected[0], found[0], self._allowed(expected[0], tolerance), format)
         if quantize:
             if calibrated:
                 write(partial(Int8Graph, ranges=exported.model_.ranges))
@@ -233,7 +231,6 @@ class ExportableEstimator(SavableEstimator):
         report = _compared(expected, found, final, format, quantize, exported.model_.runtime)
         if y is not None:
             report = replace(report, score=exported._score(X, y), estimator_score=estimator._score(X, y))
-        reports.append(report)
         settled = settled_values(vars(self))
         values = {
             **exported._to_json({}),
@@ -244,9 +241,10 @@ class ExportableEstimator(SavableEstimator):
                 for name in self.get_params(deep=False)
                 if name in _READING
             },
-            "check": {name: v for name, v in asdict(reports[-1]).items() if name != "folder"},
+            "check": {name: v for name, v in asdict(report).items() if name != "folder"},
         }
         write_json(folder / EXPORT_FILE, values)
+        return report
 
     def _with_model(self, model: keras.Model | ExportedModel) -> Self:
         """This estimator with another model. Not `copy.copy`, which would copy the weights."""
@@ -257,6 +255,10 @@ class ExportableEstimator(SavableEstimator):
     def _in_float32(self) -> Self:
         """This estimator with a model that computes in float32, as what is exported does."""
         return self._with_model(in_float32(self.model_))
+
+    def _rows_to_check(self, X: Any) -> Any:
+        """X, which is read by the estimator and by what it is exported to."""
+        return readable_again(X)
 
     def _export_results(self, X: Any) -> Results:
         """What is compared: for rows of X, or for a few stored texts."""
@@ -304,15 +306,14 @@ def _compared(
     return ExportReport(folder, format, quantize, runtime, n_rows, difference, equal)
 
 
-def _require_close(expected: np.ndarray, found: np.ndarray, unit: float | np.ndarray, format: str) -> None:
-    tolerance = _TOLERANCE_OF_ACCELERATORS if has_accelerator() else _TOLERANCE
-    off = np.abs(expected - found) / np.maximum(np.abs(expected).max(axis=0, initial=0.0), unit)
-    if not off.max(initial=0.0) <= tolerance:  # NaN is off too
+def _require_close(expected: np.ndarray, found: np.ndarray, allowed: np.ndarray, format: str) -> None:
+    off = np.abs(expected - found)
+    if not (off <= allowed).all():  # NaN is off too
         from kbert.model.setup import keras
 
         raise WeightsMismatchError(
             f"The exported model does not predict what the estimator does: it is off by up to "
-            f"{off.max():.2g} (allowed {tolerance:.2g}), so nothing was written. Another version of "
+            f"{off.max():.2g} (allowed {allowed.min():.2g}), so nothing was written. Another version of "
             f"{'onnxruntime' if format == 'onnx' else 'tensorflow'} may help; please report it with this line "
             f"({keras.backend.backend()}, Keras {keras.__version__}, kbert {kbert.__version__})."
         )

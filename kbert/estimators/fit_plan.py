@@ -357,7 +357,7 @@ class FitPlan:
         return sum(self.seconds.values())
 
     def as_dict(self) -> dict[str, Any]:
-        """All attributes by name, in plain numbers, texts, lists and dicts.
+        """All attributes by name but ``run``, in plain numbers, texts, lists and dicts.
 
         Returns
         -------
@@ -365,7 +365,10 @@ class FitPlan:
         """
         values = asdict(self)
         del values["run"]
-        names = ("n_sequences", "n_updates", "settings", "dtype", "backend", "seconds_fit")
+        names = (
+            *("n_sequences", "n_updates", "settings", "max_length", "epochs", "batch_size", "learning_rate"),
+            *("dtype", "backend", "seconds_fit"),
+        )
         return values | {name: getattr(self, name) for name in names} | {"rests_on": list(self.rests_on)}
 
     def _lines(self) -> Iterator[tuple[str, str]]:

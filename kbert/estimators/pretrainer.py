@@ -320,6 +320,8 @@ class BertPretrainer(BertEstimator):
                 f"BertPretrainer: nsp is {parameters.nsp}, and the earlier fit, from which warm_start goes on, had "
                 f"{earlier}. Set nsp={earlier}; or save the earlier one, and give its folder as weights of a new one."
             )
+        if parameters.max_steps is not None and parameters.max_seconds is not None:
+            raise ValueError("BertPretrainer: give max_steps or max_seconds, not both.")
         corpus = _corpus(X, "X", parameters.split)
         if parameters.vocab_size == "auto":
             parameters.vocab_size = automatic_vocab_size(parameters.size)
@@ -359,6 +361,7 @@ class BertPretrainer(BertEstimator):
         fitted.history_ = {name: history[name].tolist() for name in history if name != "step"}
         fitted.n_iter_ = len(history)
         self._remember_start(fitted, parameters)
+        del parameters.epochs  # which "auto" never stands for
         remember_settled(fitted, parameters)
         self._become(fitted)
         return self
@@ -477,8 +480,11 @@ class BertPretrainer(BertEstimator):
 
     # --- Exporting ---------------------------------------------------------------------------------------------
 
-    def _export_results(self, X: Any) -> tuple[np.ndarray, None, int]:
-        documents = GOLDEN_TEXTS if X is None else map(" ".join, _corpus(X, "X", self.split))
+    def _rows_to_check(self, X: Any) -> Corpus | None:
+        return None if X is None else _corpus(X, "X", self.split)
+
+    def _export_results(self, X: Corpus | None) -> tuple[np.ndarray, None, int]:
+        documents = GOLDEN_TEXTS if X is None else map(" ".join, X)
         texts = list(islice(documents, _ROWS_OF_A_CHECK))
         return self._masked_logits(texts, range(self._longest_row(self.config_))), None, len(texts)
 
@@ -610,8 +616,6 @@ def _options(
     tokenizer: WordPieceTokenizer,
 ) -> PretrainingOptions:
     """How to pre-train, with the updates that ``epochs`` stand for."""
-    if parameters.max_steps is not None and parameters.max_seconds is not None:
-        raise ValueError("BertPretrainer: give max_steps or max_seconds, not both.")
     same = (
         "max_seconds", "batch_size", "gradient_accumulation", "warmup", "weight_decay", "bias_correction", "mask_rate",
         "whole_word", "verbose", "learning_rate",

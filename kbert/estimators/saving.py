@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 # Texts whose logits are stored with a saved estimator, for `load(..., verify=True)`, and how far off they may be.
 GOLDEN_TEXTS = ("The quick brown fox jumps over the lazy dog.", "Is this the same model?", "No.", "")
 _GOLDEN_TOLERANCE = {"float32": 1e-3, "mixed_bfloat16": 0.25, "mixed_float16": 0.05}
+# The last digits of a number in float32, which differ in any case.
+_ROUNDING = 1e-6
 
 
 class SavableEstimator(BaseEstimator):
@@ -123,17 +125,18 @@ class SavableEstimator(BaseEstimator):
         """
         estimator, facts = self._to_save(card)
         target = Path(os.path.expanduser(folder)).resolve()
-        kept: list[bytes] = []
 
-        def write(new: Path) -> None:
+        def write(new: Path) -> bytes | None:
+            """Give the model card that is kept, if there is one."""
             estimator._write(new, target.name, facts)
             earlier = target / model_cards.FILE
-            if earlier.is_file() and not model_cards.is_unedited(content := earlier.read_bytes()):
-                kept.append(content)
-                (new / model_cards.FILE).unlink()  # the earlier one is taken over, as all other files are
+            if not earlier.is_file() or model_cards.is_unedited(content := earlier.read_bytes()):
+                return None
+            (new / model_cards.FILE).unlink()  # the earlier one is taken over, as all other files are
+            return content
 
-        replace_folder(target, write, persistence.SAVED_ESTIMATOR)
-        if kept and (card is not None or model_cards.is_written_by_kbert(kept[0])):
+        kept = replace_folder(target, write, persistence.SAVED_ESTIMATOR)
+        if kept is not None and (card is not None or model_cards.is_written_by_kbert(kept)):
             warn_user(
                 f"{target / model_cards.FILE} was written or edited by somebody, and is kept as it is: what it says "
                 "may not hold of the estimator that was saved now. To have the model card written anew, remove it and "
@@ -301,7 +304,7 @@ class SavableEstimator(BaseEstimator):
             When the folder is not there, not complete, damaged, or (with ``verify``) predicts something else.
         ValueError
             When a ``revision`` is given for a folder, a ``runtime`` for a folder that was not exported, or none for a
-            SavedModel.
+            SavedModel; and ``verify`` for a folder that kbert did not save.
         ImportError
             When no runtime is installed for an exported model.
         """
@@ -312,6 +315,11 @@ class SavableEstimator(BaseEstimator):
         given = folder if isinstance(folder, Path) else os.fspath(folder)
         folder = resolve_saved(given, revision, persistence.FILE)
         saved = persistence.read_kbert_json(folder, cls.__name__)
+        if saved is None and verify:
+            raise ValueError(
+                f"verify=True compares the model's outputs with those that `save` has stored, and {folder} has none: "
+                "kbert did not save it. Leave verify out."
+            )
         if saved is None and (architecture := cls()._architecture()) is not None:
             persistence.check_architecture(folder, architecture, cls.__name__)
         if saved is None:
@@ -409,14 +417,27 @@ class SavableEstimator(BaseEstimator):
                 f"{persistence.file_of(folder)} is damaged (golden.logits has shape {expected.shape}, and the model's "
                 f"outputs have {found.shape}). Save the estimator again."
             )
-        difference = np.abs(found - expected).max(initial=0.0)
-        # Numbers of a regression may be in any unit.
         policies = {self.model_.dtype_policy.name, golden["dtype"]}
         if isinstance(self.model_, ExportedModel) and self.model_.quantize is not None:
             policies.add("mixed_bfloat16")  # runtimes differ about as much in int8
-        tolerance = max(_GOLDEN_TOLERANCE[name] for name in policies) * max(1.0, np.abs(expected).max(initial=0.0))
-        if not difference <= tolerance:
+        allowed = self._allowed(expected, max(_GOLDEN_TOLERANCE[name] for name in policies))
+        differences = np.abs(found - expected)
+        if not (differences <= allowed).all():  # NaN is off too
             raise WeightsMismatchError(
-                f"The model in {folder} does not predict what it did when it was saved: logits differ by "
-                f"{difference:.2g} (allowed {tolerance:.2g}). The folder was changed, or the computation differs."
+                f"The model in {folder} does not predict what it did when it was saved: its outputs differ by up to "
+                f"{differences.max():.2g} (allowed {allowed.min():.2g}). The folder was changed, or the computation "
+                "differs."
             )
+
+    def _allowed(self, expected: np.ndarray, tolerance: float) -> np.ndarray:
+        """How far outputs may be from those expected, shape (n, ...): of each column, a share of its size.
+
+        The size of logits, probabilities and vectors is their largest, or 1. Numbers of a regression may be in any
+        unit, and far from 0: theirs is the scale of y.
+        """
+        largest = np.abs(expected).max(axis=0, initial=0.0)
+        scale = getattr(self, "y_scale_", None)
+        if scale is None:
+            return tolerance * np.maximum(1.0, largest)
+        size = np.maximum(scale, np.abs(expected - self.y_mean_).max(axis=0, initial=0.0))
+        return tolerance * size + _ROUNDING * largest

@@ -89,6 +89,8 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Servable
     model_ : BertForFeatures
     tokenizer_ : WordPieceTokenizer
     config_ : BertConfig
+    max_length_, long_text_
+        What the parameter of that name was; what "auto" stood for.
     n_truncated_ : int
         Rows of the last fit that were cut; 0 at the level of words, where rows are read whole.
     n_rows_ : int

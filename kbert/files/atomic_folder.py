@@ -51,7 +51,7 @@ class FolderKind(NamedTuple):
     name: str
 
 
-def replace_folder(folder: Path, write: Callable[[Path], object], kind: FolderKind) -> None:
+def replace_folder(folder: Path, write: Callable[[Path], T], kind: FolderKind) -> T:
     """Write a folder, or replace one of the same kind, in one step.
 
     If ``write`` fails, the old folder stays as it was. If the process is killed, either the old folder or the new one
@@ -69,6 +69,11 @@ def replace_folder(folder: Path, write: Callable[[Path], object], kind: FolderKi
     kind : FolderKind
         Only a folder of this kind, or an empty one, is replaced. Files in it that do not belong to the kind, such as a
         README.md, are taken over into the new folder.
+
+    Returns
+    -------
+    object
+        What ``write`` gave.
 
     Notes
     -----
@@ -88,8 +93,7 @@ def replace_folder(folder: Path, write: Callable[[Path], object], kind: FolderKi
         _complete(folder)
         check_replaceable(folder, kind)
     if folder.is_dir() and not _can_be_renamed(folder):
-        fill_folder(folder, write, last=kind.marker)
-        return
+        return fill_folder(folder, write, last=kind.marker)
     staging = folder.parent / f".{folder.name}.{uuid.uuid4().hex[:8]}"
     new, old = staging / _NEW, staging / _OLD
     working_folder = _working_folder()
@@ -99,7 +103,7 @@ def replace_folder(folder: Path, write: Callable[[Path], object], kind: FolderKi
         copy_permissions(folder, staging)
         with _full_disk_named(folder):
             new.mkdir()
-            write(new)
+            result = write(new)
         with alone_in(folder.parent):
             _complete(folder)
             set_permissions(new, replaced=folder)
@@ -118,6 +122,7 @@ def replace_folder(folder: Path, write: Callable[[Path], object], kind: FolderKi
         with suppress(OSError):
             os.chdir(working_folder)  # into the new folder of that name: the process is still in the removed one
     _remove_leftovers(folder)
+    return result
 
 
 def check_replaceable(folder: Path, kind: FolderKind) -> None:
@@ -194,7 +199,7 @@ def _state(folder: str | os.PathLike[str]) -> tuple[int, int, int] | None:
     return found.st_dev, found.st_ino, found.st_mtime_ns  # the number of a folder that is gone may be given again
 
 
-def fill_folder(folder: Path, write: Callable[[Path], object], last: str) -> None:
+def fill_folder(folder: Path, write: Callable[[Path], T], last: str) -> T:
     """Write a new folder, or fill an empty one, and leave nothing of it if that fails.
 
     A new folder is there as a whole or not at all. An empty one is filled, not replaced: it may be a mount point, or
@@ -210,6 +215,11 @@ def fill_folder(folder: Path, write: Callable[[Path], object], last: str) -> Non
     last : str
         The file that is moved last into an empty folder. Readers take a folder without it for incomplete.
 
+    Returns
+    -------
+    object
+        What ``write`` gave.
+
     Raises
     ------
     FileExistsError
@@ -224,7 +234,7 @@ def fill_folder(folder: Path, write: Callable[[Path], object], last: str) -> Non
     try:
         with _full_disk_named(folder):
             staging.mkdir(parents=True)
-            write(staging)
+            result = write(staging)
         set_permissions(staging)
         if exists:
             for path in sorted(staging.iterdir(), key=lambda path: path.name == last):
@@ -240,6 +250,7 @@ def fill_folder(folder: Path, write: Callable[[Path], object], last: str) -> Non
             with suppress(OSError):
                 parent.rmdir()
         raise
+    return result
 
 
 def sync(path: Path) -> None:

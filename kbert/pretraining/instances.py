@@ -228,7 +228,7 @@ def draw_pairs(documents: Documents, tokenizer: WordPieceTokenizer, max_length: 
             else:
                 found.append((segments[at], length, segments[cut], segments[stop] - segments[cut], 0))
                 at = stop
-    table = np.array(found, np.int64)
+    table = np.array(found, np.int64).reshape(-1, 5)
     starts, lengths = table[:, [0, 2]], table[:, [1, 3]]
     kept = np.stack(truncated_lengths(lengths[:, 0], lengths[:, 1], room), axis=1)
     # Each token that is removed is removed from the front or from the end, by the toss of a coin.

@@ -225,7 +225,7 @@ class Task(ABC, Generic[C, L, E, O]):
         """Learn from the labels and weights of the rows of fit; refuse what nothing can be learned from."""
 
     def row_weights(self, labels: L, weights: np.ndarray) -> np.ndarray:
-        """The weights of the rows of fit after `learn`: 0 for those that teach nothing, whatever weight they were given."""
+        """The weights of the rows of fit, once `learn` was called: 0 for those that teach nothing."""
         return weights
 
     @abstractmethod

@@ -3,6 +3,8 @@
 from operator import index
 from typing import Any
 
+import numpy as np
+
 
 def whole_number(value: Any, name: str, least: int = 1, what_for: str = "") -> int:
     """A whole number as Python's own. NumPy's are taken too; a bool is none.
@@ -22,7 +24,7 @@ def whole_number(value: Any, name: str, least: int = 1, what_for: str = "") -> i
         If it is no whole number, or less than ``least``.
     """
     try:
-        number = least - 1 if isinstance(value, bool) else index(value)
+        number = least - 1 if isinstance(value, bool | np.bool_) else index(value)
     except TypeError:
         number = least - 1
     if number < least:

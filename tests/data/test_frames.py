@@ -154,7 +154,7 @@ def test_subclasses_of_str_count_by_their_value():
 
 # --- Missing texts
 
-MISSING = [None, float("nan"), np.nan, np.float32("nan"), pd.NA, pd.NaT, np.datetime64("NaT"), Decimal("NaN"), ""]
+MISSING = [None, float("nan"), np.nan, np.float32("nan"), pd.NA, pd.NaT, np.datetime64("NaT", "ns"), Decimal("NaN"), ""]
 
 
 @pytest.mark.parametrize("missing", MISSING, ids=repr)

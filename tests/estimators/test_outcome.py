@@ -132,7 +132,7 @@ def test_class_weights_are_those_of_training():
 
 @pytest.mark.parametrize("task", [SingleLabel, SeveralLabels])
 def test_balanced_weights_are_those_of_all_rows(task):
-    """Not of the rows that are looked at, which have more or less of a rare label: the best constant is the baseline."""
+    """Not of the rows that are looked at, which have more or less of a rare label. The best constant has its loss."""
     labels = (np.arange(2000) % 100 == 7).astype("int32")
     looked_at = labels[np.linspace(0, 1999, 256).astype(int)]
     rare, common = 50 * looked_at.sum(), 50 / 99 * (256 - looked_at.sum())

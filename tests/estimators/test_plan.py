@@ -336,4 +336,6 @@ def test_what_it_looks_like(toy, reviews):
         "n_rows": 200, "n_updates": 26, "seconds_fit": plan.seconds_fit,
     }  # fmt: skip
     assert all(getattr(plan, name) == value or name == "rests_on" for name, value in values.items())
+    public = {name for name in dir(plan) if not name.startswith("_") and not callable(getattr(plan, name))}
+    assert values.keys() == public - {"run"}
     assert pickle.loads(pickle.dumps(plan)) == plan

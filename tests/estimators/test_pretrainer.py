@@ -55,7 +55,7 @@ def fitted():
 @pytest.mark.compiles
 @pytest.mark.backend
 def test_a_language_is_learned_from_scratch(fitted):
-    assert fitted.n_iter_ == 300 and len(fitted.history_["loss"]) == 300
+    assert fitted.n_iter_ == 300 and len(fitted.history_["loss"]) == 300 and not hasattr(fitted, "epochs_")
     assert fitted.history_["mlm_loss"][0] > 2 and -1 < fitted.score(corpus_of(made_texts(20, 1))) < 0
     assert fitted.score(corpus_of(made_texts(20, 1))) == pytest.approx(-fitted.history_["val_mlm_loss"][-1], rel=1e-5)
     assert {"ada", "wrote", "program"} <= set(fitted.tokenizer_.vocab)
@@ -332,10 +332,18 @@ def test_a_tokenizer_of_another_model_is_refused(fitted, tmp_path):
             call(corpus_of(made_texts(5)))
 
 
+def test_two_budgets_are_refused_before_anything_is_read():
+    def texts():
+        raise AssertionError("the texts were read")
+        yield
+
+    with pytest.raises(ValueError, match="max_steps or max_seconds, not both"):
+        BertPretrainer(max_steps=5, max_seconds=2.0).fit(texts())
+
+
 @pytest.mark.parametrize(
     ("changes", "X", "message"),
     [
-        (dict(max_seconds=2.0), ["a\nb"] * 3, "max_steps or max_seconds, not both"),
         (dict(), "one text", "single str"),
         (dict(), ["only one document\nof two lines"], "only 1 here"),
         (dict(mask_rate=0.0), ["a\nb"] * 3, "mask_rate must be"),

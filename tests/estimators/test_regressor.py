@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from safetensors.numpy import load_file, save_file
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.metrics import r2_score
@@ -196,6 +197,22 @@ def test_saved_and_loaded_it_predicts_the_same(fitted, priced, tmp_path):
 
 
 @pytest.mark.parity
+@pytest.mark.parametrize(("unit", "mean"), [(1e-5, 0), (1.0, 3e4)])
+def test_verify_and_export_notice_other_numbers_in_any_unit(make, priced, tmp_path, unit, mean):
+    regressor = make(epochs=1).fit(priced[0][:48], priced[1][:48] * unit + mean)
+    regressor.save(tmp_path)
+    BertRegressor.load(tmp_path, verify=True)
+    numbers = regressor.predict(priced[0][:8])[:, None]
+    off = 0.01 * np.ptp(priced[1]) * unit
+    assert (np.abs(np.spacing(numbers.astype("float32"))) <= regressor._allowed(numbers, 1e-4)).all()
+    assert not (off <= regressor._allowed(numbers, 1e-4)).any()
+    arrays = load_file(tmp_path / "model.safetensors")
+    arrays["mean_classifier.weight"] *= 0
+    save_file(arrays, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(WeightsMismatchError, match="does not predict what it did"):
+        BertRegressor.load(tmp_path, verify=True)
+
+
 def test_transformers_opens_it_with_the_same_numbers(make, priced, tmp_path):
     transformers = pytest.importorskip("transformers", reason="pip install 'kbert-learn[parity]'")
     torch = pytest.importorskip("torch", reason="pip install 'kbert-learn[parity]'")
@@ -233,6 +250,7 @@ def test_it_works_in_searches_and_pipelines(make, priced):
         (pd.Series(pd.date_range("2026-01-01", periods=3)), TypeError, r"days: y = \(y - y.min\(\)\).dt.days"),
         (pd.to_timedelta([1, 2, 3], unit="s"), TypeError, r"Convert with y.dt.total_seconds\(\)"),
         ([np.str_("1"), np.str_("2"), np.str_("3")], TypeError, "y should be numeric: row 0 is .*1"),
+        (list(np.ones(3, "complex64")), TypeError, "should be numeric: row 0 is .*complex64"),
         (np.ones((3, 0)), ValueError, "y has no columns"),
         (pd.Series([1, None, 3], index=[7, 8, 9], dtype="Int64"), ValueError, r"row 1 \(index 8\)"),
         (np.array(["2024-05-01"] * 3, "M8[ns]"), TypeError, "row 0 is 2024-05-01, of type datetime64"),

@@ -99,6 +99,8 @@ def test_a_classifier_of_several_labels_a_row(save):
 def test_a_regression(save, n_outputs, problem_type):
     folder, model, tokenizer = save("SequenceClassification", num_labels=n_outputs, problem_type=problem_type)
     expected = logits_of(model, tokenizer, TEXTS).logits.numpy()
+    with pytest.raises(ValueError, match="kbert did not save it. Leave verify out"):
+        BertRegressor.load(folder, verify=True)
     ours = BertRegressor.load(folder).predict(TEXTS)
     np.testing.assert_allclose(ours, expected[:, 0] if n_outputs == 1 else expected, atol=2e-5)
 

@@ -146,5 +146,6 @@ def test_one_document_has_no_other(tokenizer):
         require_tokens([numbered([[5, 5]])], "source", nsp=True)
     # Among others it is its own other document.
     require_tokens([numbered([[5, 5]]), numbered([[5, 5], [4]])], "source", nsp=True)
+    assert len(draw_pairs(numbered([]), tokenizer, 32, seed=0)) == 0
     pairs = draw_pairs(numbered([[5] * 40]), tokenizer, 32, seed=0)
     assert 0 < pairs.is_random.mean() < 1 and (pairs.kept > 0).all() and pairs.starts.max() < 200
