@@ -95,7 +95,7 @@ def as_variant(name: str):
     """Put the variant's part in place of kbert's own."""
     import keras
 
-    import kbert.estimators.fitting
+    import kbert.estimators.runs
     import kbert.model.heads
     import kbert.model.layers
     import kbert.training.loop
@@ -110,7 +110,7 @@ def as_variant(name: str):
             stack.enter_context(mock.patch.object(target, attribute, value))
 
         if name == "Keras's fit":
-            put(kbert.estimators.fitting, "train", train_by_keras)
+            put(kbert.estimators.runs, "train", train_by_keras)
         elif name == "whole token table":
             put(kbert.training.loop, "trimmed_model", lambda *_: None)
         elif name == "Keras's dropout":

@@ -412,7 +412,7 @@ def a_checkpoint_that_is_damaged(folder):
 @warns(CheckpointWarning, "began on other devices")
 def a_checkpoint_of_other_devices(folder):
     classifier = toy_of(BertClassifier, folder, checkpoint=folder / "fit").fit(TEXTS, LABELS)
-    with mock.patch("kbert.estimators.fitting.description", lambda distribution: 2):
+    with mock.patch("kbert.estimators.runs.description", lambda distribution: 2):
         return classifier.fit(TEXTS, LABELS)
 
 

@@ -20,10 +20,8 @@ from kbert.estimators.recipe import remember_settled, settled_values
 from kbert.estimators.servable import ServableEstimator
 from kbert.tasks import Task, task_of
 from kbert.tasks.explaining import Explainer, ToExplain
-from kbert.tasks.row_notices import RowShares
 from kbert.tasks.task import RowTask, learned_attributes
 from kbert.tasks.texts import TextTask
-from kbert.text import WordPieceTokenizer
 from kbert.training.progress import PredictionProgress
 from kbert.values.saved import SavedValues
 
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
 
     from kbert.estimators.fit_plan import FitPlan
     from kbert.reports import Report
-    from kbert.training.fit_checkpoints import History
 
 # Devlin et al. (2018), appendix A.3, and the original code's run_classifier.py.
 _PAPER: dict[str, Any] = {
@@ -103,40 +100,27 @@ class FineTunedEstimator(ServableEstimator, Generic[T]):
         """The task of a first fit, which has learned nothing."""
         return task_of(self._task_type, vars(parameters))
 
-    def _remember(
-        self,
-        task: Task[Any, Any, Any, Any],
-        parameters: Parameters,
-        columns: Columns,
-        model: keras.Model,
-        tokenizer: WordPieceTokenizer,
-        history: History,
-        n_truncated: int,
-        shares: RowShares,
-    ) -> None:
-        """Become the fitted estimator: only once training has succeeded, so that a fit that fails changes nothing."""
-        fitted = self._without_fit()
-        fitted._remember_columns(columns)
+    def _fit(self, X: Any, y: Any, sample_weight: Any, eval_set: Any, callbacks: Any) -> None:
+        """Fit to X and y, and become the fitted estimator only then, so that a fit that fails changes nothing."""
+        from kbert.estimators.fitting import fit  # what trains needs Keras
+
+        found = fit(self, X, y, sample_weight, eval_set, callbacks)
+        fitted, parameters = self._without_fit(), found.parameters
+        fitted._remember_columns(found.columns)
         self._remember_start(fitted, parameters)
-        fitted.model_, fitted.tokenizer_, fitted.config_ = model, tokenizer, model.config
-        fitted.history_, fitted.n_iter_ = history, len(history["loss"])
-        fitted.n_rows_, fitted.n_truncated_, fitted.row_shares_ = columns.n_rows, n_truncated, shares
+        fitted.model_, fitted.tokenizer_, fitted.config_ = found.model, found.tokenizer, found.model.config
+        fitted.history_, fitted.n_iter_ = found.history, len(found.history["loss"])
+        fitted.n_rows_, fitted.n_truncated_, fitted.row_shares_ = found.columns.n_rows, found.n_truncated, found.shares
         if self._is_warm_start() and hasattr(parameters, "head_start"):
             parameters.head_start = getattr(self, "head_start_", "auto")  # that of the earlier fit
         remember_settled(fitted, parameters)
-        fitted._take_over(task)
+        fitted._take_over(found.task)
         self._become(fitted)
 
     def _take_over(self, task: Task[Any, Any, Any, Any]) -> None:
         """Copy what the task has learned into the fitted attributes."""
         for name, value in learned_attributes(task).items():
             setattr(self, name, value)
-
-    def _fit(self, X: Any, y: Any, sample_weight: Any, eval_set: Any, callbacks: Any) -> None:
-        """Fit to X and y: `kbert.estimators.fitting.fit`."""
-        from kbert.estimators.fitting import fit  # what trains needs Keras
-
-        fit(self, X, y, sample_weight, eval_set, callbacks)
 
     def plan(self, X: Any, y: Any, sample_weight: Any = None) -> FitPlan:
         """Say what ``fit`` would do with these rows, and what it would take, within seconds.

@@ -28,7 +28,7 @@ O = TypeVar("O")  # noqa: E741
 
 
 class HasTask(Protocol[C, L, E, O]):
-    """What is asked of an estimator: `kbert.estimators.fine_tuned.FineTunedEstimator` has it."""
+    """What reading and fitting call of an estimator. A protocol, since `kbert.estimators.fine_tuned` imports this."""
 
     def _is_warm_start(self) -> bool: ...
 
@@ -69,7 +69,7 @@ def read_rows(
 ) -> RowsOfFit[C, L, E, O]:
     """Read X and y, and refuse what nothing can be learned from. ``parameters`` may be changed."""
     X, y = readable_again(X), readable_again(y)
-    is_warm_start, few_labels = estimator._is_warm_start(), has_few_labels(parameters)
+    is_warm_start, few_labels = estimator._is_warm_start(), getattr(parameters, "few_labels", False)
     if few_labels and parameters.classifier_pooling == "auto":
         parameters.classifier_pooling = "mean"  # what is tuned is what the head reads
     if few_labels and parameters.head_start == "auto":
@@ -102,7 +102,7 @@ def find_start(estimator: HasTask[C, L, E, O], parameters: Parameters, task: Tas
             f"{type(estimator).__name__}: freeze must be at most {start.config.num_hidden_layers}, the layers of this "
             f"model, got {parameters.freeze}."
         )
-    if has_few_labels(parameters) and parameters.freeze == start.config.num_hidden_layers:
+    if task.contrast is not None and parameters.freeze == start.config.num_hidden_layers:
         raise ValueError(
             f"BertClassifier: few_labels=True tunes the encoder, and freeze={parameters.freeze} leaves no layer of it "
             "to be tuned. Set a smaller freeze; or few_labels=False, which trains the head alone."
@@ -117,23 +117,18 @@ def held_out(
     task: Task[C, L, E, O], parameters: Parameters, labels: L, weights: NDArray[np.float32], seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
     """The rows to train on, and those to split off as a validation set; None if no parameter asks for one."""
-    asking = ["early_stopping"] * parameters.early_stopping + task.needs_validation(labels, weights)
-    if not asking:
+    asking = "early_stopping" if parameters.early_stopping else task.needs_validation(labels, weights)
+    if asking is None:
         return None
     fraction = parameters.validation_fraction
-    return split_rows(task.strata(labels, weights, fraction), weights, fraction, seed, asking[0])
+    return split_rows(task.strata(labels, weights, fraction), weights, fraction, seed, asking)
 
 
 def settle(parameters: Parameters, task: Task[C, L, E, O], config: BertConfig, n_rows: int) -> Recipe:
     """Replace "auto" in what the training takes, and give the recipe. ``n_rows`` is what a batch counts."""
-    recipe = task.contrast.recipe if task.contrast and has_few_labels(parameters) else task.recipe
+    recipe = task.recipe if task.contrast is None else task.contrast.recipe
     settle_training(parameters, recipe, config, n_rows)
     return recipe
-
-
-def has_few_labels(parameters: Parameters) -> bool:
-    """Whether the parameter ``few_labels``, which most estimators do not have, is on."""
-    return bool(getattr(parameters, "few_labels", False))
 
 
 def _check_few_labels(parameters: Parameters, task: Task[Any, Any, Any, Any], is_warm_start: bool) -> None:

@@ -108,6 +108,6 @@ def remember_settled(estimator: Any, parameters: Parameters) -> None:
 
 def settled_values(values: Mapping[str, Any]) -> dict[str, Any]:
     """An estimator's values, ``vars(estimator)``, with what "auto" stood for in its fit."""
-    names = [name for name in SETTLED if name != "head_start"]  # that only a fit reads
+    names = [name for name in SETTLED if name != "head_start"]  # which fit reads, and predict never does
     stood_for = {name: values[f"{name}_"] for name in names if values.get(name) == "auto" and f"{name}_" in values}
     return {**values, **stood_for}

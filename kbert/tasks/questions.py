@@ -224,12 +224,12 @@ class Questions(MissingTexts, Task[QuestionColumns, Answers, QuestionExamples, B
         enough = (weights > 0).sum() * min(fraction, 1 - fraction) > 1
         return labels.answerable if enough and self.needs_validation(labels, weights) else None
 
-    def needs_validation(self, labels: Answers, weights: np.ndarray) -> list[str]:
+    def needs_validation(self, labels: Answers, weights: np.ndarray) -> str | None:
         """The threshold is taken from rows that were not trained on, where two questions or more have no answer."""
         on_both_sides = min(np.bincount(labels.answerable[weights > 0], minlength=2)) > 1
         if self.null_threshold != "tune" or not on_both_sides:
-            return []
-        return ["null_threshold='tune' (a number, such as 0.0, needs none)"]
+            return None
+        return "null_threshold='tune' (a number, such as 0.0, needs none)"
 
     def _tunes(self, answers: Answers, weights: np.ndarray) -> bool:
         return self.null_threshold == "tune" and not answers.answerable[weights > 0].all()

@@ -186,9 +186,9 @@ class SeveralLabels(TextTask):
         others = ((strata == -1) & (weights > 0)).sum()
         return np.zeros_like(strata) if 0 < others < least else strata
 
-    def needs_validation(self, labels: np.ndarray, weights: np.ndarray) -> list[str]:
+    def needs_validation(self, labels: np.ndarray, weights: np.ndarray) -> str | None:
         """Temperature and thresholds are taken from rows that were not trained on."""
-        return [name for name in ("calibrate", "tune_thresholds") if getattr(self, name)]
+        return next((name for name in ("calibrate", "tune_thresholds") if getattr(self, name)), None)
 
     def training_data(self, examples: TextExamples) -> TrainingData:
         """Targets hold the weights of the labels: positive where a row has the label, negative where it has not."""

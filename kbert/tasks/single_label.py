@@ -127,8 +127,10 @@ class SingleLabel(TextTask):
     # --- Training
 
     @property
-    def contrast(self) -> Contrast:
+    def contrast(self) -> Contrast | None:
         """Rows of one class near each other, in few updates at a high rate."""
+        if not self.few_labels:
+            return None
         many = len(self.classes_) > _MANY_CLASSES
         return Contrast(
             supervised_contrast, Recipe(updates=16, epochs=1, least_batch=64 if many else 16, rate_factor=4.0)
@@ -158,9 +160,9 @@ class SingleLabel(TextTask):
         """Of the rows."""
         return shares_of_classes(self.classes_, numbers, len(numbers))
 
-    def needs_validation(self, labels: np.ndarray, weights: np.ndarray) -> list[str]:
+    def needs_validation(self, labels: np.ndarray, weights: np.ndarray) -> str | None:
         """The temperature is taken from rows that were not trained on."""
-        return ["calibrate"] if self.calibrate else []
+        return "calibrate" if self.calibrate else None
 
     def training_data(self, examples: TextExamples) -> TrainingData:
         """The weight of a row is multiplied by that of its class."""

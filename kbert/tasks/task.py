@@ -205,7 +205,7 @@ class Task(ABC, Generic[C, L, E, O]):
 
     @property
     def contrast(self) -> Contrast | None:
-        """How the encoder is tuned to few labels; None where that is not known."""
+        """How ``few_labels`` tunes the encoder; None without it, and for tasks that do not have it."""
         return None
 
     # --- X and y to examples
@@ -255,9 +255,9 @@ class Task(ABC, Generic[C, L, E, O]):
         """
         return None
 
-    def needs_validation(self, labels: L, weights: np.ndarray) -> list[str]:
-        """The parameters that ask for a validation set, besides ``early_stopping``."""
-        return []
+    def needs_validation(self, labels: L, weights: np.ndarray) -> str | None:
+        """What asks for a validation set besides ``early_stopping``: a parameter, or None."""
+        return None
 
     # --- What a plan tells of the rows
 
@@ -384,7 +384,7 @@ def task_of(task_type: type[T], values: Mapping[str, Any]) -> T:
         Parameters by name and, of a fitted estimator, its attributes: ``vars(estimator)``. Values that
         the task has no field for are ignored.
     """
-    names = [field.name for field in fields(task_type)]  # type: ignore[arg-type]
+    names = [field.name for field in fields(task_type) if field.init]  # type: ignore[arg-type]
     return task_type(**{name: plain(values[name]) for name in names if name in values})
 
 

@@ -10,7 +10,7 @@ from sklearn.metrics import log_loss
 
 from kbert import BertClassifier
 from kbert.errors import FailedRunWarning
-from kbert.estimators import fitting
+from kbert.estimators import runs
 from kbert.estimators.outcome import Kind, Outcome
 
 pytestmark = pytest.mark.slow
@@ -50,7 +50,7 @@ def test_a_failed_run_is_started_again_as_often_as_asked(failing):
         return Outcome(Kind.NOTHING, 0.7, 0.693)
 
     with pytest.MonkeyPatch.context() as patch, pytest.warns(FailedRunWarning) as seen:
-        patch.setattr(fitting, "outcome_of", note)
+        patch.setattr(runs, "outcome_of", note)
         classifier.set_params(n_restarts=2).fit(X, y)
     messages = [str(warning.message) for warning in seen if warning.category is FailedRunWarning]
     assert [text.split("Nothing was learned. ")[1][:40] for text in messages] == [
@@ -66,7 +66,7 @@ def test_the_first_run_that_did_not_fail_is_kept(toy, reviews, monkeypatch):
     plain = toy().fit(X, y).predict_proba(X)
     outcomes = [Outcome(Kind.NOTHING, 0.7, 0.693), Outcome(Kind.ENOUGH, 0.1, 0.693)]
     answers = iter(outcomes)
-    monkeypatch.setattr(fitting, "outcome_of", lambda *_: next(answers))
+    monkeypatch.setattr(runs, "outcome_of", lambda *_: next(answers))
     classifier = toy(n_restarts=5)
     with pytest.warns(FailedRunWarning, match="1 of n_restarts=5"):
         found = classifier.fit(X, y).predict_proba(X)

@@ -25,7 +25,7 @@ from sklearn.pipeline import make_pipeline
 
 from kbert import BertClassifier, BertMultipleChoice, BertPretrainer, BertQA, BertRegressor, BertTagger
 from kbert.errors import CheckpointWarning, FailedRunWarning, WeightsMismatchError
-from kbert.estimators import fitting
+from kbert.estimators import runs
 from kbert.tasks.linear_head import LinearHead
 from kbert.training import checkpoint_folders
 from kbert.training.updater import Updater
@@ -132,7 +132,7 @@ def test_a_fit_goes_on_on_another_number_of_devices(toy_folder, tmp_path, dying_
     with pytest.raises(Killed):
         again.fit(*rows)
     dying_after(None)
-    monkeypatch.setattr(fitting, "description", lambda distribution: 2)
+    monkeypatch.setattr(runs, "description", lambda distribution: 2)
     with pytest.warns(CheckpointWarning, match=r"began on other devices \(was 1, is 2\)"):
         assert_same(again.fit(*rows), whole)
 
@@ -248,7 +248,7 @@ def test_a_fit_goes_on_where_the_head_starts_with_other_last_digits(
 @pytest.mark.slow
 def test_a_fit_goes_on_in_its_precision_where_auto_would_be_another_one(toy_folder, tmp_path, dying_after, monkeypatch):
     estimator, rows = made("few labels", toy_folder, tmp_path / "fit", dtype="auto")
-    monkeypatch.setattr("kbert.estimators.fitting.dtype_policy", lambda dtype: "mixed_bfloat16")
+    monkeypatch.setattr("kbert.estimators.runs.dtype_policy", lambda dtype: "mixed_bfloat16")
     dying_after(2)
     with pytest.raises(Killed):
         estimator.fit(*rows)
@@ -263,11 +263,11 @@ def test_a_fit_goes_on_in_its_precision_where_auto_would_be_another_one(toy_fold
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["frozen", "pairs"])
 def test_a_run_after_a_failed_one_goes_on_as_that_run(kind, toy_folder, tmp_path, dying_after, monkeypatch):
-    from kbert.estimators import fitting
+    from kbert.estimators import runs
     from kbert.estimators.outcome import Kind
 
-    outcome_of = fitting.outcome_of
-    monkeypatch.setattr(fitting, "outcome_of", lambda *a: outcome_of(*a)._replace(kind=Kind.NOTHING, reference=0.5))
+    outcome_of = runs.outcome_of
+    monkeypatch.setattr(runs, "outcome_of", lambda *a: outcome_of(*a)._replace(kind=Kind.NOTHING, reference=0.5))
     estimator, rows = made(kind, toy_folder, None, n_restarts=1)
     with pytest.warns(UserWarning, match="The run failed"):
         estimator.fit(*rows)

@@ -9,7 +9,7 @@ from sklearn.metrics import roc_auc_score
 
 from kbert import BertClassifier
 from kbert.errors import FailedRunWarning, UnderfitWarning
-from kbert.estimators import fitting
+from kbert.estimators import runs
 from kbert.estimators.outcome import Kind, outcome_of
 from kbert.tasks import SeveralLabels, SingleLabel
 from kbert.tasks.ranking import class_ranking, label_ranking, number_ranking, option_ranking
@@ -201,13 +201,13 @@ def test_a_run_of_few_updates_is_told(toy, reviews):
 @pytest.mark.slow
 def test_the_linear_loss_of_the_probe_reaches_the_check(toy, reviews, quick_folder, monkeypatch):
     seen = []
-    real = fitting.outcome_of
+    real = runs.outcome_of
 
     def note(*arguments):
         seen.append(arguments[5])
         return real(*arguments)
 
-    monkeypatch.setattr(fitting, "outcome_of", note)
+    monkeypatch.setattr(runs, "outcome_of", note)
     both = {"head_start": "probe", "classifier_pooling": "auto"}
     for changes in (both, {**both, "classifier_pooling": "cls"}, {"head_start": "random"}):
         toy(weights=quick_folder, **changes).fit(reviews.text[:64], reviews.label[:64])
