@@ -91,7 +91,7 @@ class DealtTexts:
         self.batch_size, self.seed = batch_size, seed
         # Four bytes each, here and below: with millions of texts these arrays are most of the memory of a fit.
         self.lengths = lengths.astype(np.int32)
-        # What is dealt are the sequences from one boundary to the next: one, or those of a row.
+        # Unit i is dealt as one: sequences bounds[i] to bounds[i + 1], which are one, or all of a row.
         self.bounds = np.arange(len(lengths) + 1, dtype=np.int32)
         if rows is not None:
             self.bounds = np.concatenate([[0], np.cumsum(np.bincount(rows))]).astype(np.int32)

@@ -27,7 +27,7 @@ from kbert.data.frames import (
 )
 from kbert.data.labels import check_n_labels
 from kbert.data.mistakes import hint_for_list_as_text
-from kbert.data.texts import plain_texts, require_whole_characters
+from kbert.data.texts import plain_texts
 from kbert.values.printable import shown
 from kbert.values.surrogates import require_no_surrogates
 
@@ -140,8 +140,6 @@ def choice_columns(X: Any, name: str = "X") -> ChoiceColumns:
     *text_columns, option_column = columns
     read = [plain_texts(column, name) for column in text_columns]
     texts = [plain for plain, _ in read]
-    for column, plain in zip(text_columns, texts, strict=True):
-        require_whole_characters(column, plain, name)
     n_missing = sum(missing for _, missing in read)
     options = [_options(option_column, i, name) for i in range(table.shape[0])]
     for i, of_row in enumerate(options):

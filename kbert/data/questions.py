@@ -20,7 +20,7 @@ from kbert.data.frames import (
     refuse_one_row,
     refuse_what_has_no_rows,
 )
-from kbert.data.texts import plain_texts, require_whole_characters
+from kbert.data.texts import plain_texts
 
 NAMES = ("question", "context")
 
@@ -112,8 +112,6 @@ def question_columns(X: Any, name: str = "X") -> QuestionColumns:
     if len(columns) != 2:
         raise ValueError(_no_two_columns(table, name))
     (questions, n_questions), (contexts, n_contexts) = (plain_texts(column, name) for column in columns)
-    for column, texts in zip(columns, (questions, contexts), strict=True):
-        require_whole_characters(column, texts, name)
     return QuestionColumns(questions, contexts, names, n_questions + n_contexts)
 
 

@@ -111,7 +111,6 @@ def text_columns(X: Any, *, columns: tuple[int, ...] = (1, 2), name: str = "X") 
     texts, n_missing = [], 0
     for column in table.columns:
         plain, missing = plain_texts(column, name)
-        require_whole_characters(column, plain, name)
         texts.append(plain)
         n_missing += missing
     return TextColumns(tuple(texts), table.names, n_missing)
@@ -147,8 +146,10 @@ def plain_texts(column: Column, name: str) -> tuple[Sequence[str], int]:
     ------
     TypeError
         If a value is neither a text nor missing.
+    ValueError
+        If a text has a lone surrogate.
     """
-    if isinstance(column.values, ArrowTexts):
+    if isinstance(column.values, ArrowTexts):  # which are UTF-8, and have no surrogates
         filled = column.values.filled()
         return filled, sum(map(is_empty, filled))
     texts, n_missing = [], 0
@@ -163,17 +164,10 @@ def plain_texts(column: Column, name: str) -> tuple[Sequence[str], int]:
                 raise TypeError(_not_a_text(column, i, name))
         if is_empty(value):
             n_missing += 1
+        elif not value.isascii():
+            require_no_surrogates(value, column.where(i, name))
         texts.append(value)
     return texts, n_missing
-
-
-def require_whole_characters(column: Column, texts: Sequence[str], name: str) -> None:
-    """Raise a ValueError if a text has a lone surrogate. pyarrow's texts cannot have one, because they are UTF-8."""
-    if isinstance(texts, ArrowTexts):
-        return
-    for i, text in enumerate(texts):
-        if not text.isascii():
-            require_no_surrogates(text, column.where(i, name))
 
 
 def _not_a_text(column: Column, i: int, name: str) -> str:

@@ -33,8 +33,8 @@ class BertEstimator(ExportableEstimator):
     n_features_in_: int
     feature_names_in_: np.ndarray
 
-    # What X's columns are, for the message about another number of them than in fit. None where that is fixed, and
-    # n_features_in_ is not set.
+    # What X's columns are, for the error about another number of them than in fit. None where the task fixes the
+    # number, and n_features_in_ is not set.
     _columns_are: str | None = "one column for single texts, two for pairs"
 
     # --- Parameters ------------------------------------------------------------------------------------------------

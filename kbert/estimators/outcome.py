@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 _HIGH_SHARE = 0.9
 # It may have failed if the loss without dropout is at least this share.
 _FAILED_SHARE = 0.98
-# Below this loss a row, over all answers to it (two labels, 97 rows to 3), a constant predictor may be the best: no run
-# counts as failed.
+# No run counts as failed where the constant predictor's loss of a row, summed over all answers to it, is below this
+# (two labels, 97 rows to 3): to answer the more frequent one always may then be the best there is.
 _LEAST_BASELINE_LOSS = 0.13
 # And it has failed if the ranking of the rows is at chance too. Chance gives 0, and varies with the number of rows and
 # of rare labels: shuffling the rows tells how much. Three standard deviations are one run in a thousand. An untrained

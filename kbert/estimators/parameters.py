@@ -104,7 +104,7 @@ RULES: dict[str, Rule] = {
 }
 
 
-# A subclass may have parameters of its own.
+# The rule of a parameter that a user's subclass has added.
 _ANYTHING: Rule = (lambda value: True), "anything"
 
 _NAMES = {*RULES, "random_state"}

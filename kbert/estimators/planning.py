@@ -32,7 +32,7 @@ from kbert.training.precision import dtype_policy, has_accelerator
 # Characters of the rows whose tokens are counted: half a second's work.
 _CHARACTERS = 2_000_000
 _USUAL_LENGTHS = (64, 128, 256, 512)
-# A fit makes sequences of what it has tokenised, which counting leaves out.
+# Tokenising takes so many times as long in a fit, which makes sequences of the tokens, as in a plan, which counts them.
 _SEQUENCES = 1.5
 # The linear probe: how often a head is fitted (five folds of two poolings, and the best one), and the seconds of it for
 # each number of its vectors and output.

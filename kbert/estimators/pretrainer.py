@@ -356,7 +356,7 @@ class BertPretrainer(BertEstimator):
         model.has_new_mlm_head = False
 
         fitted = self._without_fit()
-        fitted.__dict__.pop("_unfitted", None)  # the weights before
+        fitted.__dict__.pop("_unfitted", None)  # weights that `fill_mask` or `score` had loaded before the fit
         fitted.model_, fitted.tokenizer_, fitted.config_, fitted.new_words_ = model, tokenizer, config, new_words
         fitted.history_ = {name: history[name].tolist() for name in history if name != "step"}
         fitted.n_iter_ = len(history)
@@ -550,7 +550,7 @@ def _files_of(weights: str | os.PathLike[str]) -> list[tuple[str, int, int, int]
 
 
 def _start_of(model: BertForPreTraining, start: Start) -> str | None:
-    """A name of the weights that a run starts from; None of random ones, which a seed tells.
+    """A digest of the weights that a run starts from; None of random ones, which the seed tells.
 
     Of an encoder's checkpoint those of the encoder, since a new head may have other last digits on another machine.
     """

@@ -277,7 +277,7 @@ def vocabulary_hash(tokenizer: WordPieceTokenizer) -> str:
     """SHA-256 of a vocabulary, its ids, and how texts are split into its pieces."""
     facts: list[Any] = [tokenizer.vocab, tokenizer.lowercase]
     rules = _rules(tokenizer.spec)
-    if rules != _rules(bert_spec({}, "", tokenizer.lowercase, None, True)):  # which most have, and need not be named
+    if rules != _rules(bert_spec({}, "", tokenizer.lowercase, None, True)):  # BERT's own, which most have, are left out
         facts.append(rules)
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
@@ -290,7 +290,7 @@ def tokenised(corpus: Corpus, tokenizer: WordPieceTokenizer, shard_tokens: int =
     """A corpus as token ids in memory: what its shards would hold."""
     parts = [part for unit in corpus.units() for part in _tokenised(unit, tokenizer)]
     whole = _joined(parts)
-    # The next sentence wants two documents in each.
+    # Two documents in each, at least: the next-sentence task takes texts of another one.
     n_elements = max(1, min(len(whole.tokens) // shard_tokens, len(whole) // 2))
     bounds = np.linspace(0, len(whole), n_elements + 1).astype(int)
     return [_slice(whole, *pair) for pair in zip(bounds[:-1], bounds[1:], strict=True)]

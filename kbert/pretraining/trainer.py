@@ -199,7 +199,7 @@ class Pretraining:
             model.compute_dtype == "float16", "a lower learning_rate, a longer warmup, or dtype='float32'"
         )
         self.cursors = [Cursor(phase) for phase in range(len(lengths))]
-        self.phase = 0  # of the newest update; after going on from a checkpoint, of the next
+        self.phase = 0  # that of the last update; after a checkpoint was read, that of the next one
         self.history = History()
         self._history_file: HistoryFile | None = None
         self._written = 0.0  # when the newest checkpoint was

@@ -85,7 +85,7 @@ class ToExplain(NamedTuple):
         Where each word begins and ends, in characters, the end exclusive.
     explained : list of Explained
     number : ndarray of int64, shape (n_targets,)
-        The number of the `Explained` that each target is a part of: of several windows, for instance.
+        Which `Explained` each target is a part of. One of a row that is read in several windows has several targets.
     targets : Targets
     """
 

@@ -29,9 +29,11 @@ if TYPE_CHECKING:
     import keras
 
 
-# The thresholds are lowered where those of 0.5 leave the training rows less than this share of their labels: each
-# label's own if so many of these rows have the label, else one of all rarer labels together, if these are so many.
-_TOO_FEW, _ENOUGH_ROWS, _ENOUGH_TOGETHER = 0.5, 5, 20
+# The thresholds are lowered where those of 0.5 find less than this share of the labels of the training rows.
+_TOO_FEW = 0.5
+# A label that so many of these rows have gets a threshold of its own. Rarer labels share one, if together they have so
+# many rows.
+_ENOUGH_ROWS, _ENOUGH_TOGETHER = 5, 20
 
 
 @dataclass(kw_only=True)

@@ -316,12 +316,12 @@ class Task(ABC, Generic[C, L, E, O]):
         """The mean loss of the constant predictor: of the best outputs that are the same for all rows."""
 
     def training_loss(self, outputs: O, examples: E) -> float:
-        """What training minimises: `mean_loss` with the weights of the classes, and of all that has a target."""
+        """What training minimises: `mean_loss`, with the weights of classes, and of all targets of a row."""
         return self.mean_loss(outputs, examples)
 
     @property
     def n_answers(self) -> int:
-        """Over how many answers to a row its loss is the mean."""
+        """How many answers, such as a yes or no for each label, the loss of a row is the mean of."""
         return 1
 
     @abstractmethod

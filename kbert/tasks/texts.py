@@ -101,7 +101,7 @@ class TextReader(MissingTexts):
     def lengths(self, counts: PieceCounts) -> RowLengths:
         """The lengths of the rows."""
         in_windows, stride = self.long_text == "window", self.stride
-        if not in_windows and stride is not None:  # a step that is not used may be any
+        if not in_windows and stride is not None:  # which is not used, so a large one is no error
             stride = min(stride, room_for_texts(self.max_length, len(counts.texts) > 1))
         kept, _, n_windows = window_counts(counts.texts, self.max_length, stride)
         cut = np.sum(kept, axis=0) + counts.n_specials

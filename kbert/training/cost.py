@@ -18,8 +18,9 @@ from kbert.training.predict import predict_padding
 
 # Of all layers so many are measured: they are all alike, and compiling takes time with their number.
 _LAYERS = 2
-# Operations of what is measured, at most, if one row of the batch takes no more; and for how long it is repeated.
+# A batch is measured that takes at most so many operations, or has one row.
 _OPERATIONS = 2e10
+# It is repeated for so long, or so often.
 _SECONDS, _REPEATS = 0.5, 5
 
 

@@ -41,9 +41,9 @@ from kbert.warn import warn_user
 
 # Goes up when the contents change.
 _FORMAT = 2
-# The setting that may differ.
+# The one setting that may be another than in the checkpoint.
 _DEVICES = "devices"
-# Of settings under these names the values are digests, which tell nobody anything.
+# The values of these settings are digests, so an error names the setting alone.
 _DIGESTS = ("the texts of X", "y or sample_weight", "the validation set", "the weights that training starts from")
 
 # One value an epoch under each name; that of "update_loss" is a list.

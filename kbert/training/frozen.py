@@ -62,7 +62,7 @@ class Vectors:
     def forget_others(self, texts: set[bytes]) -> None:
         """Drop vectors that none of these texts has, all that were made together at once.
 
-        Who holds an array keeps it.
+        An array that is still used elsewhere stays valid.
         """
         others = [room for room in self._rooms if texts.isdisjoint(room.texts)]
         self._rooms = [room for room in self._rooms if not texts.isdisjoint(room.texts)]

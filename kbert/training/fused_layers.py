@@ -51,7 +51,7 @@ class FusedLayers:
 
     @classmethod
     def for_predicting(cls, model: keras.Model) -> FusedLayers:
-        """Those of a model's last prediction, if no weight has changed since: to cast all takes as long as a text."""
+        """Those of a model's last prediction, if no weight has changed: casting takes as long as predicting a text."""
         with _lock:
             kept = _kept.get(model)
             if kept is None or not kept._is_up_to_date():

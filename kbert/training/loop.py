@@ -33,9 +33,9 @@ class TrainingOptions:
     """How to train. The names are those of the estimators' parameters.
 
     ``layer_rates`` holds a factor on the learning rate for each trainable variable, as
-    `kbert.training.hyperparameters.layer_rates` gives them; ``distribution`` is one of `kbert.training.distribution`,
-    whose number of devices the rows of the batches are a multiple of; ``checkpoints`` are where to go on from, and to
-    write to.
+    `kbert.training.hyperparameters.layer_rates` gives them. ``distribution`` is one of `kbert.training.distribution`
+    or None: the rows of a batch are a multiple of its number of devices. ``checkpoints`` say where to go on from and
+    where to write, or are None.
     """
 
     epochs: int = 3

@@ -45,7 +45,7 @@ class Trainer:
     optimizer : {"adamw", "lamb"}
     """
 
-    # Whether the steps are the model's alone, so that a CUDA graph can hold them.
+    # Whether a CUDA graph can hold a step: not where other processes take part in it.
     can_be_recorded = True
 
     def __init__(self, model: keras.Model, loss: Loss, optimizer: str = "adamw"):
@@ -112,7 +112,7 @@ class Trainer:
             value.copy_(torch.from_numpy(array))
 
     def _step(self, batch: tuple[Any, ...], groups: Groups, numbers: Numbers) -> torch.Tensor:
-        """`train` on a GPU: of a `StepBatch` and perhaps `text_bounds` that are there already, and reading none."""
+        """`train` on a GPU, reading no number back. A `StepBatch` and perhaps `text_bounds` are there already."""
         with texts_at(*batch[1:]):
             gradients, losses = self._derivatives(batch[0], numbers.loss_scale)
         return losses + self._updated(gradients, groups, numbers)

@@ -35,7 +35,7 @@ class Update(NamedTuple, Generic[Note]):
     learning_rate : float
         That of the schedule, or what a callback has set.
     hyper : Hyperparameters
-        Of the step that changed the weights.
+        With which the update changed the weights.
     losses : list of tensor
         Of each batch, which the device may still compute. The last one is NaN where the update was skipped.
     notes : list
