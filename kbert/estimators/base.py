@@ -13,7 +13,7 @@ from sklearn.utils import Tags
 
 from kbert.config import BertConfig
 from kbert.data.columns import Columns
-from kbert.data.frames import refuse_one_row
+from kbert.data.frames import readable_again, refuse_one_row
 from kbert.estimators.export import ExportableEstimator
 from kbert.estimators.parameter_names import did_you_mean, refuse_unknown_parameters
 from kbert.estimators.parameters import OF_START, Parameters, check_parameters_read_after_fit
@@ -152,6 +152,15 @@ class BertEstimator(ExportableEstimator):
                 f"Select X[{names}]."
             )
 
+    def _columns_to_predict(self, reader: RowReader[C], X: Any) -> C:
+        """X as plain columns, which are those of fit; with a warning if many more are empty."""
+        self._check_max_length(self.config_)
+        self._refuse_one_row(X)
+        columns = reader.read(readable_again(X))
+        self._check_columns(columns)
+        self._tell_missing(reader, X, columns)
+        return columns
+
     # --- What the user is told of the rows -------------------------------------------------------------------------
 
     def _tell_missing(self, reader: RowReader[C], X: Any, columns: C) -> None:
@@ -162,7 +171,7 @@ class BertEstimator(ExportableEstimator):
     def _tell_cut(self, reader: RowReader[C], X: Any, columns: C, cut: list[np.ndarray]) -> None:
         """When predicting: warn of rows that were cut, if many more were than in fit."""
         shares = self._shares_told_in_fit()
-        tell_cut(reader, [RowsRead(X, columns, np.concatenate(cut))], shares and shares.cut)
+        tell_cut(reader, [RowsRead(X, columns, np.concatenate([np.empty(0, np.int64), *cut]))], shares and shares.cut)
 
     def _shares_told_in_fit(self) -> RowShares | None:
         """None where they are not known: in models that transformers saved."""

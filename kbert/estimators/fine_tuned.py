@@ -12,7 +12,6 @@ import pandas as pd
 from kbert.config import BertConfig
 from kbert.config_json import read_config_json
 from kbert.data.columns import Columns
-from kbert.data.frames import readable_again
 from kbert.data.texts import TextColumns
 from kbert.estimators.explaining import explanation
 from kbert.estimators.parameters import Parameters
@@ -165,13 +164,8 @@ class FineTunedEstimator(ServableEstimator, Generic[T]):
     def _read(self, X: Any) -> tuple[T, Any]:
         """The task, and X as plain columns, which are those of fit; with a warning if many more are empty."""
         self._check_fitted()
-        self._check_max_length(self.config_)
-        self._refuse_one_row(X)
         task = self._task()
-        columns = task.read(readable_again(X))
-        self._check_columns(columns)
-        self._tell_missing(task, X, columns)
-        return task, columns
+        return task, self._columns_to_predict(task, X)
 
     def _outputs(self: FineTunedEstimator[RowTask[Any, Any, Any, Any]], X: Any) -> np.ndarray:
         """The model's outputs for each row of X, float32, shape (n_rows, n_outputs)."""

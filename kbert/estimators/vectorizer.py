@@ -259,19 +259,12 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Servable
                 'BertVectorizer: level="word" gives a list of arrays, one a row, and set_output asks for a table '
                 f'({output!r}). Call set_output(transform="default"); np.concatenate joins the arrays of all rows.'
             )
-        self._check_max_length(self.config_)
-        self._refuse_one_row(X)
-        X = readable_again(X)
         if self._is_of_words:
-            words = self._word_reader().read(X)
-            self._check_columns(words)
-            self._tell_missing(self._word_reader(), X, words)
+            words = self._columns_to_predict(self._word_reader(), X)
             with PredictionProgress(words.n_rows, self.verbose, "transform"):
                 return self._word_vectors(words)
         reader, cut = self._text_reader(), list[np.ndarray]()
-        texts = reader.read(X)
-        self._check_columns(texts)
-        self._tell_missing(reader, X, texts)
+        texts = self._columns_to_predict(reader, X)
         with PredictionProgress(texts.n_rows, self.verbose, "transform"):
             vectors = self._text_vectors(texts, cut)
         self._tell_cut(reader, X, texts, cut)

@@ -31,7 +31,7 @@ _MANY_WITH_UNKNOWN = 0.05
 _ROWS_LOOKED_AT = 100
 _EXAMPLES = 3
 
-C = TypeVar("C", bound=Columns, contravariant=True)
+C = TypeVar("C", bound=Columns)
 
 
 class RowShares(NamedTuple):
@@ -43,6 +43,10 @@ class RowShares(NamedTuple):
 
 class RowReader(Protocol[C]):
     """What reads rows, and knows what to say of them: a task, `TextReader` or `WordReader`."""
+
+    def read(self, X: Any) -> C:
+        """X as plain columns."""
+        ...
 
     def warn_cut(self, n_cut: int, n_rows: int, details: str) -> None:
         """Say that rows were cut, and what to do. ``details``: their share, and which they are."""
