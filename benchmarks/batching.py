@@ -24,6 +24,7 @@ from kbert.text import WordPieceTokenizer, build_sequences
 from kbert.training.backends import backend_step
 from kbert.training.hyperparameters import Hyperparameters, decays_of
 from kbert.training.losses import softmax_cross_entropy
+from kbert.training.step import StepBatch
 
 ROUNDS = 5
 
@@ -42,7 +43,7 @@ def main() -> None:
     def timed(batch) -> float:
         weights = np.where(batch.texts >= 0, np.float32(1 / BATCH_SIZE), np.float32(0))
         start = time.perf_counter()
-        float(trainer.train(batch.inputs, np.zeros(batch.texts.shape, "int32"), weights, hyper))
+        float(trainer.train(StepBatch(batch.inputs, np.zeros(batch.texts.shape, "int32"), weights), hyper))
         return time.perf_counter() - start
 
     rows = []

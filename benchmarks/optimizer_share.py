@@ -22,6 +22,7 @@ from kbert.training.backends import backend_step
 from kbert.training.hyperparameters import Hyperparameters
 from kbert.training.losses import softmax_cross_entropy
 from kbert.training.memory import memory_kept
+from kbert.training.step import StepBatch
 
 RESULTS = Path(__file__).parent / "results" / "optimizer_share.csv"
 ROWS, ROUNDS, LENGTH = {"all tokens": 30_522, "those that occur": 5_724}, 10, 16
@@ -44,15 +45,15 @@ def timed(n_rows: int, batch_size: int):
         "first_positions": np.zeros((batch_size, 1), "int32"),
     }
     targets = np.zeros((batch_size, 1), "int32")
-    weights = np.full((batch_size, 1), 1 / batch_size, "float32")
+    batch = StepBatch(inputs, targets, np.full((batch_size, 1), 1 / batch_size, "float32"))
 
     def step():
-        return float(trainer.train(inputs, targets, weights, hyper))
+        return float(trainer.train(batch, hyper))
 
     def update():
         return float(trainer.update(gradients, hyper))
 
-    gradients, _ = trainer.accumulate(inputs, targets, weights, hyper)
+    gradients, _ = trainer.accumulate(batch, hyper)
     return step, update, sum(int(np.prod(variable.shape)) for variable in model.trainable_variables)
 
 

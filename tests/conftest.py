@@ -83,7 +83,7 @@ def trained_shapes(monkeypatch) -> list[tuple[int, int]]:
     monkeypatch.setattr(
         trainer,
         "train",
-        lambda self, inputs, *rest: shapes.append(inputs["token_ids"].shape) or train(self, inputs, *rest),
+        lambda self, batch, hyper: shapes.append(batch.inputs["token_ids"].shape) or train(self, batch, hyper),
     )
     return shapes
 

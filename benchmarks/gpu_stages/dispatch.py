@@ -116,7 +116,7 @@ class _Work:
         if way == "several steps a call":
             return self._scan()
         batches: list[Any] = self.batches
-        train = self._train
+        train = self.trainer.train
         if way != "one step a call, from the host":
             if getattr(self.trainer, "recorded", None) is not None:
                 batches, train = self._with_bounds(), self._train_with_bounds
@@ -124,17 +124,11 @@ class _Work:
             batches = [self._on_device(batch) for batch in batches]
         return lambda: [train(batch, hyper) for batch, hyper in zip(batches, self.hypers, strict=True)]
 
-    def _train(self, batch: Any, hyper: Any) -> Any:
-        return self.trainer.train(batch.inputs, batch.targets, batch.weights, hyper)
-
     def _with_bounds(self) -> list[Any]:
         """The batches with what a GPU's attention reads beside them, which the host finds out for each batch."""
-        from kbert.training.step import StepBatch
         from kbert.training.step_torch import _bounds_of
 
-        return [
-            (StepBatch(batch.inputs, batch.targets, batch.weights), *_bounds_of(batch.inputs)) for batch in self.batches
-        ]
+        return [(batch, *_bounds_of(batch.inputs)) for batch in self.batches]
 
     def _train_with_bounds(self, batch: Any, hyper: Any) -> Any:
         """`Trainer.train` of step_torch on a GPU, on such a batch."""

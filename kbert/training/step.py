@@ -47,10 +47,20 @@ class StepBatch(NamedTuple):
     weights: Arrays
 
 
+# Numbers that tell apart the dropout of one device from the others', where each has some rows of a batch.
+DROPOUT_STREAMS = 2**16
+
+
+def rows_of_part(array: np.ndarray, number: int, n: int) -> np.ndarray:
+    """The rows of an array that one of n devices has, each as many."""
+    size = len(array) // n
+    return array[number * size : (number + 1) * size]
+
+
 class Trainer(Protocol):
     """Holds the weights and the optimiser's moments of a model while it is trained."""
 
-    def train(self, inputs: dict[str, np.ndarray], targets: Arrays, weights: Arrays, hyper: Hyperparameters) -> Tensor:
+    def train(self, batch: StepBatch, hyper: Hyperparameters) -> Tensor:
         """Make one update with the gradients of one batch.
 
         Returns
@@ -62,12 +72,7 @@ class Trainer(Protocol):
         ...
 
     def accumulate(
-        self,
-        inputs: dict[str, np.ndarray],
-        targets: Arrays,
-        weights: Arrays,
-        hyper: Hyperparameters,
-        gradients: Gradients | None = None,
+        self, batch: StepBatch, hyper: Hyperparameters, gradients: Gradients | None = None
     ) -> tuple[Gradients, Tensor]:
         """Add one batch's gradients to those of the batches before it, and return the sum and the batch's loss.
 

@@ -12,7 +12,7 @@ from kbert.model.setup import keras
 from kbert.training.compiled import compiled, model_key, model_variables, shapes_key
 from kbert.training.functional import state_values, updated
 from kbert.training.hyperparameters import Hyperparameters
-from kbert.training.step import Arrays, Differentiator, Gradients, Loss, Predictor, StepBatch, Tensor
+from kbert.training.step import Differentiator, Gradients, Loss, Predictor, StepBatch, Tensor
 
 # Weights and both moments of all trainable variables.
 State = tuple[list[Tensor], list[Tensor], list[Tensor]]
@@ -57,31 +57,26 @@ class Trainer:
         # Weights that are not trained; the dropout seeds among the non-trainable variables come with each step.
         self.frozen = list(map(self._on_devices, frozen, map(self._sharding, model.non_trainable_weights)))
 
-    def train(self, inputs: dict[str, np.ndarray], targets: Arrays, weights: Arrays, hyper: Hyperparameters) -> Tensor:
+    def train(self, batch: StepBatch, hyper: Hyperparameters) -> Tensor:
         """Update on one batch; returns its loss, which may still be under way, NaN where the update was skipped."""
         state = (self.values, self.moments_1, self.moments_2)
-        batch = self._sharded(StepBatch(inputs, targets, weights))
+        batch = self._sharded(batch)
         out = (self.shardings, self.shardings, self.shardings, self.replicated)
-        run = self._compiled("train", self._train, out, inputs, (state, self.frozen, batch, hyper))
+        run = self._compiled("train", self._train, out, batch.inputs, (state, self.frozen, batch, hyper))
         *state, loss = run(state, self.frozen, batch, hyper)
         self.values, self.moments_1, self.moments_2 = state
         return loss
 
     def accumulate(
-        self,
-        inputs: dict[str, np.ndarray],
-        targets: Arrays,
-        weights: Arrays,
-        hyper: Hyperparameters,
-        gradients: Gradients | None = None,
+        self, batch: StepBatch, hyper: Hyperparameters, gradients: Gradients | None = None
     ) -> tuple[Gradients, Tensor]:
         """Add one batch's gradients to ``gradients``; returns them and the batch's loss."""
-        batch = self._sharded(StepBatch(inputs, targets, weights))
+        batch = self._sharded(batch)
         if gradients is None:
             gradients = self._zeros()
         arguments = (gradients, self.values, self.frozen, batch, hyper)
         out = (self.shardings, self.replicated)
-        gradients, loss = self._compiled("accumulate", self._accumulate, out, inputs, arguments)(*arguments)
+        gradients, loss = self._compiled("accumulate", self._accumulate, out, batch.inputs, arguments)(*arguments)
         return gradients, loss
 
     def update(self, gradients: Gradients, hyper: Hyperparameters) -> Tensor:

@@ -10,11 +10,8 @@ from kbert.model.setup import keras
 from kbert.startup_messages import start_compiler
 from kbert.training.functional import updated
 from kbert.training.hyperparameters import Hyperparameters
-from kbert.training.step import Arrays, Gradients, Loss, Tensor
+from kbert.training.step import DROPOUT_STREAMS, Gradients, Loss, StepBatch, Tensor, rows_of_part
 from kbert.training.step_tensorflow import Trainer
-
-# Numbers that tell apart the dropout of one device from the others'.
-_STREAMS = 2**16
 
 
 class MirroredTrainer(Trainer):
@@ -44,28 +41,23 @@ class MirroredTrainer(Trainer):
             for name, f in [("train", self._train_part), ("gradients", self._part), ("update", self._update_part)]
         }
 
-    def train(self, inputs: dict[str, np.ndarray], targets: Arrays, weights: Arrays, hyper: Hyperparameters) -> Tensor:
+    def train(self, batch: StepBatch, hyper: Hyperparameters) -> Tensor:
         """Update on one batch; returns its loss, NaN where the update was skipped."""
         state = (self.values, self.moments_1, self.moments_2)
-        batch = self._sharded((inputs, targets, weights))
         self.values, self.moments_1, self.moments_2, loss = self._steps["train"](
-            *state, self.frozen, *batch, self._replicated(hyper)
+            *state, self.frozen, self._sharded(batch), self._replicated(hyper)
         )
         return self._local(loss)
 
     def accumulate(
-        self,
-        inputs: dict[str, np.ndarray],
-        targets: Arrays,
-        weights: Arrays,
-        hyper: Hyperparameters,
-        gradients: Gradients | None = None,
+        self, batch: StepBatch, hyper: Hyperparameters, gradients: Gradients | None = None
     ) -> tuple[Gradients, Tensor]:
         """Add one batch's gradients to ``gradients``; returns them and the batch's loss."""
         if gradients is None:
             gradients = self._replicated([tf.zeros(self._local(value).shape) for value in self.values])
-        batch = self._sharded((inputs, targets, weights))
-        gradients, loss = self._steps["gradients"](gradients, self.values, self.frozen, *batch, self._replicated(hyper))
+        gradients, loss = self._steps["gradients"](
+            gradients, self.values, self.frozen, self._sharded(batch), self._replicated(hyper)
+        )
         return gradients, self._local(loss)
 
     def update(self, gradients: Gradients, hyper: Hyperparameters) -> Tensor:
@@ -99,27 +91,18 @@ class MirroredTrainer(Trainer):
         moments_1: list[Tensor],
         moments_2: list[Tensor],
         frozen: list[Tensor],
-        inputs: dict[str, Tensor],
-        targets: Any,
-        weights: Any,
+        batch: StepBatch,
         hyper: Hyperparameters,
     ) -> tuple[Any, ...]:
-        gradients, losses = self._part_of_batch(values, frozen, inputs, targets, weights, hyper)
+        gradients, losses = self._part_of_batch(values, frozen, batch, hyper)
         gradients, losses = _summed((gradients, losses))
         *state, found_inf = self._updated(values, moments_1, moments_2, gradients, hyper, self.optimizer)
         return *state, losses + found_inf
 
     def _part(
-        self,
-        total: list[Tensor],
-        values: list[Tensor],
-        frozen: list[Tensor],
-        inputs: dict[str, Tensor],
-        targets: Any,
-        weights: Any,
-        hyper: Hyperparameters,
+        self, total: list[Tensor], values: list[Tensor], frozen: list[Tensor], batch: StepBatch, hyper: Hyperparameters
     ) -> tuple[list[Tensor], Tensor]:
-        gradients, losses = self._part_of_batch(values, frozen, inputs, targets, weights, hyper)
+        gradients, losses = self._part_of_batch(values, frozen, batch, hyper)
         return [a + tf.cast(g, "float32") for a, g in zip(total, gradients, strict=True)], _summed(losses)
 
     def _update_part(
@@ -133,17 +116,11 @@ class MirroredTrainer(Trainer):
         return self._updated(values, moments_1, moments_2, _summed(gradients), hyper, self.optimizer)
 
     def _part_of_batch(
-        self,
-        values: list[Tensor],
-        frozen: list[Tensor],
-        inputs: dict[str, Tensor],
-        targets: Any,
-        weights: Any,
-        hyper: Hyperparameters,
+        self, values: list[Tensor], frozen: list[Tensor], batch: StepBatch, hyper: Hyperparameters
     ) -> Any:
         number = tf.cast(tf.distribute.get_replica_context().replica_id_in_sync_group, "uint32")
-        seed = tf.stack([hyper.seed[0], hyper.seed[1] + number * _STREAMS])
-        return self._gradients_of_part(values, frozen, inputs, targets, weights, hyper._replace(seed=seed))
+        seed = tf.stack([hyper.seed[0], hyper.seed[1] + number * DROPOUT_STREAMS])
+        return self._gradients_of_part(values, frozen, batch, hyper._replace(seed=seed))
 
     # --- Arrays to and from the devices --------------------------------------------------------------------------
 
@@ -151,15 +128,10 @@ class MirroredTrainer(Trainer):
         """The same arrays on every device."""
         return self._distributed(arrays, lambda array, _: array)
 
-    def _sharded(self, batch: tuple[Any, ...]) -> Any:
+    def _sharded(self, batch: StepBatch) -> Any:
         """Shard a batch: every device gets the same number of rows."""
         n = self.strategy.num_replicas_in_sync
-
-        def part(array: np.ndarray, number: int) -> np.ndarray:
-            size = len(array) // n
-            return array[number * size : (number + 1) * size]
-
-        return self._distributed(batch, part)
+        return self._distributed(batch, lambda array, number: rows_of_part(array, number, n))
 
     def _distributed(self, arrays: Any, part: Callable[[Any, int], Any]) -> Any:
         def on_devices(array: Any) -> Any:

@@ -1,18 +1,13 @@
 """One training step on PyTorch that several processes make together, as `torchrun` starts them: each has some rows."""
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import distributed
 
 from kbert.model.setup import keras
 from kbert.training.hyperparameters import Hyperparameters
-from kbert.training.step import Arrays, Loss
+from kbert.training.step import DROPOUT_STREAMS, Loss, StepBatch, rows_of_part
 from kbert.training.step_torch import Trainer
-
-# Numbers that tell apart the dropout of one process from the others'.
-_STREAMS = 2**16
 
 
 class ProcessesTrainer(Trainer):
@@ -39,19 +34,11 @@ class ProcessesTrainer(Trainer):
                 distributed.broadcast(value, 0, group=group)
                 variable.value.copy_(value)
 
-    def _gradients(
-        self, inputs: dict[str, np.ndarray], targets: Arrays, weights: Arrays, hyper: Hyperparameters
-    ) -> tuple[list[torch.Tensor], torch.Tensor]:
+    def _gradients(self, batch: StepBatch, hyper: Hyperparameters) -> tuple[list[torch.Tensor], torch.Tensor]:
         number, n = self.group.rank(), self.group.size()
-
-        def part(array: np.ndarray) -> np.ndarray:
-            size = len(array) // n
-            return array[number * size : (number + 1) * size]
-
-        seed = hyper.seed + np.array([0, number * _STREAMS], "uint32")
-        own: Any = keras.tree.map_structure(part, (inputs, targets, weights))
-        inputs, targets, weights = own
-        gradients, losses = super()._gradients(inputs, targets, weights, hyper._replace(seed=seed))
+        seed = hyper.seed + np.array([0, number * DROPOUT_STREAMS], "uint32")
+        own: StepBatch = keras.tree.map_structure(lambda array: rows_of_part(array, number, n), batch)
+        gradients, losses = super()._gradients(own, hyper._replace(seed=seed))
         tensors = [*gradients, losses]
         flat = torch.cat([tensor.ravel() for tensor in tensors])  # one sum is quicker than one for each
         distributed.all_reduce(flat, group=self.group)

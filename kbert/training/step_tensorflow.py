@@ -12,7 +12,7 @@ from kbert.startup_messages import start_compiler
 from kbert.training.compiled import compiled, model_key, model_variables, shapes_key
 from kbert.training.functional import state_values, updated
 from kbert.training.hyperparameters import Hyperparameters
-from kbert.training.step import Arrays, Differentiator, Gradients, Loss, Predictor, Tensor
+from kbert.training.step import Differentiator, Gradients, Loss, Predictor, StepBatch, Tensor
 
 # Weights and both moments of all trainable variables.
 State = tuple[list[tf.Variable], list[tf.Variable], list[tf.Variable]]
@@ -36,23 +36,18 @@ class Trainer:
         self.values = [_variable(variable.value) for variable in model.trainable_variables]
         self.moments_1, self.moments_2 = ([_variable(tf.zeros(value.shape)) for value in self.values] for _ in range(2))
 
-    def train(self, inputs: dict[str, np.ndarray], targets: Arrays, weights: Arrays, hyper: Hyperparameters) -> Tensor:
+    def train(self, batch: StepBatch, hyper: Hyperparameters) -> Tensor:
         """Update on one batch; returns its loss, NaN where the update was skipped."""
-        return self._run("train", self._train, self._state(), (self._frozen(), inputs, targets, weights, hyper), inputs)
+        return self._run("train", self._train, self._state(), (self._frozen(), batch, hyper), batch.inputs)
 
     def accumulate(
-        self,
-        inputs: dict[str, np.ndarray],
-        targets: Arrays,
-        weights: Arrays,
-        hyper: Hyperparameters,
-        gradients: Gradients | None = None,
+        self, batch: StepBatch, hyper: Hyperparameters, gradients: Gradients | None = None
     ) -> tuple[Gradients, Tensor]:
         """Add one batch's gradients to ``gradients``; returns them and the batch's loss."""
         if gradients is None:
             gradients = [_variable(tf.zeros(value.shape)) for value in self.values]
-        arguments = (self._frozen(), inputs, targets, weights, hyper)
-        return gradients, self._run("accumulate", self._accumulate, (gradients, self.values), arguments, inputs)
+        arguments = (self._frozen(), batch, hyper)
+        return gradients, self._run("accumulate", self._accumulate, (gradients, self.values), arguments, batch.inputs)
 
     def update(self, gradients: Gradients, hyper: Hyperparameters) -> Tensor:
         """Update with gradients that were accumulated; returns 0, or NaN where one is not finite."""
@@ -91,49 +86,33 @@ class Trainer:
         return _call(compiled(key, lambda: _compile(function, variables, arguments)), variables, arguments)
 
     def _gradients(
-        self,
-        values: list[Tensor],
-        frozen: list[Tensor],
-        inputs: dict[str, Tensor],
-        targets: Any,
-        weights: Any,
-        hyper: Hyperparameters,
+        self, values: list[Tensor], frozen: list[Tensor], batch: StepBatch, hyper: Hyperparameters
     ) -> tuple[list[Tensor], Tensor]:
         with tf.GradientTape() as tape:
             tape.watch(values)
             outputs, _ = self.model.stateless_call(
-                values, state_values(self.model, hyper.seed, frozen), inputs, training=True
+                values, state_values(self.model, hyper.seed, frozen), batch.inputs, training=True
             )
-            losses = self.loss(outputs, targets, weights)
+            losses = self.loss(outputs, batch.targets, batch.weights)
             scaled = tf.reshape(losses, [-1])[0] * hyper.loss_scale
         gradients = tape.gradient(scaled, values, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         return [tf.convert_to_tensor(gradient) for gradient in gradients], losses
 
-    def _train(
-        self,
-        state: State,
-        frozen: list[Tensor],
-        inputs: dict[str, Tensor],
-        targets: Any,
-        weights: Any,
-        hyper: Hyperparameters,
-    ) -> Tensor:
+    def _train(self, state: State, frozen: list[Tensor], batch: StepBatch, hyper: Hyperparameters) -> Tensor:
         values = [tf.convert_to_tensor(value) for value in state[0]]
-        gradients, loss = self._gradients(values, frozen, inputs, targets, weights, hyper)
+        gradients, loss = self._gradients(values, frozen, batch, hyper)
         return loss + self._update(state, gradients, hyper)
 
     def _accumulate(
         self,
         state: tuple[list[tf.Variable], list[tf.Variable]],
         frozen: list[Tensor],
-        inputs: dict[str, Tensor],
-        targets: Any,
-        weights: Any,
+        batch: StepBatch,
         hyper: Hyperparameters,
     ) -> Tensor:
         total, values = state
         values = [tf.convert_to_tensor(value) for value in values]
-        gradients, loss = self._gradients(values, frozen, inputs, targets, weights, hyper)
+        gradients, loss = self._gradients(values, frozen, batch, hyper)
         for a, g in zip(total, gradients, strict=True):
             a.assign_add(tf.cast(g, "float32"))
         return loss

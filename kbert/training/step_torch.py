@@ -28,7 +28,7 @@ from kbert.training.optimizer_torch import (
     note_change,
     numbers_in,
 )
-from kbert.training.step import Arrays, Differentiator, Gradients, Loss, Predictor, StepBatch, Tensor
+from kbert.training.step import Differentiator, Gradients, Loss, Predictor, StepBatch, Tensor
 
 _generator_lock = LockOfProcess()
 
@@ -60,27 +60,22 @@ class Trainer:
         self.moments_1 = [torch.zeros_like(parameter) for parameter in self.parameters]
         self.moments_2 = [torch.zeros_like(parameter) for parameter in self.parameters]
 
-    def train(self, inputs: dict[str, np.ndarray], targets: Arrays, weights: Arrays, hyper: Hyperparameters) -> Tensor:
+    def train(self, batch: StepBatch, hyper: Hyperparameters) -> Tensor:
         """Update on one batch; returns its loss, NaN where the update was skipped."""
         if self.recorded is not None:
-            batch = (StepBatch(inputs, targets, weights), *_bounds_of(inputs))
+            with_bounds = (batch, *_bounds_of(batch.inputs))
             with _current(self.device), _seeded(hyper.seed, self.device):
-                losses = self.recorded(self._step, batch, hyper)
+                losses = self.recorded(self._step, with_bounds, hyper)
             note_change(self.parameters)
             return losses
-        gradients, loss = self._gradients(inputs, targets, weights, hyper)
+        gradients, loss = self._gradients(batch, hyper)
         return loss + self.update(gradients, hyper)
 
     def accumulate(
-        self,
-        inputs: dict[str, np.ndarray],
-        targets: Arrays,
-        weights: Arrays,
-        hyper: Hyperparameters,
-        gradients: Gradients | None = None,
+        self, batch: StepBatch, hyper: Hyperparameters, gradients: Gradients | None = None
     ) -> tuple[Gradients, Tensor]:
         """Add one batch's gradients to ``gradients``; returns them and the batch's loss."""
-        new, loss = self._gradients(inputs, targets, weights, hyper)
+        new, loss = self._gradients(batch, hyper)
         if gradients is None:
             return new, loss
         torch._foreach_add_(gradients, new)
@@ -120,13 +115,10 @@ class Trainer:
     def _updated(self, gradients: Gradients, groups: Groups, numbers: Numbers) -> torch.Tensor:
         return adamw_on_device(self.parameters, list(gradients), self.moments_1, self.moments_2, groups, numbers)
 
-    def _gradients(
-        self, inputs: dict[str, np.ndarray], targets: Arrays, weights: Arrays, hyper: Hyperparameters
-    ) -> tuple[list[torch.Tensor], torch.Tensor]:
-        batch = StepBatch(*_on_device((inputs, targets, weights), self.device))
-        bounds = _bounds_on(self.device, inputs)
+    def _gradients(self, batch: StepBatch, hyper: Hyperparameters) -> tuple[list[torch.Tensor], torch.Tensor]:
+        bounds = _bounds_on(self.device, batch.inputs)
         with _current(self.device), _seeded(hyper.seed, self.device), texts_at(*bounds):
-            return self._derivatives(batch, float(hyper.loss_scale))
+            return self._derivatives(_on_device(batch, self.device), float(hyper.loss_scale))
 
     def _derivatives(
         self, batch: StepBatch, loss_scale: float | torch.Tensor

@@ -145,12 +145,10 @@ class Updater:
                     learning_rate = self.learning_rate  # which the callbacks may have set
                     hyper = self._hyperparameters(learning_rate, self.n_updates, self.n_batches, self.guard.loss_scale)
                     if shares is None:
-                        loss = self.trainer.train(batch.inputs, batch.targets, batch.weights, hyper)
+                        loss = self.trainer.train(batch, hyper)
                     else:
                         of_batch = hyper._replace(loss_scale=hyper.loss_scale * shares[i])
-                        gradients, loss = self.trainer.accumulate(
-                            batch.inputs, batch.targets, batch.weights, of_batch, gradients
-                        )
+                        gradients, loss = self.trainer.accumulate(batch, of_batch, gradients)
                         if i == len(group) - 1:
                             # The mean over the batches: the loss scale is divided out, and their number with it.
                             hyper = hyper._replace(loss_scale=hyper.loss_scale * np.float32(len(group)))

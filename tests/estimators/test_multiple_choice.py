@@ -35,6 +35,7 @@ from kbert.text import build_choices, build_sequences
 from kbert.training.backends import backend_step
 from kbert.training.hyperparameters import Hyperparameters
 from kbert.training.losses import choice_cross_entropy
+from kbert.training.step import StepBatch
 from kbert.weights import save_sequence_classifier
 from kbert.weights.convert import convert
 
@@ -256,7 +257,7 @@ def step(fitted):
         targets = np.where(batch.texts >= 0, sequences.rows[batch.texts] + 1, 0)
         trainer = backend_step().Trainer(model, choice_cross_entropy)
         arrays = (targets.astype("int32"), weights.astype("float32"))
-        gradients, loss = trainer.accumulate(batch.inputs, *arrays, hyper)
+        gradients, loss = trainer.accumulate(StepBatch(batch.inputs, *arrays), hyper)
         return float(loss), [np.array(ops.convert_to_numpy(gradient)) for gradient in gradients]
 
     return run

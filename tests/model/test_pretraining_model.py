@@ -13,6 +13,7 @@ from kbert.pretraining.objective import pretraining_losses
 from kbert.training.backends import backend_step
 from kbert.training.compiled import model_key
 from kbert.training.hyperparameters import Hyperparameters
+from kbert.training.step import StepBatch
 
 pytestmark = pytest.mark.slow
 
@@ -74,7 +75,7 @@ def _hyper(model, learning_rate=0.0):
 
 def _gradients(model, inputs, targets):
     trainer = backend_step().Trainer(model, pretraining_losses)
-    gradients, losses = trainer.accumulate(inputs, targets, WEIGHTS, _hyper(model))
+    gradients, losses = trainer.accumulate(StepBatch(inputs, targets, WEIGHTS), _hyper(model))
     paths = [variable.path for variable in model.trainable_variables]
     return dict(zip(paths, map(ops.convert_to_numpy, gradients), strict=True)), float(losses[0])
 
@@ -190,7 +191,9 @@ def test_a_step_trains_every_weight_that_the_loss_depends_on(toy_config, inputs,
     inputs = inputs if nsp else _without_nsp(inputs)
     before = [ops.convert_to_numpy(weight.value).copy() for weight in model.weights]
     trainer = backend_step().Trainer(model, pretraining_losses)
-    assert np.isfinite(ops.convert_to_numpy(trainer.train(inputs, targets, WEIGHTS, _hyper(model, 1e-3)))).all()
+    assert np.isfinite(
+        ops.convert_to_numpy(trainer.train(StepBatch(inputs, targets, WEIGHTS), _hyper(model, 1e-3)))
+    ).all()
     trainer.write_back()
     changed = {
         weight.path: not np.array_equal(array, ops.convert_to_numpy(weight.value))

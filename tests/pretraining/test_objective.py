@@ -8,6 +8,7 @@ from kbert import BertConfig, BertForPreTraining
 from kbert.pretraining.objective import REPORTED, mean_scores, pretraining_losses, score_sums
 from kbert.training.backends import backend_step
 from kbert.training.hyperparameters import Hyperparameters
+from kbert.training.step import StepBatch
 from kbert.weights import load_pretraining
 
 pytestmark = pytest.mark.slow
@@ -222,7 +223,7 @@ def test_a_batch_is_learned_in_the_training_step_of_every_backend(batch, nsp):
     model = BertForPreTraining(TOY, nsp=nsp, seed=1)
     names = _inputs(model, inputs)
     trainer = backend_step().Trainer(model, pretraining_losses)
-    losses = [float(trainer.train(names, targets, weights, _hyper(model, i + 1))[0]) for i in range(80)]
+    losses = [float(trainer.train(StepBatch(names, targets, weights), _hyper(model, i + 1))[0]) for i in range(80)]
     trainer.write_back()
     assert losses[0] == pytest.approx(np.log(V) + nsp * np.log(2), abs=0.15)
     scores = mean_scores([score_sums(backend_step().predictor(model)(names), targets, weights)])

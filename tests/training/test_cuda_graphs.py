@@ -9,6 +9,8 @@ import keras
 import numpy as np
 import pytest
 
+from kbert.training.step import StepBatch
+
 pytestmark = [
     pytest.mark.backend,
     pytest.mark.skipif(keras.backend.backend() != "torch", reason="of PyTorch: run with KERAS_BACKEND=torch"),
@@ -214,7 +216,7 @@ def test_a_trainer_does_not_outlive_its_last_use(monkeypatch):
     n = len(trainer.parameters)
     hyper = hyper_of(1, factors=[1.0] * n, decays=[0.0] * n)
     before = trainer.parameters[0].clone()
-    trainer.train(inputs, np.zeros((2, 1), "int32"), np.full((2, 1), 0.5, "float32"), hyper)
+    trainer.train(StepBatch(inputs, np.zeros((2, 1), "int32"), np.full((2, 1), 0.5, "float32")), hyper)
     assert not torch.equal(before, trainer.parameters[0])
     alive, was_enabled = weakref.ref(trainer), gc.isenabled()
     gc.disable()

@@ -9,6 +9,7 @@ import pytest
 
 from kbert import BertConfig
 from kbert.model.heads import BertForSequenceClassification
+from kbert.training.step import StepBatch
 
 pytestmark = [
     pytest.mark.backend,
@@ -272,7 +273,7 @@ def test_predictions_follow_a_training_step(inputs, optimizer):
     n = len(trainer.parameters)
     rates, decays, seed = np.full(n, 0.1, "float32"), np.zeros(n, "float32"), np.array([1, 2], "uint32")
     hyper = Hyperparameters(rates, decays, np.float32(0.1), np.float32(0.001), np.float32(1), seed)
-    trainer.train(inputs, np.array([[0, 1], [1, 0]], "int32"), np.full((2, 2), 0.25, "float32"), hyper)
+    trainer.train(StepBatch(inputs, np.array([[0, 1], [1, 0]], "int32"), np.full((2, 2), 0.25, "float32")), hyper)
     found = predictor(model)(inputs)
     FusedLayers.forget(model)
     np.testing.assert_array_equal(found.float().numpy(), predictor(model)(inputs).float().numpy())

@@ -18,6 +18,7 @@ from kbert.training.backends import backend_step
 from kbert.training.hyperparameters import Hyperparameters
 from kbert.training.losses import softmax_cross_entropy
 from kbert.training.predict import predict_logits
+from kbert.training.step import StepBatch
 
 pytestmark = pytest.mark.backend
 
@@ -67,7 +68,7 @@ def test_a_step_on_packed_texts_is_the_step_on_one_text_a_row(
         trainer = backend_step().Trainer(model, softmax_cross_entropy)
         batch = make_batch(sequences, [np.array(row) for row in rows], layout, pad_id=0)
         weights = np.where(batch.texts >= 0, 1 / 8, 0).astype("float32")
-        gradients, loss = trainer.accumulate(batch.inputs, targets[batch.texts], weights, _hyper(model))
+        gradients, loss = trainer.accumulate(StepBatch(batch.inputs, targets[batch.texts], weights), _hyper(model))
         arrays = [np.array(ops.convert_to_numpy(gradient)) for gradient in gradients]
         trainer.update(gradients, _hyper(model))
         trainer.write_back()
@@ -272,7 +273,7 @@ def test_half_precision_learns_with_rows_of_nothing_but_padding(model_of, sequen
     batch = make_batch(sequences, [np.array([0, 1]), np.array([2])], Layout(4, 16, 2), pad_id=0)
     weights = np.where(batch.texts >= 0, 1 / 3, 0).astype("float32")
     hyper = _hyper(model, loss_scale=64.0)
-    gradients, loss = trainer.accumulate(batch.inputs, targets[batch.texts], weights, hyper)
+    gradients, loss = trainer.accumulate(StepBatch(batch.inputs, targets[batch.texts], weights), hyper)
     gradients = [ops.convert_to_numpy(ops.cast(gradient, "float32")) for gradient in gradients]
     assert all(np.isfinite(gradient).all() for gradient in gradients)
     assert float(loss) == pytest.approx(np.log(2), abs=0.1)
@@ -286,7 +287,7 @@ def test_float16_alone_trains_under_a_loss_scale_and_halves_it_after_an_overflow
     def scales(dtype, n_texts):
         found = []
 
-        def train(self, inputs, targets, weights, hyper):
+        def train(self, batch, hyper):
             found.append(float(hyper.loss_scale))
             return float("nan") if len(found) == 1 else 0.7
 
