@@ -3,12 +3,22 @@
 import copy
 import inspect
 import pickle
+import re
 
 import pytest
 from sklearn.base import clone
 
 import kbert
-from kbert import BertClassifier, BertConfig, BertPretrainer, BertTagger, BertVectorizer
+from kbert import (
+    BertClassifier,
+    BertConfig,
+    BertMultipleChoice,
+    BertPretrainer,
+    BertQA,
+    BertRegressor,
+    BertTagger,
+    BertVectorizer,
+)
 
 ESTIMATORS = [getattr(kbert, name) for name in kbert.__all__ if hasattr(getattr(kbert, name), "get_params")]
 
@@ -105,3 +115,23 @@ def test_a_subclass_may_have_parameters_of_its_own():
     assert PassesOn(extra=5, epochs=9).epochs == 9
     with pytest.raises(TypeError, match="'lr'. Its parameters are size, extra, epochs"):
         WithOne(lr=3)
+
+
+# Parameters that mean the same in every estimator that is fine-tuned.
+SHARED = {
+    *("size", "weights", "revision", "warmup", "weight_decay", "layer_decay", "freeze", "bias_correction"),
+    *("gradient_accumulation", "n_iter_no_change", "checkpoint", "dtype", "distribution", "random_state", "verbose"),
+}
+
+
+def texts_of_parameters(estimator):
+    section = inspect.getdoc(estimator).partition("Parameters\n----------\n")[2].partition("\n\nAttributes\n")[0]
+    return dict(re.findall(r"^(\w+) : (.*(?:\n    .*|\n(?=    ))*)", section, re.M))
+
+
+@pytest.mark.parametrize("estimator", [BertRegressor, BertTagger, BertQA, BertMultipleChoice])
+def test_a_parameter_that_means_the_same_is_documented_in_the_same_words(estimator):
+    """A change in one of five docstrings is easily left out of the others."""
+    expected, found = (texts_of_parameters(one) for one in (BertClassifier, estimator))
+    assert found.keys() == set(inspect.signature(estimator).parameters)
+    assert {name: found[name] for name in SHARED} == {name: expected[name] for name in SHARED}
