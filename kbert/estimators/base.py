@@ -171,7 +171,7 @@ class BertEstimator(ExportableEstimator):
     def _tell_cut(self, reader: RowReader[C], X: Any, columns: C, cut: list[np.ndarray]) -> None:
         """When predicting: warn of rows that were cut, if many more were than in fit."""
         shares = self._shares_told_in_fit()
-        tell_cut(reader, [RowsRead(X, columns, np.concatenate([np.empty(0, np.int64), *cut]))], shares and shares.cut)
+        tell_cut(reader, [RowsRead(X, columns, np.concatenate(cut))], shares and shares.cut)
 
     def _shares_told_in_fit(self) -> RowShares | None:
         """None where they are not known: in models that transformers saved."""

@@ -420,24 +420,23 @@ class SavableEstimator(BaseEstimator):
         policies = {self.model_.dtype_policy.name, golden["dtype"]}
         if isinstance(self.model_, ExportedModel) and self.model_.quantize is not None:
             policies.add("mixed_bfloat16")  # runtimes differ about as much in int8
-        allowed = self._allowed(expected, max(_GOLDEN_TOLERANCE[name] for name in policies))
-        differences = np.abs(found - expected)
-        if not (differences <= allowed).all():  # NaN is off too
+        tolerance = max(_GOLDEN_TOLERANCE[name] for name in policies)
+        off = self._off(expected, found)
+        if not off.max(initial=0.0) <= tolerance:  # NaN is off too
             raise WeightsMismatchError(
                 f"The model in {folder} does not predict what it did when it was saved: its outputs differ by up to "
-                f"{differences.max():.2g} (allowed {allowed.min():.2g}). The folder was changed, or the computation "
-                "differs."
+                f"{np.abs(found - expected).max():.2g} ({off.max():.2g} of their size, allowed {tolerance:.2g}). The "
+                "folder was changed, or the computation differs."
             )
 
-    def _allowed(self, expected: np.ndarray, tolerance: float) -> np.ndarray:
-        """How far outputs may be from those expected, shape (n, ...): of each column, a share of its size.
+    def _off(self, expected: np.ndarray, found: np.ndarray, axis: int | None = None) -> np.ndarray:
+        """How far each output is off, as a share of the outputs' size: the largest, of all or along an axis, or 1.
 
-        The size of logits, probabilities and vectors is their largest, or 1. Numbers of a regression may be in any
-        unit, and far from 0: theirs is the scale of y.
+        Numbers of a regression may be in any unit, and far from 0. Their size is the scale of y.
         """
-        largest = np.abs(expected).max(axis=0, initial=0.0)
+        differences = np.abs(found - expected)
         scale = getattr(self, "y_scale_", None)
         if scale is None:
-            return tolerance * np.maximum(1.0, largest)
+            return differences / np.maximum(1.0, np.abs(expected).max(axis=axis, initial=0.0))
         size = np.maximum(scale, np.abs(expected - self.y_mean_).max(axis=0, initial=0.0))
-        return tolerance * size + _ROUNDING * largest
+        return np.maximum(0.0, differences - _ROUNDING * np.abs(expected)) / size

@@ -9,6 +9,13 @@ import numpy as np
 from kbert.values.number_rules import is_real
 
 
+def weights_of_classes(class_weight: dict[Any, float], classes: np.ndarray, zero_allowed: bool) -> np.ndarray:
+    """The weight of each class, float64, by a class_weight that is checked. A class that it does not name counts 1."""
+    # Not scikit-learn's reading of a dict, which takes the label "1" for the number 1.
+    checked = checked_class_weight(class_weight, classes, zero_allowed)
+    return np.array([checked.get(label, 1) for label in classes.tolist()], "float64")
+
+
 def checked_class_weight(class_weight: dict[Any, float], classes: np.ndarray, zero_allowed: bool) -> dict[Any, float]:
     """A class_weight whose labels are classes, and whose values are weights.
 

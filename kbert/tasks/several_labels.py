@@ -16,7 +16,7 @@ from kbert.data.labels import require_same_type
 from kbert.data.mistakes import warn_of_one_hot
 from kbert.data.texts import TextColumns
 from kbert.tasks.calibration import divide_by_temperature
-from kbert.tasks.class_weight import checked_class_weight
+from kbert.tasks.class_weight import checked_class_weight, weights_of_classes
 from kbert.tasks.linear_head import sigmoid_head
 from kbert.tasks.ranking import label_ranking
 from kbert.tasks.saved_labels import decode_labels, encode_labels, labels_of_config
@@ -138,8 +138,7 @@ class SeveralLabels(TextTask):
         """What having each label weighs, and not having it, float64, shapes (n_classes,); in the mean they weigh 1."""
         having, lacking = np.ones((2, len(self.classes_)))
         if isinstance(self.class_weight, dict):
-            checked = checked_class_weight(self.class_weight, self.classes_, zero_allowed=False)
-            having = np.array([checked.get(label, 1) for label in self.classes_.tolist()], "float64")
+            having = weights_of_classes(self.class_weight, self.classes_, zero_allowed=False)
         elif self.class_weight == "balanced":
             # As for two classes: n / (2 * count), in weights. A label that all rows have, or none, stays as it is.
             with_label, without = (np.average(of_rows, axis=0, weights=weights) for of_rows in (labels, ~labels))

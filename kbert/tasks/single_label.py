@@ -14,7 +14,7 @@ from kbert.data.mistakes import check_labels
 from kbert.data.texts import TextColumns
 from kbert.errors import WeightsMismatchError
 from kbert.tasks.calibration import divide_by_temperature
-from kbert.tasks.class_weight import checked_class_weight
+from kbert.tasks.class_weight import checked_class_weight, weights_of_classes
 from kbert.tasks.linear_head import softmax_head
 from kbert.tasks.ranking import class_ranking
 from kbert.tasks.saved_labels import decode_labels, encode_labels, labels_of_config
@@ -105,9 +105,7 @@ class SingleLabel(TextTask):
     def learn(self, labels: np.ndarray, weights: np.ndarray) -> None:
         """The weight of each class, float64, with ``class_weight``. A class that a dict does not name counts 1."""
         if isinstance(self.class_weight, dict):
-            # Not scikit-learn's reading of a dict, which takes the label "1" for the number 1.
-            checked = checked_class_weight(self.class_weight, self.classes_, zero_allowed=True)
-            self._weights_of_classes = np.array([checked.get(label, 1) for label in self.classes_.tolist()], "float64")
+            self._weights_of_classes = weights_of_classes(self.class_weight, self.classes_, zero_allowed=True)
         elif self.class_weight == "balanced":
             # As scikit-learn's compute_class_weight, whose older versions know no sample_weight.
             masses = np.bincount(labels, weights, len(self.classes_))

@@ -204,8 +204,9 @@ def test_verify_and_export_notice_other_numbers_in_any_unit(make, priced, tmp_pa
     BertRegressor.load(tmp_path, verify=True)
     numbers = regressor.predict(priced[0][:8])[:, None]
     off = 0.01 * np.ptp(priced[1]) * unit
-    assert (np.abs(np.spacing(numbers.astype("float32"))) <= regressor._allowed(numbers, 1e-4)).all()
-    assert not (off <= regressor._allowed(numbers, 1e-4)).any()
+    last_digit = np.abs(np.spacing(numbers.astype("float32")))
+    assert (regressor._off(numbers, numbers + last_digit) <= 1e-4).all()
+    assert not (regressor._off(numbers, numbers + off) <= 1e-4).any()
     arrays = load_file(tmp_path / "model.safetensors")
     arrays["mean_classifier.weight"] *= 0
     save_file(arrays, tmp_path / "model.safetensors", {"format": "pt"})
