@@ -50,7 +50,7 @@ def main() -> None:
     for task in ("sst2", "mrpc"):
         sequences = build_sequences(tokenizer, *columns(task), max_length=MAX_LENGTH)
         lengths = sequences.lengths
-        packed = next(TrainingBatches(sequences, BATCH_SIZE, 0, tokenizer.pad_id).epoch(0))
+        packed = next(TrainingBatches(sequences, BATCH_SIZE, 0).epoch(0))
         buckets = length_buckets(lengths, BATCH_SIZE)
         if keras.backend.backend() == "torch":
             # Rounded to 8 only so that not every length is timed.
@@ -58,7 +58,7 @@ def main() -> None:
         steps = Counter(length for _, length in buckets)
         examples = {length: texts for texts, length in buckets if len(texts) == BATCH_SIZE}
         bucketed = {
-            length: make_batch(sequences, list(texts[:, None]), Layout(BATCH_SIZE, length, 1), tokenizer.pad_id)
+            length: make_batch(sequences, list(texts[:, None]), Layout(BATCH_SIZE, length, 1))
             for length, texts in examples.items()
         }
         first = {"packed": timed(packed), **{length: timed(batch) for length, batch in bucketed.items()}}

@@ -65,7 +65,7 @@ def classifier() -> BertClassifier:
 
 def one_text(fitted: BertClassifier) -> tuple[float, float]:
     sequences = build_sequences(fitted.tokenizer_, [TEXT], max_length=128)
-    (batch,) = batches_for(fitted.model_, sequences, fitted.tokenizer_.pad_id)
+    (batch,) = batches_for(fitted.model_, sequences)
     inputs = {tensor.name: batch.inputs[tensor.name] for tensor in fitted.model_.inputs}
     predict = backend_step().predictor(fitted.model_)
     return in_turns(lambda: fitted.predict([TEXT]), lambda: keras.ops.convert_to_numpy(predict(inputs)), 200)

@@ -45,7 +45,7 @@ def main() -> None:
         sequences = build_sequences(tokenizer, *columns(task), max_length=MAX_LENGTH)
         lengths = sequences.lengths
         buckets = length_buckets(lengths, BATCH_SIZE)
-        batches = TrainingBatches(sequences, BATCH_SIZE, 0, tokenizer.pad_id)
+        batches = TrainingBatches(sequences, BATCH_SIZE, 0)
         packed = [batch.inputs["token_ids"] for batch in batches.epoch(0)]
         real = lengths.sum()
         rows.append({

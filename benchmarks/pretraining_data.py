@@ -177,9 +177,7 @@ def looked_at_batches(instances: Instances, tokenizer, length: int, seed) -> dic
     wanted = np.array([max(1, round(RATE * n)) for n in range(length + 1)])
     prints, found = Prints(length), []
     total = dict.fromkeys(("places", "tokens", "texts", "chosen", "wrong", "special", "mask", "same", "other"), 0)
-    for batch in batches_of(
-        instances, Masking(tokenizer, RATE), BATCH_TOKENS // length, length, tokenizer.pad_id, seed
-    ):
+    for batch in batches_of(instances, Masking(tokenizer, RATE), BATCH_TOKENS // length, length, seed):
         text_ids, labels = batch.inputs["text_ids"], batch.targets["nsp"]
         B, K = labels.shape
         real = text_ids > 0
@@ -323,7 +321,7 @@ def rows() -> None:
             n_batches = n_batches_of(instances, masking, 32, [SEED, 1], shape)
             counted = time.perf_counter() - start
             start = time.perf_counter()
-            for _ in batches_of(instances, masking, 32, length, tokenizer.pad_id, [SEED, 1], shape):
+            for _ in batches_of(instances, masking, 32, length, [SEED, 1], shape):
                 pass
             made = time.perf_counter() - start
             lines.append({
@@ -448,7 +446,7 @@ def of_kbert(text: Path, folder: Path, core: int, epochs: int) -> tuple[np.ndarr
             for number in range(len(shards)):
                 pairs = draw_pairs(shards[number], tokenizer, 128, [SEED, number, epoch, 0])
                 n_instances += len(pairs)
-                for batch in batches_of(pairs, masking, 32, 128, tokenizer.pad_id, [SEED, number, epoch, 1]):
+                for batch in batches_of(pairs, masking, 32, 128, [SEED, number, epoch, 1]):
                     n_predicted += int(np.count_nonzero(batch.weights["mlm"]))
         taken = clocks() - start
     return taken, {"tokens": shards.manifest["tokens"], "pairs": n_instances, "predicted": n_predicted}

@@ -93,7 +93,7 @@ class _Work:
         folder, longest = texts.weights_folder(size, setting), texts.max_length("sst2", setting)
         some, labels = texts.rows("sst2", 32 * n_steps, folder, setting)
         tokenizer = WordPieceTokenizer.from_pretrained(folder)
-        batches = TrainingBatches(build_sequences(tokenizer, some, max_length=longest), 32, 0, tokenizer.pad_id)
+        batches = TrainingBatches(build_sequences(tokenizer, some, max_length=longest), 32, 0)
         self.loss = softmax_cross_entropy
         self.model = BertForSequenceClassification(texts.config_of(size, setting), 2, dtype=dtype_policy("auto"))
         names = [tensor.name for tensor in self.model.inputs]

@@ -13,6 +13,9 @@ from kbert.data.packing import Layout, choose_layout, pack, slots_of, sums_of_ro
 from kbert.text.ragged import ranges
 from kbert.text.sequences import Sequences, SequenceSource
 
+# The token of padding, whatever the vocabulary calls [PAD]: no token attends to it, and no loss reads it.
+PADDING_ID = 0
+
 # Batches among which the numbers of tokens are balanced.
 _POOL = 64
 
@@ -125,8 +128,6 @@ class TrainingBatches(DealtTexts):
         The texts.
     batch_size, seed : int
         As in `DealtTexts`.
-    pad_id : int
-        Token id of the padding.
     whole_rows : bool, default=False
         Whether ``batch_size`` counts rows of X.
     row_multiple : int, default=1
@@ -138,19 +139,18 @@ class TrainingBatches(DealtTexts):
         sequences: Sequences,
         batch_size: int,
         seed: int,
-        pad_id: int,
         whole_rows: bool = False,
         row_multiple: int = 1,
     ):
         super().__init__(sequences.lengths, sequences.rows if whole_rows else None, batch_size, seed)
-        self.sequences, self.pad_id, self.row_multiple = sequences, pad_id, row_multiple
+        self.sequences, self.row_multiple = sequences, row_multiple
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """The batches of one epoch, both counted from 0, from ``start`` on."""
         for texts in self.deal(epoch)[start:]:
             rows = self._packed(texts)
             n_rows = -(-max(len(rows), self.layout.rows) // self.row_multiple) * self.row_multiple
-            yield make_batch(self.sequences, rows, self.layout._replace(rows=n_rows), self.pad_id)
+            yield make_batch(self.sequences, rows, self.layout._replace(rows=n_rows))
 
     def _packed(self, texts: NDArray[np.int32]) -> list[NDArray[np.int32]]:
         rows = pack(self.lengths[texts], self.layout.length, self.layout.slots)
@@ -174,9 +174,7 @@ def _balanced(texts: NDArray[np.int32], lengths: NDArray[np.int32], size: int) -
     return list(batches)
 
 
-def prediction_batches(
-    sequences: Sequences, pad_id: int, n_tokens: int | None = None, any_shape: bool = False
-) -> Iterator[Batch]:
+def prediction_batches(sequences: Sequences, n_tokens: int | None = None, any_shape: bool = False) -> Iterator[Batch]:
     """All texts, once, in batches for predicting.
 
     The texts are in no particular order: `Batch.texts` gives their numbers. A batch has at most about ``n_tokens``
@@ -193,7 +191,7 @@ def prediction_batches(
         size = _prediction_size(len(rows), length, n_tokens)
         groups = ((rows[at : at + size], Layout(size, length, slots)) for at in range(0, len(rows), size))
     for members, layout in groups:
-        yield make_batch(sequences, [np.asarray(row) for row in members], layout, pad_id)
+        yield make_batch(sequences, [np.asarray(row) for row in members], layout)
 
 
 def _by_fullness(
@@ -212,7 +210,7 @@ def _by_fullness(
         start += len(members)
 
 
-def padded_batches(sequences: Sequences, pad_id: int, n_tokens: int = _PADDED_TOKENS) -> Iterator[Batch]:
+def padded_batches(sequences: Sequences, n_tokens: int = _PADDED_TOKENS) -> Iterator[Batch]:
     """All texts, once, each in a row of its own, for programs that do not know packed rows.
 
     Texts of about the same length are together, the longest first, and a batch is as long as its longest one. It has
@@ -224,7 +222,7 @@ def padded_batches(sequences: Sequences, pad_id: int, n_tokens: int = _PADDED_TO
     while start < len(longest_first):
         length = int(lengths[longest_first[start]])
         texts = longest_first[start : start + max(1, n_tokens // length)]
-        yield make_batch(sequences, np.split(texts, len(texts)), Layout(len(texts), length, 1), pad_id)
+        yield make_batch(sequences, np.split(texts, len(texts)), Layout(len(texts), length, 1))
         start += len(texts)
 
 
@@ -255,7 +253,7 @@ def prediction_row_length(longest: int) -> int:
     return next(length for length in lengths if length >= longest)
 
 
-def make_batch(sequences: SequenceSource, rows: Sequence[NDArray[Any]], layout: Layout, pad_id: int) -> Batch:
+def make_batch(sequences: SequenceSource, rows: Sequence[NDArray[Any]], layout: Layout) -> Batch:
     """Put the texts of each row one after the other.
 
     Parameters
@@ -266,8 +264,6 @@ def make_batch(sequences: SequenceSource, rows: Sequence[NDArray[Any]], layout: 
     layout : Layout
         The shape of the batch. Rows beyond those given are padding. If more rows are given than the layout has, the
         batch has more rows too.
-    pad_id : int
-        Token id of the padding.
     """
     B, T = max(layout.rows, len(rows)), layout.length
     K = layout.slots
@@ -295,7 +291,7 @@ def make_batch(sequences: SequenceSource, rows: Sequence[NDArray[Any]], layout: 
     first_positions = np.zeros((B, K), np.int32)
     first_positions[row, slot] = starts
     inputs = {
-        "token_ids": filled(some.tokens.values, pad_id),
+        "token_ids": filled(some.tokens.values, PADDING_ID),
         "segment_ids": filled(position >= np.repeat(some.first_length, lengths)),
         "position_ids": filled(position),
         "text_ids": filled(np.repeat(slot + 1, lengths)),

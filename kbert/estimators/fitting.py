@@ -82,7 +82,6 @@ def fit(
 
     # Find the start: architecture, tokenizer and weights. Then rows become tokens.
     start = find_start(estimator, parameters, task, columns)
-    pad_id = start.tokenizer.pad_id
     examples = task.examples(columns, labels, weights, start.tokenizer)
 
     # Read the validation set, if one is given, and tell of rows that were cut or are empty, of both at once.
@@ -121,5 +120,5 @@ def fit(
             callbacks=callbacks,
             checkpoints=checkpoints,
         ).train()
-    task.after_training(model, examples, validation, pad_id)
+    task.after_training(model, examples, validation)
     return Fitted(task, parameters, columns, model, start.tokenizer, history, n_truncated, shares)

@@ -76,7 +76,6 @@ def outcome_of(
     last_loss: float,
     linear_loss: float | None,
     few_updates: bool,
-    pad_id: int,
 ) -> Outcome:
     """Judge a run.
 
@@ -93,7 +92,6 @@ def outcome_of(
         The loss of a linear model on the vectors of the encoder as it was, in a cross-validation, if it is known.
     few_updates : bool
         Whether the run made fewer updates than ``epochs="auto"`` would have made.
-    pad_id : int
     """
     baseline = task.baseline_loss(data)
     if baseline == 0:  # y is constant: there is nothing to learn
@@ -102,7 +100,7 @@ def outcome_of(
         return Outcome(Kind.ENOUGH, last_loss, baseline)
     rows = some_rows(examples)
     some = examples.take(rows)
-    outputs = task.outputs(model, some, pad_id)
+    outputs = task.outputs(model, some)
     loss, baseline = task.training_loss(outputs, some), task.baseline_loss(_of_rows(data, rows))
     may_be_best = baseline * task.n_answers < _LEAST_BASELINE_LOSS
     if not may_be_best and loss >= _FAILED_SHARE * baseline and _ranks_by_chance(task, outputs, some):

@@ -496,7 +496,7 @@ class BertPretrainer(BertEstimator):
     def _masked_logits(self, texts: list[str], positions: Iterable[int]) -> np.ndarray:
         """The logits at some positions of each row; positions beyond the longest row are left out."""
         sequences = build_sequences(self.tokenizer_, texts, max_length=self._longest_row(self.config_))
-        inputs = sequences.padded(pad_id=self.tokenizer_.pad_id)
+        inputs = sequences.padded()
         length = inputs["token_ids"].shape[1]
         positions = np.array([position for position in positions if position < length], np.int32)
         inputs |= {

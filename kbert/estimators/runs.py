@@ -142,8 +142,7 @@ class Runs(Generic[C, L, E, O]):
             self._require_finite_outputs(model, loss)
             stopped_early = parameters.early_stopping and n_epochs < parameters.epochs
             few_updates = n_epochs < enough_epochs and not stopped_early
-            pad_id = self.start.tokenizer.pad_id
-            outcome = outcome_of(task, model, data, self.examples, loss, linear_loss, few_updates, pad_id)
+            outcome = outcome_of(task, model, data, self.examples, loss, linear_loss, few_updates)
             warn_of_outcome(outcome, task.baseline, n_epochs, enough_epochs, number + 1, parameters.n_restarts)
             if outcome.kind is not Kind.NOTHING:
                 break
@@ -207,7 +206,7 @@ class Runs(Generic[C, L, E, O]):
             model = to_train(start.config)
             task.before_training(model)
             return model, None
-        probed = task.probe(start.config, to_probe, self.examples, run.seed, start.tokenizer.pad_id)
+        probed = task.probe(start.config, to_probe, self.examples, run.seed)
         model = to_train(probed.config)
         if probed.head is not None:
             probed.head.assign_to(model.classifier)
@@ -247,8 +246,8 @@ class Runs(Generic[C, L, E, O]):
         if validation is not None:
             patience = parameters.n_iter_no_change if parameters.early_stopping else None
             evaluation = Evaluation(model, partial(self._evaluate, model, validation), patience)
-        pad_id, parts = self.start.tokenizer.pad_id, n_parts(parameters.distribution)
-        batches = TrainingBatches(data.sequences, parameters.batch_size, run.seed, pad_id, data.whole_rows, parts)
+        parts = n_parts(parameters.distribution)
+        batches = TrainingBatches(data.sequences, parameters.batch_size, run.seed, data.whole_rows, parts)
         history = train(model, loss, batches, data.targets, data.weights, options, evaluation, data.level)
         if evaluation is not None:
             evaluation.restore_best()
@@ -270,7 +269,7 @@ class Runs(Generic[C, L, E, O]):
 
     def _evaluate(self, model: keras.Model, validation: E) -> dict[str, float]:
         try:
-            outputs = self.task.outputs(model, validation, self.start.tokenizer.pad_id)
+            outputs = self.task.outputs(model, validation)
         except DivergedError:  # an earlier epoch may be the best one; the last word is `_require_finite_outputs`'s
             return {"val_loss": np.nan, "val_score": np.nan}
         return {
@@ -292,7 +291,7 @@ class Runs(Generic[C, L, E, O]):
             )
         if may_overflow(model):
             some = self.examples.take(some_rows(self.examples))
-            self.task.outputs(model, some, self.start.tokenizer.pad_id)
+            self.task.outputs(model, some)
 
 
 def _load(model: keras.Model, folder: Path, arrays: dict[str, np.ndarray] | None, tell: bool = False) -> None:

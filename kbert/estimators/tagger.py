@@ -484,7 +484,7 @@ class BertTagger(FineTunedEstimator[Tagging]):
     def _logits_of_texts(self, texts: list[str]) -> np.ndarray:
         columns = WordColumn([], texts).split(self.tokenizer_.split_words)
         windows = self._task().windows(columns, self.tokenizer_)
-        return predict_words(self.model_, windows, self.tokenizer_.pad_id)
+        return predict_words(self.model_, windows)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

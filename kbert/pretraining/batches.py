@@ -46,7 +46,6 @@ def batches_of(
     masking: Masking,
     batch_size: int,
     max_length: int,
-    pad_id: int,
     seed: Seed,
     shape: RowShape | None = None,
 ) -> Iterator[PretrainingBatch]:
@@ -60,8 +59,6 @@ def batches_of(
         Rows of a batch (B). Where the last one has too few, the others are padding.
     max_length : int
         Tokens of a row (T), at least as many as the longest instance has.
-    pad_id : int
-        Token id of the padding.
     seed : int or sequence of int
         The same seed gives the same batches and masks.
     shape : RowShape, optional
@@ -80,11 +77,11 @@ def batches_of(
         rows += [packed[i] for i in rng.permutation(len(packed))]
         n_full = len(rows) // batch_size * batch_size
         for first in range(0, n_full, batch_size):
-            batch = make_batch(instances, rows[first : first + batch_size], layout, pad_id)
+            batch = make_batch(instances, rows[first : first + batch_size], layout)
             yield _masked(batch, instances, masking, shape.masked, rng)
         rows = rows[n_full:]
     if rows:
-        yield _masked(make_batch(instances, rows, layout, pad_id), instances, masking, shape.masked, rng)
+        yield _masked(make_batch(instances, rows, layout), instances, masking, shape.masked, rng)
 
 
 def n_batches_of(instances: Instances, masking: Masking, batch_size: int, seed: Seed, shape: RowShape) -> int:

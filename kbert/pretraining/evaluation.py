@@ -59,7 +59,7 @@ def held_out_batches(
     """The batches under which documents are evaluated: always the same."""
     draw = draw_pairs if nsp else draw_runs
     instances = draw(documents, tokenizer, max_length, [_SEED, 0])
-    return batches_of(instances, masking, batch_size, max_length, tokenizer.pad_id, [_SEED, 1])
+    return batches_of(instances, masking, batch_size, max_length, [_SEED, 1])
 
 
 def step_batch(model: BertForPreTraining, batch: PretrainingBatch) -> StepBatch:

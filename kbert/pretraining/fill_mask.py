@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from kbert.data.batches import PADDING_ID
 from kbert.data.frames import data_frame
 from kbert.model import BertForPreTraining
 from kbert.model.base import to_numpy
@@ -55,7 +56,7 @@ def fill_mask(model: BertForPreTraining, tokenizer: WordPieceTokenizer, text: st
             "it around its masks."
         )
     positions = np.flatnonzero(token_ids == tokenizer.mask_id)
-    inputs = _inputs(token_ids, positions, tokenizer.pad_id, most)
+    inputs = _inputs(token_ids, positions, most)
     outputs = backend_step().predictor(model)({tensor.name: inputs[tensor.name] for tensor in model.inputs})
     logits = to_numpy(outputs["mlm_logits"])[0, : len(positions)].astype("float64")
     require_finite(np.array([np.isfinite(logits).all()]))
@@ -95,13 +96,13 @@ def _token_ids(tokenizer: WordPieceTokenizer, text: str) -> list[int]:
     return [*token_ids, tokenizer.sep_id]
 
 
-def _inputs(token_ids: np.ndarray, positions: np.ndarray, pad_id: int, most: int) -> dict[str, np.ndarray]:
+def _inputs(token_ids: np.ndarray, positions: np.ndarray, most: int) -> dict[str, np.ndarray]:
     """The model's inputs for one text, in one of a few shapes, since each is compiled."""
     length = min(max(32, _power_of_two(len(token_ids))), most)
     slots = _power_of_two(len(positions))
     real = np.arange(length) < len(token_ids)
     row = {
-        "token_ids": np.full(length, pad_id),
+        "token_ids": np.full(length, PADDING_ID),
         "segment_ids": np.zeros(length),
         "position_ids": np.arange(length),
         "text_ids": real,

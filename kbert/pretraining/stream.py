@@ -150,7 +150,6 @@ class BatchStream:
             self.masking,
             self.batch_sizes[phase],
             self.lengths[phase],
-            self.tokenizer.pad_id,
             [*self._seed(number, phase, epoch), 1],
             self.shape(phase),
         )

@@ -20,7 +20,6 @@ def divide_by_temperature(
     task: Task[TextColumns, np.ndarray, TextExamples, np.ndarray],
     model: keras.Model,
     validation: TextExamples | None,
-    pad_id: int,
 ) -> float:
     """Divide a model's logits by the number that gives the validation set the lowest loss.
 
@@ -33,7 +32,7 @@ def divide_by_temperature(
         The temperature, between 0.05 and 20.
     """
     assert validation is not None  # since `needs_validation` of the task names the parameter
-    logits = task.outputs(model, validation, pad_id)
+    logits = task.outputs(model, validation)
     temperature = best_temperature(lambda temperature: task.mean_loss(logits / temperature, validation))
     for variable in model.classifier.weights:
         variable.assign(variable.value / temperature)

@@ -145,7 +145,7 @@ class Choice(MissingTexts, RowTask[ChoiceColumns, np.ndarray, ChoiceExamples, np
         """BERT with one output for each sequence."""
         return models.BertForSequenceClassification(config, 1, dtype=dtype, seed=seed)
 
-    def probe(self, config: BertConfig, encode: Encode, examples: ChoiceExamples, seed: int, pad_id: int) -> Probed:
+    def probe(self, config: BertConfig, encode: Encode, examples: ChoiceExamples, seed: int) -> Probed:
         """The head starts at random, and reads what was set, or what the width of the model told."""
         return Probed(replace(config, classifier_pooling=self.classifier_pooling))
 
@@ -171,7 +171,7 @@ class Choice(MissingTexts, RowTask[ChoiceColumns, np.ndarray, ChoiceExamples, np
         The numbers of the rows that were cut are appended to ``cut``.
         """
         chunks = noting_cut_rows(self._chunks(columns, tokenizer), cut)
-        scores = _scores(model, chunks, columns.n_options, tokenizer.pad_id)
+        scores = _scores(model, chunks, columns.n_options)
         return _by_row(scores, columns.n_options)
 
     def to_explain(
@@ -220,9 +220,9 @@ class Choice(MissingTexts, RowTask[ChoiceColumns, np.ndarray, ChoiceExamples, np
             sequences, words, offsets, explained, np.arange(n), Targets(wanted, np.zeros(n, int), np.zeros(n, int))
         )
 
-    def outputs(self, model: keras.Model, examples: ChoiceExamples, pad_id: int) -> np.ndarray:
+    def outputs(self, model: keras.Model, examples: ChoiceExamples) -> np.ndarray:
         """The scores of each row's options."""
-        scores = _scores(model, [examples.sequences], examples.n_options, pad_id)
+        scores = _scores(model, [examples.sequences], examples.n_options)
         return _by_row(scores.astype("float64"), examples.n_options)
 
     def mean_loss(self, outputs: np.ndarray, examples: ChoiceExamples) -> float:
@@ -255,7 +255,7 @@ class Choice(MissingTexts, RowTask[ChoiceColumns, np.ndarray, ChoiceExamples, np
         return weights.load_multiple_choice(folder, dtype=dtype)
 
 
-def _scores(model: keras.Model, sequences: Iterable[TokenSequences], n_options: np.ndarray, pad_id: int) -> np.ndarray:
+def _scores(model: keras.Model, sequences: Iterable[TokenSequences], n_options: np.ndarray) -> np.ndarray:
     """The model's output for each option, in the order of the sequences, of which each row has ``n_options``."""
 
     def by_option(chunk: TokenSequences) -> TokenSequences:
@@ -263,7 +263,7 @@ def _scores(model: keras.Model, sequences: Iterable[TokenSequences], n_options: 
         return replace(chunk, rows=np.arange(len(chunk)))
 
     rows = np.repeat(np.arange(len(n_options)), n_options)
-    return predict_logits(model, map(by_option, sequences), len(rows), pad_id, rows)[:, 0]
+    return predict_logits(model, map(by_option, sequences), len(rows), rows)[:, 0]
 
 
 def _by_row(scores: np.ndarray, n_options: np.ndarray) -> np.ndarray:

@@ -123,7 +123,7 @@ class Explainer:
     def tokens(self) -> Tokens:
         """The tokens that are not words; the baseline is [PAD] (docs/howto/explain.md says why)."""
         tokenizer = self.tokenizer
-        return Tokens(tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id)
+        return Tokens(tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id)
 
     def lines(self, columns: C, to_explain: Callable[[C, slice], ToExplain]) -> Iterator[tuple[Any, ...]]:
         """The lines of all rows, some rows at a time: row, column, word, start, end, label, score.

@@ -255,13 +255,13 @@ class Questions(MissingTexts, Task[QuestionColumns, Answers, QuestionExamples, B
         return TrainingData(examples.windows, examples.targets, weights, level="position")
 
     def after_training(
-        self, model: keras.Model, examples: QuestionExamples, validation: QuestionExamples | None, pad_id: int
+        self, model: keras.Model, examples: QuestionExamples, validation: QuestionExamples | None
     ) -> None:
         """The threshold: the given one, or the best one; where nothing tells, that of the fit before."""
         if self.null_threshold != "tune":
             self.null_threshold_ = float(self.null_threshold)
         elif validation is not None and not validation.answers.answerable.all():
-            self.null_threshold_ = self._best_threshold(self.outputs(model, validation, pad_id), validation)[0]
+            self.null_threshold_ = self._best_threshold(self.outputs(model, validation), validation)[0]
         elif self._tunes(examples.answers, examples.weights):
             warn_user(
                 'null_threshold="tune" takes a few questions without an answer, in the rows or in eval_set, and found '
@@ -288,7 +288,7 @@ class Questions(MissingTexts, Task[QuestionColumns, Answers, QuestionExamples, B
             if cut is not None:
                 cut.append(rows.start + np.flatnonzero(windows.truncated_rows))
             reader = SpanReader(windows, n_best, self.max_answer_length)
-            predict_spans(model, reader, tokenizer.pad_id, rows.start)
+            predict_spans(model, reader, rows.start)
             yield _found(reader, columns.contexts[rows], offsets, rows.start)
 
     def to_explain(
@@ -313,7 +313,7 @@ class Questions(MissingTexts, Task[QuestionColumns, Answers, QuestionExamples, B
         )
         cut.append(first_row + np.flatnonzero(windows.truncated_rows))
         reader = SpanReader(windows, 1, self.max_answer_length)
-        predict_spans(model, reader, tokenizer.pad_id, first_row)
+        predict_spans(model, reader, first_row)
         explained, chosen = [], []
         names = columns.names or NAMES
         for row in range(columns.n_rows):
@@ -345,10 +345,10 @@ class Questions(MissingTexts, Task[QuestionColumns, Answers, QuestionExamples, B
         before = int(reader.windows.first_length[best] - reader.windows.starts[best])
         return best, before + int(found.starts[best, 0]), before + int(found.ends[best, 0])
 
-    def outputs(self, model: keras.Model, examples: QuestionExamples, pad_id: int) -> BestSpans:
+    def outputs(self, model: keras.Model, examples: QuestionExamples) -> BestSpans:
         """The best span of each row."""
         reader = SpanReader(examples.windows, 1, self.max_answer_length, examples.targets)
-        predict_spans(model, reader, pad_id)
+        predict_spans(model, reader)
         found = _found(reader, examples.columns.contexts[:], examples.offsets)
         best = found.spans.scores[:, 0]
         null_scores = np.where(np.isfinite(best), found.spans.null - best, 0)

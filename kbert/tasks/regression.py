@@ -119,9 +119,7 @@ class Regression(TextTask):
         """Let the head, which gives numbers in the unit of y, give standardised ones."""
         self._change_head(model, 1 / self.y_scale_, -self.y_mean_ / self.y_scale_)
 
-    def after_training(
-        self, model: keras.Model, examples: TextExamples, validation: TextExamples | None, pad_id: int
-    ) -> None:
+    def after_training(self, model: keras.Model, examples: TextExamples, validation: TextExamples | None) -> None:
         """Let the head give numbers in the unit of y."""
         self._change_head(model, self.y_scale_, self.y_mean_)
 

@@ -200,18 +200,16 @@ class SeveralLabels(TextTask):
         having, lacking = self._weights_of_labels
         return np.where(examples.labels, having, -lacking).astype("float32")
 
-    def after_training(
-        self, model: keras.Model, examples: TextExamples, validation: TextExamples | None, pad_id: int
-    ) -> None:
+    def after_training(self, model: keras.Model, examples: TextExamples, validation: TextExamples | None) -> None:
         """Temperature and thresholds, as far as they were asked for or are needed."""
-        self.temperature_ = divide_by_temperature(self, model, validation, pad_id) if self.calibrate else 1.0
+        self.temperature_ = divide_by_temperature(self, model, validation) if self.calibrate else 1.0
         self.thresholds_ = np.full(len(self.classes_), 0.5)
         if self.tune_thresholds:
             assert validation is not None  # since `needs_validation` names the parameter
-            self.thresholds_ = self.best_thresholds(self.outputs(model, validation, pad_id), validation)
+            self.thresholds_ = self.best_thresholds(self.outputs(model, validation), validation)
         elif not self.at_least_one_ and not isinstance(self.class_weight, dict):  # which may ask for few labels
             some = examples.take(some_rows(examples))
-            outputs = self.outputs(model, some, pad_id)
+            outputs = self.outputs(model, some)
             # A model that learned little from few rows finds hardly any label likelier than not.
             if self._indicator(outputs).sum() < _TOO_FEW * some.labels.sum():
                 counts, found = some.labels.sum(axis=0), self.best_thresholds(outputs, some)

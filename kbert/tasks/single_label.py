@@ -172,11 +172,9 @@ class SingleLabel(TextTask):
             return examples.weights
         return (examples.weights * self._weights_of_classes[examples.labels]).astype("float32")
 
-    def after_training(
-        self, model: keras.Model, examples: TextExamples, validation: TextExamples | None, pad_id: int
-    ) -> None:
+    def after_training(self, model: keras.Model, examples: TextExamples, validation: TextExamples | None) -> None:
         """The temperature, if it was asked for."""
-        self.temperature_ = divide_by_temperature(self, model, validation, pad_id) if self.calibrate else 1.0
+        self.temperature_ = divide_by_temperature(self, model, validation) if self.calibrate else 1.0
 
     # --- Outputs
 

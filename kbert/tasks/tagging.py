@@ -218,13 +218,13 @@ class Tagging(WordReader, Task[WordColumn, UnreadTags, TaggingExamples, np.ndarr
         """BERT with a linear layer on each token's vector."""
         return models.BertForTokenClassification(config, len(self.classes_), dtype=dtype, seed=seed)
 
-    def probe(self, config: BertConfig, encode: Encode, examples: TaggingExamples, seed: int, pad_id: int) -> Probed:
+    def probe(self, config: BertConfig, encode: Encode, examples: TaggingExamples, seed: int) -> Probed:
         """Fit the head to the vectors of some rows' words."""
         if self.head_start == "random":
             return Probed(config)
         some = examples.take(rows_to_probe(examples.weights, seed, np.diff(examples.words.splits)))
         try:
-            vectors = self.outputs(encode(partial(models.BertForFeatures, pooling=None), config), some, pad_id)
+            vectors = self.outputs(encode(partial(models.BertForFeatures, pooling=None), config), some)
         except DivergedError:
             return Probed(config)
         return Probed(config, softmax_head(vectors, some.labels, some.word_weights, len(self.classes_)))
@@ -283,7 +283,7 @@ class Tagging(WordReader, Task[WordColumn, UnreadTags, TaggingExamples, np.ndarr
                 "one, counted from 0."
             )
         if tag is None:
-            outputs = predict_words(model, windows, tokenizer.pad_id, first_row).astype("float64")
+            outputs = predict_words(model, windows, first_row).astype("float64")
             of_rows = np.split(outputs, windows.splits[1:-1])
             tag = np.array([self.tag_numbers(row)[i] for row, i in zip(of_rows, word, strict=True)], np.int64)
         stands_for_word = np.flatnonzero(windows.words >= 0)
@@ -301,9 +301,9 @@ class Tagging(WordReader, Task[WordColumn, UnreadTags, TaggingExamples, np.ndarr
             windows.sequences, words, np.array(offsets, np.int64), explained, np.arange(len(explained)), targets
         )
 
-    def outputs(self, model: keras.Model, examples: TaggingExamples, pad_id: int) -> np.ndarray:
+    def outputs(self, model: keras.Model, examples: TaggingExamples) -> np.ndarray:
         """The model's output for each word."""
-        return predict_words(model, examples.words, pad_id).astype("float64")
+        return predict_words(model, examples.words).astype("float64")
 
     def mean_loss(self, outputs: np.ndarray, examples: TaggingExamples) -> float:
         """Cross-entropy of the words in nats."""

@@ -280,7 +280,7 @@ class Task(ABC, Generic[C, L, E, O]):
     def new_model(self, config: BertConfig, *, dtype: str, seed: int) -> keras.Model:
         """A model of this architecture with the task's head."""
 
-    def probe(self, config: BertConfig, encode: Encode, examples: E, seed: int, pad_id: int) -> Probed:
+    def probe(self, config: BertConfig, encode: Encode, examples: E, seed: int) -> Probed:
         """Choose what the head reads, and fit it to the encoder as it is, before all weights are trained."""
         return Probed(config)
 
@@ -291,7 +291,7 @@ class Task(ABC, Generic[C, L, E, O]):
     def training_data(self, examples: E) -> TrainingData:
         """The targets of the loss, and the weights in it."""
 
-    def after_training(self, model: keras.Model, examples: E, validation: E | None, pad_id: int) -> None:
+    def after_training(self, model: keras.Model, examples: E, validation: E | None) -> None:
         """Learn what the trained model's outputs tell: temperature, thresholds.
 
         Those on the validation set, or on rows that were trained on where there is none.
@@ -300,7 +300,7 @@ class Task(ABC, Generic[C, L, E, O]):
     # --- Outputs of the model
 
     @abstractmethod
-    def outputs(self, model: keras.Model, examples: E, pad_id: int) -> O:
+    def outputs(self, model: keras.Model, examples: E) -> O:
         """The model's present outputs for the examples, in float64."""
 
     @abstractmethod

@@ -134,7 +134,7 @@ class TextReader(MissingTexts):
         of those that were cut are appended to ``cut``.
         """
         chunks = noting_cut_rows(self.chunks(columns, tokenizer), cut)
-        return predict_logits(model, chunks, columns.n_rows, tokenizer.pad_id)
+        return predict_logits(model, chunks, columns.n_rows)
 
 
 class TextExamples(NamedTuple):
@@ -234,7 +234,7 @@ class TextTask(TextReader, RowTask[TextColumns, np.ndarray, TextExamples, np.nda
         """BERT with a linear layer on one vector of each text."""
         return models.BertForSequenceClassification(config, self.n_outputs, dtype=dtype, seed=seed)
 
-    def probe(self, config: BertConfig, encode: Encode, examples: TextExamples, seed: int, pad_id: int) -> Probed:
+    def probe(self, config: BertConfig, encode: Encode, examples: TextExamples, seed: int) -> Probed:
         """Fit the head to the vectors of some rows; of two poolings the one that is better in a cross-validation."""
         pooling = self.classifier_pooling
         at_random = Probed(replace(config, classifier_pooling="cls" if pooling == "auto" else pooling))
@@ -242,7 +242,7 @@ class TextTask(TextReader, RowTask[TextColumns, np.ndarray, TextExamples, np.nda
             return at_random
         some = examples.take(rows_to_probe(examples.weights, seed, most=self.most_probed))
         try:
-            vectors = self.outputs(encode(models.BertForTextVectors, config), some, pad_id)
+            vectors = self.outputs(encode(models.BertForTextVectors, config), some)
         except DivergedError:  # what overflows in float16 may do so in training too, which tells of it
             return at_random
         by_pooling = dict(zip(("mean", "cls"), np.split(vectors, 2, axis=1), strict=True))
@@ -285,9 +285,9 @@ class TextTask(TextReader, RowTask[TextColumns, np.ndarray, TextExamples, np.nda
         # A row counts as much in several windows as it would in one.
         return TrainingData(examples.sequences, targets[row], mean_one((weights / np.bincount(row))[row]))
 
-    def outputs(self, model: keras.Model, examples: TextExamples, pad_id: int) -> np.ndarray:
+    def outputs(self, model: keras.Model, examples: TextExamples) -> np.ndarray:
         """The model's outputs for each row, the mean over its windows."""
-        return predict_logits(model, [examples.sequences], examples.n_rows, pad_id).astype("float64")
+        return predict_logits(model, [examples.sequences], examples.n_rows).astype("float64")
 
     def chosen_outputs(self, labels: Any, n_rows: int) -> NDArray[np.int64]:
         """The outputs to be explained, shape (n_rows, n): those called ``labels``, or all where that is None."""

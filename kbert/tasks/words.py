@@ -94,6 +94,6 @@ class WordReader:
         first_row = 0
         for chunk in columns.chunks(tokenizer.split_words):
             windows = self.windows(chunk, tokenizer)
-            outputs = predict_words(model, windows, tokenizer.pad_id, first_row)
+            outputs = predict_words(model, windows, first_row)
             yield chunk, np.split(outputs, windows.splits[1:-1])
             first_row += chunk.n_rows

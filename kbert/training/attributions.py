@@ -67,13 +67,12 @@ class Tokens(NamedTuple):
 
     Attributes
     ----------
-    baseline, cls, sep, pad : int
+    baseline, cls, sep : int
     """
 
     baseline: int
     cls: int
     sep: int
-    pad: int
 
 
 class Targets(NamedTuple):
@@ -165,7 +164,7 @@ class _Run:
         n_targets, n_points = len(targets.sequences), len(shares)
         outputs = np.zeros((n_targets, n_points))
         derivatives = np.zeros(len(texts.tokens.values))
-        for batch in prediction_batches(texts, self.tokens.pad, _BATCH_TOKENS):
+        for batch in prediction_batches(texts, _BATCH_TOKENS):
             row, slot = np.nonzero(batch.texts >= 0)
             target, point = np.divmod(batch.texts[row, slot], n_points)
             position = slot if self.of_texts else batch.inputs["first_positions"][row, slot] + targets.tokens[target]
@@ -189,7 +188,7 @@ class _Run:
         check_segments(self.model, batch.inputs["segment_ids"])
         ids = batch.inputs["token_ids"]
         # No word of a text has these ids: a tokenizer reads "[SEP]" in a text as characters.
-        stays = np.isin(ids, (self.tokens.cls, self.tokens.sep, self.tokens.pad))
+        stays = np.isin(ids, (self.tokens.cls, self.tokens.sep))
         of_slots = np.where(batch.texts >= 0, shares[batch.texts % len(shares)], 0)
         of_tokens = np.take_along_axis(of_slots, np.maximum(batch.inputs["text_ids"] - 1, 0), axis=1)
         return {

@@ -134,8 +134,6 @@ class FrozenPart:
         How many layers are frozen, beside the embeddings.
     sequences : TokenSequences or QuestionWindows
         All texts of the training.
-    pad_id : int
-        Token id of the padding.
 
     Attributes
     ----------
@@ -143,7 +141,7 @@ class FrozenPart:
         What is trained: `kbert.model.parts.UpperPart`.
     """
 
-    def __init__(self, model: keras.Model, n_layers: int, sequences: Sequences, pad_id: int):
+    def __init__(self, model: keras.Model, n_layers: int, sequences: Sequences):
         self.model = UpperPart(model, n_layers)
         lower = LowerPart(model, n_layers)
         width = model.config.hidden_size
@@ -151,7 +149,7 @@ class FrozenPart:
         self._width = width
         texts = list(_names(sequences))
         with vectors.lock:
-            _compute(vectors, texts, lower, sequences, pad_id)
+            _compute(vectors, texts, lower, sequences)
             self._of_text = [vectors[text] for text in texts]
 
     def inputs_of(self, batch: Batch) -> dict[str, NDArray[Any]]:
@@ -169,7 +167,7 @@ class FrozenPart:
         return found
 
 
-def _compute(vectors: Vectors, texts: list[bytes], lower: keras.Model, sequences: Sequences, pad_id: int) -> None:
+def _compute(vectors: Vectors, texts: list[bytes], lower: keras.Model, sequences: Sequences) -> None:
     """Have the vectors of all texts, the names of the sequences."""
     new = {text: number for number, text in enumerate(texts) if text not in vectors}
     if not new:
@@ -179,13 +177,13 @@ def _compute(vectors: Vectors, texts: list[bytes], lower: keras.Model, sequences
     if vectors.n_bytes + vectors.size(n_tokens) > MOST_IN_MEMORY:
         vectors.forget_others(set(texts))
     room = vectors.room(n_tokens)
-    for batch, found in batch_outputs(lower, ((batch, batch.inputs) for batch in batches_for(lower, some, pad_id))):
+    for batch, found in batch_outputs(lower, ((batch, batch.inputs) for batch in batches_for(lower, some))):
         is_token = batch.tokens >= 0
         room[batch.tokens[is_token]] = found[is_token]
     vectors.keep(list(new), some.lengths, room)
 
 
-def frozen_part(model: keras.Model, sequences: Sequences, pad_id: int) -> FrozenPart | None:
+def frozen_part(model: keras.Model, sequences: Sequences) -> FrozenPart | None:
     """The lower part of a model whose embeddings and first layers are not trained; None where a part of them is.
 
     The parameters are those of `FrozenPart`.
@@ -197,7 +195,7 @@ def frozen_part(model: keras.Model, sequences: Sequences, pad_id: int) -> Frozen
         (number for number, layer in enumerate(encoder.transformer_layers) if layer.trainable),
         len(encoder.transformer_layers),
     )
-    return FrozenPart(model, n_layers, sequences, pad_id) if n_layers else None
+    return FrozenPart(model, n_layers, sequences) if n_layers else None
 
 
 def _key_of(lower: keras.Model) -> str:

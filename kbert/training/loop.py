@@ -100,8 +100,8 @@ def train(
     check_segments(model, batches.sequences.first_length < batches.sequences.lengths)
     # What the steps train: the model; or a copy without tokens that do not occur; or, of a model whose embeddings are
     # frozen, the part above the frozen layers.
-    trimmed = trimmed_model(model, batches.sequences, batches.pad_id)
-    part = trimmed or frozen_part(model, batches.sequences, batches.pad_id)
+    trimmed = trimmed_model(model, batches.sequences)
+    part = trimmed or frozen_part(model, batches.sequences)
     names = [tensor.name for tensor in model.inputs]
     inputs_of = part.inputs_of if part is not None else lambda batch: batch.inputs_of(names)
     updater = _updater(model, model if part is None else part.model, loss, batches.steps_per_epoch, options)

@@ -38,7 +38,6 @@ def predict_logits(
     model: keras.Model | ExportedModel,
     chunks: Iterable[Sequences],
     n_rows: int,
-    pad_id: int,
     rows_in_errors: np.ndarray | None = None,
 ) -> np.ndarray:
     """The model's output for each row: for a row in several windows, the mean of theirs.
@@ -51,8 +50,6 @@ def predict_logits(
         The column, some thousand rows at a time. The next chunk is made while the batches of this one are computed.
     n_rows : int
         Rows in all chunks together.
-    pad_id : int
-        Token id of the padding.
     rows_in_errors : ndarray of int, shape (n_rows,), optional
         What errors count each row as, ascending from 0; several may be one. By default each is its own.
 
@@ -66,7 +63,7 @@ def predict_logits(
         When an output is not a finite number; so also from the two functions below.
     """
     results = np.zeros((n_rows, model.output_shape[-1]), "float32")
-    for texts, outputs in batch_outputs(model, _texts_of_batches(model, chunks, pad_id)):
+    for texts, outputs in batch_outputs(model, _texts_of_batches(model, chunks)):
         # Not `results[rows] += ...`, which counts one only of several windows of a row.
         np.add.at(results, texts.rows, outputs[texts.slots] * texts.shares[:, None])
         count_predicted(float(texts.shares.sum()), of=n_rows)
@@ -84,28 +81,26 @@ class _Texts(NamedTuple):
 
 
 def _texts_of_batches(
-    model: keras.Model | ExportedModel, chunks: Iterable[Sequences], pad_id: int
+    model: keras.Model | ExportedModel, chunks: Iterable[Sequences]
 ) -> Iterator[tuple[_Texts, dict[str, np.ndarray]]]:
     first_row = 0
     for chunk in chunks:
         share_of_row = (1 / np.bincount(chunk.rows)).astype("float32")
-        for batch in batches_for(model, chunk, pad_id):
+        for batch in batches_for(model, chunk):
             slots = batch.texts >= 0
             rows = chunk.rows[batch.texts[slots]]
             yield _Texts(first_row + rows, share_of_row[rows], slots), batch.inputs
         first_row += chunk.n_rows
 
 
-def batches_for(model: keras.Model | ExportedModel, sequences: Sequences, pad_id: int) -> Iterator[Batch]:
+def batches_for(model: keras.Model | ExportedModel, sequences: Sequences) -> Iterator[Batch]:
     """The batches in which a model predicts: packed for a Keras model, padded for an exported one."""
     if isinstance(model, ExportedModel):
-        return padded_batches(sequences, pad_id)
-    return prediction_batches(sequences, pad_id, tokens_at_once(model), takes_any_shape())
+        return padded_batches(sequences)
+    return prediction_batches(sequences, tokens_at_once(model), takes_any_shape())
 
 
-def predict_words(
-    model: keras.Model | ExportedModel, words: WordSequences, pad_id: int, first_row: int = 0
-) -> np.ndarray:
+def predict_words(model: keras.Model | ExportedModel, words: WordSequences, first_row: int = 0) -> np.ndarray:
     """The model's output for each word, at its first token.
 
     Parameters
@@ -113,8 +108,6 @@ def predict_words(
     model : keras.Model or ExportedModel
         Gives (B, T, n_outputs).
     words : WordSequences
-    pad_id : int
-        Token id of the padding.
     first_row : int, default=0
         What errors call the first row.
 
@@ -125,7 +118,7 @@ def predict_words(
     results = np.zeros((words.n_words, model.output_shape[-1]), "float32")
     if not words.n_words:
         return results
-    batches = ((batch, batch.inputs) for batch in batches_for(model, words.sequences, pad_id))
+    batches = ((batch, batch.inputs) for batch in batches_for(model, words.sequences))
     for batch, outputs in batch_outputs(model, batches):
         numbers = np.where(batch.tokens >= 0, words.words[batch.tokens], -1)
         is_word = numbers >= 0
@@ -138,7 +131,7 @@ def predict_words(
     return results
 
 
-def predict_spans(model: keras.Model | ExportedModel, reader: SpanReader, pad_id: int, first_row: int = 0) -> None:
+def predict_spans(model: keras.Model | ExportedModel, reader: SpanReader, first_row: int = 0) -> None:
     """Let a reader take in the model's outputs for all of its windows.
 
     Parameters
@@ -146,12 +139,10 @@ def predict_spans(model: keras.Model | ExportedModel, reader: SpanReader, pad_id
     model : keras.Model or ExportedModel
         Gives (B, T, 2).
     reader : SpanReader
-    pad_id : int
-        Token id of the padding.
     first_row : int, default=0
         What errors call the first row.
     """
-    batches = ((batch, batch.inputs) for batch in batches_for(model, reader.windows, pad_id))
+    batches = ((batch, batch.inputs) for batch in batches_for(model, reader.windows))
     for batch, outputs in batch_outputs(model, batches):
         row, position = np.nonzero(~np.isfinite(outputs).all(axis=-1) & (batch.tokens >= 0))
         if len(row):

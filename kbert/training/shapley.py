@@ -79,7 +79,7 @@ def shapley_values(
         found, first, number = np.unique(of_tokens, return_index=True, return_inverse=True)
         ranks = orders.ranks(len(found) - 1)
         copies = _without(sequences.take(np.array([sequence])), number - 1, ranks, tokens.baseline)
-        outputs = _outputs(model, copies, targets.outputs[numbers], targets.tokens[numbers], tokens.pad)
+        outputs = _outputs(model, copies, targets.outputs[numbers], targets.tokens[numbers])
         end[numbers], start[numbers] = outputs[:2]
         # Before the first word goes there is the text, and after the last one the baseline.
         course = np.empty((orders.n, ranks.shape[1] + 1, len(numbers)))
@@ -107,12 +107,12 @@ def _without(text: TokenSequences, words: NDArray[np.int64], ranks: NDArray[np.i
 
 
 def _outputs(
-    model: keras.Model, copies: TokenSequences, outputs: NDArray[np.int64], tokens: NDArray[np.int64], pad_id: int
+    model: keras.Model, copies: TokenSequences, outputs: NDArray[np.int64], tokens: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """Chosen outputs of each copy, each at its token where the model has outputs for tokens; (n_copies, n_outputs)."""
     of_texts = "first_positions" in input_names(model)
     chosen = np.zeros((len(copies), len(outputs)))
-    batches = ((batch, batch.inputs) for batch in batches_for(model, copies, pad_id))
+    batches = ((batch, batch.inputs) for batch in batches_for(model, copies))
     for batch, found in batch_outputs(model, batches):
         row, slot = np.nonzero(batch.texts >= 0)
         place = slot[:, None] if of_texts else batch.inputs["first_positions"][row, slot][:, None] + tokens

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kbert.data.batches import Batch
+from kbert.data.batches import PADDING_ID, Batch
 from kbert.model.encoder import skip_initialisation
 from kbert.model.setup import keras, ops
 from kbert.text.sequences import Sequences, some_at_a_time
@@ -110,7 +110,7 @@ class TrimmedModel:
         self._decays = [(factor, 0.0) for factor in state["to_give"]]
 
 
-def trimmed_model(model: keras.Model, sequences: Sequences, pad_id: int) -> TrimmedModel | None:
+def trimmed_model(model: keras.Model, sequences: Sequences) -> TrimmedModel | None:
     """A copy of a model that has the embeddings of some texts; None where it would hardly be smaller.
 
     Parameters
@@ -118,15 +118,13 @@ def trimmed_model(model: keras.Model, sequences: Sequences, pad_id: int) -> Trim
     model : keras.Model
     sequences : TokenSequences or QuestionWindows
         All texts of the training.
-    pad_id : int
-        Token id of the padding.
     """
     # Where the embeddings are frozen, an update does not touch them.
     if not model.encoder.embeddings.word.trainable:
         return None
     vocab_size = model.config.vocab_size
     occurs = np.zeros(vocab_size, bool)
-    occurs[pad_id] = True
+    occurs[PADDING_ID] = True
     for some in some_at_a_time(sequences):
         occurs[some.tokens.values] = True
     step = -(-vocab_size // _STEPS_OF_SIZE)

@@ -78,7 +78,7 @@ def masked(sequences, tokenizer):
 def logits_without_words(estimator, X):
     task, columns = estimator._read(X)
     sequences = masked(next(task.chunks(columns, estimator.tokenizer_)), estimator.tokenizer_)
-    return predict_logits(estimator.model_, [sequences], columns.n_rows, estimator.tokenizer_.pad_id)
+    return predict_logits(estimator.model_, [sequences], columns.n_rows)
 
 
 BOTH = pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_words_taken_away_in_all_orders_give_shapley_values(classifier):
     copies = np.array([np.where([False, *gone, False], tokenizer.pad_id, ids) for gone in subsets])
     sequences = build_sequences(tokenizer, [text] * 8, max_length=16)
     sequences = replace(sequences, tokens=Ragged(copies.ravel(), sequences.splits))
-    logits = predict_logits(classifier.model_, [sequences], 8, tokenizer.pad_id).astype("float64")
+    logits = predict_logits(classifier.model_, [sequences], 8).astype("float64")
     of = dict(zip(subsets, logits, strict=True))
     expected = np.zeros((3, 3))
     for order in itertools.permutations(range(3)):
@@ -274,7 +274,7 @@ def test_a_tag_of_one_word(load, how):
     assert found.iloc[3:].start.tolist() == [0, 4, 8, 20]
     windows = build_word_windows(tagger.tokenizer_, WORDS, 6, 2)[0]
     without = replace(windows, sequences=masked(windows.sequences, tagger.tokenizer_))
-    logits, baseline = (predict_words(tagger.model_, some, 0)[[0, 6]] for some in (windows, without))
+    logits, baseline = (predict_words(tagger.model_, some)[[0, 6]] for some in (windows, without))
     tags = [tagger.classes_.tolist().index(label) for label in found.groupby("row").label.first()]
     assert_sums(found, (logits - baseline)[[0, 1], tags], of=["row"])
     texts = tagger.explain([" ".join(row) for row in WORDS], [0, 3], **how)
@@ -322,7 +322,7 @@ def test_every_option_with_its_own_words(load, how):
     sequences = build_choices(chooser.tokenizer_, X.context, X.question, X.options.tolist(), 16)
     one_each = replace(sequences, rows=np.arange(2))
     logits, baseline = (
-        predict_logits(chooser.model_, [some], 2, 0)[:, 0] for some in (one_each, masked(one_each, chooser.tokenizer_))
+        predict_logits(chooser.model_, [some], 2)[:, 0] for some in (one_each, masked(one_each, chooser.tokenizer_))
     )
     assert_sums(found, logits - baseline, of=["label"])
     assert set(chooser.explain(X, 1).label) == {1}

@@ -339,7 +339,7 @@ def test_vectors_that_are_not_finite_start_no_head(quick_folder, reviews, monkey
     columns = task.read(reviews.text[:20])
     examples = task.examples(columns, task.read_labels(reviews.label[:20], columns), np.ones(20, "float32"), tokenizer)
     monkeypatch.setattr(SingleLabel, "outputs", diverged)
-    probed = task.probe(BertConfig.from_folder(folder), lambda *_: None, examples, 0, tokenizer.pad_id)
+    probed = task.probe(BertConfig.from_folder(folder), lambda *_: None, examples, 0)
     assert probed.head is None and probed.config.classifier_pooling == "cls"
 
 

@@ -52,7 +52,7 @@ class Fixed:
     def __init__(self, task, outputs):
         self.task, self.given = task, outputs
 
-    def outputs(self, model, examples, pad_id):
+    def outputs(self, model, examples):
         return self.given
 
     def __getattr__(self, name):

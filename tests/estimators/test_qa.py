@@ -407,7 +407,7 @@ def test_the_loss_is_that_of_each_text_by_itself():
 def test_batches_are_those_of_the_sequences(tokenizer):
     rows = riddles_of(20, length=30)
     windows, _ = build_question_windows(tokenizer, rows.question.tolist(), rows.context.tolist(), 16, 4)
-    lazy, made = (TrainingBatches(s, 8, 3, tokenizer.pad_id) for s in (windows, windows.take(slice(None))))
+    lazy, made = (TrainingBatches(s, 8, 3) for s in (windows, windows.take(slice(None))))
     for one, other in zip(lazy.epoch(1), made.epoch(1), strict=True):
         assert all(np.array_equal(one.inputs[name], other.inputs[name]) for name in one.inputs)
         assert np.array_equal(one.texts, other.texts) and np.array_equal(one.tokens, other.tokens)

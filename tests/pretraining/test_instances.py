@@ -137,7 +137,7 @@ def test_sequences_are_the_documents_text(tokenizer):
         cut = sequences.first_length[i]
         assert ids[cut - 1] == tokenizer.sep_id
         assert tokenizer.decode(ids[1 : cut - 1]) in everything and tokenizer.decode(ids[cut:-1]) in everything
-    batches = TrainingBatches(pairs, 4, seed=0, pad_id=tokenizer.pad_id)
+    batches = TrainingBatches(pairs, 4, seed=0)
     assert sorted(np.concatenate([b.texts[b.texts >= 0] for b in batches.epoch(0)])) == list(range(len(pairs)))
 
 

@@ -43,7 +43,7 @@ def undone(batch):
 def test_every_instance_is_there_once_and_can_be_read_again(instances, tokenizer):
     expected = sorted(map(tuple, (instances.take([i]).tokens.values.tolist() for i in range(len(instances)))))
     found, shapes, n_tokens = [], set(), 0
-    for batch in batches_of(instances, Masking(tokenizer), 8, 64, tokenizer.pad_id, seed=3):
+    for batch in batches_of(instances, Masking(tokenizer), 8, 64, seed=3):
         shapes.add(tuple((name, array.shape) for name, array in sorted(batch.inputs.items())))
         n_tokens += batch.n_tokens
         token_ids, text_ids = undone(batch), batch.inputs["text_ids"]
@@ -58,7 +58,7 @@ def test_targets_weights_and_labels(instances, tokenizer):
     masking = Masking(tokenizer)
     most_masked = choose_row_shape(instances.lengths, masking, 64).masked
     n_random = 0
-    for batch in batches_of(instances, masking, 8, 64, tokenizer.pad_id, seed=3):
+    for batch in batches_of(instances, masking, 8, 64, seed=3):
         text_ids, first = batch.inputs["text_ids"], batch.inputs["first_positions"]
         weights = batch.weights["mlm"]
         assert weights.shape == (8, most_masked) and weights.sum() == pytest.approx(1)
@@ -79,13 +79,13 @@ def test_targets_weights_and_labels(instances, tokenizer):
 def test_little_is_padding(documents, tokenizer):
     for draw in (draw_pairs, draw_runs):
         instances = draw(documents, tokenizer, 64, 0)
-        batches = list(batches_of(instances, Masking(tokenizer), 8, 64, tokenizer.pad_id, seed=0))
+        batches = list(batches_of(instances, Masking(tokenizer), 8, 64, seed=0))
         assert sum(batch.n_tokens for batch in batches[:-1]) > 0.93 * 8 * 64 * (len(batches) - 1)
 
 
 def test_a_seed_gives_the_same_batches_and_another_other_masks(instances, tokenizer):
     def drawn(seed):
-        return list(batches_of(instances, Masking(tokenizer), 8, 64, tokenizer.pad_id, seed))
+        return list(batches_of(instances, Masking(tokenizer), 8, 64, seed))
 
     one, same, other = drawn([0, 1]), drawn([0, 1]), drawn([0, 2])
     for a, b in zip(one, same, strict=True):
@@ -104,7 +104,7 @@ def short_texts(n, tokenizer, lengths=(12, 13)):
 def test_as_many_short_texts_share_a_row_as_fit(tokenizer):
     instances = draw_runs(short_texts(1000, tokenizer), tokenizer, 128, 0)
     assert set(instances.lengths) == {14}
-    batches = list(batches_of(instances, Masking(tokenizer), 8, 128, tokenizer.pad_id, seed=0))
+    batches = list(batches_of(instances, Masking(tokenizer), 8, 128, seed=0))
     # Nine texts of 14 tokens fill a row of 128.
     assert len(batches) == -(-1000 // (9 * 8))
     assert max(batch.inputs["text_ids"].max() for batch in batches) == 9
@@ -145,7 +145,7 @@ def test_rows_are_divided_where_they_have_more_masks_than_the_shape_has_room_for
     masking = Masking(tokenizer)
     instances = draw_runs(short_texts(500, tokenizer, (3, 10)), tokenizer, 32, 0)
     shape, n_masked = RowShape(32, 8, 5), 0
-    for batch in batches_of(instances, masking, 4, 32, tokenizer.pad_id, 0, shape):
+    for batch in batches_of(instances, masking, 4, 32, 0, shape):
         assert batch.inputs["masked_positions"].shape == (4, 5) and batch.inputs["first_positions"].shape == (4, 8)
         n_masked += np.count_nonzero(batch.weights["mlm"])
     assert n_masked == masking.number(instances.lengths).sum()
@@ -164,7 +164,7 @@ def test_batches_are_counted_without_making_them(instances, tokenizer):
     masking = Masking(tokenizer)
     shape = choose_row_shape(instances.lengths, masking, 64)
     for batch_size, seed in ((8, 0), (7, [1, 2])):
-        made = list(batches_of(instances, masking, batch_size, 64, tokenizer.pad_id, seed, shape))
+        made = list(batches_of(instances, masking, batch_size, 64, seed, shape))
         assert n_batches_of(instances, masking, batch_size, seed, shape) == len(made)
 
 
@@ -173,5 +173,5 @@ def test_where_no_whole_word_fits_nothing_is_masked(tokenizer):
     inside = [number for piece, number in tokenizer.vocab.items() if piece.startswith("##")]
     word = np.array([tokenizer.vocab["r"], *inside[:1] * 7])
     instances = draw_runs(Documents(word, np.array([0, 8]), np.array([0, 1])), tokenizer, 16, 0)
-    (batch,) = batches_of(instances, Masking(tokenizer, 0.15, whole_word=True), 2, 16, tokenizer.pad_id, seed=0)
+    (batch,) = batches_of(instances, Masking(tokenizer, 0.15, whole_word=True), 2, 16, seed=0)
     assert not batch.weights["mlm"].any() and batch.n_tokens == 10

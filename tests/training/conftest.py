@@ -64,7 +64,7 @@ def trained(sequences, targets):
     """Train a model on the texts, 16 a step; returns the history."""
 
     def run(model, batch_size=16, n_texts=64, weights=None, on_epoch_end=None, loss=softmax_cross_entropy, **options):
-        batches = TrainingBatches(sequences.take(slice(n_texts)), batch_size, seed=options.get("seed", 0), pad_id=0)
+        batches = TrainingBatches(sequences.take(slice(n_texts)), batch_size, seed=options.get("seed", 0))
         weights = np.ones(n_texts, "float32") if weights is None else weights
         options = TrainingOptions(**{"epochs": 1, "learning_rate": 1e-3, **options})
         return train(model, loss, batches, targets[:n_texts], weights, options, on_epoch_end)

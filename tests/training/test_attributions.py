@@ -14,7 +14,7 @@ from kbert.training.backends import backend_step
 
 pytestmark = pytest.mark.backend
 
-TOKENS = Tokens(baseline=4, cls=2, sep=3, pad=0)
+TOKENS = Tokens(baseline=4, cls=2, sep=3)
 LABEL = 1
 
 

@@ -66,7 +66,7 @@ def test_a_step_on_packed_texts_is_the_step_on_one_text_a_row(
     def step(layout, rows):
         model = model_of(dropout=0.0)
         trainer = backend_step().Trainer(model, softmax_cross_entropy)
-        batch = make_batch(sequences, [np.array(row) for row in rows], layout, pad_id=0)
+        batch = make_batch(sequences, [np.array(row) for row in rows], layout)
         weights = np.where(batch.texts >= 0, 1 / 8, 0).astype("float32")
         gradients, loss = trainer.accumulate(StepBatch(batch.inputs, targets[batch.texts], weights), _hyper(model))
         arrays = [np.array(ops.convert_to_numpy(gradient)) for gradient in gradients]
@@ -176,7 +176,7 @@ def test_a_second_training_and_prediction_of_the_same_shape_compile_nothing(
         start = arrays_of(model)
         trained(model, learning_rate=10.0 ** (-2 - i), weight_decay=0.1 * i, seed=i, bias_correction=bool(i % 2))
         assert largest_difference(arrays_of(model), start) > 1e-5
-        predict_logits(model, [sequences], 96, pad_id=0)
+        predict_logits(model, [sequences], 96)
         assert len(compilations) == 2
 
 
@@ -184,7 +184,7 @@ def test_a_second_training_and_prediction_of_the_same_shape_compile_nothing(
 def test_compiled_steps_keep_no_model_alive(model_of, trained, sequences):
     model = model_of()
     trained(model, n_texts=16)
-    predict_logits(model, [sequences], 96, pad_id=0)
+    predict_logits(model, [sequences], 96)
     weight, model = weakref.ref(model.encoder.embeddings), None
     gc.collect()
     assert weight() is None
@@ -270,7 +270,7 @@ def test_gradients_that_are_not_finite_end_the_training_too(model_of, trained, a
 def test_half_precision_learns_with_rows_of_nothing_but_padding(model_of, sequences, targets, dtype, dropout):
     model = model_of(dropout=dropout, dtype=dtype)
     trainer = backend_step().Trainer(model, softmax_cross_entropy)
-    batch = make_batch(sequences, [np.array([0, 1]), np.array([2])], Layout(4, 16, 2), pad_id=0)
+    batch = make_batch(sequences, [np.array([0, 1]), np.array([2])], Layout(4, 16, 2))
     weights = np.where(batch.texts >= 0, 1 / 3, 0).astype("float32")
     hyper = _hyper(model, loss_scale=64.0)
     gradients, loss = trainer.accumulate(StepBatch(batch.inputs, targets[batch.texts], weights), hyper)
@@ -328,7 +328,7 @@ def test_building_training_and_predicting_leave_the_global_random_states_alone(m
     before = states()
     model = model_of()
     trained(model)
-    predict_logits(model, [sequences], 96, pad_id=0)
+    predict_logits(model, [sequences], 96)
     assert states() == before
 
 

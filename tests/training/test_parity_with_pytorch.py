@@ -31,14 +31,14 @@ def test_a_run_without_dropout_ends_at_the_same_logits(bert_tiny_folder, tmp_pat
     model = BertForSequenceClassification(BertConfig.from_folder(bert_tiny_folder).with_dropout(0.0), 2)
     load_encoder_weights(model.encoder, bert_tiny_folder)
     save_sequence_classifier(model, tmp_path, {0: "no", 1: "yes"}, "single_label_classification")
-    batches = TrainingBatches(sequences, BATCH_SIZE, seed=5, pad_id=tokenizer.pad_id)
+    batches = TrainingBatches(sequences, BATCH_SIZE, seed=5)
 
     peer = transformers.BertForSequenceClassification.from_pretrained(tmp_path).train()
     plain = [p for name, p in peer.named_parameters() if name.endswith("bias") or "LayerNorm" in name]
     decayed = [p for name, p in peer.named_parameters() if not (name.endswith("bias") or "LayerNorm" in name)]
     optimizer = torch.optim.AdamW([{"params": decayed}, {"params": plain, "weight_decay": 0.0}], eps=1e-6)
     schedule = LinearSchedule(RATE, EPOCHS * batches.steps_per_epoch, 0.1)
-    inputs = sequences.padded(pad_id=tokenizer.pad_id)
+    inputs = sequences.padded()
     encoded = {
         "input_ids": torch.tensor(inputs["token_ids"]).long(),
         "attention_mask": torch.tensor(inputs["text_ids"]).long(),
@@ -56,9 +56,9 @@ def test_a_run_without_dropout_ends_at_the_same_logits(bert_tiny_folder, tmp_pat
 
     options = TrainingOptions(epochs=EPOCHS, learning_rate=RATE, warmup=0.1, weight_decay=0.01)
     start = load_sequence_classifier(tmp_path)
-    before = predict_logits(start, [sequences], len(TEXTS), tokenizer.pad_id)
+    before = predict_logits(start, [sequences], len(TEXTS))
     train(model, softmax_cross_entropy, batches, LABELS, np.ones(len(TEXTS), "float32"), options)
-    after = predict_logits(model, [sequences], len(TEXTS), tokenizer.pad_id)
+    after = predict_logits(model, [sequences], len(TEXTS))
     with torch.no_grad():
         wanted = peer.eval()(**encoded).logits.numpy()
     assert np.abs(after - before).max() > 0.5

@@ -37,27 +37,36 @@ def expected(model, column):
 
 
 def test_row_i_of_the_logits_belongs_to_text_i(model, column, expected):
-    logits = predict_logits(model, [column], 50, pad_id=0)
+    logits = predict_logits(model, [column], 50)
     assert logits.dtype == np.float32
     np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-5)
 
 
+def test_it_makes_no_difference_which_token_stands_on_padding(model, column):
+    (batch,) = prediction_batches(column)
+    is_padding = batch.inputs["text_ids"] == 0
+    assert is_padding.any()
+    other = {**batch.inputs, "token_ids": np.where(is_padding, 57, batch.inputs["token_ids"])}
+    logits, of_other = (keras.ops.convert_to_numpy(model(inputs))[batch.texts >= 0] for inputs in (batch.inputs, other))
+    np.testing.assert_array_equal(logits, of_other)
+
+
 def test_a_column_may_come_in_parts(model, column, expected):
     parts = (column.of_rows(rows) for rows in np.split(np.arange(50), [12, 24, 36, 48]))
-    np.testing.assert_allclose(predict_logits(model, parts, 50, pad_id=0), expected, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(predict_logits(model, parts, 50), expected, rtol=0, atol=1e-5)
 
 
 def test_a_row_in_several_windows_gets_their_mean(model, column, expected):
     windows = replace(column, rows=np.repeat([0, 1, 2, 3], [1, 20, 9, 20]))
     means = [expected[windows.rows == row].mean(axis=0) for row in range(4)]
-    np.testing.assert_allclose(predict_logits(model, [windows], 4, pad_id=0), means, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(predict_logits(model, [windows], 4), means, rtol=0, atol=1e-5)
     parts = [windows.of_rows(np.array([0, 1])), windows.of_rows(np.array([2, 3]))]
-    np.testing.assert_allclose(predict_logits(model, parts, 4, pad_id=0), means, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(predict_logits(model, parts, 4), means, rtol=0, atol=1e-5)
 
 
 def test_threads_may_predict_with_one_model(model, column, expected):
     with ThreadPoolExecutor(4) as pool:
-        for logits in pool.map(lambda _: predict_logits(model, [column], 50, pad_id=0), range(8)):
+        for logits in pool.map(lambda _: predict_logits(model, [column], 50), range(8)):
             np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-5)
 
 
@@ -71,9 +80,9 @@ def test_memory_is_kept_from_the_second_batch_on_and_no_longer_than_the_call(mod
         return run(inputs)
 
     monkeypatch.setattr(predict, "predictor", lambda model: recorded)
-    predict_logits(model, [column], 50, pad_id=0)
+    predict_logits(model, [column], 50)
     assert kept[0] == 0 and set(kept[1:]) == {1} and memory._users == 0
     with pytest.raises(ZeroDivisionError):
-        for _ in predict.batch_outputs(model, ((None, batch.inputs) for batch in prediction_batches(column, 0))):
+        for _ in predict.batch_outputs(model, ((None, batch.inputs) for batch in prediction_batches(column))):
             raise ZeroDivisionError
     assert kept[-1] == 1 and memory._users == 0

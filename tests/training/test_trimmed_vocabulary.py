@@ -42,7 +42,7 @@ def run(few, model_of, arrays_of):
                 super().__init__(model, loss, optimizer)
                 sizes.append(model.config.vocab_size)
 
-        batches = loop.TrainingBatches(few, 8, seed=3, pad_id=0)
+        batches = loop.TrainingBatches(few, 8, seed=3)
         weights = np.ones(N, "float32") if weights is None else weights
         options = TrainingOptions(**{"epochs": 3, "learning_rate": 1e-2, "weight_decay": 0.5, **options})
         with pytest.MonkeyPatch.context() as patch:
@@ -86,7 +86,7 @@ def test_weights_are_whole_at_the_end_of_every_epoch(few, model_of):
 
     looking = keras.callbacks.LambdaCallback(on_epoch_end=look)
     options = TrainingOptions(epochs=2, learning_rate=1e-2, weight_decay=0.5, callbacks=[looking])
-    batches = loop.TrainingBatches(few, 8, seed=3, pad_id=0)
+    batches = loop.TrainingBatches(few, 8, seed=3)
     train(model, softmax_cross_entropy, batches, np.arange(N) % 2, np.ones(N, "float32"), options)
     shares = [float(table[60, 0] / start[60, 0]) for table in tables]
     assert 1 > shares[0] > shares[1] > 0.9
@@ -96,20 +96,20 @@ def test_weights_are_whole_at_the_end_of_every_epoch(few, model_of):
 def test_similar_texts_have_tables_of_one_size(model_of):
     model = model_of()
     # The padding, and 24 to 27 tokens: four sevenths of a hundred.
-    sizes = {trimmed_model(model, texts_of(10 + ROWS % n), 0).model.config.vocab_size for n in range(24, 28)}
+    sizes = {trimmed_model(model, texts_of(10 + ROWS % n)).model.config.vocab_size for n in range(24, 28)}
     assert sizes == {28}
 
 
 def test_a_table_that_is_used_or_frozen_is_left_as_it_is(few, model_of):
     model = model_of()
-    assert trimmed_model(model, texts_of(10 + ROWS % 85), 0) is None
+    assert trimmed_model(model, texts_of(10 + ROWS % 85)) is None
     model.encoder.embeddings.trainable = False
-    assert trimmed_model(model, few, 0) is None
+    assert trimmed_model(model, few) is None
 
 
 def test_tokens_are_looked_for_in_all_texts(few, model_of, monkeypatch):
     monkeypatch.setattr("kbert.text.sequences._TEXTS_AT_ONCE", 3)
-    copy = trimmed_model(model_of(), few, 0)
+    copy = trimmed_model(model_of(), few)
     table = np.array(copy.model.encoder.embeddings.word)
     whole = np.array(model_of().encoder.embeddings.word)
     ids = np.array([0, *range(10, 35)])
@@ -119,7 +119,7 @@ def test_tokens_are_looked_for_in_all_texts(few, model_of, monkeypatch):
 def test_what_is_frozen_stays_frozen_in_the_copy(few, model_of):
     model = model_of()
     model.encoder.transformer_layers[0].trainable = False
-    copy = trimmed_model(model, few, 0)
+    copy = trimmed_model(model, few)
     names = [variable.path for variable in copy.model.trainable_variables]
     assert names == [variable.path for variable in model.trainable_variables]
     assert not any("layer_0" in name for name in names)
