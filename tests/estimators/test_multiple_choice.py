@@ -97,7 +97,7 @@ def test_the_head_reads_the_mean_of_narrow_models(given, narrow, base):
             task, parameters = Choice(classifier_pooling=given), Parameters(classifier_pooling=given)
             settle_head(parameters, task, config)
             assert parameters.classifier_pooling == expected
-            assert task.probe(config, None, None, 0, 0).config.classifier_pooling == expected
+            assert task.probe(config, None, None, 0).config.classifier_pooling == expected
 
 
 def test_a_chooser_made_of_a_classifier_that_reads_the_mean_is_saved_and_loaded(make, riddles, new, tmp_path):

@@ -69,7 +69,7 @@ def judged(task, outputs, labels, last_loss, linear_loss=None, few_updates=False
     task.learn(labels, examples.weights)
     data = task.training_data(examples)
     assert isinstance(data, TrainingData)
-    return outcome_of(Fixed(task, outputs), None, data, examples, last_loss, linear_loss, few_updates, 0)
+    return outcome_of(Fixed(task, outputs), None, data, examples, last_loss, linear_loss, few_updates)
 
 
 @pytest.fixture
