@@ -274,6 +274,7 @@ class Pretraining:
         ):
             if updater.share >= 1 and self.held_out is not None and "val_loss" not in self.history.record(-1):
                 self._evaluate_now()  # the run has ended, and had no such text
+                self._write(updater)
             try:
                 self._train(updater, progress, board, interruption)
             except KeyboardInterrupt:

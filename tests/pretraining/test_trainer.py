@@ -405,7 +405,7 @@ def test_a_run_goes_on_where_the_signal_is_ignored_or_handled(tmp_path, interrup
     assert [path.name for path in (tmp_path / "b").glob("checkpoint-*")] == ["checkpoint-000000012"]
 
 
-def test_a_finished_run_is_evaluated_on_a_text_that_it_had_not(tmp_path):
+def test_a_finished_run_is_evaluated_on_a_text_that_it_had_not(tmp_path, monkeypatch):
     run = made(max_steps=2, folder=tmp_path)
     held_out, run.held_out = run.held_out, None
     assert "val_loss" not in run.run()
@@ -413,6 +413,11 @@ def test_a_finished_run_is_evaluated_on_a_text_that_it_had_not(tmp_path):
     history = again.run()
     assert np.isnan(history.val_mlm_loss[0]) and history.val_mlm_loss[1] == again.evaluate()["mlm_loss"]
     assert len(held_out) == len(again.held_out)
+    # What it found is kept: it is in the file, and a further call need not evaluate again.
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "history.csv"), history, check_exact=False)
+    opened = made(max_steps=2, folder=tmp_path)
+    monkeypatch.setattr(opened, "evaluate", None)
+    pd.testing.assert_frame_equal(opened.run(), history)
 
 
 def test_a_history_that_goes_with_no_checkpoint_is_left_as_it_is(tmp_path):
