@@ -50,14 +50,13 @@ CASES = {
 MEASURED = ["first_fit_s", "second_fit_s", "warm_rows_s", "peak_mb"]
 
 
-def train_by_keras(model, loss, batches, targets, weights, options, evaluation=None, level="text"):
+def train_by_keras(model, loss, batches, data, options, evaluation=None):
     """In place of `kbert.training.loop.train`: Keras trains the model on the same batches."""
     import keras
 
-    from kbert.training.labelled_batches import Labels, labelled_batches
+    from kbert.training.labelled_batches import labelled_batches
 
     names = [tensor.name for tensor in model.inputs]
-    labels = Labels(targets, weights, level)
 
     class Batches(keras.utils.PyDataset):
         """One epoch; Keras begins the next one at `on_epoch_end`."""
@@ -68,7 +67,7 @@ def train_by_keras(model, loss, batches, targets, weights, options, evaluation=N
             self.begin()
 
         def begin(self):
-            steps = labelled_batches(batches.epoch(self.epoch, 0), labels, lambda batch: batch.inputs_of(names))
+            steps = labelled_batches(batches.epoch(self.epoch, 0), data, lambda batch: batch.inputs_of(names))
             self.steps = [tuple(step) for _, step in steps]
 
         def on_epoch_end(self):

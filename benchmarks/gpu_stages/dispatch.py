@@ -85,7 +85,7 @@ class _Work:
         from kbert.text import build_sequences
         from kbert.training.backends import backend_step
         from kbert.training.hyperparameters import HyperparameterFactory
-        from kbert.training.labelled_batches import Labels, labelled_batches
+        from kbert.training.labelled_batches import TrainingData, labelled_batches
         from kbert.training.losses import softmax_cross_entropy
         from kbert.training.precision import dtype_policy
 
@@ -93,13 +93,14 @@ class _Work:
         folder, longest = texts.weights_folder(size, setting), texts.max_length("sst2", setting)
         some, labels = texts.rows("sst2", 32 * n_steps, folder, setting)
         tokenizer = WordPieceTokenizer.from_pretrained(folder)
-        batches = TrainingBatches(build_sequences(tokenizer, some, max_length=longest), 32, 0)
+        sequences = build_sequences(tokenizer, some, max_length=longest)
+        batches = TrainingBatches(sequences, 32, 0)
         self.loss = softmax_cross_entropy
         self.model = BertForSequenceClassification(texts.config_of(size, setting), 2, dtype=dtype_policy("auto"))
         names = [tensor.name for tensor in self.model.inputs]
-        targets = Labels(np.array(labels, "int32"), np.ones(len(labels), "float32"))
+        data = TrainingData(sequences, np.array(labels, "int32"), np.ones(len(labels), "float32"))
         made = list(batches.epoch(0))
-        self.batches = [batch for _, batch in labelled_batches(made, targets, lambda batch: batch.inputs_of(names))]
+        self.batches = [batch for _, batch in labelled_batches(made, data, lambda batch: batch.inputs_of(names))]
         # Steps that are stacked for a scan, or captured in a graph, have one shape.
         shapes = {batch.inputs["token_ids"].shape for batch in self.batches}
         if len(shapes) > 1:

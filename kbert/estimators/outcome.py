@@ -12,7 +12,8 @@ import numpy as np
 
 from kbert.data.columns import Columns
 from kbert.errors import FailedRunWarning, UnderfitWarning
-from kbert.tasks.task import Examples, Task, TrainingData, some_rows
+from kbert.tasks.task import Examples, Task, some_rows
+from kbert.training.labelled_batches import TrainingData
 from kbert.warn import warn_user
 
 if TYPE_CHECKING:

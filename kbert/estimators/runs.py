@@ -23,7 +23,7 @@ from kbert.estimators.preparing import settle
 from kbert.estimators.recipe import automatic_epochs
 from kbert.model import BertForFeatures
 from kbert.model.setup import keras
-from kbert.tasks.task import Examples, Probed, Task, TrainingData, some_rows
+from kbert.tasks.task import Examples, Probed, Task, some_rows
 from kbert.training.distribution import (
     check_layout,
     description,
@@ -36,6 +36,7 @@ from kbert.training.early_stopping import Evaluation
 from kbert.training.finite_outputs import may_overflow
 from kbert.training.fit_checkpoints import FitCheckpoints, History, digest, facts_of_data
 from kbert.training.hyperparameters import layer_rates
+from kbert.training.labelled_batches import TrainingData
 from kbert.training.loop import TrainingOptions, train
 from kbert.training.precision import dtype_policy
 from kbert.training.progress import say
@@ -107,14 +108,14 @@ class Runs(Generic[C, L, E, O]):
         """The model and the history of the first of ``n_restarts + 1`` runs that does not fail, or of the last."""
         task, parameters = self.task, self.parameters
         self._data = data = task.training_data(self.examples)
-        n_rows = self.examples.n_rows if data.whole_rows else len(data.sequences)  # what a batch counts
+        n_rows = self.examples.n_rows if task.whole_rows else len(data.sequences)  # what a batch counts
         # `settle` replaces "auto" by numbers; what the probe tells is decided in each run.
         head_start_was_auto, rate_was_auto = (
             getattr(parameters, name, None) == "auto" for name in ("head_start", "learning_rate")
         )
         recipe = settle(parameters, task, self.start.config, n_rows)
         rate = parameters.learning_rate
-        only_whole_rows = data.whole_rows or task.contrast is not None
+        only_whole_rows = task.whole_rows or task.contrast is not None
         parameters.distribution = for_fine_tuning(parameters.distribution, only_whole_rows)
         if parameters.distribution is not None and process_number()[0] > 0:
             parameters.verbose = 0  # the first of those that train together tells for all
@@ -183,9 +184,9 @@ class Runs(Generic[C, L, E, O]):
             n_rows=self.examples.n_rows,
             n_sequences=len(data.sequences),
             n_cut=len(self.examples.cut_rows),
-            n_in_windows=0 if data.whole_rows else int((np.bincount(data.sequences.rows) > 1).sum()),
+            n_in_windows=0 if self.task.whole_rows else int((np.bincount(data.sequences.rows) > 1).sum()),
             lengths=data.sequences.lengths,
-            whole_rows=data.whole_rows,
+            whole_rows=self.task.whole_rows,
             policy=self._policy,
         )
         for line in facts.lines():
@@ -247,8 +248,8 @@ class Runs(Generic[C, L, E, O]):
             patience = parameters.n_iter_no_change if parameters.early_stopping else None
             evaluation = Evaluation(model, partial(self._evaluate, model, validation), patience)
         parts = n_parts(parameters.distribution)
-        batches = TrainingBatches(data.sequences, parameters.batch_size, run.seed, data.whole_rows, parts)
-        history = train(model, loss, batches, data.targets, data.weights, options, evaluation, data.level)
+        batches = TrainingBatches(data.sequences, parameters.batch_size, run.seed, self.task.whole_rows, parts)
+        history = train(model, loss, batches, data, options, evaluation)
         if evaluation is not None:
             evaluation.restore_best()
         return history

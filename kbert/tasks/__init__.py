@@ -6,7 +6,8 @@ from kbert.tasks.regression import Regression
 from kbert.tasks.several_labels import SeveralLabels
 from kbert.tasks.single_label import SingleLabel
 from kbert.tasks.tagging import Tagging
-from kbert.tasks.task import Task, TrainingData, task_of
+from kbert.tasks.task import Task, task_of
+from kbert.training.labelled_batches import TrainingData
 
 __all__ = [
     "Choice",

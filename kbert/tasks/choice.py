@@ -20,7 +20,7 @@ from kbert.tasks.explaining import Explained, Part, ToExplain
 from kbert.tasks.ranking import option_ranking
 from kbert.tasks.row_lengths import PieceCounts, RowLengths
 from kbert.tasks.row_notices import MissingTexts, warn_cut_texts
-from kbert.tasks.task import Encode, Probed, Recipe, RowTask, TrainingData, mean_one
+from kbert.tasks.task import Encode, Probed, Recipe, RowTask, mean_one
 from kbert.tasks.texts import chunks_of, noting_cut_rows
 from kbert.text import TokenSequences, WordPieceTokenizer, build_choices
 from kbert.text.choices import tokenize_choices
@@ -28,6 +28,7 @@ from kbert.text.column_tokenizer import ColumnTokenizer
 from kbert.text.sequences import room_for_texts, truncated_lengths
 from kbert.text.tracing import TracingTokenizer
 from kbert.training.attributions import Targets
+from kbert.training.labelled_batches import TrainingData
 from kbert.training.losses import choice_cross_entropy
 from kbert.training.predict import predict_logits
 
@@ -155,7 +156,7 @@ class Choice(MissingTexts, RowTask[ChoiceColumns, np.ndarray, ChoiceExamples, np
         weights = np.zeros(len(sequences), "float32")
         weights[np.cumsum(n_options) - n_options + examples.right] = examples.weights
         rows = (sequences.rows + 1).astype("int32")
-        return TrainingData(sequences, rows, mean_one(weights), whole_rows=self.whole_rows)
+        return TrainingData(sequences, rows, mean_one(weights))
 
     # --- Outputs
 

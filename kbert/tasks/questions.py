@@ -21,13 +21,14 @@ from kbert.metrics import answer_scores, best_null_threshold
 from kbert.tasks.explaining import Explained, Part, ToExplain
 from kbert.tasks.row_lengths import PieceCounts, RowLengths
 from kbert.tasks.row_notices import MissingTexts
-from kbert.tasks.task import Recipe, Task, TrainingData, mean_one
+from kbert.tasks.task import Recipe, Task, mean_one
 from kbert.tasks.texts import chunks_of
 from kbert.text import QuestionWindows, WordPieceTokenizer, build_question_windows
 from kbert.text.marks import past_marks
 from kbert.text.questions import question_lengths, question_window_counts
 from kbert.text.tracing import TracingTokenizer
 from kbert.training.attributions import Targets
+from kbert.training.labelled_batches import TrainingData
 from kbert.training.losses import span_cross_entropy
 from kbert.training.predict import predict_spans
 from kbert.values.saved import NUMBER_OR_INFINITY, SavedValues, encode_infinity

@@ -15,9 +15,10 @@ from kbert.data.texts import TextColumns
 from kbert.errors import WeightsMismatchError
 from kbert.tasks.linear_head import ridge_head
 from kbert.tasks.ranking import number_ranking
-from kbert.tasks.task import Recipe, TrainingData, nothing_learned
+from kbert.tasks.task import Recipe, nothing_learned
 from kbert.tasks.texts import TextExamples, TextTask
 from kbert.text import WordPieceTokenizer
+from kbert.training.labelled_batches import TrainingData
 from kbert.training.losses import squared_error
 from kbert.values.saved import NUMBER, POSITIVE, SavedValues, list_of, none_or, whole
 

@@ -20,8 +20,9 @@ from kbert.tasks.class_weight import checked_class_weight, weights_of_classes
 from kbert.tasks.linear_head import sigmoid_head
 from kbert.tasks.ranking import label_ranking
 from kbert.tasks.saved_labels import decode_labels, encode_labels, labels_of_config
-from kbert.tasks.task import TrainingData, nothing_learned, shares_of_classes, some_rows
+from kbert.tasks.task import nothing_learned, shares_of_classes, some_rows
 from kbert.tasks.texts import TextExamples, TextTask
+from kbert.training.labelled_batches import TrainingData
 from kbert.training.losses import binary_cross_entropy
 from kbert.values.saved import NUMBER_OR_INFINITY, POSITIVE, SavedValues, encode_infinity, list_of, one_of
 

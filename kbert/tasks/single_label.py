@@ -18,8 +18,9 @@ from kbert.tasks.class_weight import checked_class_weight, weights_of_classes
 from kbert.tasks.linear_head import softmax_head
 from kbert.tasks.ranking import class_ranking
 from kbert.tasks.saved_labels import decode_labels, encode_labels, labels_of_config
-from kbert.tasks.task import Contrast, Recipe, TrainingData, entropy_of_classes, nothing_learned, shares_of_classes
+from kbert.tasks.task import Contrast, Recipe, entropy_of_classes, nothing_learned, shares_of_classes
 from kbert.tasks.texts import TextExamples, TextTask
+from kbert.training.labelled_batches import TrainingData
 from kbert.training.losses import softmax_cross_entropy, supervised_contrast
 from kbert.values.saved import POSITIVE, SavedValues
 

@@ -30,7 +30,6 @@ from kbert.tasks.task import (
     Probed,
     Recipe,
     Task,
-    TrainingData,
     entropy_of_classes,
     mean_one,
     nothing_learned,
@@ -41,6 +40,7 @@ from kbert.text import WordPieceTokenizer
 from kbert.text.sequences import TokenSequences
 from kbert.text.words import WordSequences, build_word_windows
 from kbert.training.attributions import Targets
+from kbert.training.labelled_batches import TrainingData
 from kbert.training.losses import softmax_cross_entropy
 from kbert.training.predict import predict_words
 from kbert.values.printable import shown

@@ -19,8 +19,7 @@ from kbert.data.columns import Columns
 from kbert.tasks.linear_head import LinearHead
 from kbert.tasks.row_lengths import PieceCounts, RowLengths
 from kbert.text import WordPieceTokenizer
-from kbert.text.sequences import Sequences
-from kbert.training.labelled_batches import Level
+from kbert.training.labelled_batches import TrainingData
 from kbert.training.step import Loss
 from kbert.values.saved import SavedValues
 
@@ -49,32 +48,6 @@ class Examples(Protocol):
     def take(self, rows: np.ndarray) -> Self:
         """Some rows, given by their numbers in ascending order."""
         ...
-
-
-class TrainingData(NamedTuple):
-    """Examples as `kbert.training.loop.train` takes them.
-
-    Attributes
-    ----------
-    sequences : Sequences
-        One or several for each row.
-    targets : ndarray, shape (n, ...)
-        What the loss compares the model's outputs with, for each of n sequences, or each of n tokens. The head's fit
-        (`TextTask.fit_head`) and the constant predictor's loss (`Task.baseline_loss`) read them too.
-    weights : ndarray of float32, shape (n,)
-        Weight of each in the loss. The mean of those that are not 0 is 1.
-    level : {"text", "token", "position"}
-        What has a target: each sequence ("text"), each token, or each sequence with targets that are positions in it.
-    whole_rows : bool
-        Whether all sequences of a row have to be in one step, as the options of a question do. ``batch_size`` then
-        counts rows.
-    """
-
-    sequences: Sequences
-    targets: np.ndarray
-    weights: np.ndarray
-    level: Level = "text"
-    whole_rows: bool = False
 
 
 # Training rows that tell what a model has learned.
@@ -190,7 +163,8 @@ class Task(ABC, Generic[C, L, E, O]):
     score_name : str or None
         What `score` is, where it is not the estimator's own score.
     whole_rows : bool
-        Whether all sequences of a row have to be in one step, and ``batch_size`` counts rows: see `TrainingData`.
+        Whether all sequences of a row have to be in one step, as the options of a question do. ``batch_size`` then
+        counts rows.
     splits_words : bool
         Whether labels are of words, so that they can be told only once a tokenizer has split these.
     """
@@ -289,7 +263,10 @@ class Task(ABC, Generic[C, L, E, O]):
 
     @abstractmethod
     def training_data(self, examples: E) -> TrainingData:
-        """The targets of the loss, and the weights in it."""
+        """Examples as `kbert.training.loop.train` takes them. The mean of the weights that are not 0 is 1.
+
+        The head's fit (`TextTask.fit_head`) and the constant predictor's loss (`baseline_loss`) read the targets too.
+        """
 
     def after_training(self, model: keras.Model, examples: E, validation: E | None) -> None:
         """Learn what the trained model's outputs tell: temperature, thresholds.

@@ -24,7 +24,7 @@ from kbert.tasks.linear_head import FitHead
 from kbert.tasks.probe import MOST_ROWS, Fitting, best_probe, rows_to_probe, tells_little, varies_little
 from kbert.tasks.row_lengths import PieceCounts, RowLengths
 from kbert.tasks.row_notices import MissingTexts, warn_cut_texts
-from kbert.tasks.task import Encode, Probed, RowTask, TrainingData, mean_one
+from kbert.tasks.task import Encode, Probed, RowTask, mean_one
 from kbert.text import TokenSequences, WordPieceTokenizer, build_sequences, build_windows
 from kbert.text.chunks import chunks
 from kbert.text.column_tokenizer import ColumnTokenizer
@@ -32,6 +32,7 @@ from kbert.text.sequences import room_for_texts, tokenize
 from kbert.text.tracing import TracingTokenizer
 from kbert.text.windows import window_counts
 from kbert.training.attributions import Targets
+from kbert.training.labelled_batches import TrainingData
 from kbert.training.predict import predict_logits
 
 if TYPE_CHECKING:

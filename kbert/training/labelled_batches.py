@@ -1,14 +1,14 @@
-"""Batches of texts with the targets and weights of what is in them: what a step of fine-tuning takes."""
+"""What a fine-tuning is given, texts with their targets and weights, and the arrays that each of its steps takes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from kbert.data.batches import Batch
+from kbert.text.sequences import Sequences
 from kbert.training.step import StepBatch
 
 Level = Literal["text", "token", "position"]
@@ -21,13 +21,15 @@ class Counts(NamedTuple):
     weighted: int
 
 
-@dataclass(frozen=True)
-class Labels:
-    """The targets and weights of all texts, or of all tokens, of a fit.
+class TrainingData(NamedTuple):
+    """The texts that a model is trained on, with the targets and weights of these, or of their tokens.
 
     Attributes
     ----------
+    sequences : Sequences
+        The texts: one or several for each row of X.
     targets : ndarray, shape (n, ...)
+        What the loss compares the model's outputs with, for each of n texts, or of all n tokens.
     weights : ndarray of float32, shape (n,)
         Of each in the loss; 0 leaves it out.
     level : {"text", "token", "position"}
@@ -35,11 +37,12 @@ class Labels:
         from its first.
     """
 
+    sequences: Sequences
     targets: np.ndarray
     weights: np.ndarray
     level: Level = "text"
 
-    def of(self, batch: Batch) -> tuple[np.ndarray, np.ndarray, int]:
+    def labels_of(self, batch: Batch) -> tuple[np.ndarray, np.ndarray, int]:
         """The targets and the weights of a batch, and how many weights are not 0.
 
         They have the shape of the batch's slots, (B, K, ...), or of its tokens, (B, T, ...), with 0 in empty ones. The
@@ -57,7 +60,7 @@ class Labels:
 
 def labelled_batches(
     batches: Iterable[Batch],
-    labels: Labels,
+    data: TrainingData,
     inputs_of: Callable[[Batch], dict[str, np.ndarray]],
 ) -> Iterator[tuple[Counts, StepBatch]]:
     """The arrays of each step, and its counts.
@@ -65,10 +68,11 @@ def labelled_batches(
     Parameters
     ----------
     batches : iterable of Batch
-    labels : Labels
+        Of the data's sequences.
+    data : TrainingData
     inputs_of : callable
         From a batch to what the model takes.
     """
     for batch in batches:
-        targets, weights, n_weighted = labels.of(batch)
+        targets, weights, n_weighted = data.labels_of(batch)
         yield Counts(batch.n_texts, n_weighted), StepBatch(inputs_of(batch), targets, weights)

@@ -17,7 +17,7 @@ from kbert.training.fit_checkpoints import FitCheckpoints, History, Standing, di
 from kbert.training.frozen import frozen_part
 from kbert.training.hyperparameters import HyperparameterFactory
 from kbert.training.interruption import Interruption
-from kbert.training.labelled_batches import Counts, Labels, Level, labelled_batches
+from kbert.training.labelled_batches import Counts, TrainingData, labelled_batches
 from kbert.training.memory import memory_kept
 from kbert.training.non_finite import NonFiniteGuard
 from kbert.training.progress import Progress
@@ -56,11 +56,9 @@ def train(
     model: keras.Model,
     loss: Loss,
     batches: TrainingBatches,
-    targets: np.ndarray,
-    weights: np.ndarray,
+    data: TrainingData,
     options: TrainingOptions,
     evaluation: Evaluation | None = None,
-    level: Level = "text",
 ) -> History:
     """Train a model in place.
 
@@ -71,18 +69,14 @@ def train(
     loss : callable
         One of `kbert.training.losses`.
     batches : TrainingBatches
-    targets : ndarray, shape (n, ...)
-        Of each text, or of each token of all sequences (``level``). The loss gets those of a batch, (B, K, ...) or
-        (B, T, ...), with 0 in empty slots. Of "position", they are tokens of the text, counted from its first; the
-        loss gets their positions in the row.
-    weights : ndarray of float32, shape (n,)
-        Of each in the loss. The loss of a step is the weighted sum over those of its batch that have a weight, divided
+        Of the data's sequences.
+    data : TrainingData
+        The loss gets the targets of a batch, (B, K, ...) or (B, T, ...), with 0 in empty slots; of "position", they are
+        positions in the row. The loss of a step is the weighted sum over those of its batch that have a weight, divided
         by their number.
     options : TrainingOptions
     evaluation : Evaluation, optional
         Called after each epoch; what it finds is added to the logs, and it may end the training.
-    level : {"text", "token", "position"}
-        What has targets and weights: with "position" again each text.
 
     Returns
     -------
@@ -97,15 +91,14 @@ def train(
     DivergedError
         If five steps in a row gave a loss or gradients that are not finite; such a step changes nothing.
     """
-    check_segments(model, batches.sequences.first_length < batches.sequences.lengths)
+    check_segments(model, data.sequences.first_length < data.sequences.lengths)
     # What the steps train: the model; or a copy without tokens that do not occur; or, of a model whose embeddings are
     # frozen, the part above the frozen layers.
-    trimmed = trimmed_model(model, batches.sequences)
-    part = trimmed or frozen_part(model, batches.sequences)
+    trimmed = trimmed_model(model, data.sequences)
+    part = trimmed or frozen_part(model, data.sequences)
     names = [tensor.name for tensor in model.inputs]
     inputs_of = part.inputs_of if part is not None else lambda batch: batch.inputs_of(names)
     updater = _updater(model, model if part is None else part.model, loss, batches.steps_per_epoch, options)
-    labels = Labels(targets, weights, level)
     checkpoints, is_alone = options.checkpoints, process_number()[1] == 1
     standing = Standing() if checkpoints is None else checkpoints.restore(updater, trimmed, evaluation)
     model.stop_training = standing.stopped
@@ -131,7 +124,7 @@ def train(
     with (
         optimizer_for_callbacks(model, updater),
         memory_kept(),
-        Progress(batches.sequences.n_rows, len(batches.sequences), options.epochs, options.verbose) as progress,
+        Progress(data.sequences.n_rows, len(data.sequences), options.epochs, options.verbose) as progress,
         Interruption(checkpoints is not None) as interruption,
     ):
 
@@ -161,7 +154,7 @@ def train(
                     "A callback changed the weights of the model between two epochs, which the training would undo: it "
                     "goes on from its own. Change them after the fit, or give the weights to start from."
                 )
-            steps = labelled_batches(batches.epoch(epoch, len(standing.losses)), labels, inputs_of)
+            steps = labelled_batches(batches.epoch(epoch, len(standing.losses)), data, inputs_of)
             mean_loss, of_updates = _train_epoch(
                 model, updater, steps, standing, trimmed, callbacks, progress, after_update
             )

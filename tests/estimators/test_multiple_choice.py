@@ -291,7 +291,7 @@ def test_every_step_has_whole_rows_and_exactly_batch_size_of_them(fitted, riddle
     examples = task.examples(columns, riddles.label[:50].to_numpy(), np.ones(50), fitted.tokenizer_)
     data = task.training_data(examples)
     texts = data.sequences
-    steps = TrainingBatches(texts, 16, seed=0, whole_rows=data.whole_rows).deal(0)
+    steps = TrainingBatches(texts, 16, seed=0, whole_rows=task.whole_rows).deal(0)
     of_steps = [set(texts.rows[step]) for step in steps]
     assert [len(rows) for rows in of_steps] == [16, 16, 16, 2] and set.union(*of_steps) == set(range(50))
     assert [len(step) for step in steps] == [riddles.options[list(rows)].map(len).sum() for rows in of_steps]

@@ -13,9 +13,9 @@ from kbert.estimators import runs
 from kbert.estimators.outcome import Kind, outcome_of
 from kbert.tasks import SeveralLabels, SingleLabel
 from kbert.tasks.ranking import class_ranking, label_ranking, number_ranking, option_ranking
-from kbert.tasks.task import TrainingData
 from kbert.tasks.texts import TextExamples
 from kbert.text import Ragged, TokenSequences
+from kbert.training.labelled_batches import TrainingData
 
 # --- Rankings
 

@@ -9,6 +9,7 @@ from kbert import BertConfig
 from kbert.data.batches import TrainingBatches
 from kbert.model import BertForSequenceClassification
 from kbert.text import Ragged, TokenSequences
+from kbert.training.labelled_batches import TrainingData
 from kbert.training.loop import TrainingOptions, train
 from kbert.training.losses import softmax_cross_entropy
 
@@ -64,10 +65,11 @@ def trained(sequences, targets):
     """Train a model on the texts, 16 a step; returns the history."""
 
     def run(model, batch_size=16, n_texts=64, weights=None, on_epoch_end=None, loss=softmax_cross_entropy, **options):
-        batches = TrainingBatches(sequences.take(slice(n_texts)), batch_size, seed=options.get("seed", 0))
         weights = np.ones(n_texts, "float32") if weights is None else weights
+        data = TrainingData(sequences.take(slice(n_texts)), targets[:n_texts], weights)
+        batches = TrainingBatches(data.sequences, batch_size, seed=options.get("seed", 0))
         options = TrainingOptions(**{"epochs": 1, "learning_rate": 1e-3, **options})
-        return train(model, loss, batches, targets[:n_texts], weights, options, on_epoch_end)
+        return train(model, loss, batches, data, options, on_epoch_end)
 
     return run
 

@@ -7,6 +7,7 @@ from kbert.config import BertConfig
 from kbert.data.batches import TrainingBatches
 from kbert.model import BertForSequenceClassification
 from kbert.text import WordPieceTokenizer, build_sequences
+from kbert.training.labelled_batches import TrainingData
 from kbert.training.loop import TrainingOptions, train
 from kbert.training.losses import softmax_cross_entropy
 from kbert.training.predict import predict_logits
@@ -57,7 +58,8 @@ def test_a_run_without_dropout_ends_at_the_same_logits(bert_tiny_folder, tmp_pat
     options = TrainingOptions(epochs=EPOCHS, learning_rate=RATE, warmup=0.1, weight_decay=0.01)
     start = load_sequence_classifier(tmp_path)
     before = predict_logits(start, [sequences], len(TEXTS))
-    train(model, softmax_cross_entropy, batches, LABELS, np.ones(len(TEXTS), "float32"), options)
+    data = TrainingData(sequences, LABELS, np.ones(len(TEXTS), "float32"))
+    train(model, softmax_cross_entropy, batches, data, options)
     after = predict_logits(model, [sequences], len(TEXTS))
     with torch.no_grad():
         wanted = peer.eval()(**encoded).logits.numpy()

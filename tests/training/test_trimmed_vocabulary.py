@@ -7,6 +7,7 @@ import pytest
 from kbert.text import Ragged, TokenSequences
 from kbert.training import loop
 from kbert.training.backends import backend_step
+from kbert.training.labelled_batches import TrainingData
 from kbert.training.loop import TrainingOptions, train
 from kbert.training.losses import softmax_cross_entropy
 from kbert.training.trimmed_vocabulary import trimmed_model
@@ -47,7 +48,9 @@ def run(few, model_of, arrays_of):
         options = TrainingOptions(**{"epochs": 3, "learning_rate": 1e-2, "weight_decay": 0.5, **options})
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(backend_step(), "Trainer", Seen)
-            history = train(model, softmax_cross_entropy, batches, np.arange(N) % 2, weights, options)
+            history = train(
+                model, softmax_cross_entropy, batches, TrainingData(few, np.arange(N) % 2, weights), options
+            )
         return arrays_of(model), history, sizes
 
     return run
@@ -87,7 +90,8 @@ def test_weights_are_whole_at_the_end_of_every_epoch(few, model_of):
     looking = keras.callbacks.LambdaCallback(on_epoch_end=look)
     options = TrainingOptions(epochs=2, learning_rate=1e-2, weight_decay=0.5, callbacks=[looking])
     batches = loop.TrainingBatches(few, 8, seed=3)
-    train(model, softmax_cross_entropy, batches, np.arange(N) % 2, np.ones(N, "float32"), options)
+    data = TrainingData(few, np.arange(N) % 2, np.ones(N, "float32"))
+    train(model, softmax_cross_entropy, batches, data, options)
     shares = [float(table[60, 0] / start[60, 0]) for table in tables]
     assert 1 > shares[0] > shares[1] > 0.9
     assert all(np.ptp(table[60:] / start[60:]) < 1e-5 for table in tables)
