@@ -16,7 +16,7 @@ import kbert
 from kbert.config_json import read_config_json
 from kbert.data.frames import readable_again
 from kbert.errors import KbertWarning, WeightsMismatchError
-from kbert.estimators import persistence
+from kbert.estimators import kbert_json
 from kbert.estimators.recipe import settled_values
 from kbert.estimators.saving import GOLDEN_TEXTS, SavableEstimator
 from kbert.files.atomic_folder import FolderKind, replace_folder
@@ -236,7 +236,7 @@ class ExportableEstimator(SavableEstimator):
             "set_output": self._container(),
             "inputs": INPUTS,
             "reading": {
-                name: persistence.encode_value(getattr(self, f"{name}_") if settled[name] == "auto" else settled[name])
+                name: kbert_json.encode_value(getattr(self, f"{name}_") if settled[name] == "auto" else settled[name])
                 for name in self.get_params(deep=False)
                 if name in _READING
             },

@@ -25,7 +25,7 @@ from kbert.tasks.row_notices import RowShares, RowsRead, tell_cut, tell_missing,
 from kbert.tasks.task import Examples, Task
 from kbert.text import WordPieceTokenizer
 from kbert.training.backends import able_to_train
-from kbert.training.fit_checkpoints import FitCheckpoints, History, saved_seed
+from kbert.training.fit_checkpoints import EpochHistory, FitCheckpoints, saved_seed
 
 C = TypeVar("C", bound=Columns)
 L = TypeVar("L")
@@ -61,7 +61,7 @@ class Fitted(NamedTuple, Generic[C, L, E, O]):
     columns: C
     model: keras.Model
     tokenizer: WordPieceTokenizer
-    history: History
+    history: EpochHistory
     n_truncated: int
     shares: RowShares
 

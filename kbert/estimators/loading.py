@@ -9,7 +9,7 @@ from typing import Any
 import kbert
 from kbert.errors import WeightsMismatchError
 from kbert.estimators.base import BertEstimator
-from kbert.estimators.persistence import FILE, saved_estimator
+from kbert.estimators.kbert_json import FILE, saved_estimator
 from kbert.files.atomic_folder import read_whole
 from kbert.hub import resolve_saved
 

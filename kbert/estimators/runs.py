@@ -16,9 +16,9 @@ from kbert.data.batches import TrainingBatches
 from kbert.data.columns import Columns
 from kbert.errors import DivergedError
 from kbert.estimators.fit_plan import RowFacts, RunFacts
+from kbert.estimators.kbert_json import encode_value
 from kbert.estimators.outcome import Kind, outcome_of, warn_of_outcome
 from kbert.estimators.parameters import Parameters, draw_seed
-from kbert.estimators.persistence import encode_value
 from kbert.estimators.preparing import settle
 from kbert.estimators.recipe import automatic_epochs
 from kbert.model import BertForFeatures
@@ -34,7 +34,7 @@ from kbert.training.distribution import (
 )
 from kbert.training.early_stopping import Evaluation
 from kbert.training.finite_outputs import may_overflow
-from kbert.training.fit_checkpoints import FitCheckpoints, History, digest, facts_of_data
+from kbert.training.fit_checkpoints import EpochHistory, FitCheckpoints, digest, facts_of_data
 from kbert.training.hyperparameters import layer_rates
 from kbert.training.labelled_batches import TrainingData
 from kbert.training.loop import TrainingOptions, train
@@ -104,7 +104,7 @@ class Runs(Generic[C, L, E, O]):
     _data: TrainingData = field(init=False)
     _policy: str = field(init=False)
 
-    def train(self) -> tuple[keras.Model, History]:
+    def train(self) -> tuple[keras.Model, EpochHistory]:
         """The model and the history of the first of ``n_restarts + 1`` runs that does not fail, or of the last."""
         task, parameters = self.task, self.parameters
         self._data = data = task.training_data(self.examples)
@@ -149,7 +149,7 @@ class Runs(Generic[C, L, E, O]):
                 break
         return model, history
 
-    def _tuned_by_contrast(self, loss: Loss, run: Run) -> tuple[keras.Model, History]:
+    def _tuned_by_contrast(self, loss: Loss, run: Run) -> tuple[keras.Model, EpochHistory]:
         """A model whose encoder is tuned by contrast, and whose head is then fitted to its vectors; and the history.
 
         The history has the contrast's losses, and of a validation set what the whole model gives, at the last epoch.
@@ -213,7 +213,7 @@ class Runs(Generic[C, L, E, O]):
             probed.head.assign_to(model.classifier)
         return model, probed
 
-    def _train(self, model: keras.Model, loss: Loss, validation: E | None, run: Run) -> History:
+    def _train(self, model: keras.Model, loss: Loss, validation: E | None, run: Run) -> EpochHistory:
         """Train a model in place, with early stopping if it was asked for; gives the history."""
         parameters, data = self.parameters, self._data
         check_layout(parameters.distribution, model)

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 import kbert
 from kbert.config import BertConfig
 from kbert.errors import DivergedError, KbertWarning, WeightsMismatchError
-from kbert.estimators import model_card, persistence
+from kbert.estimators import kbert_json, model_card
 from kbert.estimators.parameters import OF_START, RULES, checked_parameters
 from kbert.estimators.recipe import SETTLED, automatic_length
 from kbert.files.atomic_folder import read_whole, replace_folder
@@ -33,7 +33,7 @@ from kbert.weights.runtimes import ExportedModel
 if TYPE_CHECKING:
     import keras
 
-    from kbert.training.fit_checkpoints import History
+    from kbert.training.fit_checkpoints import EpochHistory
 
 # Texts whose logits are stored with a saved estimator, for `load(..., verify=True)`, and how far off they may be.
 GOLDEN_TEXTS = ("The quick brown fox jumps over the lazy dog.", "Is this the same model?", "No.", "")
@@ -48,7 +48,7 @@ class SavableEstimator(BaseEstimator):
     model_: Any  # a Keras model, or an `ExportedModel`
     tokenizer_: WordPieceTokenizer
     config_: BertConfig
-    history_: History
+    history_: EpochHistory
     n_iter_: int
     n_rows_: int
     n_truncated_: int
@@ -135,7 +135,7 @@ class SavableEstimator(BaseEstimator):
             (new / model_cards.FILE).unlink()  # the earlier one is taken over, as all other files are
             return content
 
-        kept = replace_folder(target, write, persistence.SAVED_ESTIMATOR)
+        kept = replace_folder(target, write, kbert_json.SAVED_ESTIMATOR)
         if kept is not None and (card is not None or model_cards.is_written_by_kbert(kept)):
             warn_user(
                 f"{target / model_cards.FILE} was written or edited by somebody, and is kept as it is: what it says "
@@ -198,11 +198,11 @@ class SavableEstimator(BaseEstimator):
         >>> BertClassifier.load("me/reviews", revision=commit)  # doctest: +SKIP
         """
         estimator, facts = self._to_save(card)
-        target = uploads.Repository.find(repo, revision, private, marker=persistence.FILE)
+        target = uploads.Repository.find(repo, revision, private, marker=kbert_json.FILE)
         with tempfile.TemporaryDirectory(prefix="kbert-") as folder:
             estimator._write(Path(folder), target.name, facts)
             message = commit_message or f"{type(self).__name__} saved by kbert {kbert.__version__}"
-            commit, keeps_card = target.upload(Path(folder), message, persistence.SAVED_ESTIMATOR.files)
+            commit, keeps_card = target.upload(Path(folder), message, kbert_json.SAVED_ESTIMATOR.files)
         if keeps_card:
             warn_user(
                 f"The {model_cards.FILE} of {target.name!r} on the hub was written or edited by somebody, and is kept "
@@ -226,7 +226,7 @@ class SavableEstimator(BaseEstimator):
         values = self._to_json(facts)
         (folder / model_cards.FILE).write_bytes(model_card.model_card(self, folder, name, facts))
         # Last, because it is what makes a folder that of a saved estimator.
-        persistence.write_kbert_json(folder, values)
+        kbert_json.write(folder, values)
 
     def _to_json(self, facts: dict[str, Any]) -> dict[str, Any]:
         """All of the estimator but its model and tokenizer."""
@@ -237,11 +237,11 @@ class SavableEstimator(BaseEstimator):
                 "with a lower learning_rate, or in float32."
             )
         return {
-            "format": persistence.FORMAT,
+            "format": kbert_json.FORMAT,
             "kbert": kbert.__version__,
             "estimator": type(self).__name__,
             "parameters": {
-                name: None if name == "checkpoint" else persistence.encode_value(value)  # a folder of this machine
+                name: None if name == "checkpoint" else kbert_json.encode_value(value)  # a folder of this machine
                 for name, value in self.get_params(deep=False).items()
             },
             "learned": self._learned_to_json(),
@@ -313,26 +313,26 @@ class SavableEstimator(BaseEstimator):
     @classmethod
     def _load(cls, folder: str | os.PathLike[str], verify: bool, revision: str | None, runtime: str) -> Self:
         given = folder if isinstance(folder, Path) else os.fspath(folder)
-        folder = resolve_saved(given, revision, persistence.FILE)
-        saved = persistence.read_kbert_json(folder, cls.__name__)
+        folder = resolve_saved(given, revision, kbert_json.FILE)
+        saved = kbert_json.read(folder, cls.__name__)
         if saved is None and verify:
             raise ValueError(
                 f"verify=True compares the model's outputs with those that `save` has stored, and {folder} has none: "
                 "kbert did not save it. Leave verify out."
             )
         if saved is None and (architecture := cls()._architecture()) is not None:
-            persistence.check_architecture(folder, architecture, cls.__name__)
+            kbert_json.check_architecture(folder, architecture, cls.__name__)
         if saved is None:
             # A name on the hub stays one: its folder in the cache is of this machine alone.
             is_folder = Path(os.path.expanduser(given)).is_dir()
             parameters = {"weights": str(folder) if is_folder else str(given), "revision": revision}
         else:
-            parameters = persistence.decode_parameters(saved)
+            parameters = kbert_json.decode_parameters(saved)
         parameters_of_class = cls._get_param_names()
         unknown = sorted(set(parameters) - set(parameters_of_class))
         if unknown:
             raise WeightsMismatchError(
-                f"{persistence.file_of(folder)} holds parameters that this {cls.__name__} does not have: "
+                f"{kbert_json.file_of(folder)} holds parameters that this {cls.__name__} does not have: "
                 f"{', '.join(unknown)}. Was it written by another version of kbert? Update kbert."
             )
         estimator = cls(**parameters)
@@ -341,7 +341,7 @@ class SavableEstimator(BaseEstimator):
                 checked_parameters(estimator)
             except (TypeError, ValueError) as error:
                 raise WeightsMismatchError(
-                    f"{persistence.file_of(folder)} is damaged (parameters: {error}). Save the estimator again."
+                    f"{kbert_json.file_of(folder)} is damaged (parameters: {error}). Save the estimator again."
                 ) from None
         if is_exported(folder):
             quantize = None if saved is None else saved.inner("check").get("quantize")
@@ -414,7 +414,7 @@ class SavableEstimator(BaseEstimator):
         expected, found = np.array(golden["logits"]), self._logits_of_texts(golden["texts"])
         if expected.size != found.size or (found.size and expected.shape != found.shape):
             raise WeightsMismatchError(
-                f"{persistence.file_of(folder)} is damaged (golden.logits has shape {expected.shape}, and the model's "
+                f"{kbert_json.file_of(folder)} is damaged (golden.logits has shape {expected.shape}, and the model's "
                 f"outputs have {found.shape}). Save the estimator again."
             )
         policies = {self.model_.dtype_policy.name, golden["dtype"]}

@@ -234,7 +234,7 @@ def _require_writable(options: Namespace, model: Path | None = None) -> None:
     OSError
         If a file cannot be written.
     """
-    from kbert.estimators.persistence import SAVED_ESTIMATOR
+    from kbert.estimators.kbert_json import SAVED_ESTIMATOR
     from kbert.files.atomic_folder import check_replaceable
 
     if model is not None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from kbert.estimators import BertClassifier, BertMultipleChoice
 from kbert.estimators.base import BertEstimator
-from kbert.estimators.persistence import encode_value
+from kbert.estimators.kbert_json import encode_value
 from kbert.tables.files import FORMATS, Head, find_tables, format_of, other_separator
 from kbert.tables.outputs import columns_of_lists, columns_read, kind_of_values, predicted_names
 from kbert.tables.parts import one_schema

@@ -47,7 +47,7 @@ _DEVICES = "devices"
 _DIGESTS = ("the texts of X", "y or sample_weight", "the validation set", "the weights that training starts from")
 
 # One value an epoch under each name; that of "update_loss" is a list.
-History: TypeAlias = dict[str, list[Any]]
+EpochHistory: TypeAlias = dict[str, list[Any]]
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Standing:
         How many of each batch's targets have a weight.
     texts : int
         Texts that were trained on, in all epochs.
-    history : History
+    history : EpochHistory
         Of the epochs before it.
     stopped : bool
         Whether there is no further epoch.
@@ -74,7 +74,7 @@ class Standing:
     losses: list[Tensor] = field(default_factory=list)
     weighted: list[int] = field(default_factory=list)
     texts: int = 0
-    history: History = field(default_factory=dict)
+    history: EpochHistory = field(default_factory=dict)
     stopped: bool = False
 
 
@@ -268,7 +268,7 @@ class _Checkpoint:
         if evaluation is not None:
             evaluation.restore(facts["best"], self.best)
         losses, weighted = self.epoch["losses"].tolist(), self.epoch["weighted"].tolist()
-        history: History = {name: list(values) for name, values in facts["history"].items()}
+        history: EpochHistory = {name: list(values) for name, values in facts["history"].items()}
         if self.updates:
             history["update_loss"] = [values.tolist() for values in self.updates]
         return Standing(facts["epoch"], losses, weighted, facts["texts"], history, facts["stopped"])

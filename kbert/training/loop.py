@@ -13,7 +13,7 @@ from kbert.model.setup import keras
 from kbert.training.callbacks import optimizer_for_callbacks
 from kbert.training.distribution import agreed, process_number, trainer_on
 from kbert.training.early_stopping import Evaluation
-from kbert.training.fit_checkpoints import FitCheckpoints, History, Standing, digest_of_weights
+from kbert.training.fit_checkpoints import EpochHistory, FitCheckpoints, Standing, digest_of_weights
 from kbert.training.frozen import frozen_part
 from kbert.training.hyperparameters import HyperparameterFactory
 from kbert.training.interruption import Interruption
@@ -59,7 +59,7 @@ def train(
     data: TrainingData,
     options: TrainingOptions,
     evaluation: Evaluation | None = None,
-) -> History:
+) -> EpochHistory:
     """Train a model in place.
 
     Parameters

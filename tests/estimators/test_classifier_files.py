@@ -200,7 +200,7 @@ def test_a_save_that_fails_leaves_the_older_one(fitted, tmp_path, monkeypatch):
     def fail(*args):
         raise OSError("No space left on device")
 
-    monkeypatch.setattr("kbert.estimators.persistence.write_kbert_json", fail)
+    monkeypatch.setattr("kbert.estimators.kbert_json.write", fail)
     with pytest.raises(OSError, match="No space left"):
         fitted.save(tmp_path / "a")
     assert (tmp_path / "a" / "model.safetensors").read_bytes() == before

@@ -8,7 +8,7 @@ import pytest
 from save_examples import ESTIMATORS
 
 from kbert.errors import DivergedError, WeightsMismatchError
-from kbert.estimators import persistence
+from kbert.estimators import kbert_json
 
 SAVED = Path(__file__).parent / "saved"
 CLASSES = {estimator.__name__: estimator for estimator in ESTIMATORS}
@@ -107,8 +107,8 @@ def test_golden_logits_of_another_shape_are_refused(logits, tmp_path):
 @pytest.mark.parametrize(("bound", "message"), [("_MOST_BYTES", "bytes, and at most"), ("_MOST_VALUES", "more values")])
 def test_a_kbert_json_that_is_too_large_is_not_parsed(tmp_path, monkeypatch, bound, message):
     folder, estimator = copied("classifier", tmp_path)
-    monkeypatch.setattr(persistence, bound, 10)
-    monkeypatch.setattr(persistence, "SavedValues", None)
+    monkeypatch.setattr(kbert_json, bound, 10)
+    monkeypatch.setattr(kbert_json, "SavedValues", None)
     with pytest.raises(WeightsMismatchError, match=f"kbert.json.* {message}"):
         estimator.load(folder)
 

@@ -7,7 +7,7 @@ import pytest
 
 from kbert import BertClassifier
 from kbert.errors import WeightsNotFoundError
-from kbert.estimators import persistence
+from kbert.estimators import kbert_json
 from kbert.files import atomic_folder
 
 
@@ -83,13 +83,13 @@ def test_a_folder_that_is_replaced_all_the_time_is_not_read_for_ever(fitted, tmp
 
 
 def test_kbert_json_is_written_last(fitted, tmp_path, monkeypatch):
-    write_last = persistence.write_kbert_json
+    write_last = kbert_json.write
     names = []
 
     def note(folder, values):
         names.extend(os.listdir(folder))
         write_last(folder, values)
 
-    monkeypatch.setattr(persistence, "write_kbert_json", note)
+    monkeypatch.setattr(kbert_json, "write", note)
     fitted.save(tmp_path / "model")
     assert sorted([*names, "kbert.json"]) == sorted(os.listdir(tmp_path / "model"))

@@ -122,7 +122,7 @@ def check_architecture(folder: str | Path, architecture: str, estimator: str) ->
         )
 
 
-def read_kbert_json(folder: str | Path, estimator: str) -> SavedValues | None:
+def read(folder: str | Path, estimator: str) -> SavedValues | None:
     """Read kbert.json; None where the folder was not saved by kbert.
 
     Raises
@@ -183,6 +183,6 @@ def decode_parameters(values: SavedValues) -> dict[str, Any]:
     return decoded
 
 
-def write_kbert_json(folder: Path, values: dict[str, Any]) -> None:
+def write(folder: Path, values: dict[str, Any]) -> None:
     """Write kbert.json into a folder."""
     write_json(Path(folder) / FILE, values)
