@@ -170,7 +170,7 @@ def test_the_base_is_named_where_it_is_known(fitted, tmp_path, monkeypatch, para
 
 def test_what_parameters_were_set_to_after_fit_is_not_what_it_started_from(toy, reviews, tmp_path):
     """Such a card would name weights that were never read, and their licence."""
-    classifier = toy(weights=None).fit(reviews.text[:16], reviews.label[:16])
+    classifier = toy(size="tiny", weights=None).fit(reviews.text[:16], reviews.label[:16])
     for folder in ("fitted", "loaded"):
         classifier.set_params(size="minilm-l6", weights="auto").save(tmp_path / folder)
         card = card_of(tmp_path / folder)
@@ -181,7 +181,7 @@ def test_what_parameters_were_set_to_after_fit_is_not_what_it_started_from(toy, 
 
 def test_a_warm_start_says_what_the_first_fit_started_from(toy, reviews, tmp_path):
     X, y = reviews.text[:16], reviews.label[:16]
-    toy(weights=None, warm_start=True).fit(X, y).fit(X, y).save(tmp_path / "a")
+    toy(size="tiny", weights=None, warm_start=True).fit(X, y).fit(X, y).save(tmp_path / "a")
     assert "random weights" in card_of(tmp_path / "a").text
 
 

@@ -15,7 +15,7 @@ from run import Cases
 
 pytestmark = pytest.mark.slow
 
-ROUNDS = 2
+ROUNDS = 1
 
 
 @pytest.fixture(scope="module")
