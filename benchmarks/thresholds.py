@@ -6,7 +6,7 @@ Sentences of CoNLL-2003, and which of four kinds of entity each has: all of them
 fits of each draw: with the defaults, whose outputs are read by 0.5 and by what ``fit`` has learned, and with
 ``tune_thresholds=True``, which holds out a tenth of the rows. Scores are the macro F1, and the share of the rows that
 get no label. Each line is appended to benchmarks/results/thresholds.csv, and one that is there is not measured again;
-the table of docs/benchmarks/first_fit.md has the means over the draws, benchmarks/results/thresholds_table.csv.
+the table of docs/benchmarks/defaults.md has the means over the draws, benchmarks/results/thresholds_table.csv.
 """
 
 from __future__ import annotations

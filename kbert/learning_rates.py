@@ -30,7 +30,7 @@ def is_narrow(config: BertConfig) -> bool:
 def factor_if_narrow(config: BertConfig, factor: float) -> float:
     """Return a factor on the fine-tuning rate of a size, but 1 for models as wide as base and large.
 
-    Such factors were measured with minilm-l6 (docs/benchmarks/first_fit.md); the rates of those widths are the paper's.
+    Such factors were measured with minilm-l6 (docs/benchmarks/defaults.md); the rates of those widths are the paper's.
     """
     return factor if is_narrow(config) else 1.0
 

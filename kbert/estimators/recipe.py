@@ -14,7 +14,7 @@ from kbert.tasks.task import Recipe
 # The parameters that may be "auto". What one stood for in a fit is kept under its name and an underscore.
 SETTLED = ("max_length", "long_text", "epochs", "batch_size", "learning_rate", "head_start", "mask_rate", "nsp")
 
-# Attention takes time and memory with the square of the length. docs/benchmarks/first_fit.md has what windows of this
+# Attention takes time and memory with the square of the length. docs/benchmarks/defaults.md has what windows of this
 # length give beside linear models.
 _WINDOW = 256
 

@@ -358,7 +358,7 @@ class BertRegressor(RegressorMixin, FineTunedEstimator[Regression]):
         -----
         Integrated gradients (Sundararajan, Taly and Yan, 2017) over the word embeddings, from a text whose words are
         all [PAD]; [CLS] and [SEP] stay, and have no score. Shapley values have the same baseline.
-        docs/howto/explain.md says why, and how well each does.
+        docs/howto/explain.md says why, docs/benchmarks/explanations.md how well each does.
         """
         explainer = new_explainer(self.model_, self.tokenizer_, unit, method, n_steps)
         task, columns = self._read(X)

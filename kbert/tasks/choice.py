@@ -87,7 +87,7 @@ class Choice(MissingTexts, RowTask[ChoiceColumns, np.ndarray, ChoiceExamples, np
     loss = staticmethod(choice_cross_entropy)
     recipe: ClassVar[Recipe] = Recipe(
         rows_of_large_batches=inf,  # a row is a sequence for each option; section 4.4 of the paper has 16 rows for SWAG
-        # first_fit.md, "Questions and options": measured with 64, 250 and 1,000 rows
+        # docs/benchmarks/defaults.md, "Questions and options": measured with 64, 250 and 1,000 rows
         narrow_rate_factor=4.0,
         most_rows_of_narrow_rate=500,
         narrow_pooling="mean",

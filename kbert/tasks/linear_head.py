@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # a class (minilm-l6).
 _C = 2.0
 # Regularisation of a ridge regression, for each row. Alone it is better with less, but training that starts from it is
-# better with this (docs/benchmarks/first_fit.md, "Numbers").
+# better with this (docs/benchmarks/defaults.md, "Numbers").
 _ALPHA = 0.04
 # A label that none of the rows has, or all, is taken to have half a row more, or less: its odds are not 0 or infinity.
 _HALF_A_ROW = 0.5

@@ -16,7 +16,7 @@ MOST_ROWS, MOST_WORDS = 2048, 8192
 # Parts of the cross-validation that chooses what the head reads, and whether it starts from the probe.
 _FOLDS = 5
 # How the two texts of a pair relate is hardly in the vectors of an encoder that was not trained for it. A head that
-# starts from a probe which explains less than this keeps the encoder from learning it: docs/benchmarks/first_fit.md.
+# starts from a probe which explains less than this keeps the encoder from learning it: docs/benchmarks/defaults.md.
 LEAST_EXPLAINED = 0.25
 # A head on vectors that hardly vary has weights so large that training from it destroys the encoder. The [CLS] of an
 # untrained pooler varies 0.001 to 0.06 times as much as the mean (checkpoints of `kbert pretrain` without the next

@@ -143,7 +143,7 @@ class Questions(MissingTexts, Task[QuestionColumns, Answers, QuestionExamples, B
     null_threshold_: float = np.inf
 
     loss = staticmethod(span_cross_entropy)
-    recipe: ClassVar[Recipe] = Recipe(updates=200, narrow_rate_factor=4.0)  # first_fit.md, "Questions and options"
+    recipe: ClassVar[Recipe] = Recipe(updates=200, narrow_rate_factor=4.0)  # defaults.md, "Questions and options"
     baseline: ClassVar[str] = "how often a window holds no answer"
     architecture: ClassVar[str] = "BertForQuestionAnswering"
 

@@ -27,7 +27,7 @@ from kbert.values.saved import POSITIVE, SavedValues
 if TYPE_CHECKING:
     import keras
 
-# Of more classes, 16 rows hold hardly two of one, and contrast learns only from those (docs/benchmarks/first_fit.md).
+# Of more classes, 16 rows hold hardly two of one, and contrast learns only from those (docs/benchmarks/defaults.md).
 _MANY_CLASSES = 8
 
 

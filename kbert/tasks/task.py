@@ -65,7 +65,7 @@ Encode: TypeAlias = "Callable[[Callable[..., keras.Model], BertConfig], keras.Mo
 
 
 class Recipe(NamedTuple):
-    """What "auto" stands for in a task's parameters. docs/benchmarks/first_fit.md has the measurements.
+    """What "auto" stands for in a task's parameters. docs/benchmarks/defaults.md has the measurements.
 
     Attributes
     ----------

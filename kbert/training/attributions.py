@@ -50,7 +50,7 @@ class Path(NamedTuple):
         """The trapezoidal rule, with at least 2 points.
 
         On BERT it came as near as Gauss-Legendre's rule with as many points, and its ends are baseline and text, whose
-        outputs tell how near (docs/howto/explain.md).
+        outputs tell how near (docs/benchmarks/explanations.md).
         """
         weights = np.full(n_points, 1 / (n_points - 1))
         weights[[0, -1]] /= 2
