@@ -15,7 +15,7 @@ import numpy as np
 from kbert.weights.onnx_graph import WORDS, Graph
 from kbert.weights.runtimes import INPUTS, ExportedModel
 
-# How much of the unevenness goes from the input to the matrix (docs/howto/export.md has what other numbers give).
+# How much of the unevenness goes from the input to the matrix (docs/benchmarks/export.md has what other numbers give).
 _ALPHA = 0.85
 # Of the outputs that hold ranges, followed by the name of a layer.
 _RANGE = "range of "

@@ -2,7 +2,7 @@
 
 The exporters of Keras's backends would trace the model and give a different graph each. BERT's graph is known, so it is
 written here once, for all of them. The operators are those of opset 17, the first with LayerNormalization, in the form
-that ONNX Runtime computes fastest (docs/howto/export.md). GELU is written out: ONNX Runtime fuses it.
+that ONNX Runtime computes fastest (docs/benchmarks/export.md). GELU is written out: ONNX Runtime fuses it.
 
 Letter key: B batch, T length, N heads, H head size, D hidden, V vocabulary. B and T may be any numbers.
 """

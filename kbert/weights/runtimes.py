@@ -32,7 +32,7 @@ _SMALL_FILES = ("config.json", EXPORT_FILE, *TOKENIZER_FILES)
 # The inputs of every exported model, int64 (B, T).
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 # Those that run model.onnx, the faster one first. For `DYNAMIC` int8, whose scales are found when the model runs,
-# the other one is faster (docs/howto/export.md).
+# the other one is faster (docs/benchmarks/export.md).
 RUNTIMES = ("openvino", "onnxruntime")
 DYNAMIC = "int8_dynamic"
 
