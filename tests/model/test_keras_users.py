@@ -143,6 +143,7 @@ def test_quantized_layers_are_refused_with_what_has_int8(toy_config, data):
 
 
 @pytest.mark.slow
+@pytest.mark.compiles
 def test_another_process_opens_a_keras_file_once_it_has_imported_a_model(toy_config, tmp_path):
     BertForTokenClassification(toy_config, 3).save(tmp_path / "tagger.keras")
     code = "import sys, keras; from kbert import BertEncoder; print(keras.saving.load_model(sys.argv[1]).num_labels)"

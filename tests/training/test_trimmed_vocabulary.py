@@ -69,6 +69,7 @@ def test_the_weights_are_those_of_training_the_whole_table(run, monkeypatch, lar
     np.testing.assert_allclose(some[0][50:], whole[0][50:], rtol=2e-6)
 
 
+@pytest.mark.compiles
 @pytest.mark.filterwarnings("ignore:The loss of step")
 def test_a_step_that_is_skipped_decays_nothing(run, monkeypatch, largest_difference):
     weights = np.ones(N, "float32")
