@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import os
 import platform
+import sys
 from collections.abc import Iterator
 
 from kbert.backend import keeps_process_settings
@@ -29,9 +30,9 @@ def memory_kept(trim: bool = True) -> Iterator[None]:
     (docs/project/performance_notes.md has what that costs). Other threads have heaps of 64 MB at most, and gain less.
     Any number of threads may be inside.
 
-    Nothing is done without glibc, nor where the user has set its allocator (``GLIBC_TUNABLES``, ``MALLOC_...``) or
-    ``KBERT_KEEP_PROCESS_SETTINGS=1``. What stays changed afterwards: docs/project/performance_notes.md, "What kbert
-    changes in the process".
+    Nothing is done on TensorFlow, without glibc, nor where the user has set its allocator (``GLIBC_TUNABLES``,
+    ``MALLOC_...``) or ``KBERT_KEEP_PROCESS_SETTINGS=1``. docs/project/performance_notes.md has what stays changed
+    afterwards ("What kbert changes in the process").
 
     Parameters
     ----------
@@ -39,7 +40,7 @@ def memory_kept(trim: bool = True) -> Iterator[None]:
         Whether what is free at the end goes back to the system at once, rather than with the next large block.
     """
     global _users
-    libc = _adjustable()
+    libc = None if _is_tensorflow_the_backend() else _adjustable()
     if libc is None:
         yield
         return
@@ -75,6 +76,12 @@ def _in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_in_child)
+
+
+def _is_tensorflow_the_backend() -> bool:
+    """Whether arrays are TensorFlow's, whose freed blocks glibc 2.36 does not use again: each step takes new memory."""
+    keras = sys.modules.get("keras")  # exported models are computed without it
+    return keras is not None and keras.backend.backend() == "tensorflow"
 
 
 def _adjustable() -> ctypes.CDLL | None:

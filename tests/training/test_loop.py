@@ -309,7 +309,8 @@ def test_memory_is_kept_while_it_trains(model_of, trained):
     kept = []
     note = keras.callbacks.LambdaCallback(on_train_batch_end=lambda *_, **__: kept.append(memory._users))
     trained(model_of(), n_texts=16, callbacks=[note])
-    assert kept and set(kept) == {1} and memory._users == 0
+    # On TensorFlow, memory that was kept grew by all the weights in every step.
+    assert kept and set(kept) == {int(keras.backend.backend() != "tensorflow")} and memory._users == 0
 
 
 def test_building_training_and_predicting_leave_the_global_random_states_alone(model_of, trained, sequences):

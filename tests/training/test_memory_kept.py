@@ -84,7 +84,8 @@ def test_several_threads_may_be_inside_and_an_error_leaves():
 
 @pytest.mark.usefixtures("own_allocator")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
-def test_a_forked_process_begins_outside():
+def test_a_forked_process_begins_outside(monkeypatch):
+    monkeypatch.setattr(memory, "_is_tensorflow_the_backend", lambda: False)
     with memory.memory_kept(), memory._lock:
         child = os.fork()
         if not child:

@@ -82,8 +82,9 @@ def test_memory_is_kept_from_the_second_batch_on_and_no_longer_than_the_call(mod
 
     monkeypatch.setattr(predict, "predictor", lambda model: recorded)
     predict_logits(model, [column], 50)
-    assert kept[0] == 0 and set(kept[1:]) == {1} and memory._users == 0
+    keeps = int(keras.backend.backend() != "tensorflow")
+    assert kept[0] == 0 and set(kept[1:]) == {keeps} and memory._users == 0
     with pytest.raises(ZeroDivisionError):
         for _ in predict.batch_outputs(model, ((None, batch.inputs) for batch in prediction_batches(column))):
             raise ZeroDivisionError
-    assert kept[-1] == 1 and memory._users == 0
+    assert kept[-1] == keeps and memory._users == 0
