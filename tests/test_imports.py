@@ -15,7 +15,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # A part may import those of its own rank and below. The parts not named here are leaves, which nothing else imports.
 RANKS = {
     **dict.fromkeys(("backend", "config", "config_json", "errors", "files", "forks", "hub", "kerashub_json"), 0),
-    **dict.fromkeys(("learning_rates", "metrics", "sizes", "startup_messages", "values", "warn"), 0),
+    **dict.fromkeys(("learning_rates", "metrics", "processor", "sizes", "startup_messages", "values", "warn"), 0),
     **{"text": 1, "data": 2, "model": 3, "weights": 4, "training": 5, "tasks": 6, "pretraining": 7, "estimators": 8},
     **{"plots": 8, "reports": 9, "tables": 10},
 }

@@ -287,8 +287,8 @@ class SavableEstimator(BaseEstimator):
         revision : str, optional
             Branch, tag or commit of a hub name. Give the commit to have the same model always.
         runtime : {"auto", "onnxruntime", "openvino", "tensorflow"}, default="auto"
-            What runs the model of a folder that `export` wrote. "auto": the one that is installed; of both, ONNX
-            Runtime for "int8_dynamic", and else OpenVINO. Keras and its backend are not imported, and the estimator
+            What runs the model of a folder that `export` wrote. "auto": the one that is installed; of both, the
+            faster one for this model and processor. Keras and its backend are not imported, and the estimator
             predicts: it cannot be saved or explained. A SavedModel is a program, which may read and write files: it
             needs "tensorflow", by name.
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 import os
-import platform
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbert.backend import CPU_BFLOAT16
+from kbert.processor import instructions
 
 if TYPE_CHECKING:
     import keras
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 # Weights are float32 under all of them.
 DTYPES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
 
-# Names of instructions that multiply bfloat16, in Linux's /proc/cpuinfo: of Intel and AMD, and of ARM.
+# Instructions that multiply bfloat16: of Intel and AMD, and of ARM.
 _INSTRUCTIONS = {"avx512_bf16", "amx_bf16", "bf16"}
 # A product in bfloat16 takes half the time of one in float32 where there are such instructions. Less than this is not
 # worth the digits.
@@ -90,17 +89,9 @@ def cpu_gains_by_bfloat16() -> bool:
     return _has_instructions() and bfloat16_gain() > LEAST_GAIN
 
 
-@functools.cache
-def _has_instructions(path: str = "/proc/cpuinfo") -> bool:
-    """Whether Linux says that the CPU multiplies bfloat16; other systems are not asked."""
-    if platform.system() != "Linux":
-        return False
-    try:
-        lines = Path(path).read_text().splitlines()
-    except OSError:
-        return False
-    names = {name for line in lines if line.lower().startswith(("flags", "features")) for name in line.split()}
-    return bool(names & _INSTRUCTIONS)
+def _has_instructions() -> bool:
+    """Whether the CPU multiplies bfloat16, as far as the system tells."""
+    return bool(instructions() & _INSTRUCTIONS)
 
 
 @functools.cache

@@ -22,6 +22,7 @@ from kbert.config import BertConfig
 from kbert.errors import KbertError, WeightsMismatchError, WeightsNotFoundError
 from kbert.forks import forked_process_error
 from kbert.model.names import INPUT_NAMES
+from kbert.processor import instructions
 from kbert.weights.folder import EXPORT_FILE, TOKENIZER_FILES
 
 MODEL = "model.onnx"
@@ -31,10 +32,12 @@ SAVED_MODEL = ("saved_model.pb", "fingerprint.pb", "variables", "assets")
 _SMALL_FILES = ("config.json", EXPORT_FILE, *TOKENIZER_FILES)
 # The inputs of every exported model, int64 (B, T).
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-# Those that run model.onnx, the faster one first. For `DYNAMIC` int8, whose scales are found when the model runs,
-# the other one is faster (docs/benchmarks/export.md).
+# Those that run model.onnx, the faster one first. The other one is faster for `DYNAMIC` int8, whose scales are found
+# when the model runs, and for all int8 where a processor has no `_INT8` (docs/benchmarks/export.md).
 RUNTIMES = ("openvino", "onnxruntime")
 DYNAMIC = "int8_dynamic"
+# Instructions of Intel and AMD that add up products of 8-bit integers.
+_INT8 = {"avx512_vnni", "avx_vnni", "amx_int8"}
 
 # What a forked process cannot use. To close it would wait for threads that only the parent has.
 _of_parents: list[Any] = []
@@ -56,8 +59,8 @@ class ExportedModel:
     folder : str or Path
         It holds ``model.onnx`` and ``config.json``, or a SavedModel.
     runtime : {"auto", "onnxruntime", "openvino", "tensorflow"}, default="auto"
-        What runs it. "auto": the first of `RUNTIMES` that is installed, or the last where ``quantize`` is
-        "int8_dynamic". A SavedModel takes "tensorflow", by name: it is a program, which may read and write files.
+        What runs it. "auto": of those that are installed the faster one for this model and processor. A SavedModel
+        takes "tensorflow", by name: it is a program, which may read and write files.
     dtype : {"auto", "float32"}, default="float32"
         "auto" lets OpenVINO compute in bfloat16 on processors that have instructions for it, unless the environment
         variable KBERT_CPU_BFLOAT16 is 0. ONNX Runtime and TensorFlow compute in float32.
@@ -210,7 +213,7 @@ def chosen_runtime(folder: Path, runtime: str, quantize: str | None = None) -> s
         raise WeightsNotFoundError(f"{folder} holds no {MODEL} and no {SAVED_MODEL[0]}. Export the estimator again.")
     if runtime != "auto" and runtime not in able:
         raise ValueError(f"{folder} is run by {' or '.join(able)}, not by {runtime}.")
-    in_order = reversed(able) if quantize == DYNAMIC else able
+    in_order = reversed(able) if _is_second_faster(quantize) else able
     found = next((name for name in in_order if runtime in ("auto", name) and find_spec(name) is not None), None)
     if found is None:
         wanted = able[-1] if runtime == "auto" else runtime
@@ -219,6 +222,14 @@ def chosen_runtime(folder: Path, runtime: str, quantize: str | None = None) -> s
             "folder that `save` wrote."
         )
     return found
+
+
+def _is_second_faster(quantize: str | None) -> bool:
+    """Whether the second of `RUNTIMES` is the faster one on this processor."""
+    found = instructions()
+    # Every processor of Intel and AMD has "sse2". Of others, such as ARM, this was not measured.
+    without_int8 = "sse2" in found and not found & _INT8
+    return quantize == DYNAMIC or (quantize is not None and without_int8)
 
 
 def _n_threads() -> int:

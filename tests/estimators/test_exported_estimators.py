@@ -245,6 +245,11 @@ def test_names_of_runtimes(fitted, folder, tmp_path, monkeypatch):
     found = {"openvino", "onnxruntime"}
     monkeypatch.setattr("kbert.weights.runtimes.find_spec", lambda name: name if name in found else None)
     assert chosen_runtime(folder, "auto") == "openvino"
+    assert chosen_runtime(folder, "auto", "int8_dynamic") == "onnxruntime"
+    for processor, faster in [("sse2 avx2", "onnxruntime"), ("sse2 avx_vnni", "openvino"), ("asimd", "openvino")]:
+        monkeypatch.setattr("kbert.weights.runtimes.instructions", lambda words=processor: set(words.split()))
+        assert chosen_runtime(folder, "auto", "int8") == faster
+        assert chosen_runtime(folder, "auto") == "openvino" and chosen_runtime(folder, faster, "int8") == faster
     found.remove("openvino")
     assert chosen_runtime(folder, "auto") == "onnxruntime"
     with pytest.raises(ImportError, match="pip install openvino"):
