@@ -13,7 +13,7 @@ from kbert.data.packing import Layout, choose_layout, pack, slots_of, sums_of_ro
 from kbert.text.ragged import ranges
 from kbert.text.sequences import Sequences, SequenceSource
 
-# The token of padding, whatever the vocabulary calls [PAD]: no token attends to it, and no loss reads it.
+# The token of padding, whatever the vocabulary calls [PAD]: no other token attends to it, and no loss reads it.
 PADDING_ID = 0
 
 # Batches among which the numbers of tokens are balanced.
