@@ -15,7 +15,7 @@ from run import Cases
 
 pytestmark = pytest.mark.slow
 
-ROUNDS = 1
+ROUNDS = 2
 
 
 @pytest.fixture(scope="module")

@@ -414,7 +414,7 @@ def test_a_finished_run_is_evaluated_on_a_text_that_it_had_not(tmp_path, monkeyp
     assert np.isnan(history.val_mlm_loss[0]) and history.val_mlm_loss[1] == again.evaluate()["mlm_loss"]
     assert len(held_out) == len(again.held_out)
     # What it found is kept: it is in the file, and a further call need not evaluate again.
-    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "history.csv"), history, check_exact=False)
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "history.csv"), history)
     opened = made(max_steps=2, folder=tmp_path)
     monkeypatch.setattr(opened, "evaluate", None)
     pd.testing.assert_frame_equal(opened.run(), history)
