@@ -18,9 +18,11 @@ from __future__ import annotations
 import argparse
 import functools
 import http.server
+import os
 import shutil
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from html.parser import HTMLParser
 from pathlib import Path
@@ -193,9 +195,12 @@ def main() -> int:
         raise SystemExit(f"{site} has no pages. Run: make docs")
     faults = broken_links(site)
     print(*faults, sep="\n", end="\n" if faults else "")
-    for fault in shown_faults(site, pages):
-        print(fault, flush=True)
-        faults.append(fault)
+    n_browsers = min(os.cpu_count() or 1, 4)
+    with ThreadPoolExecutor(n_browsers) as pool:
+        parts = [pages[first::n_browsers] for first in range(n_browsers)]
+        for found in pool.map(lambda part: list(shown_faults(site, part)), parts):
+            print(*found, sep="\n", end="\n" if found else "", flush=True)
+            faults += found
     print(
         f"{len(pages)} pages at {' and '.join(map(str, WIDTHS))} px, light and dark: {len(faults)} faults"
     )

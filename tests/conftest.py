@@ -1,14 +1,29 @@
 """Fixtures that more than one part needs. What they stand for is installed or downloaded apart from kbert."""
 
+import gc
 import os
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
-# Toys take longer to compile than to run, and XLA is quicker without optimising. Set before a backend is loaded; the
-# processes that tests start have it too.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+
+def _is_before(package: str, since: str) -> bool:
+    try:
+        return Version(version(package)) < Version(since)
+    except PackageNotFoundError:
+        return False
+
+
+# Toys take longer to compile than to run, and XLA is quickest without optimising, and then with its older emitters of
+# fused operations. Earlier versions have no others, and end the process at the flag. Set before a backend is loaded;
+# the processes that tests start have it too.
+_flags = ["--xla_backend_optimization_level=0"]
+if not (_is_before("jax", "0.6") or _is_before("tensorflow", "2.20") or _is_before("tensorflow-cpu", "2.20")):
+    _flags.append("--xla_cpu_use_fusion_emitters=false")
+os.environ.setdefault("XLA_FLAGS", " ".join(_flags))
 # dtype="auto" is float32, whatever the CPU can do: what is compared to many digits is the same on every machine.
 os.environ.setdefault("KBERT_CPU_BFLOAT16", "0")
 # Kernels of Triton run on a CPU, in its interpreter. It looks when it is imported, which PyTorch may do first.
@@ -26,6 +41,13 @@ _FIRST = (
     "test_docs_pages.py",
     "pretraining/test_trainer.py",
 )
+
+
+def pytest_collection_finish() -> None:
+    """Have the garbage collector go round seldom, and not through what is imported: that took a tenth of the time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
