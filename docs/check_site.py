@@ -194,13 +194,12 @@ def main() -> int:
     if not pages:
         raise SystemExit(f"{site} has no pages. Run: make docs")
     faults = broken_links(site)
-    print(*faults, sep="\n", end="\n" if faults else "")
     n_browsers = min(os.cpu_count() or 1, 4)
+    parts = [pages[first::n_browsers] for first in range(n_browsers)]
     with ThreadPoolExecutor(n_browsers) as pool:
-        parts = [pages[first::n_browsers] for first in range(n_browsers)]
         for found in pool.map(lambda part: list(shown_faults(site, part)), parts):
-            print(*found, sep="\n", end="\n" if found else "", flush=True)
             faults += found
+    print(*faults, sep="\n", end="\n" if faults else "")
     print(
         f"{len(pages)} pages at {' and '.join(map(str, WIDTHS))} px, light and dark: {len(faults)} faults"
     )

@@ -59,16 +59,16 @@ def sharded(folder):
 
 @contextlib.contextmanager
 def frugal():
-    """At most two seconds of computing, and 200 MB more than there were. What earlier tests left has no part in it."""
+    """At most two seconds of computing, and 200 MB more than there were. No garbage of earlier tests is looked for."""
     peak = Path("/proc/self/clear_refs")
     if peak.exists():
         peak.write_text("5")  # forget the greatest use of memory so far
     before, start = _memory("VmRSS"), time.process_time()
-    gc.disable()
+    gc.freeze()
     try:
         yield
     finally:
-        gc.enable()
+        gc.unfreeze()
     assert time.process_time() - start < 2
     assert _memory("VmHWM") - before < 200_000_000
 
