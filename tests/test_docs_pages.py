@@ -62,6 +62,7 @@ SHORTER = {
     "tasks/text_pairs": {"sample(4000,": "sample(40,", "sample(1000,": "sample(40,"},
     "tasks/regression": {"sample(500,": "sample(40,"},
     "tasks/embeddings": {'support_messages.csv")': 'support_messages.csv", nrows=150)'},
+    "howto/columns": {"max_leaf_nodes=8": "max_leaf_nodes=8, max_iter=10"},
     "tasks/pretraining": {
         "max_seconds=3600,": "max_steps=2,",
         "max_steps=100,": "max_steps=2,",
