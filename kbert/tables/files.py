@@ -283,14 +283,18 @@ def _of_texts(names: list[str], rows: list[list[str]]) -> Any:
 
 
 def _json_lines(file: TextIO, n_rows: int, path: Path, faults: dict[str, str] | None) -> Generator[Any]:
-    """Each part has the types, and the columns, of its own rows: a number may have decimals later on, or be missing."""
+    """Each part has the types of its own rows: a number may have decimals later on.
+
+    Its columns are those of its own rows and of all before them: lines may leave out what they have no value for.
+    """
     import pyarrow as pa
 
+    names: dict[str, None] = {}
     found: list[dict[str, Any]] = []
     numbers: list[int] = []  # of their lines
 
     def as_table() -> Any:
-        names = list(dict.fromkeys(name for row in found for name in row))
+        names.update((name, None) for row in found for name in row)
         arrays: dict[str, Any] = {}
         for name in names:
             try:

@@ -18,10 +18,14 @@ import joblib
 
 from kbert.estimators.base import BertEstimator
 from kbert.estimators.loading import load
+from kbert.forks import LockOfProcess
 from kbert.tables.outputs import as_X, columns_read, predicted_columns
 from kbert.tables.parts import write_part
 from kbert.tables.plan import Plan, digest_of_model, engine_of, kept_columns, refuse_both
 from kbert.weights.runtimes import ExportedModel
+
+# What warnings say is recorded for all threads of a process together.
+_recording = LockOfProcess()
 
 # For each process, where joblib tells only of all of them together that they are done.
 _JOBS_AT_ONCE = 8
@@ -101,7 +105,7 @@ def _loaded(model: Any, digest: str) -> BertEstimator:
 def _make(plan: Plan, estimator: BertEstimator, part: Part) -> Made:
     """Predict a part, and write it."""
     names = part.table.column_names
-    with warnings.catch_warnings(record=True) as told:
+    with _recording, warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         try:
             read = columns_read(estimator, names, plan.columns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +24,8 @@ from kbert.values.printable import printable, shown
 # The columns that a task reads under these names, where no others are given.
 _NAMED = {BertQA: ("question", "context"), BertMultipleChoice: ("context", "question", "options")}
 _MAY_LACK = {"question"}
+# What pandas calls an index without a name in a Parquet file.
+_INDEX = re.compile(r"__index_level_\d+__")
 
 
 def columns_read(estimator: Any, names: Sequence[str], given: Sequence[str] | None) -> list[str]:
@@ -71,9 +74,11 @@ def known_columns(estimator: Any, names: Sequence[str]) -> list[str]:
     if fitted is not None:
         return list(fitted)
     if getattr(estimator, "n_features_in_", 1) == 1:
+        # The index of a DataFrame is a column of its file.
+        named = [name for name in names if not _INDEX.fullmatch(name)]
         # One name that holds a separator is that of several columns, in a file with another separator.
-        is_one = len(names) == 1 and not any(separator in names[0] for separator in ";\t,")
-        return ["text"] if "text" in names else list(names) if is_one else []
+        is_one = len(named) == 1 and not any(separator in named[0] for separator in ";\t,")
+        return ["text"] if "text" in names else named if is_one else []
     return []
 
 
@@ -129,7 +134,7 @@ def _frame(table: Any) -> pd.DataFrame:
     for i, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type) and _is_of_texts(field.type.value_type):
             table = table.set_column(i, field.name, table.column(i).cast(field.type.value_type))
-        elif pa.types.is_null(field.type):
+        elif pa.types.is_null(field.type) or str(field.type) == "string_view":
             table = table.set_column(i, field.name, table.column(i).cast(pa.string()))
     frame: pd.DataFrame = table.to_pandas(types_mapper=_keep_texts, ignore_metadata=True)
     return frame

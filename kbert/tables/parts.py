@@ -36,6 +36,11 @@ def _in_order(number: int, n_digits: int) -> str:
     return (chr(ord("a") + more - 1) if more else "") + digits
 
 
+def is_part_folder(folder: Path) -> bool:
+    """Whether a folder holds parts that a call has written."""
+    return (folder / _SETTINGS).is_file()
+
+
 class PartFolder:
     """The parts of an output, each complete or absent.
 
@@ -107,7 +112,8 @@ class PartFolder:
         FileExistsError
             If there are parts of rows that the table no longer has.
         """
-        if more := sorted(self.done.keys() - set(names)):
+        # One that was written, but not noted before the call was killed, is among them too.
+        if more := sorted({path.name for path in self.folder.glob("part-*")} - set(names)):
             raise FileExistsError(
                 f"{self.folder} holds {len(more)} parts of rows that the table no longer has ({more[0]} is the first). "
                 "Remove these, or give another output. All others are complete."
@@ -118,7 +124,7 @@ class PartFolder:
         """The parts that are there. One of another size than was noted, or on a torn last line, is made again."""
         noted: dict[str, tuple[str, int]] = {}
         path = self.folder / _DONE
-        for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
             try:
                 values = json.loads(line)
                 name, digest, n_bytes = str(values["part"]), str(values["digest"]), int(values["bytes"])
@@ -198,14 +204,28 @@ def one_schema(schemas: Iterable[Any], target: Path) -> Any:
     """
     import pyarrow as pa
 
+    plain = [schema.remove_metadata() for schema in schemas]
     try:
-        whole = pa.unify_schemas([schema.remove_metadata() for schema in schemas], promote_options="permissive")
+        try:
+            whole = pa.unify_schemas(plain, promote_options="permissive")
+        except pa.ArrowException:  # perhaps at a column that is a category in one file, and texts in another
+            whole = pa.unify_schemas(map(_without_categories, plain), promote_options="permissive")
         return pa.schema([field.with_nullable(True) for field in whole])  # a file may lack the column
     except pa.ArrowException as error:
         raise ValueError(
             f"The files have columns of different types ({error}), which do not go into the one file {target}. "
             "Name the other columns: keep (--keep on the command line)."
         ) from None
+
+
+def _without_categories(schema: Any) -> Any:
+    """A schema in which categories are of the type of their values."""
+    from pyarrow import schema as schema_of
+    from pyarrow import types
+
+    return schema_of(
+        field.with_type(field.type.value_type) if types.is_dictionary(field.type) else field for field in schema
+    )
 
 
 def _cast(table: Any, field: Any, target: Path) -> Any:
@@ -261,6 +281,8 @@ def digest_of(table: Any) -> str:
     """A name for the rows of a table, which changes with any of their values."""
     import pyarrow as pa
 
+    # Metadata is of the file, and not of these rows: pandas writes there how many rows the whole file has.
+    table = table.replace_schema_metadata(None)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)

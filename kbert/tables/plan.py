@@ -17,13 +17,13 @@ from kbert.estimators.base import BertEstimator
 from kbert.estimators.kbert_json import encode_value
 from kbert.tables.files import FORMATS, Head, find_tables, format_of, other_separator
 from kbert.tables.outputs import columns_of_lists, columns_read, kind_of_values, predicted_names
-from kbert.tables.parts import one_schema
+from kbert.tables.parts import is_part_folder, one_schema
 from kbert.training.backends import backend_name
 from kbert.values.printable import printable
 from kbert.weights.runtimes import ExportedModel
 
 # Of the settings of an output.
-_FORMAT = 1
+_FORMAT = 2
 
 
 class Plan(NamedTuple):
@@ -60,9 +60,11 @@ def names_of(parameter: str, given: str | Sequence[str] | None) -> tuple[str, ..
     """
     if given is None:
         return None
-    if not isinstance(given, Iterable) or isinstance(given, bytes) or getattr(given, "ndim", 1) != 1:
+    is_list = isinstance(given, Iterable) and not isinstance(given, bytes) and getattr(given, "ndim", 1) == 1
+    names = (given,) if isinstance(given, str) else tuple(map(_plain, given)) if is_list else (None,)
+    if not all(isinstance(name, str) for name in names):
         raise TypeError(f"{parameter} must be the name of a column or a list of names, got {given!r}.")
-    return tuple(map(_plain, (given,) if isinstance(given, str) else given))
+    return names
 
 
 def _plain(name: Any) -> Any:
@@ -71,7 +73,7 @@ def _plain(name: Any) -> Any:
 
 
 def input_files(source: str | os.PathLike[str], target: Path) -> list[Path]:
-    """The files of the input. Of a folder, what an earlier call wrote into it is none of them.
+    """The files of the input. Of a folder or a pattern, what an earlier call wrote is none of them.
 
     Raises
     ------
@@ -84,8 +86,12 @@ def input_files(source: str | os.PathLike[str], target: Path) -> list[Path]:
     place, folder = _place(target), target.resolve()
     if Path(source).expanduser().is_dir():
         found = [file for file in found if _place(file) != place and folder not in _place(file).parents]
+    elif is_part_folder(folder):
+        others = [file for file in found if folder not in _place(file).parents]
+        found = others or found
     if target.is_file() and any(target.samefile(file) for file in found):
-        raise ValueError(f"{target} is the input, and would be replaced. Give another output.")
+        which = "the input" if len(found) == 1 else "a file of the input"
+        raise ValueError(f"{target} is {which}, and would be replaced. Give another output.")
     if target.is_dir() and any(folder == _place(file).parent for file in found):
         raise ValueError(f"{target} holds the input. Give another output.")
     return found

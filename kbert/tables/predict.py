@@ -125,7 +125,8 @@ def predict_table(
         If a column is missing, a file is damaged (all others are done first), a row cannot be used, ``out`` is one of
         the files, or another call is writing it.
     TypeError
-        If ``source`` is no path, or ``columns`` or ``keep`` is no name and no list.
+        If ``source`` is no path, ``model`` no estimator and no path, or ``columns`` or ``keep`` no name and no list of
+        names.
     FileExistsError
         If the folder ``out`` holds the predictions of something else, or no predictions.
     OSError
@@ -162,6 +163,11 @@ def predict_table(
         raise TypeError(
             f"source must be a file, a folder or a pattern, not {type(source).__name__}. For rows in memory call "
             "predict, predict_proba or transform of the estimator."
+        )
+    if not isinstance(model, BertEstimator | str | os.PathLike):
+        raise TypeError(
+            f"model must be a fitted estimator of kbert, or the folder or the name of a saved one, got {shown(model)}. "
+            "Of a search give best_estimator_, of a pipeline its last step."
         )
     target = Path(out).expanduser().absolute()
     written_as = format_of_output(target, format)

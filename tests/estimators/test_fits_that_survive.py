@@ -404,6 +404,7 @@ def test_two_fits_at_once_do_not_share_a_folder(toy_folder, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_compiled_files")
 def test_a_full_disk_ends_the_fit_and_leaves_the_checkpoint_before(toy_folder, tmp_path):
     resource = pytest.importorskip("resource", reason="this system limits no sizes of files")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -261,6 +261,7 @@ def test_numbers_that_do_not_go_into_one_file_are_told_of_by_their_column(estima
     assert predict_table(model, source, tmp_path / "out.csv", columns="text", keep=[], rows_per_part=1).rows == 2
 
 
+@pytest.mark.usefixtures("no_compiled_files")
 def test_a_full_disk(call, ten, tmp_path):
     # The parts of one file are larger, for it has long texts of all kinds of signs.
     path = ten / "6.parquet"
@@ -271,6 +272,7 @@ def test_a_full_disk(call, ten, tmp_path):
     assert goes_on(call, tmp_path, 12)
 
 
+@pytest.mark.usefixtures("no_compiled_files")
 def test_a_disk_that_is_full_when_the_parts_become_one_file(call, ten, tmp_path):
     for path in ten.iterdir():
         rows = pd.read_parquet(path)
@@ -358,6 +360,7 @@ def test_a_model_is_fitted_to_ten_files_of_which_one_is_bad(change, out, match, 
     assert not (tmp_path / "model").exists() and (tmp_path / "file").read_text() == "mine"
 
 
+@pytest.mark.usefixtures("no_compiled_files")
 def test_a_disk_that_is_full_when_a_model_is_saved(saved, rows, tmp_path, capsys):
     rows.assign(label=rows.id % 2)[["text", "label"]].to_csv(tmp_path / "in.csv", index=False)
     argv = ["fit", tmp_path / "in.csv", "--weights", saved("classifier"), "--epochs", "1", "--out", tmp_path / "model"]

@@ -6,6 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
+import warnings
+from contextlib import ExitStack
 
 import joblib
 import numpy as np
@@ -24,6 +26,7 @@ from kbert.tables.outputs import _frame as frame_of
 from kbert.tables.outputs import columns_read, predicted_columns, predicted_names
 from kbert.tables.parts import PartFolder, part_name
 from kbert.tables.plan import digest_of_model
+from kbert.weights.runtimes import ExportedModel
 
 pytestmark = pytest.mark.slow  # what a backend computes is that of predict
 
@@ -458,6 +461,36 @@ def test_processes_write_the_same_bytes(saved, tables, tmp_path):
             saved("classifier"), tables, tmp_path / f"{n_jobs}", columns="text", rows_per_part=9, n_jobs=n_jobs
         )
     assert contents(tmp_path / "1") == contents(tmp_path / "2") != {}
+
+
+def test_threads_record_their_warnings_and_leave_those_of_others(estimator, tmp_path):
+    pd.DataFrame({"text": [None, "red hot", "so cold", "great"] * 60}).to_parquet(tmp_path / "in.parquet")
+    filters = list(warnings.filters)
+    for i in range(3):
+        with joblib.parallel_config(backend="threading", n_jobs=4), pytest.warns(MissingTextWarning):
+            predict_table(estimator("classifier"), tmp_path / "in.parquet", tmp_path / f"{i}", rows_per_part=5)
+    assert warnings.filters == filters
+
+
+def test_an_exported_model_travels_as_its_name(exported, estimator):
+    (exported / "model.onnx").write_bytes(b"one")
+    model = copy.copy(estimator("classifier"))
+    model.model_ = ExportedModel(exported, "onnxruntime")
+    with ExitStack() as stack:
+        again = making._loaded(making._sent(model, stack), digest_of_model(model))
+    assert again.model_.folder == exported
+
+
+def test_a_key_that_later_lines_leave_out_is_missing_there(estimator, tmp_path):
+    lines = [{"text": "red", "note": "n"}, {"text": "hot"}, {"text": "cold"}, {"note": "m"}]
+    (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    call, outputs = {"columns": "text", "keep": "note"}, []
+    for n in (1, 10):
+        out = tmp_path / f"{n}.csv"
+        with pytest.warns(MissingTextWarning):
+            predict_table(estimator("classifier"), tmp_path / "in.jsonl", out, rows_per_part=n, **call)
+        outputs.append((tmp_path / f"{n}.csv").read_bytes())
+    assert outputs[0] == outputs[1]
 
 
 def test_joblibs_backends_that_tell_only_when_all_jobs_are_done(saved, tables, tmp_path, monkeypatch):

@@ -1,0 +1,96 @@
+"""What runs an exported model: which runtime is chosen, with which threads, and of which files the model is."""
+
+import pickle
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kbert
+from kbert.weights import runtimes
+from kbert.weights.runtimes import ExportedModel, chosen_runtime
+
+
+@pytest.fixture
+def exported(tmp_path):
+    """The small file of an export."""
+    folder = tmp_path / "exported"
+    folder.mkdir()
+    shutil.copy(Path(__file__).parents[1] / "estimators" / "saved" / "classifier" / "config.json", folder)
+    return folder
+
+
+def saved_model(folder):
+    (folder / "saved_model.pb").write_bytes(b"graph")
+    (folder / "variables").mkdir()
+    (folder / "variables" / "variables.index").write_bytes(b"index")
+
+
+def test_a_program_is_not_run_without_being_asked_for(exported, monkeypatch):
+    monkeypatch.setattr("kbert.weights.runtimes.find_spec", lambda name: name)
+    saved_model(exported)
+    with pytest.raises(ValueError, match="which is a program for TensorFlow"):
+        chosen_runtime(exported, "auto")
+    assert chosen_runtime(exported, "tensorflow") == "tensorflow"
+
+
+def test_the_files_that_a_model_is_made_of(exported, monkeypatch):
+    monkeypatch.setattr("kbert.weights.runtimes.find_spec", lambda name: name)
+    saved_model(exported)
+    (exported / "assets" / "words").mkdir(parents=True)
+    (exported / "assets" / "words" / "vocab.txt").write_text("[PAD]")
+    names = [path.name for path in ExportedModel(exported, "tensorflow").files()]
+    assert sorted(names) == ["saved_model.pb", "variables.index", "vocab.txt"]
+    for name in ("model.onnx", "model.onnx.data"):
+        (exported / name).write_bytes(b"x")
+    assert [path.name for path in ExportedModel(exported).files()] == ["model.onnx", "model.onnx.data"]
+
+
+def test_a_model_of_another_size_is_another_export(exported, monkeypatch):
+    monkeypatch.setattr(ExportedModel, "_open", lambda self: lambda inputs: {"logits": np.zeros((1, 2))})
+    (exported / "model.onnx").write_bytes(b"x")
+    pickled = pickle.dumps(ExportedModel(exported, "onnxruntime"))
+    assert pickle.loads(pickled).num_labels == 2
+    (exported / "model.onnx").write_bytes(b"xx")
+    with pytest.raises(kbert.errors.WeightsMismatchError, match="was exported again"):
+        assert pickle.loads(pickled).num_labels
+
+
+@pytest.mark.parametrize(("given", "expected"), [("3", 3), ("0", 7), ("", 7), ("2,1", 7), (None, 7)])
+def test_threads_are_those_of_the_environment(given, expected, monkeypatch):
+    monkeypatch.setattr(runtimes, "cpu_count", lambda: 7)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if given is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", given)
+    assert runtimes._n_threads() == expected
+
+
+def test_runtimes_are_told_threads_and_precision(tmp_path, monkeypatch):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("openvino")
+    monkeypatch.setattr(runtimes, "_n_threads", lambda: 3)
+    told = []
+
+    class Core:
+        def compile_model(self, path, device, settings):
+            told.append(settings)
+            raise RuntimeError
+
+    class Session:
+        def __init__(self, path, options, providers):
+            told.append(options.intra_op_num_threads)
+            raise RuntimeError
+
+    monkeypatch.setattr(runtimes, "_openvino_core", lambda process: Core())
+    monkeypatch.setattr(runtimes, "_idle_pools", runtimes.Counter())
+    monkeypatch.setattr(onnxruntime, "InferenceSession", Session)
+    for run, dtype in (
+        (runtimes._onnxruntime, "float32"),
+        (runtimes._openvino, "float32"),
+        (runtimes._openvino, "auto"),
+    ):
+        with pytest.raises(RuntimeError):
+            run(tmp_path, dtype)
+    as_asked = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": 3}
+    assert told == [3, {**as_asked, "INFERENCE_PRECISION_HINT": "f32"}, as_asked]
