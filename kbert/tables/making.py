@@ -24,7 +24,7 @@ from kbert.tables.parts import write_part
 from kbert.tables.plan import Plan, digest_of_model, engine_of, kept_columns, refuse_both
 from kbert.weights.runtimes import ExportedModel
 
-# What warnings say is recorded for all threads of a process together.
+# Python records warnings for a process as a whole, so one of its threads at a time.
 _recording = LockOfProcess()
 
 # For each process, where joblib tells only of all of them together that they are done.

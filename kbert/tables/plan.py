@@ -60,9 +60,10 @@ def names_of(parameter: str, given: str | Sequence[str] | None) -> tuple[str, ..
     """
     if given is None:
         return None
-    is_list = isinstance(given, Iterable) and not isinstance(given, bytes) and getattr(given, "ndim", 1) == 1
-    names = (given,) if isinstance(given, str) else tuple(map(_plain, given)) if is_list else (None,)
-    if not all(isinstance(name, str) for name in names):
+    each = [given] if isinstance(given, str) else given
+    is_list = isinstance(each, Iterable) and not isinstance(each, bytes) and getattr(each, "ndim", 1) == 1
+    names = tuple(map(_plain, each)) if is_list else ()
+    if not is_list or not all(isinstance(name, str) for name in names):
         raise TypeError(f"{parameter} must be the name of a column or a list of names, got {given!r}.")
     return names
 

@@ -46,15 +46,6 @@ def rows():
 
 
 @pytest.fixture
-def exported(saved, tmp_path):
-    """The small files of an export."""
-    folder = tmp_path / "exported"
-    folder.mkdir()
-    shutil.copy(saved("classifier") / "config.json", folder)
-    return folder
-
-
-@pytest.fixture
 def spark(monkeypatch):
     """A session of Spark with two local workers, in a Java of its own, which has the working folder of the test."""
     pyspark = pytest.importorskip("pyspark", reason="run: pip install pyspark")

@@ -51,7 +51,7 @@ def test_the_digest_of_a_model_changes_with_what_predictions_depend_on(saved, es
     assert digest_of_model(model) != digest
 
 
-def test_the_digest_of_an_exported_model_changes_with_its_file(exported, estimator, monkeypatch):
+def test_the_digest_of_an_exported_model_changes_with_its_file(exported, estimator):
     (exported / "model.onnx").write_bytes(b"one")
     model = copy.copy(estimator("classifier"))
     model.model_ = ExportedModel(exported, "onnxruntime")

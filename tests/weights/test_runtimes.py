@@ -1,8 +1,6 @@
 """What runs an exported model: which runtime is chosen, with which threads, and of which files the model is."""
 
 import pickle
-import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,15 +8,6 @@ import pytest
 import kbert
 from kbert.weights import runtimes
 from kbert.weights.runtimes import ExportedModel, chosen_runtime
-
-
-@pytest.fixture
-def exported(tmp_path):
-    """The small file of an export."""
-    folder = tmp_path / "exported"
-    folder.mkdir()
-    shutil.copy(Path(__file__).parents[1] / "estimators" / "saved" / "classifier" / "config.json", folder)
-    return folder
 
 
 def saved_model(folder):
