@@ -24,6 +24,7 @@ def failing(toy, reviews):
     return toy(epochs=3, learning_rate=1.0), reviews.text[:64], reviews.label[:64]
 
 
+@pytest.mark.compiles
 @pytest.mark.backend
 def test_a_failed_run_is_told(failing):
     classifier, X, y = failing

@@ -44,6 +44,7 @@ def test_class_weight_moves_the_probabilities(share_of_b, plain_share):
     assert plain_share < 0.4 < balanced < 0.6 < 0.8 < heavy
 
 
+@pytest.mark.compiles
 @pytest.mark.backend
 def test_sample_weight_moves_the_probabilities(share_of_b, plain_share):
     assert share_of_b(sample_weight=np.where(UNEVEN == "b", 60, 1)) > 0.8

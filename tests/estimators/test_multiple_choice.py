@@ -124,6 +124,7 @@ def test_the_right_option_is_learned_from_the_context(fitted, new):
     assert fitted.model_.num_labels == 1 and not hasattr(fitted, "classes_")
 
 
+@pytest.mark.compiles
 @pytest.mark.backend
 def test_probabilities_are_a_softmax_over_a_rows_own_options_and_nan_past_them(fitted, new):
     probabilities = fitted.predict_proba(new)
@@ -263,6 +264,7 @@ def step(fitted):
     return run
 
 
+@pytest.mark.compiles
 @pytest.mark.backend
 def test_a_question_trains_the_same_alone_and_among_others_however_its_options_are_packed(step):
     one, two = Layout(9, 16, 2), Layout(4, 48, 6)
@@ -568,6 +570,7 @@ def test_a_head_on_the_mean_is_exported_and_converted(fitted, saved, new, tmp_pa
     np.testing.assert_array_equal(BertMultipleChoice.load(tmp_path / "out").predict(new), fitted.predict(new))
 
 
+@pytest.mark.compiles
 @pytest.mark.backend
 @pytest.mark.parity
 def test_a_folder_that_transformers_saved_opens_with_its_scores(fitted, saved, new, tmp_path):

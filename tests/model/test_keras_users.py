@@ -74,7 +74,7 @@ def freeze_a_layer_and_a_part(model):
     layers[0].trainable = layers[-1].attention.trainable = False
 
 
-@pytest.mark.slow  # no backend has a part in it
+@pytest.mark.compiles
 @pytest.mark.parametrize("freeze", [freeze_encoder, freeze_a_layer_and_a_part])
 def test_what_is_frozen_survives_a_keras_file_with_the_optimizers_state(toy_config, data, tmp_path, freeze):
     x, y = data

@@ -260,6 +260,7 @@ def test_a_resumed_run_ends_at_the_same_weights(tmp_path, nsp, lengths):
     assert all(np.array_equal(a, b) for a, b in zip(weights_of(whole), weights_of(again), strict=True))
 
 
+@pytest.mark.compiles
 @pytest.mark.backend
 def test_a_run_that_is_looked_at_or_interrupted_shows_its_weights_of_now(tmp_path):
     """On JAX and TensorFlow copies are trained."""
