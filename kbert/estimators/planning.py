@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from copy import deepcopy
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from kbert.data.columns import Columns
 from kbert.estimators.fit_plan import FitPlan, RowFacts, RunFacts, median_and_95
 from kbert.estimators.parameters import Parameters, checked_parameters, draw_seed, warn_of_high_rate
 from kbert.estimators.preparing import HasTask, find_start, held_out, read_rows, settle
+from kbert.model import BertEncoder
 from kbert.tasks.row_lengths import RowLengths, row_lengths
 from kbert.tasks.task import Task
 from kbert.training.backends import able_to_train
@@ -93,7 +93,9 @@ def plan(estimator: HasTask[Any, Any, Any, Any], X: Any, y: Any, sample_weight: 
     )
 
     # Seconds, in passes over a batch.
-    forward = measure_forward(partial(task.new_model, dtype=policy, seed=0), config, dealt.layout)
+    forward = measure_forward(
+        lambda config: task.new_model(config, BertEncoder(config, dtype=policy)), config, dealt.layout
+    )
     passes_of_row = dealt.steps_per_epoch / (len(trained) if chosen is None else some.n_rows)
     n_probed = 0 if start.model is not None else task.n_probed(numbers)  # a warm start has its head
     seconds = _seconds_of_fit(task, parameters, config, forward, run, numbers, n_probed, passes_of_row, n_validation)
@@ -149,14 +151,13 @@ def _seconds_of_fit(
 ) -> dict[str, float]:
     """Seconds of the parts of a fit. Rows are counted in passes over a batch, which ``forward`` is."""
     cost, freeze, layers = backend_cost(forward.policy), parameters.freeze, config.num_hidden_layers
-    n_models = 1 + (n_probed > 0)
     frozen = run.n_rows * passes_of_row * forward.seconds * freeze / layers  # computed once
     updating = run.n_updates * trained_numbers(config, freeze) * cost.optimizer
     n_numbers = n_probed * config.hidden_size * max(1, len(task.label_shares(numbers)))
     return {
-        "models": n_models * (forward.seconds_to_build + 4 * trained_numbers(config) / _READING),
+        "models": forward.seconds_to_build + 4 * trained_numbers(config) / _READING,
         "probe": n_probed * passes_of_row * forward.seconds + n_numbers * _HEADS * _HEAD,
-        "compile": (layers - freeze) * cost.compile_step + n_models * layers * cost.compile_forward,
+        "compile": (layers - freeze) * cost.compile_step + (1 + (n_probed > 0)) * layers * cost.compile_forward,
         "train": frozen + run.n_batches * step_seconds(forward, freeze, cost) + updating,
         "evaluate": run.settings["epochs"] * n_validation * passes_of_row * forward.seconds,
     }

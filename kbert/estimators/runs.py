@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,7 @@ from kbert.estimators.outcome import Kind, outcome_of, warn_of_outcome
 from kbert.estimators.parameters import Parameters, draw_seed
 from kbert.estimators.preparing import settle
 from kbert.estimators.recipe import automatic_epochs
-from kbert.model import BertForFeatures
+from kbert.model import BertEncoder, BertForFeatures
 from kbert.model.setup import keras
 from kbert.tasks.task import Examples, Probed, Task, some_rows
 from kbert.training.distribution import (
@@ -41,7 +40,7 @@ from kbert.training.loop import TrainingOptions, train
 from kbert.training.precision import dtype_policy
 from kbert.training.progress import say
 from kbert.training.step import Loss
-from kbert.weights import load_encoder_weights
+from kbert.weights import load_encoder_weights, tell_of_new
 from kbert.weights.start import Start
 
 C = TypeVar("C", bound=Columns)
@@ -130,7 +129,7 @@ class Runs(Generic[C, L, E, O]):
                 model, history = self._tuned_by_contrast(task.contrast.loss, run)
                 loss, linear_loss = np.inf, None  # the contrast's loss is another one
             else:
-                model, probed = self._new_model(self.start, run)
+                model, probed = self._new_model(run)
                 linear_loss = None if probed is None else probed.loss
                 if probed is not None and head_start_was_auto:
                     parameters.head_start = "random" if probed.head is None else "probe"
@@ -156,13 +155,11 @@ class Runs(Generic[C, L, E, O]):
         """
         config = replace(self.start.config, classifier_pooling=self.parameters.classifier_pooling)
         self._say(config)
-        features = partial(
-            BertForFeatures, config, "last", config.classifier_pooling, dtype=self._policy, seed=run.seed
-        )
-        reads_pooler = config.classifier_pooling == "cls"  # the head does, which is fitted afterwards
-        tuned = self.start.new_model(features, partial(_load, tell=reads_pooler and run.number == 0))
+        encoder, lacking = self._new_encoder(run)
+        tuned = BertForFeatures(config, "last", config.classifier_pooling, encoder=encoder)
         history = self._train(tuned, loss, None, run)
-        model, _ = self._new_model(replace(self.start, config=config, encoder=tuned.encoder), run)
+        encoder.pooler.trainable = True  # nothing has read it so far
+        model, _ = self._with_head(encoder, lacking, config, run)
         if self.validation is not None:
             not_known = [np.nan] * (len(history["loss"]) - 1)
             at_the_end = self._evaluate(model, self.validation)
@@ -192,23 +189,37 @@ class Runs(Generic[C, L, E, O]):
         for line in facts.lines():
             say(line)
 
-    def _new_model(self, start: Start, run: Run) -> tuple[keras.Model, Probed | None]:
+    def _new_model(self, run: Run) -> tuple[keras.Model, Probed | None]:
         """The model to train, and where its head starts; or the model of the fit before, and None."""
-        task, policy = self.task, self._policy
+        start, task = self.start, self.task
+        if start.model is None:
+            return self._with_head(*self._new_encoder(run), start.config, run)
+        model = start.new_model(lambda: task.new_model(start.config, self._make_encoder(run)), lambda *_: None)
+        task.before_training(model)
+        return model, None
 
-        def to_probe(model_class: Callable[..., keras.Model], config: BertConfig) -> keras.Model:
-            return start.new_model(partial(model_class, config, dtype=policy, seed=run.seed), _load)
+    def _make_encoder(self, run: Run) -> BertEncoder:
+        return BertEncoder(self.start.config, dtype=self._policy, name="bert", seed=run.seed)
 
-        def to_train(config: BertConfig) -> keras.Model:
-            make = partial(task.new_model, config, dtype=policy, seed=run.seed)
-            return start.new_model(make, _load if run.number else _load_and_tell)
+    def _new_encoder(self, run: Run) -> tuple[BertEncoder, list[str]]:
+        """The encoder that a run starts from, and what of it the weights lack."""
+        lacking: list[str] = []
 
-        if start.model is not None:
-            model = to_train(start.config)
-            task.before_training(model)
-            return model, None
-        probed = task.probe(start.config, to_probe, self.examples, run.seed)
-        model = to_train(probed.config)
+        def load(encoder: BertEncoder, folder: Path, arrays: dict[str, np.ndarray] | None) -> None:
+            lacking.extend(load_encoder_weights(encoder, folder, arrays, tell=False))
+
+        return self.start.new_model(partial(self._make_encoder, run), load), lacking
+
+    def _with_head(
+        self, encoder: BertEncoder, lacking: list[str], config: BertConfig, run: Run
+    ) -> tuple[keras.Model, Probed]:
+        """An encoder with the task's head, and where that starts."""
+        task = self.task
+        probed = task.probe(config, encoder, self.examples, run.seed)
+        model = task.new_model(probed.config, encoder)
+        encoder.config = model.config
+        if run.number == 0 and self.start.folder is not None and encoder.pooler.trainable:
+            tell_of_new(lacking, self.start.folder)  # the pooler, which the head reads
         if probed.head is not None:
             probed.head.assign_to(model.classifier)
         return model, probed
@@ -293,12 +304,3 @@ class Runs(Generic[C, L, E, O]):
         if may_overflow(model):
             some = self.examples.take(some_rows(self.examples))
             self.task.outputs(model, some)
-
-
-def _load(model: keras.Model, folder: Path, arrays: dict[str, np.ndarray] | None, tell: bool = False) -> None:
-    load_encoder_weights(model.encoder, folder, arrays, tell=tell)
-
-
-def _load_and_tell(model: keras.Model, folder: Path, arrays: dict[str, np.ndarray] | None) -> None:
-    # Of a missing pooler only where the head reads it; else it is not trainable.
-    _load(model, folder, arrays, tell=model.encoder.pooler.trainable)

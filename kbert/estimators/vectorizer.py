@@ -211,8 +211,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Servable
         other = self._of_one_fit()
         other._require_keras_model("another choice of layers")
         other.layers = layers
-        start = Start(self.config_, self.tokenizer_, encoder=self.model_.encoder)
-        other.model_ = other._new_model(start, dtype=self.model_.dtype_policy.name)
+        other.model_ = models.BertForFeatures(self.config_, **other._choices(), encoder=self.model_.encoder)
         return other
 
     def _row_reader(self) -> Any:

@@ -34,6 +34,9 @@ class BertForSequenceClassification(FunctionalBert):
         Name of the Keras model.
     seed : int, default=0
         Seed of the random initial weights and of dropout.
+    encoder : BertEncoder, optional
+        One of this architecture, which the model is put around and shares with others; then ``dtype`` and ``seed`` are
+        the encoder's. A model that does not read its pooler freezes it. None makes a new one.
 
     Notes
     -----
@@ -61,9 +64,10 @@ class BertForSequenceClassification(FunctionalBert):
         dtype: DType = None,
         name: str | None = None,
         seed: int = 0,
+        encoder: BertEncoder | None = None,
     ):
-        encoder = BertEncoder(config, dtype=dtype, name="bert", seed=seed)
-        policy = encoder.dtype_policy
+        encoder = encoder or BertEncoder(config, dtype=dtype, name="bert", seed=seed)
+        policy, seed = encoder.dtype_policy, encoder.seed
         dropout = Dropout(config.head_dropout, encoder.last_seed + 1, dtype=policy, name="classifier_dropout")
         classifier = dense(config, num_labels, encoder.last_seed + 2, "float32", "classifier")
 
@@ -105,6 +109,9 @@ class BertForTokenClassification(FunctionalBert):
         Name of the Keras model.
     seed : int, default=0
         Seed of the random initial weights and of dropout.
+    encoder : BertEncoder, optional
+        One of this architecture, which the model is put around and shares with others; then ``dtype`` and ``seed`` are
+        the encoder's. A model that does not read its pooler freezes it. None makes a new one.
 
     Notes
     -----
@@ -128,10 +135,11 @@ class BertForTokenClassification(FunctionalBert):
         dtype: DType = None,
         name: str | None = None,
         seed: int = 0,
+        encoder: BertEncoder | None = None,
     ):
-        encoder = BertEncoder(config, dtype=dtype, name="bert", seed=seed)
+        encoder = encoder or BertEncoder(config, dtype=dtype, name="bert", seed=seed)
         encoder.pooler.trainable = False
-        policy = encoder.dtype_policy
+        policy, seed = encoder.dtype_policy, encoder.seed
         dropout = Dropout(config.head_dropout, encoder.last_seed + 1, dtype=policy, name="classifier_dropout")
         classifier = dense(config, num_labels, encoder.last_seed + 2, "float32", "classifier")
 
@@ -160,6 +168,9 @@ class BertForQuestionAnswering(FunctionalBert):
         Name of the Keras model.
     seed : int, default=0
         Seed of the random initial weights and of dropout.
+    encoder : BertEncoder, optional
+        One of this architecture, which the model is put around and shares with others; then ``dtype`` and ``seed`` are
+        the encoder's. A model that does not read its pooler freezes it. None makes a new one.
 
     Notes
     -----
@@ -177,15 +188,23 @@ class BertForQuestionAnswering(FunctionalBert):
     (1, 12, 2)
     """
 
-    def __init__(self, config: BertConfig, dtype: DType = None, name: str | None = None, seed: int = 0):
-        encoder = BertEncoder(config, dtype=dtype, name="bert", seed=seed)
+    def __init__(
+        self,
+        config: BertConfig,
+        dtype: DType = None,
+        name: str | None = None,
+        seed: int = 0,
+        encoder: BertEncoder | None = None,
+    ):
+        encoder = encoder or BertEncoder(config, dtype=dtype, name="bert", seed=seed)
+        policy, seed = encoder.dtype_policy, encoder.seed
         encoder.pooler.trainable = False
         qa_outputs = dense(config, 2, encoder.last_seed + 1, "float32", "qa_outputs")
 
         inputs = token_inputs(*INPUT_NAMES)
         hidden = encoder(inputs)["sequence_output"]
         logits = qa_outputs(hidden)
-        super().__init__(inputs, logits, config=config, policy=encoder.dtype_policy, name=name, seed=seed)
+        super().__init__(inputs, logits, config=config, policy=policy, name=name, seed=seed)
         self.encoder, self.hidden = encoder, hidden
         self.qa_outputs = qa_outputs
 
@@ -213,6 +232,9 @@ class BertForFeatures(FunctionalBert):
         Name of the Keras model.
     seed : int, default=0
         Seed of the random initial weights and of dropout.
+    encoder : BertEncoder, optional
+        One of this architecture, which the model is put around and shares with others; then ``dtype`` and ``seed`` are
+        the encoder's. A model that does not read its pooler freezes it. None makes a new one.
 
     Notes
     -----
@@ -240,11 +262,13 @@ class BertForFeatures(FunctionalBert):
         dtype: DType = None,
         name: str | None = None,
         seed: int = 0,
+        encoder: BertEncoder | None = None,
     ):
         for value, known in ((layers, LAYER_CHOICES), (pooling, (*POOLINGS, None))):
             if value not in known:
                 raise ValueError(f"BertForFeatures: {value!r} is none of {', '.join(map(repr, known))}.")
-        encoder = BertEncoder(config, dtype=dtype, name="bert", seed=seed)
+        encoder = encoder or BertEncoder(config, dtype=dtype, name="bert", seed=seed)
+        policy, seed = encoder.dtype_policy, encoder.seed
         encoder.pooler.trainable = False  # nothing here reads it
         given = {tensor.name: tensor for tensor in encoder.inputs}
         inputs = {name: given[name] for name in INPUT_NAMES}
@@ -270,7 +294,7 @@ class BertForFeatures(FunctionalBert):
             squares = ops.sum(ops.square(vectors), axis=-1, keepdims=True)
             vectors = vectors / ops.sqrt(ops.maximum(squares, SHORTEST**2))
         choices = {"layers": layers, "pooling": pooling, "normalize": normalize}
-        super().__init__(inputs, vectors, config=config, policy=encoder.dtype_policy, name=name, seed=seed, **choices)
+        super().__init__(inputs, vectors, config=config, policy=policy, name=name, seed=seed, **choices)
         self.encoder, self.hidden = encoder, hidden[-1]
 
 
@@ -288,6 +312,9 @@ class BertForTextVectors(FunctionalBert):
         Name of the Keras model.
     seed : int, default=0
         Seed of the random initial weights.
+    encoder : BertEncoder, optional
+        One of this architecture, which the model is put around and shares with others; then ``dtype`` and ``seed`` are
+        the encoder's. A model that does not read its pooler freezes it. None makes a new one.
 
     Notes
     -----
@@ -295,12 +322,20 @@ class BertForTextVectors(FunctionalBert):
     over the text's tokens, and the pooler's vector.
     """
 
-    def __init__(self, config: BertConfig, dtype: DType = None, name: str | None = None, seed: int = 0):
-        encoder = BertEncoder(config, dtype=dtype, name="bert", seed=seed)
+    def __init__(
+        self,
+        config: BertConfig,
+        dtype: DType = None,
+        name: str | None = None,
+        seed: int = 0,
+        encoder: BertEncoder | None = None,
+    ):
+        encoder = encoder or BertEncoder(config, dtype=dtype, name="bert", seed=seed)
+        policy, seed = encoder.dtype_policy, encoder.seed
         inputs = token_inputs(*INPUT_NAMES, "first_positions")
         hidden = encoder({key: inputs[key] for key in INPUT_NAMES})["sequence_output"]
         means = TextMeans(name="text_means")(hidden, inputs["text_ids"], inputs["first_positions"])
         pooled = ops.cast(first_token_vectors(encoder, hidden, inputs["first_positions"]), "float32")
         vectors = ops.concatenate([means, pooled], axis=-1)
-        super().__init__(inputs, vectors, config=config, policy=encoder.dtype_policy, name=name, seed=seed)
+        super().__init__(inputs, vectors, config=config, policy=policy, name=name, seed=seed)
         self.encoder = encoder

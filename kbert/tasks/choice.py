@@ -20,7 +20,7 @@ from kbert.tasks.explaining import Explained, Part, ToExplain
 from kbert.tasks.ranking import option_ranking
 from kbert.tasks.row_lengths import PieceCounts, RowLengths
 from kbert.tasks.row_notices import MissingTexts, warn_cut_texts
-from kbert.tasks.task import Encode, Probed, Recipe, RowTask, mean_one
+from kbert.tasks.task import Probed, Recipe, RowTask, mean_one
 from kbert.tasks.texts import chunks_of, noting_cut_rows
 from kbert.text import TokenSequences, WordPieceTokenizer, build_choices
 from kbert.text.choices import tokenize_choices
@@ -142,11 +142,11 @@ class Choice(MissingTexts, RowTask[ChoiceColumns, np.ndarray, ChoiceExamples, np
 
     # --- Training
 
-    def new_model(self, config: BertConfig, *, dtype: str, seed: int) -> models.BertForSequenceClassification:
+    def new_model(self, config: BertConfig, encoder: models.BertEncoder) -> models.BertForSequenceClassification:
         """BERT with one output for each sequence."""
-        return models.BertForSequenceClassification(config, 1, dtype=dtype, seed=seed)
+        return models.BertForSequenceClassification(config, 1, encoder=encoder)
 
-    def probe(self, config: BertConfig, encode: Encode, examples: ChoiceExamples, seed: int) -> Probed:
+    def probe(self, config: BertConfig, encoder: models.BertEncoder, examples: ChoiceExamples, seed: int) -> Probed:
         """The head starts at random, and reads what was set, or what the width of the model told."""
         return Probed(replace(config, classifier_pooling=self.classifier_pooling))
 

@@ -237,9 +237,9 @@ class Questions(MissingTexts, Task[QuestionColumns, Answers, QuestionExamples, B
 
     # --- Training
 
-    def new_model(self, config: BertConfig, *, dtype: str, seed: int) -> models.BertForQuestionAnswering:
+    def new_model(self, config: BertConfig, encoder: models.BertEncoder) -> models.BertForQuestionAnswering:
         """BERT with two outputs for each token."""
-        return models.BertForQuestionAnswering(config, dtype=dtype, seed=seed)
+        return models.BertForQuestionAnswering(config, encoder=encoder)
 
     def training_data(self, examples: QuestionExamples) -> TrainingData:
         """Each window is an example of its own, as in the paper's code; with a warning about answers in no window."""

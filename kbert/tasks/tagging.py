@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -26,7 +25,6 @@ from kbert.tasks.probe import MOST_WORDS, rows_to_probe
 from kbert.tasks.ranking import class_ranking
 from kbert.tasks.saved_labels import decode_labels, encode_labels, labels_of_config
 from kbert.tasks.task import (
-    Encode,
     Probed,
     Recipe,
     Task,
@@ -214,17 +212,17 @@ class Tagging(WordReader, Task[WordColumn, UnreadTags, TaggingExamples, np.ndarr
 
     # --- Training
 
-    def new_model(self, config: BertConfig, *, dtype: str, seed: int) -> models.BertForTokenClassification:
+    def new_model(self, config: BertConfig, encoder: models.BertEncoder) -> models.BertForTokenClassification:
         """BERT with a linear layer on each token's vector."""
-        return models.BertForTokenClassification(config, len(self.classes_), dtype=dtype, seed=seed)
+        return models.BertForTokenClassification(config, len(self.classes_), encoder=encoder)
 
-    def probe(self, config: BertConfig, encode: Encode, examples: TaggingExamples, seed: int) -> Probed:
+    def probe(self, config: BertConfig, encoder: models.BertEncoder, examples: TaggingExamples, seed: int) -> Probed:
         """Fit the head to the vectors of some rows' words."""
         if self.head_start == "random":
             return Probed(config)
         some = examples.take(rows_to_probe(examples.weights, seed, np.diff(examples.words.splits)))
         try:
-            vectors = self.outputs(encode(partial(models.BertForFeatures, pooling=None), config), some)
+            vectors = self.outputs(models.BertForFeatures(config, pooling=None, encoder=encoder), some)
         except DivergedError:
             return Probed(config)
         return Probed(config, softmax_head(vectors, some.labels, some.word_weights, len(self.classes_)))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from itertools import chain
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,8 @@ from kbert.values.saved import SavedValues
 
 if TYPE_CHECKING:
     import keras
+
+    from kbert.model import BertEncoder
 
 
 class Examples(Protocol):
@@ -58,10 +60,6 @@ def some_rows(examples: Examples) -> NDArray[np.int64]:
     """The numbers of rows from all over, few enough to predict quickly, without those of weight 0."""
     rows = np.flatnonzero(examples.weights > 0)
     return rows[np.linspace(0, len(rows) - 1, min(len(rows), _ROWS_LOOKED_AT)).astype(int)]
-
-
-# Makes a model of the weights that training starts from: ``encode(BertForTextVectors, config)``.
-Encode: TypeAlias = "Callable[[Callable[..., keras.Model], BertConfig], keras.Model]"
 
 
 class Recipe(NamedTuple):
@@ -251,10 +249,10 @@ class Task(ABC, Generic[C, L, E, O]):
     # --- Training
 
     @abstractmethod
-    def new_model(self, config: BertConfig, *, dtype: str, seed: int) -> keras.Model:
-        """A model of this architecture with the task's head."""
+    def new_model(self, config: BertConfig, encoder: BertEncoder) -> keras.Model:
+        """The task's head, on an encoder of this architecture."""
 
-    def probe(self, config: BertConfig, encode: Encode, examples: E, seed: int) -> Probed:
+    def probe(self, config: BertConfig, encoder: BertEncoder, examples: E, seed: int) -> Probed:
         """Choose what the head reads, and fit it to the encoder as it is, before all weights are trained."""
         return Probed(config)
 

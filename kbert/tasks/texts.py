@@ -24,7 +24,7 @@ from kbert.tasks.linear_head import FitHead
 from kbert.tasks.probe import MOST_ROWS, Fitting, best_probe, rows_to_probe, tells_little, varies_little
 from kbert.tasks.row_lengths import PieceCounts, RowLengths
 from kbert.tasks.row_notices import MissingTexts, warn_cut_texts
-from kbert.tasks.task import Encode, Probed, RowTask, mean_one
+from kbert.tasks.task import Probed, RowTask, mean_one
 from kbert.text import TokenSequences, WordPieceTokenizer, build_sequences, build_windows
 from kbert.text.chunks import chunks
 from kbert.text.column_tokenizer import ColumnTokenizer
@@ -231,11 +231,11 @@ class TextTask(TextReader, RowTask[TextColumns, np.ndarray, TextExamples, np.nda
         """Rows as tokens."""
         return TextExamples(TokenSequences.concatenate(self.chunks(columns, tokenizer)), labels, weights)
 
-    def new_model(self, config: BertConfig, *, dtype: str, seed: int) -> models.BertForSequenceClassification:
+    def new_model(self, config: BertConfig, encoder: models.BertEncoder) -> models.BertForSequenceClassification:
         """BERT with a linear layer on one vector of each text."""
-        return models.BertForSequenceClassification(config, self.n_outputs, dtype=dtype, seed=seed)
+        return models.BertForSequenceClassification(config, self.n_outputs, encoder=encoder)
 
-    def probe(self, config: BertConfig, encode: Encode, examples: TextExamples, seed: int) -> Probed:
+    def probe(self, config: BertConfig, encoder: models.BertEncoder, examples: TextExamples, seed: int) -> Probed:
         """Fit the head to the vectors of some rows; of two poolings the one that is better in a cross-validation."""
         pooling = self.classifier_pooling
         at_random = Probed(replace(config, classifier_pooling="cls" if pooling == "auto" else pooling))
@@ -243,7 +243,7 @@ class TextTask(TextReader, RowTask[TextColumns, np.ndarray, TextExamples, np.nda
             return at_random
         some = examples.take(rows_to_probe(examples.weights, seed, most=self.most_probed))
         try:
-            vectors = self.outputs(encode(models.BertForTextVectors, config), some)
+            vectors = self.outputs(models.BertForTextVectors(config, encoder=encoder), some)
         except DivergedError:  # what overflows in float16 may do so in training too, which tells of it
             return at_random
         by_pooling = dict(zip(("mean", "cls"), np.split(vectors, 2, axis=1), strict=True))

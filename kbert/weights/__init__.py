@@ -23,6 +23,7 @@ __all__ = [
     "save_question_answerer",
     "save_sequence_classifier",
     "save_token_classifier",
+    "tell_of_new",
 ]
 
 

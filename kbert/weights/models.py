@@ -79,8 +79,8 @@ def load_encoder(
 
 def load_encoder_weights(
     encoder: BertEncoder, folder: str | Path, arrays: dict[str, np.ndarray] | None = None, *, tell: bool = True
-) -> None:
-    """Copy a folder's encoder into ``encoder``.
+) -> list[str]:
+    """Copy a folder's encoder into ``encoder``; returns what the folder lacks, which starts at random.
 
     Parameters
     ----------
@@ -102,7 +102,19 @@ def load_encoder_weights(
         When the folder has no pooler. It starts at random.
     """
     new = load_slots(encoder_slots(encoder), folder, _OPTIONAL, arrays)
-    if new and tell:
+    if tell:
+        tell_of_new(new, folder)
+    return new
+
+
+def tell_of_new(new: list[str], folder: str | Path) -> None:
+    """Warn of parts that a folder lacks, if there are any.
+
+    Warns
+    -----
+    NewWeightsWarning
+    """
+    if new:
         warn_user(
             f"The checkpoint {folder} has no {', '.join(new)}: started at random, to be learned in training.",
             NewWeightsWarning,

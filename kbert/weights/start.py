@@ -39,15 +39,12 @@ class Start:
         A weights folder.
     model : keras.Model or None
         The model of an earlier fit, which a warm start goes on from.
-    encoder : BertEncoder or None
-        An encoder in memory, which goes before the folder and the model. A model with any head takes its weights.
     """
 
     config: BertConfig
     tokenizer: WordPieceTokenizer
     folder: Path | None = None
     model: keras.Model | None = None
-    encoder: keras.Model | None = None
 
     def new_model(self, make: Callable[[], Model], load: Load[Model]) -> Model:
         """Make a model with these weights.
@@ -68,22 +65,15 @@ class Start:
         from kbert.model.encoder import skip_initialisation
         from kbert.weights.models import read_checkpoint
 
-        folder = self.folder if self.encoder is None else None
-        arrays = None if folder is None else read_checkpoint(folder)[1]
-        with skip_initialisation(any(given is not None for given in (self.folder, self.model, self.encoder))):
+        arrays = None if self.folder is None else read_checkpoint(self.folder)[1]
+        with skip_initialisation(self.folder is not None or self.model is not None):
             model = make()
-        if self.encoder is not None:
-            _copy_weights(self.encoder, model.encoder)
-        elif self.model is not None:
-            _copy_weights(self.model, model)
-        elif folder is not None:
-            load(model, folder, arrays)
+        if self.model is not None:
+            for variable, earlier in zip(model.weights, self.model.weights, strict=True):
+                variable.assign(earlier.value)
+        elif self.folder is not None:
+            load(model, self.folder, arrays)
         return model
-
-
-def _copy_weights(source: keras.Model, target: keras.Model) -> None:
-    for variable, earlier in zip(target.weights, source.weights, strict=True):
-        variable.assign(earlier.value)
 
 
 def pretrained_start(

@@ -12,7 +12,15 @@ from scipy.special import log_softmax
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.preprocessing import StandardScaler
 
-from kbert import BertClassifier, BertConfig, BertRegressor, BertTagger, BertVectorizer, WordPieceTokenizer
+from kbert import (
+    BertClassifier,
+    BertConfig,
+    BertEncoder,
+    BertRegressor,
+    BertTagger,
+    BertVectorizer,
+    WordPieceTokenizer,
+)
 from kbert.errors import DivergedError
 from kbert.tasks import Regression, SingleLabel
 from kbert.tasks.linear_head import ridge_head, sigmoid_head, softmax_head
@@ -329,6 +337,25 @@ def test_a_cls_that_hardly_varies_starts_no_head(quick_folder, reviews, tmp_path
     assert (of_both.head_start_, of_both.config_.classifier_pooling) == ("probe", "mean")
 
 
+@pytest.mark.parametrize("estimator", [BertClassifier, BertTagger])
+def test_a_probe_costs_no_encoder_of_its_own(quick_folder, reviews, monkeypatch, estimator):
+    made, make = [], BertEncoder.__init__
+    monkeypatch.setattr(
+        BertEncoder, "__init__", lambda self, *args, **options: made.append(make(self, *args, **options))
+    )
+    X, y = reviews.text[:16], reviews.label[:16]
+    if estimator is BertTagger:
+        X = [text.split() for text in X]
+        y = [[label] * len(words) for words, label in zip(X, y, strict=True)]
+    counts = []
+    for head_start in ("random", "probe"):
+        fitted = estimator(weights=quick_folder, max_length=16, head_start=head_start, **FROZEN).fit(X, y)
+        assert fitted.head_start_ == head_start
+        counts.append(len(made))
+        made.clear()
+    assert counts[0] == counts[1] > 0
+
+
 def test_vectors_that_are_not_finite_start_no_head(quick_folder, reviews, monkeypatch):
     def diverged(*_):
         raise DivergedError("not finite")
@@ -339,7 +366,7 @@ def test_vectors_that_are_not_finite_start_no_head(quick_folder, reviews, monkey
     columns = task.read(reviews.text[:20])
     examples = task.examples(columns, task.read_labels(reviews.label[:20], columns), np.ones(20, "float32"), tokenizer)
     monkeypatch.setattr(SingleLabel, "outputs", diverged)
-    probed = task.probe(BertConfig.from_folder(folder), lambda *_: None, examples, 0)
+    probed = task.probe(BertConfig.from_folder(folder), BertEncoder.from_pretrained(folder), examples, 0)
     assert probed.head is None and probed.config.classifier_pooling == "cls"
 
 

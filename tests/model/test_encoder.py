@@ -303,3 +303,23 @@ def test_of_the_last_layer_what_is_read_is_enough(dtype, tolerance):
     inputs["token_ids"][0, 6] += 1
     changed = keras.ops.convert_to_numpy(keras.ops.cast(encoder.vectors_of_texts(inputs, first_positions), "float32"))
     assert np.array_equal(changed[0, 0], found[0, 0]) and not np.array_equal(changed[0, 1], found[0, 1])
+
+
+# === Heads around one encoder ===
+
+
+def test_heads_around_one_encoder_share_its_weights_seed_and_precision(toy_config, inputs):
+    encoder = BertEncoder(toy_config, dtype="mixed_bfloat16", seed=5)
+    classifier = BertForSequenceClassification(toy_config, 3, encoder=encoder)
+    alone = BertForSequenceClassification(toy_config, 3, dtype="mixed_bfloat16", seed=5)
+    assert classifier.get_config() == {**alone.get_config(), "name": classifier.name}
+    tagger = BertForTokenClassification(toy_config, 3, encoder=encoder)
+    features = BertForFeatures(toy_config, pooling=None, encoder=encoder)
+    assert classifier.encoder is tagger.encoder is features.encoder is encoder
+    for shared, own in zip(classifier.weights, alone.weights, strict=True):
+        np.testing.assert_array_equal(_array(shared), _array(own))
+    before = _array(features(inputs))
+    np.testing.assert_array_equal(_array(classifier(_with_starts(inputs))), _array(alone(_with_starts(inputs))))
+    encoder.embeddings.norm.gamma.assign(2 * encoder.embeddings.norm.gamma.value)
+    assert not np.allclose(_array(features(inputs)), before)
+    assert not np.allclose(_array(classifier(_with_starts(inputs))), _array(alone(_with_starts(inputs))))
