@@ -320,6 +320,6 @@ def test_heads_around_one_encoder_share_its_weights_seed_and_precision(toy_confi
         np.testing.assert_array_equal(_array(shared), _array(own))
     before = _array(features(inputs))
     np.testing.assert_array_equal(_array(classifier(_with_starts(inputs))), _array(alone(_with_starts(inputs))))
-    encoder.embeddings.norm.gamma.assign(2 * encoder.embeddings.norm.gamma.value)
+    encoder.transformer_layers[-1].output_norm.beta.assign(np.linspace(-3, 3, toy_config.hidden_size))
     assert not np.allclose(_array(features(inputs)), before)
     assert not np.allclose(_array(classifier(_with_starts(inputs))), _array(alone(_with_starts(inputs))))
