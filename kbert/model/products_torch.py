@@ -1,4 +1,4 @@
-"""Products of matrices on PyTorch: of float32 on a CPU by oneDNN, where that is faster, as its compiler calls it."""
+"""Products of matrices on PyTorch: of float32 on a CPU by oneDNN, called as PyTorch's compiler calls it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ try:
     _pack, _packs_bfloat16 = torch.ops.mkldnn._reorder_linear_weight, torch.ops.mkldnn._is_mkldnn_bf16_supported
 except (AttributeError, RuntimeError):
     _linear = _pack = _packs_bfloat16 = None
-# With vectors of 256 bits, the product that PyTorch has from MKL is the faster one (docs/project/performance_notes.md).
-_onednn_is_faster = torch.backends.cpu.get_cpu_capability() != "AVX2"
 
 
 class _Product(torch.autograd.Function):
@@ -36,7 +34,7 @@ class _Product(torch.autograd.Function):
 def onednn_product(x: torch.Tensor, kernel: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor | None:
     """x (M, D) times kernel (D, U), plus bias (U,); it has derivatives of any order.
 
-    None unless these are matrices of float32 on a CPU that are not empty, and PyTorch has oneDNN, and it is faster.
+    None unless these are matrices of float32 on a CPU that are not empty, and PyTorch has oneDNN.
     """
     return _Product.apply(x, kernel, bias) if _takes(x, kernel) else None
 
@@ -75,5 +73,4 @@ def _may_call() -> bool:
 
 
 def _takes(x: torch.Tensor, kernel: torch.Tensor) -> bool:
-    is_float32_on_cpu = x.device.type == "cpu" and x.dtype == kernel.dtype == torch.float32
-    return _onednn_is_faster and is_float32_on_cpu and x.numel() > 0 and _may_call()
+    return x.device.type == "cpu" and x.numel() > 0 and x.dtype == kernel.dtype == torch.float32 and _may_call()
