@@ -199,6 +199,7 @@ class Runs(Generic[C, L, E, O]):
         return model, None
 
     def _make_encoder(self, run: Run) -> BertEncoder:
+        """An encoder without the weights that training starts from."""
         return BertEncoder(self.start.config, dtype=self._policy, name="bert", seed=run.seed)
 
     def _new_encoder(self, run: Run) -> tuple[BertEncoder, list[str]]:
@@ -206,7 +207,7 @@ class Runs(Generic[C, L, E, O]):
         lacking: list[str] = []
 
         def load(encoder: BertEncoder, folder: Path, arrays: dict[str, np.ndarray] | None) -> None:
-            lacking.extend(load_encoder_weights(encoder, folder, arrays, tell=False))
+            lacking.extend(load_encoder_weights(encoder, folder, arrays))
 
         return self.start.new_model(partial(self._make_encoder, run), load), lacking
 

@@ -198,7 +198,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Servable
         return start.new_model(
             lambda: models.BertForFeatures(start.config, **self._choices(), **options),
             # No choice of layers reads the pooler.
-            lambda model, folder, arrays: weights.load_encoder_weights(model.encoder, folder, arrays, tell=False),
+            lambda model, folder, arrays: weights.load_encoder_weights(model.encoder, folder, arrays),
         )
 
     def _choices(self) -> dict[str, Any]:

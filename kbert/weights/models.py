@@ -73,14 +73,14 @@ def load_encoder(
     config, arrays = read_checkpoint(folder)
     with skip_initialisation():
         encoder = BertEncoder(config, dtype=dtype, seed=seed)
-    load_encoder_weights(encoder, folder, arrays)
+    tell_of_new(load_encoder_weights(encoder, folder, arrays), folder)
     return encoder
 
 
 def load_encoder_weights(
-    encoder: BertEncoder, folder: str | Path, arrays: dict[str, np.ndarray] | None = None, *, tell: bool = True
+    encoder: BertEncoder, folder: str | Path, arrays: dict[str, np.ndarray] | None = None
 ) -> list[str]:
-    """Copy a folder's encoder into ``encoder``; returns what the folder lacks, which starts at random.
+    """Copy a folder's encoder into ``encoder``.
 
     Parameters
     ----------
@@ -88,23 +88,18 @@ def load_encoder_weights(
     folder : str or Path
     arrays : dict of ndarray, optional
         The arrays of the folder, if they have been read already.
-    tell : bool, default=True
-        Whether to warn of a pooler that is not there.
+
+    Returns
+    -------
+    list of str
+        What the folder lacks, which is the pooler at most. It starts at random; see `tell_of_new`.
 
     Raises
     ------
     WeightsMismatchError
         As `load_slots`.
-
-    Warns
-    -----
-    NewWeightsWarning
-        When the folder has no pooler. It starts at random.
     """
-    new = load_slots(encoder_slots(encoder), folder, _OPTIONAL, arrays)
-    if tell:
-        tell_of_new(new, folder)
-    return new
+    return load_slots(encoder_slots(encoder), folder, _OPTIONAL, arrays)
 
 
 def tell_of_new(new: list[str], folder: str | Path) -> None:
