@@ -21,7 +21,7 @@ from torch.autograd.function import once_differentiable
 
 from kbert.model.base import MASKED
 from kbert.model.dropout import LARGEST_RATE, kept
-from kbert.model.products_torch import product_without_grad
+from kbert.model.products_torch import product_in_training, product_without_grad
 
 # What takes the place of weights, by their variables' ids, where layers may be computed by this module; None elsewhere.
 # `kbert.training.fused_layers` sets it. Layers then have first derivatives only.
@@ -169,7 +169,7 @@ class _Attention(torch.autograd.Function):
         B, T, D = x.shape
         read, flat = readers.reshape(-1, D), x.reshape(-1, D)
         query, key, value = (
-            _heads(product_without_grad(of, kernel, bias), B, n_heads)
+            _heads(product_in_training(of, kernel, bias), B, n_heads)
             for of, kernel, bias in (
                 (read, query_kernel, query_bias), (flat, key_kernel, key_bias), (flat, value_kernel, value_bias)
             )
@@ -203,12 +203,12 @@ class _Attention(torch.autograd.Function):
         if for_weights:
             outputs = zip((read, flat, flat), (d_query, d_key, d_value), kernels, strict=True)
             of_weights = [gradient for of, dy, kernel in outputs for gradient in (by_kernel(of, dy, kernel), dy.sum(0))]
-        d_readers = product_without_grad(d_query, kernels[0].t()).view(B, -1, N * H) if for_readers else None
+        d_readers = product_in_training(d_query, kernels[0].t()).view(B, -1, N * H) if for_readers else None
         d_x = None
         if for_x:
             d_x = (
-                product_without_grad(d_key, kernels[1].t())
-                .add_(product_without_grad(d_value, kernels[2].t()))
+                product_in_training(d_key, kernels[1].t())
+                .add_(product_in_training(d_value, kernels[2].t()))
                 .view(B, -1, N * H)
             )
         return d_readers, d_x, None, *of_weights, None, None
@@ -220,7 +220,7 @@ class _Expansion(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, y: torch.Tensor, kernel: torch.Tensor, bias: torch.Tensor, approximate: str) -> torch.Tensor:
         flat = y.reshape(-1, y.shape[-1])
-        wide = product_without_grad(flat, kernel, bias)
+        wide = product_in_training(flat, kernel, bias)
         ctx.save_for_backward(flat, wide, kernel)
         ctx.approximate = approximate
         return torch.nn.functional.gelu(wide, approximate=approximate).view(*y.shape[:-1], -1)
@@ -232,7 +232,7 @@ class _Expansion(torch.autograd.Function):
         for_y, for_weights = ctx.needs_input_grad[:2]
         d_wide = _gelu_backward(d_active.reshape(wide.shape), wide, approximate=ctx.approximate)
         return (
-            product_without_grad(d_wide, kernel.t()).view(*d_active.shape[:-1], -1) if for_y else None,
+            product_in_training(d_wide, kernel.t()).view(*d_active.shape[:-1], -1) if for_y else None,
             by_kernel(flat, d_wide, kernel) if for_weights else None,
             d_wide.sum(0) if for_weights else None,
             None,
@@ -255,7 +255,7 @@ class _OutputAndNorm(torch.autograd.Function):
         rate: float,
     ) -> torch.Tensor:
         flat = inside.reshape(-1, inside.shape[-1])
-        out = product_without_grad(flat, kernel, bias)
+        out = product_in_training(flat, kernel, bias)
         factors = kept(out, rate) if rate else None
         residual = (out if factors is None else out.mul_(factors)).add_(x.reshape(out.shape))
         y, mean, deviation = torch.native_layer_norm(residual, (out.shape[-1],), gamma, beta, epsilon)
@@ -273,7 +273,7 @@ class _OutputAndNorm(torch.autograd.Function):
         )
         d_out = d_residual if factors is None else d_residual * factors
         return (
-            product_without_grad(d_out, kernel.t()).view(*dy.shape[:-1], -1) if for_inside else None,
+            product_in_training(d_out, kernel.t()).view(*dy.shape[:-1], -1) if for_inside else None,
             d_residual.view(dy.shape) if for_x else None,
             by_kernel(flat, d_out, kernel) if for_weights else None,
             d_out.sum(0) if for_weights else None,
@@ -289,7 +289,7 @@ def by_kernel(x: torch.Tensor, dy: torch.Tensor, kernel: torch.Tensor) -> torch.
 
     Kernels from files are (U, D) there. The optimiser goes through both in one order.
     """
-    return product_without_grad(x.t(), dy) if kernel.is_contiguous() else product_without_grad(dy.t(), x).t()
+    return product_in_training(x.t(), dy) if kernel.is_contiguous() else product_in_training(dy.t(), x).t()
 
 
 def _heads(flat: torch.Tensor, B: int, n_heads: int) -> torch.Tensor:

@@ -84,6 +84,19 @@ def test_the_layers_use_it(monkeypatch):
     close(fast, plain)
 
 
+@pytest.mark.parametrize("mkl_is_faster", [False, True])
+def test_products_in_training_are_those_of_the_faster_library(arrays, onednn_product, mkl_is_faster, monkeypatch):
+    from kbert.model import products_torch
+
+    x, kernel, bias = (array.detach() for array in arrays)
+    linear, calls = products_torch._linear, []
+    monkeypatch.setattr(products_torch, "_linear", lambda *given: calls.append(given) or linear(*given))
+    monkeypatch.setattr(products_torch, "_mkl_is_faster", mkl_is_faster)
+    for given in ((x, kernel), (x, kernel, bias), (x, kernel.T.contiguous().T)):
+        close(products_torch.product_in_training(*given), x @ kernel + (bias if len(given) == 3 else 0))
+    assert len(calls) == (0 if mkl_is_faster else 3)
+
+
 def test_a_table_that_is_filled_up_has_the_same_product(arrays, monkeypatch):
     """As on a GPU: 33 rows become 64, and their products are left out again."""
     import torch

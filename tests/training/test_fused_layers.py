@@ -259,6 +259,22 @@ def test_kernels_are_packed_for_predicting(inputs, monkeypatch):
     assert not FusedLayers.for_predicting(model)._by_variable[id(kernel)].is_mkldnn
 
 
+def test_predictions_are_not_by_the_products_of_training(inputs, monkeypatch):
+    """Their last digits may depend on the number of rows: a row would get another prediction alone."""
+    from kbert.model import layers_torch
+    from kbert.training.fused_layers import FusedLayers
+    from kbert.training.step_torch import predictor
+
+    model, calls = BertForSequenceClassification(config(), 2), []
+    product = layers_torch.product_in_training
+    monkeypatch.setattr(layers_torch, "product_in_training", lambda *given: calls.append(given) or product(*given))
+    predictor(model)(inputs)
+    assert not calls
+    with FusedLayers(model).in_use():
+        model(inputs, training=True).sum().backward()
+    assert calls
+
+
 @pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
 def test_predictions_follow_a_training_step(inputs, optimizer):
     """PyTorch's fused AdamW changes weights without counting that as a change."""
