@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from kbert.config import BertConfig
+from kbert.errors import WeightsMismatchError
 from kbert.hub import resolve_folder
 from kbert.sizes import named_size
 from kbert.text import WordPieceTokenizer
@@ -61,6 +62,7 @@ class Start:
         WeightsMismatchError
             When the arrays do not have the sizes of the architecture. They are read before the model is made, since a
             damaged config.json may describe one that does not fit into memory.
+            Or when the model of an earlier fit was given further weights since.
         """
         from kbert.model.encoder import skip_initialisation
         from kbert.weights.models import read_checkpoint
@@ -69,6 +71,12 @@ class Start:
         with skip_initialisation(self.folder is not None or self.model is not None):
             model = make()
         if self.model is not None:
+            if len(model.weights) != len(self.model.weights):
+                raise WeightsMismatchError(
+                    f"The model that a warm start goes on from has {len(self.model.weights)} arrays of weights, where "
+                    f"its architecture has {len(model.weights)}: low-rank adapters, or layers, were added to it. Save "
+                    "the estimator, which merges adapters into the weights, and start from that folder: weights=folder."
+                )
             for variable, earlier in zip(model.weights, self.model.weights, strict=True):
                 variable.assign(earlier.value)
         elif self.folder is not None:

@@ -8,10 +8,11 @@ import keras
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.utils.class_weight import compute_sample_weight
 
 from kbert import BertRegressor
-from kbert.errors import DivergedError
+from kbert.errors import DivergedError, WeightsMismatchError
 from kbert.estimators import preparing
 
 pytestmark = pytest.mark.slow
@@ -328,6 +329,16 @@ def test_going_on_keeps_the_dropout_of_the_fit_before(toy, reviews):
     classifier = toy(warm_start=True, dropout=0.5).fit(texts, labels).set_params(dropout=None).fit(texts, labels)
     assert classifier.config_.hidden_dropout_prob == 0.5
     assert classifier.set_params(dropout=0.1).fit(texts, labels).config_.hidden_dropout_prob == 0.1
+
+
+def test_a_model_with_adapters_is_no_start(fitted, reviews, tmp_path):
+    adapted = copy.deepcopy(fitted).set_params(warm_start=True)
+    adapted.model_.encoder.transformer_layers[0].intermediate.enable_lora(2)
+    with pytest.raises(WeightsMismatchError, match="adapters.*weights=folder"):
+        adapted.fit(reviews.text[:8], reviews.label[:8])
+    adapted.save(tmp_path / "merged")
+    again = clone(fitted).set_params(weights=tmp_path / "merged", epochs=1)
+    assert again.fit(reviews.text[:8], reviews.label[:8]).config_.hidden_size == fitted.config_.hidden_size
 
 
 def test_a_fit_that_fails_leaves_the_estimator_as_it_was(fitted, reviews):
