@@ -1,4 +1,4 @@
-"""Products of matrices on PyTorch: of float32 on a CPU by oneDNN, called as PyTorch's compiler calls it."""
+"""Products of matrices on PyTorch: of float32 on a CPU by oneDNN, called as PyTorch's compiler calls it, or by MKL."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ try:
 except (AttributeError, RuntimeError):
     _linear = _pack = _packs_bfloat16 = None
 
-# On processors with AVX2 alone MKL, which multiplies float32 for PyTorch, is faster than oneDNN (the notes on speed,
-# docs/project/performance_notes.md).
+# On processors with AVX2 alone, MKL is faster than oneDNN; PyTorch's own products of float32 are MKL's
+# (docs/project/performance_notes.md).
 _mkl_is_faster = torch.backends.cpu.get_cpu_capability() == "AVX2" and torch.backends.mkl.is_available()
 
 
@@ -68,16 +68,19 @@ def product_without_grad(x: torch.Tensor, kernel: torch.Tensor, bias: torch.Tens
         # One that was `packed` has its rows and columns exchanged.
         y: torch.Tensor = _linear(x, kernel if kernel.is_mkldnn else kernel.t(), bias, "none", [], "")
         return y
-    return torch.mm(x, kernel) if bias is None else torch.addmm(bias, x, kernel)
+    return _pytorchs_own(x, kernel, bias)
 
 
 def product_in_training(x: torch.Tensor, kernel: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """The same, by PyTorch's own product where that is faster, whose last digits depend on the number of rows.
+    """As `product_without_grad`, but by MKL where that is faster. Its last digits depend on the number of rows.
 
     Training can do with that. A prediction cannot: a row has to get the same one whichever rows are beside it.
     """
-    if not _mkl_is_faster:
-        return product_without_grad(x, kernel, bias)
+    multiply = _pytorchs_own if _mkl_is_faster else product_without_grad
+    return multiply(x, kernel, bias)
+
+
+def _pytorchs_own(x: torch.Tensor, kernel: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
     return torch.mm(x, kernel) if bias is None else torch.addmm(bias, x, kernel)
 
 

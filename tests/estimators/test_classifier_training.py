@@ -333,12 +333,16 @@ def test_going_on_keeps_the_dropout_of_the_fit_before(toy, reviews):
 
 def test_a_model_with_adapters_is_no_start(fitted, reviews, tmp_path):
     adapted = copy.deepcopy(fitted).set_params(warm_start=True)
-    adapted.model_.encoder.transformer_layers[0].intermediate.enable_lora(2)
+    layer = adapted.model_.encoder.transformer_layers[0].intermediate
+    layer.enable_lora(2)
+    layer.lora_kernel_b.assign(np.full(layer.lora_kernel_b.shape, 0.1))
     with pytest.raises(WeightsMismatchError, match="adapters.*weights=folder"):
         adapted.fit(reviews.text[:8], reviews.label[:8])
     adapted.save(tmp_path / "merged")
-    again = clone(fitted).set_params(weights=tmp_path / "merged", epochs=1)
-    assert again.fit(reviews.text[:8], reviews.label[:8]).config_.hidden_size == fitted.config_.hidden_size
+    again = clone(fitted).set_params(weights=tmp_path / "merged", epochs=1, freeze=fitted.config_.num_hidden_layers)
+    again.fit(reviews.text[:8], reviews.label[:8])
+    merged, kernel = layer.kernel, again.model_.encoder.transformer_layers[0].intermediate.kernel
+    np.testing.assert_allclose(*(keras.ops.convert_to_numpy(array) for array in (kernel, merged)), rtol=1e-6)
 
 
 def test_a_fit_that_fails_leaves_the_estimator_as_it_was(fitted, reviews):
