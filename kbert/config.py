@@ -10,7 +10,7 @@ from typing import Any
 from kbert.config_json import read_config_json
 from kbert.errors import WeightsMismatchError
 from kbert.sizes import named_size
-from kbert.values.whole_numbers import whole_number
+from kbert.values.number_rules import whole_number
 
 # "gelu" is the exact (erf) form; "gelu_new" and "gelu_pytorch_tanh" are its tanh approximation. They differ by up to
 # 4.7e-4.

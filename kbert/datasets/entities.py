@@ -1,7 +1,6 @@
 """Texts and the spans that are marked in them, from the exports of annotation tools."""
 
 import json
-import numbers
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,6 +11,7 @@ import pandas as pd
 
 from kbert.datasets.files import is_blank, read_text
 from kbert.errors import DatasetWarning
+from kbert.values.number_rules import is_whole
 from kbert.values.surrogates import require_no_surrogates
 from kbert.warn import warn_user
 
@@ -207,7 +207,7 @@ def _is_doccanos_span(part: Any) -> bool:
     if isinstance(part, Mapping):
         return "start_offset" in part
     is_triple = isinstance(part, list | tuple) and len(part) >= 3
-    return is_triple and _is_whole(part[0]) and _is_whole(part[1]) and isinstance(part[2], str)
+    return is_triple and is_whole(part[0]) and is_whole(part[1]) and isinstance(part[2], str)
 
 
 def _lists_in(value: Mapping[str, Any]) -> Iterator[Any]:
@@ -450,7 +450,7 @@ def _checked(span: Any, text: str, source: str) -> Span:
         raise ValueError(
             f"{source}: the label {label} is a number. Export the labels' names, or replace it by its name."
         )
-    if not isinstance(label, str) or not _is_whole(start) or not _is_whole(end):
+    if not isinstance(label, str) or not is_whole(start) or not is_whole(end):
         raise ValueError(f"{source}: {span!r:.100} is no span of start, end and label.")
     if not 0 <= start < end <= len(text):
         raise ValueError(
@@ -458,7 +458,3 @@ def _checked(span: Any, text: str, source: str) -> Span:
             "is to be at least 0 and less than end, which is exclusive."
         )
     return int(start), int(end), label
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool)

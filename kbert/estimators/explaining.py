@@ -18,8 +18,8 @@ from kbert.training.attributions import Path
 from kbert.training.precision import in_float32
 from kbert.training.progress import PredictionProgress
 from kbert.training.shapley import Orders
+from kbert.values.number_rules import whole_number
 from kbert.values.printable import shown
-from kbert.values.whole_numbers import whole_number
 from kbert.weights.runtimes import ExportedModel
 
 if TYPE_CHECKING:

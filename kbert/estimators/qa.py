@@ -25,7 +25,7 @@ from kbert.tasks import Questions
 from kbert.tasks.explaining import ToExplain
 from kbert.tasks.questions import FoundSpans
 from kbert.training.progress import PredictionProgress
-from kbert.values.whole_numbers import whole_number
+from kbert.values.number_rules import whole_number
 
 if TYPE_CHECKING:
     from kbert.model import BertForQuestionAnswering

@@ -10,7 +10,7 @@ from kbert.estimators.base import BertEstimator, of_one_fit
 from kbert.estimators.recipe import settled_values
 from kbert.training.backends import tokens_at_once
 from kbert.training.predict import predict_padding
-from kbert.values.whole_numbers import whole_number
+from kbert.values.number_rules import whole_number
 
 
 class ServableEstimator(BertEstimator):

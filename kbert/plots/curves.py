@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kbert.values.whole_numbers import whole_number
+from kbert.values.number_rules import whole_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

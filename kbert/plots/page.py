@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kbert.values.whole_numbers import whole_number
+from kbert.values.number_rules import whole_number
 
 # Every text on every ground has a contrast of 4.5 or more, in both schemes (WCAG 2.2, 1.4.3), which a test measures.
 # Grounds are numbers, so that a mark can have them at any strength: the style's --strength.

@@ -16,8 +16,8 @@ from kbert.errors import ParameterWarning
 from kbert.files.checksums import sha256_of
 from kbert.pretraining.corpus_files import FilePart, find_files, parts_of, plain_size, segments_of
 from kbert.pretraining.segments import Rules, Segmenter, documents
+from kbert.values.number_rules import whole_number
 from kbert.values.printable import shown
-from kbert.values.whole_numbers import whole_number
 from kbert.warn import warn_user
 
 # Items of a list that are looked at, whether they name files.

@@ -13,8 +13,8 @@ from kbert.model.base import to_numpy
 from kbert.text import WordPieceTokenizer
 from kbert.training.backends import backend_step
 from kbert.training.finite_outputs import require_finite
+from kbert.values.number_rules import whole_number
 from kbert.values.surrogates import require_no_surrogates
-from kbert.values.whole_numbers import whole_number
 
 
 def fill_mask(model: BertForPreTraining, tokenizer: WordPieceTokenizer, text: str, top_k: int = 5) -> Any:

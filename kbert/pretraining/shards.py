@@ -24,9 +24,9 @@ from kbert.pretraining.instances import Documents, documents_of
 from kbert.text import WordPieceTokenizer
 from kbert.text.files import TokenizerSpec, bert_spec
 from kbert.text.ragged import row_splits
+from kbert.values.number_rules import whole_number
 from kbert.values.printable import printable
 from kbert.values.saved import TEXT, Rule, SavedValues, one_of, whole
-from kbert.values.whole_numbers import whole_number
 
 if TYPE_CHECKING:
     from kbert.pretraining.corpus import Corpus, Unit

@@ -26,7 +26,7 @@ from kbert.reports.main_score import MainScore, main_score
 from kbert.reports.page import OWN_NAMES, Report
 from kbert.reports.scores import scores
 from kbert.tasks.row_lengths import RowLengths
-from kbert.values.whole_numbers import whole_number
+from kbert.values.number_rules import whole_number
 from kbert.weights.runtimes import ExportedModel
 
 # Rows are put into so many groups of the same size by their lengths.

@@ -7,9 +7,8 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
 from tqdm import tqdm
 
 from kbert.estimators.base import BertEstimator
@@ -31,8 +30,8 @@ from kbert.tables.plan import (
     used_columns,
 )
 from kbert.tables.progress import RowTotal
+from kbert.values.number_rules import is_whole, whole_number
 from kbert.values.printable import shown
-from kbert.values.whole_numbers import whole_number
 from kbert.warn import warn_user
 
 
@@ -155,7 +154,7 @@ def predict_table(
     """
     require_pyarrow()
     rows_per_part = whole_number(rows_per_part, "rows_per_part")
-    if n_jobs is not None and (not _is_whole(n_jobs) or n_jobs == 0):
+    if n_jobs is not None and (not is_whole(n_jobs) or n_jobs == 0):
         raise ValueError(
             f"n_jobs (--jobs on the command line) must be a number of processes, or -1 for one a core, got {n_jobs!r}."
         )
@@ -258,7 +257,3 @@ def _tell(told: dict[type[Warning], str], fault: list[Exception], unreadable: li
             f"{str(unreadable[0]).rstrip('.')}.{others} What else there is was done: mend or remove what cannot be "
             "read, and call again."
         ) from unreadable[0]
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

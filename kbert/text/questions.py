@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kbert.text.column_tokenizer import ColumnTokenizer
 from kbert.text.ragged import Ragged, Selection, row_splits
 from kbert.text.sequences import TokenSequences, assemble, room_for_texts
-from kbert.values.whole_numbers import whole_number
+from kbert.values.number_rules import whole_number
 
 # Most pieces of a question (Devlin et al., 2018: max_query_length of run_squad.py).
 QUESTION_PIECES = 64

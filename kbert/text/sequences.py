@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kbert.text.column_tokenizer import ColumnTokenizer
 from kbert.text.ragged import Ragged, Selection, ranges, row_splits
-from kbert.values.whole_numbers import whole_number
+from kbert.values.number_rules import whole_number
 
 
 class SequenceSource(Protocol):

@@ -1,4 +1,4 @@
-"""What numbers a training takes: tests, each with what messages say is wanted. NumPy's numbers are taken too."""
+"""Which numbers are taken, and what messages say is wanted. NumPy's numbers are taken too, and booleans are none."""
 
 from __future__ import annotations
 
@@ -21,9 +21,32 @@ def is_real(value: Any) -> bool:
         return False
 
 
-def is_whole(value: Any, least: int) -> bool:
-    """Whether a value is a whole number of at least ``least``, and no boolean."""
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool | np.bool_) and int(value) >= least
+def is_whole(value: Any, least: int | None = None) -> bool:
+    """Whether a value is a whole number, of at least ``least`` if that is given, and no boolean."""
+    is_number = isinstance(value, numbers.Integral) and not isinstance(value, bool | np.bool_)
+    return is_number and (least is None or int(value) >= least)
+
+
+def whole_number(value: Any, name: str, least: int = 1, what_for: str = "") -> int:
+    """A whole number that a function was given, as Python's own.
+
+    Parameters
+    ----------
+    value : int
+    name : str
+        What the message calls it.
+    least : int, default=1
+    what_for : str, default=""
+        What the message says of ``least``, with a space before it.
+
+    Raises
+    ------
+    ValueError
+        If it is no whole number, or less than ``least``.
+    """
+    if not is_whole(value, least):
+        raise ValueError(f"{name} must be a whole number of at least {least}{what_for}, got {value!r}.")
+    return int(value)
 
 
 def whole(least: int) -> Rule:
