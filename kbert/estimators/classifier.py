@@ -86,7 +86,7 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         ``classifier_pooling="auto"``. "auto" is "probe"; but with pairs of texts "random", unless the linear model
         takes a quarter of a constant predictor's loss away, in the cross-validation.
     few_labels : bool, default=False
-        For some 8 to 64 rows a class: instead of classifying, training brings the vectors of rows of the same class
+        For some 8 or 16 rows a class: instead of classifying, training brings the vectors of rows of the same class
         together and those of other classes apart (Khosla et al., 2020; Tunstall et al., 2022, "SetFit"), and the head
         is then fitted to the vectors, as with ``head_start="probe"``. With up to some eight classes it takes a fraction
         of the time. One label a row.

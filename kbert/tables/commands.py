@@ -66,7 +66,7 @@ class FitCommand:
         add("--weights", metavar="NAME", help=text)
         for name, text in _NUMBERS.items():
             add(f"--{name}", type=_value, metavar="N", help=text)
-        add("--few-labels", action="store_true", help="for 8 to 64 rows a class")
+        add("--few-labels", action="store_true", help="for 8 or 16 rows a class")
         add("--seed", type=int, default=0, metavar="N", help="of the head, the order of rows, dropout (default: 0)")
         add("--checkpoint", type=path, metavar="FOLDER", help="where a fit that is killed goes on")
         text = "any other parameter of the estimator, as class_weight=balanced"
