@@ -195,6 +195,8 @@ def only_column(y: Any) -> Any:
 def may_hold_lists(y: Any) -> bool:
     """Whether a column may have lists for values: not if its dtype is one of numbers or of texts."""
     dtype = getattr(y, "dtype", None)
+    if isinstance(dtype, pd.CategoricalDtype):
+        dtype = dtype.categories.dtype
     if isinstance(dtype, pd.ArrowDtype):
         return "list" in str(dtype.pyarrow_dtype).partition("<")[0]
     return hasattr(y, "__len__") and dtype in (None, np.dtype(object))

@@ -231,6 +231,8 @@ def check_labels(labels: np.ndarray, y: Any) -> None:
 def _check_lists_in_strings(labels: list[str], classes: list[str], y: Any) -> None:
     """Refuse "['a', 'b']" where most rows are like that, and warn of "a,b" where they are or it has labels as parts."""
     lists = {label for label in classes if _is_list(label)}
+    if all(map(_is_interval, lists)):
+        lists = set()
     if sum(label in lists for label in labels) > len(labels) / 2:
         arrays = {label for label in lists if _ARRAY.fullmatch(label)}
         example = next(label for label in labels if label in (arrays or lists))
@@ -299,6 +301,8 @@ def hint_for_list_as_text(value: Any) -> str:
 _QUOTED, _NUMBER = r"""(?:'[^']*'|"[^"]*")""", r"[-+.\de]+"
 _ARRAY = re.compile(rf"\s*\[\s*(?:{_QUOTED}(?:\s+{_QUOTED})+|{_NUMBER}(?:\s+{_NUMBER})+)\s*\]\s*")
 
+_INTERVAL = re.compile(rf"\s*[\[(]\s*({_NUMBER})\s*,\s*({_NUMBER})\s*[\])]\s*")
+
 
 def _is_list(label: str) -> bool:
     if not label.strip().startswith(("[", "(", "{")):
@@ -308,6 +312,15 @@ def _is_list(label: str) -> bool:
     try:
         return isinstance(ast.literal_eval(label.strip()), list | tuple | set)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return False
+
+
+def _is_interval(label: str) -> bool:
+    """Whether a label is two numbers in ascending order, which may be the bounds of an age or a price: "[18, 64]"."""
+    bounds = _INTERVAL.fullmatch(label)
+    try:
+        return bounds is not None and float(bounds[1]) <= float(bounds[2])
+    except ValueError:
         return False
 
 

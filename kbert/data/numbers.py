@@ -86,11 +86,11 @@ def _numbers(column: Column, name: str) -> NDArray[np.float64]:
 def _as_numbers(value: Any, name: str) -> str:
     """How values that are no numbers become some, for a message."""
     if isinstance(value, np.datetime64 | datetime.date):
-        return f"Count the days: {name} = ({name} - {name}.min()).dt.days"
+        return f"Count the days: {name} = pd.Series(pd.to_datetime({name})); {name} = ({name} - {name}.min()).dt.days"
     if isinstance(value, np.timedelta64 | datetime.timedelta):
-        return f"Convert with {name}.dt.total_seconds()"
+        return f"Convert with pd.Series(pd.to_timedelta({name})).dt.total_seconds()"
     if isinstance(value, str) and re.fullmatch(r"\s*[-+]?\d+,\d+\s*", value):
-        return f'Convert with {name}.str.replace(",", ".").astype(float)'
+        return f'Convert with pd.Series({name}).str.replace(",", ".").astype(float)'
     return "Convert with pd.to_numeric"
 
 

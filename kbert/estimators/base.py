@@ -84,7 +84,10 @@ class BertEstimator(ExportableEstimator):
 
     def _refuse_another_start(self) -> None:
         """Refuse a warm start of another model than that which the parameters describe."""
-        for name, before in self._parameters_of_start().items():
+        parameters = self._parameters_of_start()
+        if getattr(self, "classifier_pooling", "auto") != "auto":
+            parameters = {**parameters, "classifier_pooling": self.config_.classifier_pooling}
+        for name, before in parameters.items():
             now, before = (os.fspath(v) if isinstance(v, os.PathLike) else v for v in (getattr(self, name), before))
             if now != before:
                 raise ValueError(
@@ -244,7 +247,7 @@ class BertEstimator(ExportableEstimator):
         Raises
         ------
         TypeError
-            If an estimator that is to be fitted elsewhere has such a distribution.
+            If an estimator that is to be fitted elsewhere has such a distribution, or its model has adapters.
         """
         state = super().__getstate__()
         if is_distribution(state.get("distribution")):
@@ -260,6 +263,11 @@ class BertEstimator(ExportableEstimator):
             from kbert.model.base import to_numpy
 
             model = state["model_"]
+            if any(getattr(layer, "lora_enabled", False) for layer in model._flatten_layers()):
+                raise TypeError(
+                    f"{type(self).__name__}: the model has low-rank adapters (LoRA), which a pickle cannot hold. Write "
+                    "it with save(folder), which merges them into the weights."
+                )
             weights = [to_numpy(variable.value) for variable in model.weights]
             state = {**state, "model_": (type(model), model.get_config(), weights)}
         return state

@@ -567,6 +567,9 @@ def _corpus(X: Any, name: str, split: Literal["sentences", "lines"]) -> Corpus:
             f"{name} is a single str ({shown(X)}). A text is put in a list: [{name}]; a file is given as "
             "pathlib.Path(...)."
         )
+    if is_sparse(X):
+        refuse_what_has_no_rows(X, name)
+    X = list(X) if isinstance(X, Iterator) else to_known_container(X)
     if isinstance(X, pd.DataFrame) and len(X.columns) == 1:
         X = X.iloc[:, 0]
     if isinstance(X, pd.DataFrame) and list(X.columns).count("text") != 1:
@@ -575,12 +578,9 @@ def _corpus(X: Any, name: str, split: Literal["sentences", "lines"]) -> Corpus:
             f"{name} is a DataFrame with {columns}, and none of them alone is called 'text'. Choose the one with the "
             f"texts: {name}[...], or kbert.pretraining.Corpus({name}, column=...)."
         )
-    if is_sparse(X):
-        refuse_what_has_no_rows(X, name)
     if isinstance(X, np.ndarray) and (X.ndim != 1 or X.dtype.kind not in "OUT"):
         (texts,) = text_columns(X, columns=(1,), name=name).columns
         return Corpus(texts, split=split)
-    X = list(X) if isinstance(X, Iterator) else to_known_container(X)
     if hasattr(X, "__len__") and len(X) == 0:
         raise ValueError(f"{NO_SAMPLES.format(getattr(X, 'shape', (0,)))} {name} is empty: give at least one text.")
     return Corpus(X, split=split)

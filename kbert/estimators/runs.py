@@ -262,6 +262,8 @@ class Runs(Generic[C, L, E, O]):
         parts = n_parts(parameters.distribution)
         batches = TrainingBatches(data.sequences, parameters.batch_size, run.seed, self.task.whole_rows, parts)
         history = train(model, loss, batches, data, options, evaluation)
+        if "loss" not in history:
+            raise ValueError("A callback stopped the training before its first epoch began, so nothing was trained.")
         if evaluation is not None:
             evaluation.restore_best()
         return history

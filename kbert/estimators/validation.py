@@ -84,7 +84,7 @@ def split_rows(
     except ValueError as error:
         raise ValueError(
             f"{asking} splits validation_fraction={fraction} of {len(rows)} rows off as a validation set, with rows of "
-            f"every class on both sides, and that cannot be done here ({error}). Give an eval_set, a larger "
+            f"every class on both sides, and that cannot be done here ({error}). Give an eval_set, another "
             "validation_fraction, or more rows."
         ) from None
     return np.setdiff1d(rows, validation), np.sort(validation)

@@ -222,7 +222,9 @@ class Questions(MissingTexts, Task[QuestionColumns, Answers, QuestionExamples, B
 
         Few rows are split at random: `after_training` tells if none without an answer is left to take it from.
         """
-        enough = (weights > 0).sum() * min(fraction, 1 - fraction) > 1
+        n_rows = (weights > 0).sum()
+        n_validation = np.ceil(n_rows * fraction)  # as scikit-learn rounds
+        enough = min(n_validation, n_rows - n_validation) > 1
         return labels.answerable if enough and self.needs_validation(labels, weights) else None
 
     def needs_validation(self, labels: Answers, weights: np.ndarray) -> str | None:

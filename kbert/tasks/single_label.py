@@ -171,7 +171,7 @@ class SingleLabel(TextTask):
         """The weights of rows, multiplied by those of their classes."""
         if self._weights_of_classes is None:
             return examples.weights
-        return (examples.weights * self._weights_of_classes[examples.labels]).astype("float32")
+        return examples.weights.astype("float64") * self._weights_of_classes[examples.labels]
 
     def after_training(self, model: keras.Model, examples: TextExamples, validation: TextExamples | None) -> None:
         """The temperature, if it was asked for."""

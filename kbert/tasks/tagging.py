@@ -225,7 +225,7 @@ class Tagging(WordReader, Task[WordColumn, UnreadTags, TaggingExamples, np.ndarr
             vectors = self.outputs(models.BertForFeatures(config, pooling=None, encoder=encoder), some)
         except DivergedError:
             return Probed(config)
-        return Probed(config, softmax_head(vectors, some.labels, some.word_weights, len(self.classes_)))
+        return Probed(config, softmax_head(vectors, some.labels, mean_one(some.word_weights), len(self.classes_)))
 
     def n_probed(self, numbers: list[tuple[Any, ...]]) -> int:
         """Rows with words, up to a number of words."""

@@ -396,5 +396,6 @@ def nothing_learned() -> np.ndarray:
 
 def mean_one(weights: np.ndarray) -> np.ndarray:
     """Scale weights so that the mean of those that are not 0 is 1; float32."""
+    weights = weights.astype("float64")  # in which the sum of large ones is finite
     mean: np.ndarray = weights / weights[weights > 0].mean()
     return mean.astype("float32")

@@ -256,7 +256,7 @@ class TextTask(TextReader, RowTask[TextColumns, np.ndarray, TextExamples, np.nda
         data, first_window = self.training_data(some), np.unique(some.sequences.rows, return_index=True)[1]
         fitting = Fitting(
             data.targets[first_window],
-            np.bincount(some.sequences.rows, data.weights),
+            mean_one(np.bincount(some.sequences.rows, data.weights)),  # a row counts once, in however many windows
             self.n_outputs,
             self.fit_head,
             lambda outputs, rows: self.mean_loss(outputs, some.take(rows)),

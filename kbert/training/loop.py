@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -215,19 +216,20 @@ def _train_epoch(
 
     The mean loss of all that has a weight, without batches that were skipped; and the mean loss of each update.
     """
-    updates = updater.updates(steps, callbacks, weight_of=lambda count: count.weighted)
-    for update in updates:
-        n_texts = sum(count.texts for count in update.notes)
-        standing.losses += update.losses
-        standing.weighted += [count.weighted for count in update.notes]
-        standing.texts += n_texts
-        updater.guard.record(update.number, update.losses[-1])
-        if trimmed is not None:
-            trimmed.note_update(update.hyper, update.losses[-1])
-        progress.update(n_texts, standing.losses)
-        after_update()
-        if model.stop_training:
-            updates.close()  # there are no further ones
+    # Closed at once, also after an error: its traceback would keep the thread that prepares batches.
+    with closing(updater.updates(steps, callbacks, weight_of=lambda count: count.weighted)) as updates:
+        for update in updates:
+            n_texts = sum(count.texts for count in update.notes)
+            standing.losses += update.losses
+            standing.weighted += [count.weighted for count in update.notes]
+            standing.texts += n_texts
+            updater.guard.record(update.number, update.losses[-1])
+            if trimmed is not None:
+                trimmed.note_update(update.hyper, update.losses[-1])
+            progress.update(n_texts, standing.losses)
+            after_update()
+            if model.stop_training:
+                updates.close()  # there are no further ones
     updater.guard.read_all()
     values, weighted = np.array([float(loss) for loss in standing.losses]), np.array(standing.weighted)
     finite = np.isfinite(values)

@@ -1,7 +1,9 @@
 """Weights of rows and classes, random states, callbacks, and early stopping."""
 
 import copy
+import pickle
 import random
+import threading
 import warnings
 
 import keras
@@ -396,3 +398,46 @@ def test_a_prediction_that_is_not_finite_is_an_error(fitted, reviews, wrong):
     broken.model_.classifier.bias.assign(np.array([wrong, 0], "float32"))
     with pytest.raises(DivergedError, match="not finite for 5 of 5 rows, first for row 0.*lower learning_rate"):
         broken.predict(reviews.text[:5])
+
+
+def test_adapters_do_not_fit_into_a_pickle(fitted):
+    adapted = copy.deepcopy(fitted)
+    adapted.model_.encoder.transformer_layers[0].intermediate.enable_lora(2)
+    with pytest.raises(TypeError, match=r"adapters \(LoRA\).*save\(folder\)"):
+        pickle.dumps(adapted)
+
+
+def test_going_on_with_another_pooling_is_refused(toy, reviews):
+    texts, labels = reviews.text[:16], reviews.label[:16]
+    classifier = toy(classifier_pooling="cls", epochs=1).fit(texts, labels).set_params(warm_start=True)
+    with pytest.raises(ValueError, match="had classifier_pooling='cls', and classifier_pooling is 'mean' now"):
+        classifier.set_params(classifier_pooling="mean").fit(texts, labels)
+    assert classifier.set_params(classifier_pooling="auto").fit(texts, labels).config_.classifier_pooling == "cls"
+
+
+def test_a_fit_that_diverges_leaves_no_thread(toy, reviews):
+    before = set(threading.enumerate())
+    errors = []
+    for _ in range(2):
+        with pytest.raises(DivergedError) as error:
+            toy(learning_rate=1e30, batch_size=4).fit(reviews.text, reviews.label)
+        errors.append(error.value)  # whose tracebacks keep what was local
+    assert set(threading.enumerate()) <= before
+
+
+def test_a_callback_that_stops_before_the_first_epoch_is_told(toy, reviews):
+    class Stop(keras.callbacks.Callback):
+        def on_train_begin(self, logs=None):
+            self.model.stop_training = True
+
+    with pytest.raises(ValueError, match="stopped the training before its first epoch"):
+        toy().fit(reviews.text[:16], reviews.label[:16], callbacks=[Stop()])
+
+
+def test_weights_near_the_largest_number_are_as_good_as_others(toy, reviews):
+    texts, labels = reviews.text[:16], reviews.label[:16]
+    fits = [
+        toy(epochs=1, class_weight={"good": 10}).fit(texts, labels, sample_weight=np.full(16, weight))
+        for weight in (1.0, 3e38)
+    ]
+    np.testing.assert_allclose(*(one.predict_proba(texts) for one in fits), atol=1e-5)

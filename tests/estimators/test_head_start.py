@@ -409,3 +409,19 @@ def test_a_head_on_means_is_exported(of_means, reviews, tmp_path):
     pytest.importorskip("onnxruntime", reason="pip install 'kbert-learn[onnx]'")
     report = of_means.export(tmp_path / "exported", X=reviews.text[:50])
     assert report.max_difference < 1e-4 and report.agreement == 1.0
+
+
+def test_a_row_counts_once_in_however_many_windows(quick_folder):
+    """Windows of one word repeated are all alike, so that the vector of a row does not depend on their number."""
+    rng = np.random.default_rng(0)
+    words = np.tile(["great", "lovely", "awful", "broken"], 10)
+    labels = np.where(rng.random(40) < 0.25, "good", np.where(np.isin(words, ["great", "lovely"]), "good", "bad"))
+    given = {**FROZEN, "classifier_pooling": "mean", "max_length": 16}
+    few, many = (
+        BertClassifier(weights=quick_folder, stride=stride, **given).fit(
+            [" ".join([word] * 60) for word in words], labels
+        )
+        for stride in (14, 2)
+    )
+    kernels = (np.asarray(one.model_.get_weights()[-2]) for one in (few, many))
+    np.testing.assert_allclose(*kernels, rtol=1e-3, atol=1e-4)

@@ -1,5 +1,6 @@
 """X and y that cannot be meant are refused, or warned of, with the line to write instead."""
 
+import ast
 import re
 import warnings
 
@@ -382,3 +383,20 @@ def test_y_in_another_order_than_X_is_warned_of_where_it_is_judged_by(clf, df):
         warnings.simplefilter("error", LabelsWarning)
         clf.score(df.message, df.label)
         clf.explain(df.message[:2], labels=df.label[:2])
+
+
+@pytest.mark.parametrize("bands", [["(0, 10)", "(10, 20)"], ["[0, 17]", "[18, 64]"], ["[0.5, 1e3]", "[-2, +1.5]"]])
+def test_two_numbers_in_order_are_a_band(toy, bands):
+    classifier = quiet(lambda: toy(epochs=1).fit(messages(24), bands * 12))
+    assert sorted(classifier.classes_) == sorted(bands)
+
+
+@pytest.mark.parametrize("lists", [["[0, 1]", "[1, 0]"], ["[3, 7]", "[7]"], ["(1, 2, 3)", "(2, 3)"]])
+def test_other_lists_of_numbers_are_refused(clf, lists):
+    refused(lambda: clf.fit(messages(24), lists * 12), "lists written as strings")
+
+
+def test_the_advice_for_lists_in_a_categorical_works(toy, df):
+    y = pd.Series(["['a', 'b']", "['a']"] * 20, dtype="category", name="labels")
+    refused(lambda: toy().fit(df.message, y), '["labels"].apply(ast.literal_eval)')
+    assert list(toy(epochs=1).fit(df.message, y.apply(ast.literal_eval)).classes_) == ["a", "b"]

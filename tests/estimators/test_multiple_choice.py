@@ -708,3 +708,9 @@ def test_dream_fits(data_folder, make):
         chooser = make(max_length=64, epochs=1, batch_size=8).fit(dream, dream.label)
     assert chooser.n_truncated_ == 32
     assert chooser.predict_proba(dream).shape == (32, 3)
+
+
+def test_weights_near_the_largest_number_serve(make):
+    rows = [("a b", ["c d", "e f"])] * 16
+    fits = [make(epochs=1).fit(rows, [0, 1] * 8, sample_weight=[weight] * 16) for weight in (1.0, 3e37)]
+    np.testing.assert_allclose(*(one.predict_proba(rows) for one in fits), atol=1e-5)

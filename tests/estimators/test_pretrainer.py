@@ -402,3 +402,10 @@ def test_text_may_be_in_an_array_of_arrow():
     texts = ["the table was red\nthe chair was blue", "a room\na table"] * 4
     losses = [make(max_steps=1, random_state=0).fit(X).history_["mlm_loss"] for X in (texts, pa.array(texts))]
     assert losses[0] == losses[1]
+
+
+def test_the_only_column_of_a_frame_is_the_text(folder):
+    polars = pytest.importorskip("polars", reason="pip install polars")
+    texts = ["the a table", "chair room with"] * 8
+    for frame in (pd.DataFrame({"body": texts}), polars.DataFrame({"body": texts})):
+        assert BertPretrainer(weights=folder, max_steps=1, batch_size=4).fit(frame).n_iter_ == 1

@@ -619,3 +619,15 @@ def test_a_single_question_without_an_answer_is_no_reason_to_fail(make):
         with pytest.warns(ParameterWarning, match='null_threshold="tune" takes a few'):
             answerer = make(epochs=1, **parameters).fit(riddles, riddles)
         assert answerer.null_threshold_ == np.inf
+
+
+@pytest.mark.parametrize("fraction", [0.1, 0.9])
+def test_few_rows_are_split_at_random(make, fraction):
+    """Of 15 rows a side of 0.1 has two, as scikit-learn rounds, and one of 0.9 leaves one."""
+    riddles = riddles_of(15)
+    riddles.loc[:3, ["answer", "answer_start"]] = ["", -1]
+    qa = make(epochs=1, early_stopping=True, validation_fraction=fraction)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        qa.fit(riddles, riddles)
+    assert len(qa.history_["val_loss"]) == 1

@@ -1,5 +1,6 @@
 """Texts to numbers: one column or several, in any unit."""
 
+import datetime
 import warnings
 
 import numpy as np
@@ -247,9 +248,13 @@ def test_it_works_in_searches_and_pipelines(make, priced):
         ([1.0, np.nan, 2.0], ValueError, "Input y contains NaN: 1 missing, at row 1"),
         ([1.0, np.inf, 2.0], ValueError, "contains infinity.*row 1"),
         (["1", "2", "3"], TypeError, "y should be numeric: row 0 is '1', of type str. Convert with pd.to_numeric"),
-        (["1,5", "2", "3"], TypeError, r'row 0 is .1,5.*Convert with y.str.replace\(",", "."\).astype\(float\)'),
-        (pd.Series(pd.date_range("2026-01-01", periods=3)), TypeError, r"days: y = \(y - y.min\(\)\).dt.days"),
-        (pd.to_timedelta([1, 2, 3], unit="s"), TypeError, r"Convert with y.dt.total_seconds\(\)"),
+        (
+            ["1,5", "2", "3"],
+            TypeError,
+            r'row 0 is .1,5.*Convert with pd.Series\(y\).str.replace\(",", "."\).astype\(float\)',
+        ),
+        (pd.Series(pd.date_range("2026-01-01", periods=3)), TypeError, r"y = \(y - y.min\(\)\).dt.days"),
+        (pd.to_timedelta([1, 2, 3], unit="s"), TypeError, r"Convert with pd.Series\(pd.to_timedelta\(y\)\)"),
         ([np.str_("1"), np.str_("2"), np.str_("3")], TypeError, "y should be numeric: row 0 is .*1"),
         (list(np.ones(3, "complex64")), TypeError, "should be numeric: row 0 is .*complex64"),
         (np.ones((3, 0)), ValueError, "y has no columns"),
@@ -306,3 +311,16 @@ def test_other_columns_than_those_of_fit_are_refused(make, priced):
     texts, prices = priced[0][:32], priced[1][:32]
     with pytest.raises(ValueError, match="eval_set's y has 2 columns of numbers, and y of fit had 1"):
         make().fit(texts, prices, eval_set=(texts, np.stack([prices, prices], axis=1)))
+
+
+DATES = [datetime.date(2026, 1, 1 + day) for day in range(3)]
+
+
+@pytest.mark.parametrize("y", [DATES, pd.Series(DATES), np.array(DATES, "M8[D]"), pd.to_datetime(DATES)], ids=type)
+def test_the_advice_for_dates_works(make, y):
+    with pytest.raises(TypeError, match="Count the days: ") as error:
+        make().fit(["a", "b", "c"], y)
+    code = str(error.value).split("Count the days: ")[1].split(", or use ")[0]
+    names = {"y": y, "pd": pd}
+    exec(code, names)
+    assert list(names["y"]) == [0, 1, 2]

@@ -581,3 +581,11 @@ def test_weights_on_rows_without_words_alone(make):
     for rows, weights in ((([[]], [[]]), None), ((X[:2], y[:2]), [1, 0])):
         with pytest.raises(ValueError, match="There is no word to score"):
             tagger.score(*rows, sample_weight=weights)
+
+
+def test_only_the_ratios_of_weights_count(make, things):
+    words, tags = (part[:30] for part in things)
+    given = dict(head_start="probe", learning_rate=1e-30, weight_decay=0.0, epochs=1)
+    one, other = (make(**given).fit(words, tags, sample_weight=np.full(30, weight)) for weight in (1e-3, 1e3))
+    for row, same in zip(one.predict_proba(words[:3]), other.predict_proba(words[:3]), strict=True):
+        np.testing.assert_allclose(row, same, atol=1e-5)
