@@ -76,8 +76,8 @@ class BertRegressor(RegressorMixin, FineTunedEstimator[Regression]):
     classifier_pooling : {"auto", "cls", "mean"}, default="auto"
         The vector of a text that the head reads: the pooler's of [CLS], as in the paper, or the mean over the text's
         tokens. "auto" takes the one whose linear probe has the lower loss in a cross-validation on the training rows;
-        where ``head_start="auto"`` starts at random, the mean, and "cls" from 2,000 pairs on. transformers' BERT knows
-        "cls" alone.
+        where ``head_start="auto"`` starts at random, the mean, and "cls" from 2,000 pairs on; with ``warm_start`` what
+        was read before. transformers' BERT knows "cls" alone.
     head_start : {"auto", "probe", "random"}, default="auto"
         Where the head starts. "probe": as a linear model that is fitted to the vectors of the encoder before that is
         trained (Kumar et al., 2022); up to 2,048 rows are looked at. "random": as in the paper, which reads [CLS] where

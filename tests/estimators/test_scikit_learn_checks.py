@@ -179,6 +179,18 @@ if keras.backend.backend() == "tensorflow":
         "assumes the same logits to 1e-7 of their value in any order of the rows: float32 has 6e-8, and several texts "
         "are packed into a row of the batch, so that other orders give TensorFlow's vectorised sums another rounding"
     )
+# The number that a regressor gives is an output of float32 in the unit of y. On a processor with AMX, with PyTorch, one
+# of 20 differed by its last bit, which is 1.7 times what the check allows.
+EXPECTED_OF_REGRESSOR = {}
+if keras.backend.backend() == "torch":
+    EXPECTED_OF_REGRESSOR["check_methods_subset_invariance"] = (
+        "assumes the same numbers to 1e-7 of their value whichever rows are beside one: float32 has 6e-8, and several "
+        "texts are packed into a row of the batch, so that attention may sum in another order"
+    )
+
+
+def expected_failures(estimator):
+    return EXPECTED_FAILURES | (EXPECTED_OF_REGRESSOR if isinstance(estimator, BertRegressor) else {})
 
 
 @pytest.fixture(scope="module")
@@ -210,7 +222,7 @@ def toy_weights(toy_parent, monkeypatch):
 @pytest.mark.usefixtures("toy_weights")
 @pytest.mark.filterwarnings("ignore:The run failed")  # many checks give labels at random
 # Not strict: whether the last bit of a float32 differs depends on the processor.
-@parametrize_with_checks(ON_NUMBERS, expected_failed_checks=lambda _: EXPECTED_FAILURES)
+@parametrize_with_checks(ON_NUMBERS, expected_failed_checks=expected_failures)
 def test_an_estimator_of_numbers_as_words_passes(estimator, check):
     check(estimator)
 
