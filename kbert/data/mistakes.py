@@ -300,7 +300,7 @@ def hint_for_list_as_text(value: Any) -> str:
 # An array of NumPy as a CSV file has it, which Python reads as no list, or as one string: "['a' 'b']", "[0 1 0]".
 _QUOTED, _NUMBER = r"""(?:'[^']*'|"[^"]*")""", r"[-+.\de]+"
 _ARRAY = re.compile(rf"\s*\[\s*(?:{_QUOTED}(?:\s+{_QUOTED})+|{_NUMBER}(?:\s+{_NUMBER})+)\s*\]\s*")
-
+# Two numbers with a comma between them, in brackets of either kind: "[0, 17]", "(0, 10]".
 _INTERVAL = re.compile(rf"\s*[\[(]\s*({_NUMBER})\s*,\s*({_NUMBER})\s*[\])]\s*")
 
 

@@ -260,10 +260,10 @@ class BertEstimator(ExportableEstimator):
             state = {**state, "distribution": "auto"}
         # A tuple is what `__setstate__` keeps where no model can be made.
         if "model_" in state and not isinstance(state["model_"], ExportedModel | tuple):
-            from kbert.model.base import to_numpy
+            from kbert.model.base import has_adapters, to_numpy
 
             model = state["model_"]
-            if any(getattr(layer, "lora_enabled", False) for layer in model._flatten_layers()):
+            if has_adapters(model):
                 raise TypeError(
                     f"{type(self).__name__}: the model has low-rank adapters (LoRA), which a pickle cannot hold. Write "
                     "it with save(folder), which merges them into the weights."

@@ -134,6 +134,11 @@ class FunctionalBert(keras.Model):
         return model
 
 
+def has_adapters(model: keras.Model) -> bool:
+    """Whether a layer has low-rank adapters (LoRA), as `keras.layers.Dense.enable_lora` adds them."""
+    return any(getattr(layer, "lora_enabled", False) for layer in model._flatten_layers())
+
+
 def token_inputs(*names: str) -> dict[str, Tensor]:
     """Inputs of int32 and of shape (B, any length), by name."""
     return {name: keras.Input((None,), dtype="int32", name=name) for name in names}

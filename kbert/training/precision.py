@@ -42,9 +42,10 @@ def in_float32(model: keras.Model) -> keras.Model:
     """The model, or a copy that computes in float32 where it does not; the weights are float32 under every policy."""
     if model.dtype_policy.name == "float32":
         return model
+    from kbert.model.base import has_adapters
     from kbert.model.encoder import skip_initialisation
 
-    if any(getattr(layer, "lora_enabled", False) for layer in model._flatten_layers()):
+    if has_adapters(model):
         raise ValueError(
             f"The model computes in {model.dtype_policy.name}, and a copy in float32 cannot be made of one with LoRA. "
             "Load or fit the estimator with dtype='float32'."

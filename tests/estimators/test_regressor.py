@@ -253,8 +253,16 @@ def test_it_works_in_searches_and_pipelines(make, priced):
             TypeError,
             r'row 0 is .1,5.*Convert with pd.Series\(y\).str.replace\(",", "."\).astype\(float\)',
         ),
-        (pd.Series(pd.date_range("2026-01-01", periods=3)), TypeError, r"y = \(y - y.min\(\)\).dt.days"),
-        (pd.to_timedelta([1, 2, 3], unit="s"), TypeError, r"Convert with pd.Series\(pd.to_timedelta\(y\)\)"),
+        (
+            pd.Series(pd.date_range("2026-01-01", periods=3)),
+            TypeError,
+            r"days: y = pd.Series\(pd.to_datetime\(y\)\); y = \(y - y.min\(\)\).dt.days",
+        ),
+        (
+            pd.to_timedelta([1, 2, 3], unit="s"),
+            TypeError,
+            r"Convert with pd.Series\(pd.to_timedelta\(y\)\).dt.total_seconds\(\)",
+        ),
         ([np.str_("1"), np.str_("2"), np.str_("3")], TypeError, "y should be numeric: row 0 is .*1"),
         (list(np.ones(3, "complex64")), TypeError, "should be numeric: row 0 is .*complex64"),
         (np.ones((3, 0)), ValueError, "y has no columns"),
