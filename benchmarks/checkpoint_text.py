@@ -1,4 +1,4 @@
-"""What a pre-training's digest of its text costs, which its first checkpoint has: seconds a gigabyte of text.
+"""What the digest of the text costs that a pre-training's first checkpoint stores: seconds a gigabyte of text.
 
 KBERT_DATA=... python benchmarks/checkpoint_text.py [--gigabytes 1]
 

@@ -1,7 +1,7 @@
 """Fine-tune BERT on SQuAD 1.1 or 2.0, and set the scores beside the paper's.
 
     python examples/squad.py                                          # a small slice of 1.1, to see it run
-    python examples/squad.py --rows 10000 --epochs 2 --seeds 0 1 2    # so many questions, three seeds, all of dev
+    python examples/squad.py --rows 10000 --epochs 2 --seeds 0 1 2    # 10,000 questions, three seeds, all of dev
     python examples/squad.py --rows 0 --predictions mine.json         # in full; a file for the official evaluation
     python examples/squad.py --version 2.0 --rows 10000               # with questions that have no answer
     python examples/squad.py --table                                  # run nothing, only print the table
