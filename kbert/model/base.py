@@ -105,6 +105,24 @@ class FunctionalBert(keras.Model):
         """Raise where the inputs are not those of the model; see `check_inputs`."""
         check_inputs(inputs, self.input_names, self.config)
 
+    # Keras turns arrays into tensors before it calls the model, and the ids of those are not looked at.
+
+    def fit(self, x: Any = None, *args: Any, **kwargs: Any) -> Any:
+        self._check_arrays(x)
+        return super().fit(x, *args, **kwargs)
+
+    def evaluate(self, x: Any = None, *args: Any, **kwargs: Any) -> Any:
+        self._check_arrays(x)
+        return super().evaluate(x, *args, **kwargs)
+
+    def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        self._check_arrays(x)
+        return super().predict(x, *args, **kwargs)
+
+    def _check_arrays(self, x: Any) -> None:
+        if isinstance(x, dict):  # a dataset or a generator gives its arrays later
+            self.check(x)
+
     def quantize(self, *_: Any, **__: Any) -> None:
         """Refuse, with what computes in int8."""
         raise NotImplementedError(NOT_QUANTIZED)
@@ -168,7 +186,8 @@ def check_inputs(inputs: Any, names: tuple[str, ...], config: BertConfig) -> Non
             + (", as WordPieceTokenizer(texts) makes them." if names == INPUT_NAMES else ".")
         )
     shapes = {name: tuple(inputs[name].shape) for name in INPUT_NAMES if hasattr(inputs[name], "shape")}
-    if len(set(shapes.values())) > 1 and all(isinstance(n, int) for shape in shapes.values() for n in shape):
+    known = all(isinstance(n, int) for shape in shapes.values() for n in shape)
+    if (len(set(shapes.values())) > 1 and known) or any(len(shape) != 2 for shape in shapes.values()):
         raise ValueError(
             f"{', '.join(INPUT_NAMES)} must have one shape, (rows, tokens), got "
             f"{', '.join(f'{name} of {shape}' for name, shape in shapes.items())}."

@@ -133,8 +133,16 @@ class BaseTokenizer:
         Returns
         -------
         str
+
+        Raises
+        ------
+        ValueError
+            If a number is negative.
         """
-        text: str = self._backend.decode([int(i) for i in ids], skip_special_tokens=skip_special_tokens)
+        numbers = [int(i) for i in ids]
+        if numbers and min(numbers) < 0:
+            raise ValueError(f"The ids of pieces are from 0 to {self.vocab_size - 1}, got {min(numbers)}.")
+        text: str = self._backend.decode(numbers, skip_special_tokens=skip_special_tokens)
         return text
 
     # === Python's protocols ===

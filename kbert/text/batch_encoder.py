@@ -79,7 +79,8 @@ class BatchEncoder:
                     spans.append((start, end))
                     last = word
                 if not text.isascii():
-                    spans = [(start, past_marks(text, end)) for start, end in spans]
+                    limits = [*(start for start, _ in spans[1:]), len(text)]  # a mark may begin a word
+                    spans = [(a, min(past_marks(text, b), limit)) for (a, b), limit in zip(spans, limits, strict=False)]
                 words.append([text[start:end] for start, end in spans])
                 offsets.append(spans)
         return words, offsets

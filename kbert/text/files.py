@@ -24,10 +24,12 @@ SPECIAL_TOKENS = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]"
 LONGEST_WORD = 100
 # Tokenizer classes of transformers that a vocab.txt and three settings determine. Others with a vocab.txt, such as the
 # Japanese ones, find words in their own way.
-_BERT_CLASSES = ("BertTokenizer", "BertTokenizerFast")
-_PLAIN_CLASSES = (
-    *_BERT_CLASSES,
+_CLASSES_OF_SETTINGS = (
+    *("BertTokenizer", "BertTokenizerFast"),
     *("DistilBertTokenizer", "DistilBertTokenizerFast", "ElectraTokenizer", "ElectraTokenizerFast"),
+)
+_PLAIN_CLASSES = (
+    *_CLASSES_OF_SETTINGS,
     *("PreTrainedTokenizer", "PreTrainedTokenizerFast", "TokenizersBackend"),
 )
 # Keys of tokenizer_config.json, and the same settings in a tokenizer.json.
@@ -72,7 +74,7 @@ def read_tokenizer(folder: Path) -> TokenizerFiles:
     WeightsMismatchError
         If a file is malformed.
     """
-    config = _read_json(folder / "tokenizer_config.json")
+    config = _read_settings(folder)
     names = _read_json(folder / "special_tokens_map.json") | config
     special_tokens: dict[str, str] = {
         role: _name(names.get(f"{role}_token")) or name for role, name in SPECIAL_TOKENS.items()
@@ -214,23 +216,24 @@ def check_vocabulary(n_pieces: int, n_rows: int, folder: str | Path, warn: bool 
     Raises
     ------
     WeightsMismatchError
-        If it has more entries than the table; or fewer, in a folder that has a vocabulary of lines alone: it may have
-        been cut, and words would then be split into other pieces.
+        If it has more entries than the table; or fewer, in a folder that has a vocab.txt alone: it may have been cut,
+        and words would then be split into other pieces.
 
     Warns
     -----
     VocabularyWarning
         If it has fewer entries in a tokenizer.json, which cannot be cut unnoticed: some models have rows to spare. Of a
-        vocabulary of lines, if the table has the next multiple of 8, 64 or 128: it may be padded to that.
+        vocab.txt, if the table has the next multiple of 8, 64 or 128: it may be padded to that. Of a KerasHub preset,
+        whose vocabulary may have been cut or come from a tokenizer.json.
     """
     padded = any(n_rows == -(-n_pieces // multiple) * multiple for multiple in (8, 64, 128))
-    of_lines = not (Path(folder) / "tokenizer.json").is_file()
-    if n_pieces < n_rows and (of_lines or not padded):
+    spec = _read_json(Path(folder) / "tokenizer.json") if n_pieces < n_rows else {}
+    if n_pieces < n_rows and (not padded or not spec or is_preset(spec)):
         counts = (
             f"The vocabulary in {folder} has {n_pieces} entries, and the embedding table of its config.json has "
             f"{n_rows} rows."
         )
-        if of_lines and not padded:
+        if not spec and not padded:
             raise WeightsMismatchError(
                 f"{counts} The file was cut, or belongs to another model: copy or download it again. If the model has "
                 "rows to spare, give each a line in vocab.txt: [unused0], [unused1] and so on."
@@ -305,10 +308,22 @@ def _tokens_beside(
 def _apply_settings(spec: TokenizerSpec, config: dict[str, Any]) -> None:
     """Let the settings of tokenizer_config.json override those of tokenizer.json, as transformers does for BERT."""
     normalizer = spec.get("normalizer")
-    if config.get("tokenizer_class") not in (None, *_BERT_CLASSES) or not isinstance(normalizer, dict):
+    if config.get("tokenizer_class") not in (None, *_CLASSES_OF_SETTINGS) or not isinstance(normalizer, dict):
         return
     if normalizer.get("type") == "BertNormalizer":
-        normalizer |= {name: config[key] for key, name in _SETTINGS.items() if isinstance(config.get(key), bool)}
+        # Without a value, accents are stripped where texts are made lower case. Other settings without one say nothing.
+        given = {key for key in _SETTINGS if config.get(key) is not None} | ({"strip_accents"} & config.keys())
+        normalizer |= {_SETTINGS[key]: config[key] for key in given}
+
+
+def _read_settings(folder: Path) -> dict[str, Any]:
+    """The content of tokenizer_config.json. Raises where a setting is not true or false."""
+    path = folder / "tokenizer_config.json"
+    config = _read_json(path)
+    for key in _SETTINGS:
+        if not isinstance(config.get(key), bool | None):
+            raise WeightsMismatchError(f"{path}: {key} is {config[key]!r:.40}, and should be true or false. {_REMEDY}")
+    return config
 
 
 def _refuse_other_classes(config: dict[str, Any], folder: Path) -> None:
@@ -365,7 +380,7 @@ def _read_vocab(path: Path, special_tokens: dict[str, str]) -> dict[str, int]:
         )
     try:
         # Not by splitlines, which also splits at characters that can be pieces, such as U+0085.
-        pieces = content.decode("utf-8").rstrip("\n").split("\n")
+        pieces = content.decode("utf-8-sig").rstrip("\n").split("\n")
     except ValueError as error:
         raise WeightsMismatchError(f"{path} is not UTF-8 text ({error}). {_REMEDY}") from None
     for name in special_tokens.values():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from kbert.forks import LockOfProcess
 from kbert.text.chunks import text_chunks
 from kbert.text.files import TokenizerSpec
 from kbert.text.longest_match import LongestMatch
@@ -55,7 +55,7 @@ class KnownWords:
 
     def __init__(self, backend: Tokenizer, lowercase: bool):
         self._backend, self._lowercase = backend, lowercase
-        self._words, self._lock = _Words(), threading.Lock()
+        self._words, self._lock = _Words(), LockOfProcess()
         self._n_looked_up = self._n_new = 0
 
     @staticmethod

@@ -65,14 +65,15 @@ def words_to_add(words: Iterable[str], backend: Tokenizer, unk_id: int) -> list[
     Raises
     ------
     ValueError
-        If this is a single str, or an item is no single word: empty, of several words, too long, or with a lone
-        surrogate.
+        If this is a single str, or an item is no single word: empty, of several words, too long, with an added token
+        inside, or with a lone surrogate.
     TypeError
         If a word is not a str.
     """
     if isinstance(words, str):
         raise ValueError(f"words is a single str, and a list of words is wanted: [{words!r}].")
     found: dict[str, None] = {}
+    added = backend.get_added_tokens_decoder()
     for i, word in enumerate(words):
         if not isinstance(word, str):
             raise TypeError(f"words: number {i} is of type {type(word).__name__}, and words are str.")
@@ -80,6 +81,11 @@ def words_to_add(words: Iterable[str], backend: Tokenizer, unk_id: int) -> list[
         ids = backend.encode(word, add_special_tokens=False).ids
         if len(ids) != 1 or ids[0] == unk_id:
             found[_normalised(word, backend)] = None
+            if inside := (added.keys() - {unk_id}).intersection(ids):
+                raise ValueError(
+                    f"words: {word!r} cannot be one entry of the vocabulary: the tokenizer finds its added token "
+                    f"{added[min(inside)].content!r} in it first. Leave it out."
+                )
     return list(found)
 
 

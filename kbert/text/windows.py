@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from kbert.text.column_tokenizer import ColumnTokenizer
 from kbert.text.ragged import row_splits
 from kbert.text.sequences import TokenSequences, assemble, room_for_texts, tokenize, truncated_lengths
+from kbert.values.number_rules import is_whole
 
 
 def build_windows(
@@ -111,13 +112,13 @@ def checked_stride(stride: int | None, max_length: int, budget: int) -> int:
     Raises
     ------
     ValueError
-        If ``stride`` is not positive, or so large that words between the windows would be skipped.
+        If ``stride`` is no positive whole number, or so large that words between the windows would be skipped.
     """
     stride = min(max_length // 2, budget) if stride is None else stride
-    if not 1 <= stride <= budget:
+    if not is_whole(stride, 1) or stride > budget:
         raise ValueError(
-            f"stride must be from 1 to {budget}, got {stride}: windows of max_length={max_length} hold {budget} tokens "
-            "of text, and what lies between two windows would be skipped."
+            f"stride must be a whole number from 1 to {budget}, got {stride!r}: windows of max_length={max_length} "
+            f"hold {budget} tokens of text, and what lies between two windows would be skipped."
         )
     return stride
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import index
@@ -194,9 +195,8 @@ class WordPieceTokenizer(BaseTokenizer):
         folder : str or Path
             Made if there is none.
         """
-        write_tokenizer(
-            Path(folder), json.loads(self._json), self._special_tokens, self.lowercase, self._model_max_length
-        )
+        path = Path(os.path.expanduser(folder))
+        write_tokenizer(path, json.loads(self._json), self._special_tokens, self.lowercase, self._model_max_length)
 
     def with_words(self, words: Iterable[str]) -> WordPieceTokenizer:
         """A tokenizer that has these words as whole pieces, in place of unused tokens of the vocabulary ("[unusedN]").

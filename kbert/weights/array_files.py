@@ -137,8 +137,10 @@ def read_pickled(path: Path) -> dict[str, np.ndarray]:
     except PermissionError:
         raise
     except Exception as error:
-        # The first sentence only: PyTorch's messages go on to say how to run the code in the file.
-        reason = re.split(r"(?<=\.)\s", str(error).strip())[0]
+        # The first sentence only: PyTorch's messages go on to say how to run the code in the file. What its own reader
+        # of plain arrays did not like comes after that.
+        own = re.search(r"WeightsUnpickler error:\s*(\S[^\n]*)", str(error))
+        reason = re.split(r"(?<=\.)\s", own[1] if own else str(error).strip())[0]
         raise WeightsMismatchError(
             f"{path} cannot be read as plain weights ({type(error).__name__}: {reason}). Copy or download it again, "
             "or save the model as model.safetensors."

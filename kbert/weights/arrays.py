@@ -81,7 +81,7 @@ def merge_tied(arrays: dict[str, np.ndarray], path: str | Path) -> None:
         If the two differ.
     """
     for name, kept in TIED.items():
-        if name in arrays and not np.array_equal(arrays[name], arrays.setdefault(kept, arrays[name])):
+        if name in arrays and not np.array_equal(arrays[name], arrays.setdefault(kept, arrays[name]), equal_nan=True):
             raise WeightsMismatchError(
                 f"{name} and {kept} in {path} differ, and in BERT's masked-LM head they are one array. Tie them in "
                 "transformers (model.config.tie_word_embeddings = True; model.tie_weights()) and save the model again, "

@@ -97,7 +97,7 @@ def write_folder(folder: str | Path, config: dict[str, Any], arrays: dict[str, n
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    folder = Path(folder)
+    folder = Path(os.path.expanduser(folder))
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "config.json", config)
     # transformers reads the "format" key, and refuses a file without one.

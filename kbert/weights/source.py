@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +13,17 @@ from kbert.config import BertConfig
 from kbert.errors import WeightsMismatchError, WeightsNotFoundError
 from kbert.hub import resolve_folder
 from kbert.hub.weight_files import is_licence
-from kbert.weights.arrays import BUFFERS, TIED, Array, as_float32, check_arrays, merge_tied, of_its_head
+from kbert.weights.arrays import (
+    BUFFERS,
+    HEADS,
+    TIED,
+    Array,
+    array_shapes,
+    as_float32,
+    check_arrays,
+    merge_tied,
+    of_its_head,
+)
 from kbert.weights.formats import FORMATS, Format, format_of
 
 
@@ -82,7 +93,7 @@ def read_source(name: str | Path) -> Source:
 def _resolved(name: str | Path) -> Path:
     """Return the folder of a name, or one of Keras's files as it is."""
     path = Path(os.path.expanduser(name))
-    if not path.is_file() or not FORMATS["keras"].found(path):
+    if not FORMATS["keras"].found(path) or not path.is_file():
         return resolve_folder(name)
     if FORMATS["kerashub"].found(path.parent):
         raise WeightsNotFoundError(f"{path} is a file of a KerasHub preset. Give the folder: {str(path.parent)!r}.")
@@ -122,5 +133,9 @@ def _checked_arrays(read: list[Array], config: BertConfig, path: Path) -> tuple[
     for name, kept in TIED.items():
         if name in found and kept in found:
             skipped[found[name].source] = f"skipped: {kept} once more"
+    own = array_shapes(replace(config, num_hidden_layers=1), 1)  # of whose names those of the heads count
+    for name in [name for name in arrays if name.startswith(HEADS) and name not in own]:
+        skipped[found[name].source] = "skipped: of a head that BERT does not have"
+        del arrays[name]
     check_arrays(arrays, config, path)
     return {name: as_float32(array, name, path) for name, array in arrays.items()}, skipped

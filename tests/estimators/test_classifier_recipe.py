@@ -263,7 +263,7 @@ def test_pairs_are_read_in_windows(toy, pairs, quick_folder):
 
 
 def test_a_stride_that_skips_words_is_refused(toy, reviews):
-    with pytest.raises(ValueError, match="stride must be from 1 to 14, got 15"):
+    with pytest.raises(ValueError, match="stride must be a whole number from 1 to 14, got 15"):
         toy(long_text="window", stride=15).fit(reviews.text[:32], reviews.label[:32])
 
 

@@ -94,6 +94,38 @@ def test_an_estimator_that_came_to_such_a_process_goes_on_to_another(monkeypatch
     assert np.array_equal(pickle.loads(sent_on).predict_proba(["a"]), fitted.predict_proba(["a"]))
 
 
+LEARNING = """
+import os, signal, threading
+from kbert.text import WordPieceTokenizer
+
+tokenizer = WordPieceTokenizer.train(["the cat sat"] * 3, vocab_size=40)
+by_library, inside, go_on = tokenizer._known_words._by_library, threading.Event(), threading.Event()
+
+def slowly(words):
+    inside.set()
+    go_on.wait()
+    return by_library(words)
+
+tokenizer._known_words._by_library = slowly
+thread = threading.Thread(target=tokenizer.tokenize_column, args=[[f"old{i}" for i in range(10)]])
+thread.start()
+inside.wait()
+if not (child := os.fork()):
+    signal.alarm(20)  # a child that waits without end is killed
+    tokenizer._known_words._by_library = by_library
+    tokenizer.tokenize_column([f"new{i}" for i in range(10)])
+    os._exit(0)
+go_on.set()
+thread.join()
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_child_tokenises_while_a_thread_of_its_parent_learns_words():
+    done = subprocess.run([sys.executable, "-c", LEARNING], capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["0"], done.stderr[-2000:]
+
+
 def test_a_lock_that_another_thread_held_is_free_in_a_child():
     lock = LockOfProcess()
     with ThreadPoolExecutor(1) as pool:

@@ -198,6 +198,11 @@ def test_arrays_of_several_shapes_are_named(encoder, inputs):
         encoder({**inputs, "text_ids": inputs["text_ids"][:, :2]})
 
 
+def test_arrays_of_one_row_without_its_axis_are_refused(encoder, inputs):
+    with pytest.raises(ValueError, match=r"must have one shape, \(rows, tokens\), got token_ids of \(\d+,\)"):
+        encoder({name: array[0] for name, array in inputs.items()})
+
+
 def test_a_list_of_arrays_is_refused(encoder, inputs):
     with pytest.raises(TypeError, match="dict with the keys token_ids.*list"):
         encoder(list(inputs.values()))
@@ -208,8 +213,9 @@ def test_a_list_of_arrays_is_refused(encoder, inputs):
 def test_an_id_outside_its_table_is_named(encoder, inputs, key, limit, beyond):
     wrong = {**inputs, key: inputs[key].copy()}
     wrong[key][1, 2] = limit if beyond else -1
-    with pytest.raises(ValueError, match=rf"{key} must lie in \[0, {limit}\)"):
-        encoder(wrong)
+    for call in (encoder, encoder.predict, encoder.evaluate, encoder.fit):  # Keras makes tensors of arrays
+        with pytest.raises(ValueError, match=rf"{key} must lie in \[0, {limit}\)"):
+            call(wrong)
 
 
 # === Initial weights ===

@@ -79,7 +79,7 @@ def test_a_stride_that_is_not_used_may_be_any(tokenizer):
     reader = TextReader(max_length=8, stride=64)
     found = row_lengths(reader, reader.read(["a " * 20]), tokenizer)
     assert computed(found).tolist() == [8] and found.windowed.tolist() == [8 * 4]
-    with pytest.raises(ValueError, match="stride must be from 1 to 6"):
+    with pytest.raises(ValueError, match="stride must be a whole number from 1 to 6"):
         row_lengths(TextReader(max_length=8, stride=64, long_text="window"), reader.read(["a"]), tokenizer)
 
 

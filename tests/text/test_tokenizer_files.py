@@ -296,8 +296,15 @@ def test_malformed_vocab_txt(tmp_path):
 def test_a_vocab_txt_that_was_cut_is_refused(tmp_path, n_rows):
     with pytest.raises(WeightsMismatchError, match=f"has 30 entries.*has {n_rows} rows.* cut"):
         check_vocabulary(30, n_rows, tmp_path)
-    (tmp_path / "tokenizer.json").touch()  # which cannot be cut unnoticed
+    (tmp_path / "tokenizer.json").write_text('{"model": {}}')  # which cannot be cut unnoticed
     with pytest.warns(VocabularyWarning, match=f"has 30 entries.*has {n_rows} rows"):
+        check_vocabulary(30, n_rows, tmp_path)
+
+
+@pytest.mark.parametrize("n_rows", [31, 32])
+def test_the_vocabulary_of_a_preset_may_have_been_cut(tmp_path, n_rows):
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"registered_name": "keras_hub>BertTokenizer", "config": {}}))
+    with pytest.warns(VocabularyWarning, match=f"has 30 entries.*has {n_rows} rows.* was cut"):
         check_vocabulary(30, n_rows, tmp_path)
 
 
@@ -306,7 +313,7 @@ def test_a_table_may_be_padded(tmp_path, n_rows):
     if n_rows > 30:  # or lines were cut
         with pytest.warns(VocabularyWarning, match=f"has 30 entries.*has {n_rows} rows.* was cut"):
             check_vocabulary(30, n_rows, tmp_path)
-    (tmp_path / "tokenizer.json").touch()
+    (tmp_path / "tokenizer.json").write_text('{"model": {}}')
     with warnings.catch_warnings(action="error"):
         check_vocabulary(30, n_rows, tmp_path)
 
@@ -481,3 +488,41 @@ def test_special_tokens_of_a_wrong_type_are_refused(trained, tmp_path, change, m
     (tmp_path / "tokenizer.json").write_text(json.dumps(spec))
     with pytest.raises(WeightsMismatchError, match=message):
         WordPieceTokenizer.from_pretrained(tmp_path)
+
+
+# === Settings ===
+
+
+@pytest.mark.parametrize("kind", [None, "BertTokenizer", "DistilBertTokenizerFast"])
+def test_accents_without_a_setting_go_with_the_case_as_in_transformers(trained, tmp_path, kind):
+    trained.save(tmp_path)
+    _edit(tmp_path, lambda spec: spec["normalizer"].update(strip_accents=False))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": kind, "do_lower_case": True}))
+    assert WordPieceTokenizer.from_pretrained(tmp_path).encode("läuft").tokens[1:-1] == ["[UNK]"]
+    settings = {"tokenizer_class": kind, "do_lower_case": True, "strip_accents": None}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    assert WordPieceTokenizer.from_pretrained(tmp_path).encode("läuft").tokens == trained.encode("läuft").tokens
+
+
+@pytest.mark.parametrize("key", ["do_lower_case", "strip_accents", "tokenize_chinese_chars"])
+@pytest.mark.parametrize("value", ["false", 0])
+def test_a_setting_that_is_no_boolean_is_refused(tmp_path, key, value):
+    with pytest.raises(WeightsMismatchError, match=f"tokenizer_config.json: {key} is {value!r}, and should be true or"):
+        WordPieceTokenizer.from_pretrained(_vocab_folder(tmp_path, [*SPECIALS, "a"], **{key: value}))
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_piece(tmp_path):
+    path = _vocab_folder(tmp_path, [*SPECIALS, "a"]) / "vocab.txt"
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert WordPieceTokenizer.from_pretrained(tmp_path).encode("a").ids == [2, 5, 3]
+
+
+def test_a_tokenizer_is_saved_in_the_home_folder(trained, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    trained.save("~/bert")
+    assert WordPieceTokenizer.from_pretrained(tmp_path / "bert") == trained
+
+
+def test_a_negative_number_is_no_id(trained):
+    with pytest.raises(ValueError, match=f"from 0 to {trained.vocab_size - 1}, got -1"):
+        trained.decode([3, -1])

@@ -84,9 +84,9 @@ def test_half_of_the_length_is_the_stride_by_default(tokenizer):
     assert [text_of(tokenizer, windows, window)[0] for window in range(3)] == [pieces[s : s + 4] for s in (0, 3, 4)]
 
 
-@pytest.mark.parametrize("stride", [0, 5, -1])
+@pytest.mark.parametrize("stride", [0, 5, -1, 2.5, "3", True])
 def test_a_stride_that_skips_words_is_refused(tokenizer, stride):
-    with pytest.raises(ValueError, match="stride must be from 1 to 4"):
+    with pytest.raises(ValueError, match="stride must be a whole number from 1 to 4"):
         build_windows(tokenizer, ["a"], max_length=6, stride=stride)
 
 

@@ -81,3 +81,14 @@ def test_words_are_tokenised_as_transformers_tokenises_split_words(minilm_folder
     words = ["EU", "rejects", "German", "call-up", "U.N.", "naïve", "東京", "don't", "Ümit"]
     expected = theirs([words], is_split_into_words=True, truncation=False)["input_ids"][0]
     assert build_word_windows(ours, [words])[0].sequences.tokens.row(0).tolist() == expected
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+@pytest.mark.parametrize("text", ["wow\u203c\ufe0f ok", "#\ufe0f\u20e3 one", "jos\u0301 a\u0301\u4e00\u0301b"])
+def test_no_character_is_in_two_words(lowercase, text):
+    tokenizer = WordPieceTokenizer.train(["wow ok one jose"] * 3, vocab_size=60, lowercase=lowercase)
+    (words,), (spans,) = tokenizer.split_words([text])
+    assert all(end <= start for (_, end), (start, _) in zip(spans, spans[1:], strict=False))
+    assert [text[start:end] for start, end in spans] == words
+    # Every mark is in the word that it follows.
+    assert "".join(words) == text.replace(" ", "")

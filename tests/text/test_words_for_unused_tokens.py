@@ -128,3 +128,12 @@ def test_counts_of_words(plain):
     assert plain.count_words(iter(texts)) == counts and plain.count_words([]) == {}
     with pytest.raises(TypeError, match="row 1 is of type int"):
         plain.count_words(["a", 1])
+
+
+def test_a_word_in_which_an_added_token_is_found_is_refused(plain):
+    spec = plain.spec
+    added = spec["added_tokens"][0] | {"id": plain.vocab_size, "content": "covid", "normalized": True, "special": False}
+    with_token = WordPieceTokenizer(spec | {"added_tokens": [*spec["added_tokens"], added]})
+    with pytest.raises(ValueError, match="'covidlike' cannot be one entry.* added token 'covid'"):
+        with_token.with_words(["covidlike"])
+    assert with_token.with_words(["thepad"]).encode("thepad").tokens[1] == "thepad"

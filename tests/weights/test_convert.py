@@ -217,6 +217,7 @@ def test_names_that_are_not_those_of_the_outputs_are_told_of(toy_config, tmp_pat
         (None, "BertForSequenceClassification"),
         (["BertForTokenClassification"], "BertForTokenClassification"),
         (["BertForMaskedLM"], "BertForSequenceClassification"),  # whose head is not there
+        (["BertModel"], "BertForSequenceClassification"),  # which has no head
         (["MyBert", "BertForTokenClassification"], "BertForSequenceClassification"),
     ],
 )
@@ -289,6 +290,27 @@ def test_a_vocabulary_that_vocab_txt_alone_does_not_tell_is_told_of(folder, tmp_
     with pytest.warns(InexactWarning, match=fault):
         convert(folder, tmp_path / "new", to)
     assert (tmp_path / "new" / "tokenizer.json").exists() == (to == "google")
+
+
+def test_arrays_of_a_head_that_bert_does_not_have_are_skipped_with_the_reason(folder, tmp_path):
+    _rewrite(folder, lambda arrays: {**arrays, "classifier.dense.weight": np.zeros((32, 32), "f4")})
+    rows = convert(folder, tmp_path / "new", "hf")
+    (row,) = [row for row in rows if row.source == "classifier.dense.weight"]
+    assert (row.target, row.done) == ("", "skipped: of a head that BERT does not have")
+    assert describe(folder)["parts"] == describe(tmp_path / "new")["parts"]
+
+
+def test_nan_in_both_of_two_tied_arrays_is_called_that(folder, tmp_path):
+    broken = np.full(100, np.nan, "f4")
+    both = {"cls.predictions.bias": broken, "cls.predictions.decoder.bias": broken.copy()}
+    _rewrite(folder, lambda arrays: arrays | both)
+    with pytest.raises(WeightsMismatchError, match="NaN or infinite"):
+        convert(folder, tmp_path / "new", "hf")
+
+
+def test_a_text_in_place_of_a_source_is_no_name(tmp_path):
+    with pytest.raises(WeightsNotFoundError, match="too long for a folder or a hub name"):
+        convert("x" * 5000, tmp_path / "new", "hf")
 
 
 # === Nothing half-done ===

@@ -19,6 +19,7 @@ from safetensors.numpy import load_file, save_file
 from kbert import BertConfig, BertEncoder
 from kbert.errors import WeightsMismatchError, WeightsNotFoundError
 from kbert.weights.folder import read_folder
+from kbert.weights.formats import read_arrays
 from kbert.weights.huggingface import encoder_slots, load_slots
 
 REFUSED = (WeightsMismatchError, WeightsNotFoundError)
@@ -383,6 +384,13 @@ def test_an_older_file_that_claims_100_gb_is_refused(torch, tmp_path):
     (tmp_path / "pytorch_model.bin").write_bytes(content.replace(few, many))
     with frugal(), pytest.raises(WeightsMismatchError, match="cannot be read as plain weights"):
         read_folder(tmp_path)
+
+
+def test_a_pickle_of_a_late_protocol_is_called_that(torch, tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    torch.save({"a": torch.zeros(2)}, tmp_path / "pytorch_model.bin", pickle_protocol=4)
+    with pytest.warns(UserWarning, match="pickle protocol 4"), pytest.raises(WeightsMismatchError, match="operand 149"):
+        read_arrays(tmp_path)
 
 
 def _put_pickle(torch, folder, content, zipped):
