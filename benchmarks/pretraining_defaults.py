@@ -3,7 +3,8 @@
     KBERT_DATA=... KERAS_BACKEND=jax python benchmarks/pretraining_defaults.py --seconds 600 --out results.csv
 
 It reads one file of Wikipedia, or ``--files`` of them. The masked-LM loss is that of the first 50 documents of the last
-file, which is not trained on, under masks of 15%; beside it stands that of a model which knows only how often each piece occurs.
+file, which is not trained on, under masks of 15%; beside it stands that of a model which knows only how often each
+piece occurs.
 """
 
 import argparse

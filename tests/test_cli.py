@@ -233,6 +233,8 @@ def test_new_words_take_the_unused_places_of_weights(folder, tmp_path, capsys):
     (tmp_path / "words.txt").write_text("Zork\n\nfrobnicate \n")
     assert main([*call, "--new-words", str(tmp_path / "words.txt")]) == 0
     assert WordPieceTokenizer.from_pretrained(vocab) == tokenizer.with_words(["zork", "frobnicate"])
+    (tmp_path / "words.txt").write_bytes("für".encode("latin-1"))
+    assert "words.txt is not UTF-8 text" in failed(capsys, *call, "--new-words", tmp_path / "words.txt")
     assert "go together" in failed(capsys, *call)
     assert "--weights or --cased, not both" in failed(capsys, *call, "--new-words", 1, "--cased")
     assert "at least 1" in failed(capsys, *call, "--new-words", 0)

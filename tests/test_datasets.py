@@ -217,6 +217,7 @@ def test_json_lines_without_question_and_labels_have_no_such_columns(tmp_path):
         ("a.jsonl", '{"context": 5, "options": ["x"]}\n', "line 1: context is 5, not a text"),
         ("a.jsonl", '{"context": "a\\ud800", "options": ["x"]}\n', "line 1: context holds a lone surrogate"),
         ("a.jsonl", '{"context": "a", "id": "\\ud800", "options": ["x"]}\n', "line 1: id holds a lone surrogate"),
+        ("a.jsonl", '{"context": "a", "options": ["x", "\\ud800"]}\n', "line 1: options holds a lone surrogate"),
         ("a.jsonl", '{"context": "c", "question": [], "options": ["x"]}\n', "line 1: question is .*, not a text"),
         ("a.jsonl", '{"context": "c", "options": "xy"}\n', "line 1: options is 'xy', not a list"),
         ("a.jsonl", '{"context": "c", "options": ["x"], "label": true}\n', "label True is no index"),

@@ -182,3 +182,10 @@ def test_line_ends_of_old_macs_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"mac.txt has line ends of old Macs \(\\r alone\). Convert it: .* newline="):
         read_conll(_write(tmp_path / "mac.txt", "Ada B-PER\rleft O\r"))
     assert read_conll(_write(tmp_path / "one line.txt", "Ada B-PER\r")).words.tolist() == [["Ada"]]
+
+
+@pytest.mark.parametrize("column", [None, 1.5])
+def test_a_column_is_a_number_or_a_name(tmp_path, column):
+    (tmp_path / "a.txt").write_text("Oslo B-LOC\n")
+    with pytest.raises(TypeError, match=f"by its number or its name, not by {column}"):
+        read_conll(tmp_path / "a.txt", column=column)

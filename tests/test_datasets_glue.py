@@ -188,6 +188,14 @@ def microsoft(tmp_path):
     return tmp_path
 
 
+def test_mrpc_without_its_ids_is_named(microsoft):
+    for path in (microsoft / "MRPC").glob("msr_paraphrase_train.txt"):
+        _write(path, _tsv(["Quality", "#1 String", "#2 String"], ["1", "One.", "Two."]))
+    _write(microsoft / "MRPC" / "dev_ids.tsv", "1\t2\n")
+    with pytest.raises(ValueError, match="msr_paraphrase_train.txt lacks the columns '#1 ID' and '#2 ID'"):
+        read_glue("mrpc", "train", microsoft)
+
+
 @pytest.mark.parametrize("name", ["dev_ids.tsv", "mrpc_dev_ids.tsv"])
 def test_mrpc_is_split_by_the_ids_of_its_dev_part(microsoft, name):
     _write(microsoft / "MRPC" / name, _tsv(["3", "4"]))

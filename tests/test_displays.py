@@ -266,3 +266,8 @@ def test_a_browser_shows_what_was_given_in_light_and_dark_and_on_a_phone(browser
         ("two ", "1"), ("spaces", "1 3"), (TEXT[where + 10 : where + 16], "3")
     ]  # fmt: skip
     assert "no answer 0.200" in read["answers"]["listed"]
+
+
+def test_there_is_a_probability_for_each_row():
+    with pytest.raises(ValueError, match=r"a number for each of the 2 rows, and has the shape \(1,\)"):
+        AttributionDisplay.from_predictions(explanation(), [TEXT, "none"], probabilities=[0.9])

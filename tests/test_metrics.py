@@ -223,6 +223,11 @@ def test_scores_of_answerable_and_unanswerable_questions_are_also_given_alone():
     assert "answerable_f1" in without and "unanswerable_f1" not in without
 
 
+def test_a_threshold_is_a_number():
+    with pytest.raises(ValueError, match="threshold is NaN"):
+        squad_scores(["a"], ["a"], null_scores=[0.5], threshold=float("nan"))
+
+
 def test_a_null_score_above_the_threshold_silences_the_prediction():
     truth, guess = ["cat", ""], ["cat", "mouse"]
     at = {"null_scores": [0.2, 0.7]}

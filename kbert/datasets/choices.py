@@ -150,6 +150,8 @@ def _read_json_lines(path: str | Path) -> Iterable[Choice]:
         options = record["options"]
         if not isinstance(options, list) or not all(isinstance(option, str) for option in options):
             raise ValueError(f"{source}: options is {options!r:.500}, not a list of texts.")
+        for option in options:
+            require_no_surrogates(option, f"{source}: options")
         label = _label(record.get("label"), source)
         yield Choice(source, record.get("id"), record["context"], record.get("question"), options, label)
 

@@ -9,6 +9,7 @@ import pandas as pd
 
 from kbert.datasets.files import is_blank, read_lines
 from kbert.metrics import is_bio_tag
+from kbert.values.number_rules import is_whole
 
 # The lines that begin a document in CoNLL-2003 and CoNLL-U.
 _DOCUMENT = re.compile(r"-DOCSTART-|# newdoc\b")
@@ -205,6 +206,8 @@ def _column_index(column: int | str, names: tuple[str, ...], n_columns: int, pat
             named = ", ".join(names) if any(names) else "no names"
             raise ValueError(f"{path} has no column {column!r}: its {n_columns} columns have {named}. Give a number.")
         column = names.index(column.lower())
+    if not is_whole(column):
+        raise TypeError(f"A column is given by its number or its name, not by {column!r}.")
     if not -n_columns <= column < n_columns:
         raise ValueError(f"{path} has {n_columns} columns; there is no column {column}.")
     return column % n_columns

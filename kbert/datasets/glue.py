@@ -266,6 +266,8 @@ def _read_microsoft(spec: GlueTask, part: str, folders: list[Path]) -> pd.DataFr
                 "Download https://dl.fbaipublicfiles.com/glue/data/mrpc_dev_ids.tsv into that folder."
             )
         dev = {tuple(line.split("\t")) for line in read_lines(ids) if not is_blank(line)}
+        if not {"#1 ID", "#2 ID"} <= set(header):
+            raise ValueError(f"{path} lacks the columns '#1 ID' and '#2 ID', by which GLUE's dev rows are found.")
         first, second = header.index("#1 ID"), header.index("#2 ID")
         rows = [row for row in rows if ((row[1][first], row[1][second]) in dev) == (part == "dev")]
     return _frame(spec, path, header, rows)

@@ -150,7 +150,7 @@ def squad_scores(
     ------
     ValueError, TypeError
         If the lengths differ, there is no question, a value is no text, or of ``null_scores`` and ``threshold`` only
-        one is given.
+        one is given, or ``threshold`` is NaN.
 
     Examples
     --------
@@ -164,6 +164,8 @@ def squad_scores(
         raise ValueError("There are no questions, or none with a weight above 0. Give at least one.")
     if (null_scores is None) != (threshold is None):
         raise ValueError("null_scores and threshold go together: give both or none.")
+    if threshold is not None and np.isnan(threshold):
+        raise ValueError("threshold is NaN. It is a number, or infinite.")
     exact, f1 = answer_scores(answers, y_pred)
     answerable = _answerable(answers)
     if null_scores is not None and threshold is not None:

@@ -116,6 +116,10 @@ class AttributionDisplay(HtmlDisplay):
         given = None if probabilities is None else np.asarray(probabilities, "float64")
         texts = _texts_of(X, explanation)
         require_rows(explanation, len(texts))
+        if given is not None and given.shape != (len(texts),):
+            raise ValueError(
+                f"probabilities must hold a number for each of the {len(texts)} rows, and has the shape {given.shape}."
+            )
         return cls(texts, explanation, probabilities=given, max_rows=max_rows)
 
     def _n_rows(self) -> int:

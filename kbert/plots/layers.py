@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kbert.data.frames import readable_again
+from kbert.data.frames import readable_again, require_y
 from kbert.metrics import entity_f1, is_bio
 from kbert.plots.curves import axes_of, legend_above
 
@@ -118,7 +118,8 @@ class LayerDisplay:
 
         if not hasattr(vectorizer, "_with_layers"):
             raise TypeError(f"LayerDisplay needs a BertVectorizer, got {type(vectorizer).__name__}.")
-        X = readable_again(X)
+        X, y = readable_again(X), readable_again(y)
+        require_y(y, "a label, a number or a list of tags for each row")
         fitted = _fitted(vectorizer, X)
         score, name = (_of_words if fitted._is_of_words else _of_texts)(y, cv, model)
         scores = {layers: score(fitted._with_layers(layers).transform(X)) for layers in LAYER_CHOICES}

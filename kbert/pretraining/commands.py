@@ -205,7 +205,10 @@ def _vocabulary(options: Namespace, segments: Iterator[str]) -> tuple[WordPieceT
 
     before = WordPieceTokenizer.from_pretrained(folder_or_name(options.weights))
     if isinstance(options.new_words, Path):
-        listed = options.new_words.read_text(encoding="utf-8").split("\n")
+        try:
+            listed = options.new_words.read_text(encoding="utf-8").split("\n")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"--new-words: {options.new_words} is not UTF-8 text ({error}).") from None
         after = before.with_words([word.strip() for word in listed if word.strip()])
     else:
         after = add_new_words(before, options.new_words, segments)

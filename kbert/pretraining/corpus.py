@@ -15,7 +15,7 @@ from typing import Any, Literal
 from kbert.errors import ParameterWarning
 from kbert.files.checksums import sha256_of
 from kbert.pretraining.corpus_files import FilePart, find_files, parts_of, plain_size, segments_of
-from kbert.pretraining.segments import Rules, Segmenter, documents
+from kbert.pretraining.segments import Rules, Segmenter, documents, warn_of_replaced
 from kbert.values.number_rules import whole_number
 from kbert.values.printable import shown
 from kbert.warn import warn_user
@@ -179,15 +179,20 @@ class Unit:
     parts: tuple[FilePart | Items, ...]
     rules: Rules
 
-    def documents(self) -> Iterator[list[str]]:
-        """The documents of the unit, each a list of segments. There may be none."""
-        segmenter = Segmenter(self.rules)
+    def documents(self, segmenter: Segmenter | None = None) -> Iterator[list[str]]:
+        """The documents of the unit, each a list of segments. There may be none.
+
+        Who gives a segmenter tells of what it has replaced.
+        """
+        warns = segmenter is None
+        segmenter = segmenter or Segmenter(self.rules)
         for part in self.parts:
             segments = (
                 segments_of(part, segmenter) if isinstance(part, FilePart) else _segments_of_items(part, segmenter)
             )
             yield from documents(segments, self.rules.max_segments)
-        segmenter.warn()
+        if warns:
+            warn_of_replaced([segmenter.replaced])
 
 
 def _read_source(source: Any, column: str) -> tuple[list[Path], Any]:
@@ -222,14 +227,15 @@ def _read_source(source: Any, column: str) -> tuple[list[Path], Any]:
         raise TypeError(f"source is a {type(source).__name__}, whose rows have no order. Make it a list: sorted(...).")
     # A DataFrame of pandas or another library.
     if hasattr(source, "columns") and hasattr(source, "__getitem__"):
-        names = list(source.columns)
+        names = list(getattr(source, "column_names", source.columns))  # columns of Arrow's tables are no names
         if names.count(column) != 1:
             listed = ", ".join(map(repr, names[:10])) or "none"
             raise ValueError(
                 f"source has {names.count(column) or 'no'} columns {column!r}. Choose one of those there with "
                 f"column=...: {listed}."
             )
-        return [], source[column]
+        # The items of Arrow's columns are no str.
+        return [], source[column].to_pandas() if hasattr(source, "column_names") else source[column]
     if isinstance(source, bytes | bytearray | Mapping) or not (callable(source) or isinstance(source, Iterable)):
         raise TypeError(
             f"source is of type {type(source).__name__}. Give a pathlib.Path or a list of them, a column or a list of "

@@ -99,14 +99,21 @@ class Segmenter:
         self._first_replaced = self._first_replaced or location
         self._n_replaced += n
 
-    def warn(self) -> None:
-        """Warn once of how much was replaced, if anything was."""
-        if self._n_replaced:
-            warn_user(
-                f"{self._first_replaced}: text that is not UTF-8 was replaced by U+FFFD, here for the first time, "
-                f"{self._n_replaced} times in all.",
-                KbertWarning,
-            )
+    @property
+    def replaced(self) -> tuple[str, int]:
+        """Where text was replaced for the first time, and how often in all."""
+        return self._first_replaced, self._n_replaced
+
+
+def warn_of_replaced(of_units: Iterable[tuple[str, int]]) -> None:
+    """Warn once of how much was replaced in some units, by `Segmenter.replaced`, if anything was."""
+    found = [(first, n) for first, n in of_units if n]
+    if found:
+        warn_user(
+            f"{found[0][0]}: text that is not UTF-8 was replaced by U+FFFD, here for the first time, "
+            f"{sum(n for _, n in found)} times in all.",
+            KbertWarning,
+        )
 
 
 def documents(segments: Iterable[str | None], max_segments: int) -> Iterator[list[str]]:

@@ -21,6 +21,7 @@ from kbert.files.checksums import sha256_of
 from kbert.files.folder_lock import alone_in
 from kbert.files.json_files import json_object, replace_json
 from kbert.pretraining.instances import Documents, documents_of
+from kbert.pretraining.segments import Segmenter, warn_of_replaced
 from kbert.text import WordPieceTokenizer
 from kbert.text.files import TokenizerSpec, bert_spec
 from kbert.text.ragged import row_splits
@@ -130,10 +131,11 @@ def write_shards(
         tokenizer.save(folder / "tokenizer")
         unfinished = [number for number in range(len(units)) if not _unit_file(folder, number).exists()]
         hidden = not verbose or sys.stderr is None
-        joblib.Parallel(n_jobs=n_jobs)(
+        replaced = joblib.Parallel(n_jobs=n_jobs)(
             joblib.delayed(_write_unit)(units[number], number, tokenizer, folder, shard_tokens)
             for number in tqdm(unfinished, unit="unit", desc="shards", dynamic_ncols=True, disable=hidden)
         )
+        warn_of_replaced(replaced)  # here, since a warning in another process reaches nobody
         units_of = [json.loads(_unit_file(folder, number).read_text()) for number in range(len(units))]
         shards = [shard for unit in units_of for shard in unit]
         if not shards:
@@ -314,6 +316,8 @@ def _begin(folder: Path, settings: dict[str, Any]) -> None:
     """Note the settings of the shards; or check that they are those of the shards that were begun in this folder."""
     path = _settings_file(folder)
     if not path.exists():
+        for unfinished in folder.glob(f"{path.stem}.*.part"):  # of a call that was killed while it wrote the settings
+            unfinished.unlink()
         require_no_other_files(folder)
         replace_json(path, settings)
         return
@@ -328,19 +332,25 @@ def _begin(folder: Path, settings: dict[str, Any]) -> None:
         )
 
 
-def _write_unit(unit: Unit, number: int, tokenizer: WordPieceTokenizer, folder: Path, shard_tokens: int) -> None:
-    """The shards of one unit, and last the file that says that they are complete."""
+def _write_unit(
+    unit: Unit, number: int, tokenizer: WordPieceTokenizer, folder: Path, shard_tokens: int
+) -> tuple[str, int]:
+    """Write the shards of one unit, and last the file that says that they are complete; give what was replaced."""
+    segmenter = Segmenter(unit.rules)
     shards = [
         _write_shard(documents, f"shard-{number:05d}-{i:03d}", folder)
-        for i, documents in enumerate(_shards_of(unit, tokenizer, shard_tokens))
+        for i, documents in enumerate(_shards_of(unit, tokenizer, shard_tokens, segmenter))
     ]
     replace_json(_unit_file(folder, number), shards)
+    return segmenter.replaced
 
 
-def _shards_of(unit: Unit, tokenizer: WordPieceTokenizer, shard_tokens: int) -> Iterator[Documents]:
+def _shards_of(
+    unit: Unit, tokenizer: WordPieceTokenizer, shard_tokens: int, segmenter: Segmenter
+) -> Iterator[Documents]:
     """The documents of a unit, as many at a time as a shard holds."""
     parts: list[Documents] = []
-    for part in _tokenised(unit, tokenizer):
+    for part in _tokenised(unit, tokenizer, segmenter):
         parts.append(part)
         while sum(len(part.tokens) for part in parts) >= shard_tokens:
             whole = _joined(parts)
@@ -353,10 +363,10 @@ def _shards_of(unit: Unit, tokenizer: WordPieceTokenizer, shard_tokens: int) -> 
         yield whole
 
 
-def _tokenised(unit: Unit, tokenizer: WordPieceTokenizer) -> Iterator[Documents]:
+def _tokenised(unit: Unit, tokenizer: WordPieceTokenizer, segmenter: Segmenter | None = None) -> Iterator[Documents]:
     texts: list[list[str]] = []
     n_characters = 0
-    for document in unit.documents():
+    for document in unit.documents(segmenter):
         texts.append(document)
         n_characters += sum(map(len, document))
         if n_characters >= _PART_CHARACTERS:

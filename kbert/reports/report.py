@@ -11,7 +11,7 @@ import pandas as pd
 from sklearn.base import clone
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv, cross_val_predict
 
-from kbert.data.frames import data_frame, indexed_lines, readable_again
+from kbert.data.frames import data_frame, indexed_lines, readable_again, require_y
 from kbert.data.labels import check_n_labels, label_column
 from kbert.data.mistakes import warn_of_other_order
 from kbert.data.tags import WordColumn
@@ -97,8 +97,9 @@ def _out_of_sample(kind: str, estimator: Any, X: Any, columns: Any, y: Any, cv: 
     """What clones find that were fitted without the row, and the splits by which they were."""
     n_folds = int(cv) if isinstance(cv, Integral) else None
     if kind == "numbers":
+        require_y(y, f"one number for each of the {columns.n_rows} rows")
         folds = check_cv(cv) if n_folds is None else KFold(n_folds, shuffle=True, random_state=0)
-        splits = _splits(folds, np.zeros(len(y)))
+        splits = _splits(folds, np.zeros(len(y)), np.asarray(y))
         _require_partition(splits, columns.n_rows)
         return Found(cross_val_predict(estimator, X, y, cv=splits)), splits
     labels = label_column(y, columns.n_rows)
@@ -130,6 +131,8 @@ def _splits(folds: Any, *arrays: Any) -> list[Any]:
 
 def _require_partition(splits: list[Any], n_rows: int) -> None:
     """Raise unless each row is in the test part of one split, before anything is fitted."""
+    if not splits:
+        raise ValueError("cv has no splits. Give a number of folds, a splitter such as KFold, or splits.")
     times = np.bincount(np.concatenate([rest for _, rest in splits]), minlength=n_rows)
     if (times != 1).any():
         raise ValueError(

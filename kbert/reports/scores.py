@@ -115,7 +115,8 @@ def _in_order(labels: set[Any]) -> list[Any]:
 
 
 def _by_label(columns: Any, labels: Any) -> pd.DataFrame:
-    return pd.DataFrame(dict(zip(("precision", "recall", "f1", "rows"), columns, strict=True)), index=list(labels))
+    table = pd.DataFrame(dict(zip(("precision", "recall", "f1", "rows"), columns, strict=True)), index=list(labels))
+    return table.astype({"rows": int})  # scikit-learn counts in floats where no label was right
 
 
 def _of_several_labels(given: Given) -> Scores:

@@ -239,12 +239,13 @@ def _require_writable(options: Namespace, model: Path | None = None) -> None:
 
     if model is not None:
         check_replaceable(model, SAVED_ESTIMATOR)
-        checkpoint = getattr(options, "checkpoint", None)
-        if checkpoint is not None and checkpoint.resolve().is_relative_to(model.resolve()):
-            raise ValueError(
-                f"--checkpoint {checkpoint} is in the folder of the model, {model}, which takes nothing else. Give a "
-                "folder beside it."
-            )
+        for name, kind in (("checkpoint", "folder"), ("metrics", "file")):
+            given = getattr(options, name, None)
+            if given is not None and given.resolve().is_relative_to(model.resolve()):
+                raise ValueError(
+                    f"--{name} {given} is in the folder of the model, {model}, which takes nothing else. Give a {kind} "
+                    "beside it."
+                )
     if options.metrics is not None and options.metrics.is_dir():
         raise IsADirectoryError(f"--metrics: {options.metrics} is a folder. Give the name of a file.")
     for target in (model, options.metrics):
@@ -275,11 +276,13 @@ def _parts(frame: pd.DataFrame, X: list[str], y: list[str], task: str, options: 
     if not 0 < share < 1:
         raise ValueError(f"--validation must be a table, or a share over 0 and under 1, not {options.validation!r}.")
     groups = [some for _, some in labels.groupby(labels)] if one_label else [labels]
-    held_out = sorted(
-        row
-        for some in groups
-        for row in some.sample(min(len(some) - 1, round(share * len(some))), random_state=options.seed).index
-    )
+    held_out: list[Any] = []
+    n_seen = 0
+    for some in groups:
+        n_seen += len(some)
+        n = min(len(some) - 1, max(0, round(share * n_seen) - len(held_out)))  # what one label rounds off, others get
+        held_out.extend(some.sample(n, random_state=options.seed).index)
+    held_out.sort()
     if not held_out and len(frame) > 1 and all(len(some) == 1 for some in groups):
         raise ValueError(
             f"--validation: no row can be held out, since each label of {y[0]!r} has one row. Is it the column of the "
@@ -332,10 +335,12 @@ def _printable_table(table: pd.DataFrame) -> str:
 
 def _value(text: str) -> Any:
     """A number, or the text: what it may be, the estimator says."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
+    for read in (json.loads, float):  # JSON has no .5 and no 1.
+        try:
+            return read(text)
+        except ValueError:
+            pass
+    return text
 
 
 def _parameter(text: str) -> tuple[str, Any]:

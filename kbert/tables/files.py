@@ -60,11 +60,7 @@ def find_tables(source: str | os.PathLike[str]) -> list[Path]:
         If the ending of a file's name says of no known format.
     """
     path = Path(source)
-    found = files_at(path, lambda file: format_of(file) is not None, "table", _KNOWN, lambda file: file.name[0] in "_.")
-    if not path.expanduser().is_dir():
-        return found
-    # A link to a folder above may lead to the same file again and again.
-    return list({file.resolve(): file for file in reversed(found)}.values())[::-1]
+    return files_at(path, lambda file: format_of(file) is not None, "table", _KNOWN, lambda file: file.name[0] in "_.")
 
 
 class Head(NamedTuple):

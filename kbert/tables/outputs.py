@@ -18,7 +18,7 @@ from kbert.estimators import (
     BertVectorizer,
 )
 from kbert.estimators.base import of_one_fit
-from kbert.tables.reading import X_of_fit, json_list
+from kbert.tables.reading import X_of_fit, json_list, keep_texts, meant_as_lists
 from kbert.values.printable import printable, shown
 
 # The columns that a task reads under these names, where no others are given.
@@ -95,10 +95,13 @@ def columns_of_lists(estimator: Any, table: Any) -> frozenset[str]:
     of_words = isinstance(estimator, BertVectorizer) and estimator._is_of_words
     if not of_words and not isinstance(estimator, BertTagger | BertMultipleChoice):
         return frozenset()
-    first = _frame(table.slice(0, 100))
-    return frozenset(
-        name for name in first if len(first) and all(json_list(value) is not None for value in first[name])
-    )
+    first = _frame(table.slice(0, 1000))
+    return frozenset(name for name in first if meant_as_lists(first[name]) and _has_texts(first[name]))
+
+
+def _has_texts(column: pd.Series) -> bool:
+    """Whether a list is one of texts, as "[1]" at the beginning of a text is not."""
+    return any(found and all(isinstance(item, str) for item in found) for found in map(json_list, column))
 
 
 def as_X(estimator: Any, table: Any, columns: Sequence[str], lists: frozenset[str], first_row: int) -> Any:
@@ -132,22 +135,12 @@ def _frame(table: Any) -> pd.DataFrame:
     import pyarrow as pa
 
     for i, field in enumerate(table.schema):
-        if pa.types.is_dictionary(field.type) and _is_of_texts(field.type.value_type):
+        if pa.types.is_dictionary(field.type) and keep_texts(field.type.value_type):
             table = table.set_column(i, field.name, table.column(i).cast(field.type.value_type))
         elif pa.types.is_null(field.type) or str(field.type) == "string_view":
             table = table.set_column(i, field.name, table.column(i).cast(pa.string()))
-    frame: pd.DataFrame = table.to_pandas(types_mapper=_keep_texts, ignore_metadata=True)
+    frame: pd.DataFrame = table.to_pandas(types_mapper=keep_texts, ignore_metadata=True)
     return frame
-
-
-def _keep_texts(kind: Any) -> Any:
-    return pd.ArrowDtype(kind) if _is_of_texts(kind) else None
-
-
-def _is_of_texts(kind: Any) -> bool:
-    from pyarrow import types
-
-    return bool(types.is_string(kind) or types.is_large_string(kind))
 
 
 def predicted_names(estimator: Any, of_lists: bool, probabilities: bool) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from kbert.files.atomic_folder import sync
 from kbert.files.json_files import json_object, write_json
+from kbert.files.permissions import copy_permissions
 from kbert.tables.files import write_tables
 
 # What the parts were made of, and which there are. Readers of folders pass over names with "_".
@@ -189,6 +190,7 @@ class PartFolder:
         unfinished = self.folder / "_joined"
         with _naming(target, "the parts cannot be written into one file", unfinished):
             write_tables(unfinished, map(whole, paths), written_as)
+            copy_permissions(target, unfinished)
             unfinished.replace(target)
             sync(target.parent)  # before the parts go
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -50,12 +50,21 @@ def read_table(source: str | Path) -> pd.DataFrame:
     for i, field in enumerate(whole.schema):
         if pa.types.is_decimal(field.type):  # pandas has no such numbers
             whole = whole.set_column(i, field.name, _without_decimals(whole.column(i)))
+        elif str(field.type) == "string_view":
+            whole = whole.set_column(i, field.name, whole.column(i).cast(pa.string()))
     # Not pandas' own index, which files of pandas may hold: rows are counted from 0, over all files.
-    frame = whole.to_pandas(types_mapper={pa.string(): pd.ArrowDtype(pa.string())}.get, ignore_metadata=True)
+    frame = whole.to_pandas(types_mapper=keep_texts, ignore_metadata=True)
     frame.attrs[_LACKED] = {name: file for file, names in names_in.items() for name in set(frame) - names}
     frame.attrs[_FILES] = list(n_rows.items())
     frame.attrs[_FAULTS] = faults
     return frame
+
+
+def keep_texts(kind: Any) -> pd.ArrowDtype | None:
+    """For ``to_pandas``: texts stay Arrow's, which are read without making Python's."""
+    from pyarrow import types
+
+    return pd.ArrowDtype(kind) if types.is_string(kind) or types.is_large_string(kind) else None
 
 
 def _without_decimals(column: Any) -> Any:

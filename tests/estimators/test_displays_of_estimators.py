@@ -135,6 +135,14 @@ def test_scores_of_labels_are_those_of_each_choice(vectorizer, three_classes):
     assert not hasattr(vectorizer, "model_") and vectorizer.layers == "last"
 
 
+def test_labels_may_be_read_once_and_are_required(vectorizer, three_classes):
+    X, y = three_classes.text[:30], three_classes.label[:30]
+    of_iterator = LayerDisplay.from_estimator(vectorizer, X, iter(y), cv=2)
+    assert of_iterator.scores.keys() == {*LAYER_CHOICES} and of_iterator.score_name == "Accuracy"
+    with pytest.raises(ValueError, match="requires y"):
+        LayerDisplay.from_estimator(vectorizer, X, None, cv=2)
+
+
 def test_numbers_and_models_of_ones_own(vectorizer, reviews):
     X, y = reviews.text, np.random.default_rng(0).normal(0, 0.1, 200) + (reviews.label == "good")
     display = LayerDisplay.from_estimator(vectorizer, X, y, cv=KFold(2))

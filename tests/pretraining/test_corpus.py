@@ -556,3 +556,26 @@ def test_unused_tokens_are_placed_as_in_googles_vocabularies():
         WordPieceTokenizer.train(["a"], n_unused=-1)
     with pytest.raises(ValueError, match="vocab_size must be at least 17"):
         WordPieceTokenizer.train(["a"], vocab_size=16, n_unused=10)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_what_is_replaced_is_warned_of_by_the_process_that_called(tmp_path, n_jobs, monkeypatch):
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.txt").write_bytes(b"the caf\xe9 is red\n\nthe house\n")
+    corpus, tokenizer = (
+        Corpus(tmp_path, split="lines", errors="replace"),
+        WordPieceTokenizer.train(["the house is red"] * 3),
+    )
+    units = corpus.units(1)
+    monkeypatch.setattr(Corpus, "units", lambda self: units)
+    assert len(units) > 1
+    with pytest.warns(KbertWarning, match=r"a.txt, line 1, .* for the first time, 2 times in all") as told:
+        write_shards(corpus, tokenizer, tmp_path / "shards", n_jobs=n_jobs)
+    assert len(told) == 1
+
+
+def test_a_table_of_arrow_has_columns_by_name():
+    table = pa.table({"text": ["one", "two"], "n": [1, 2]})
+    assert list(Corpus(table, split="lines")) == list(Corpus(["one", "two"], split="lines"))
+    with pytest.raises(ValueError, match="no columns 'body'. Choose one of those there .*: 'text', 'n'"):
+        Corpus(table, column="body")

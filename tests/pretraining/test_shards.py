@@ -16,6 +16,7 @@ from kbert.errors import WeightsMismatchError
 from kbert.files.folder_lock import alone_in
 from kbert.pretraining import shards as module
 from kbert.pretraining.instances import draw_pairs
+from kbert.pretraining.segments import Rules
 from kbert.pretraining.shards import Shards, tokenised, write_shards
 
 WORDS = "the old house was red and the new one is green too".split()
@@ -24,10 +25,12 @@ WORDS = "the old house was red and the new one is green too".split()
 class Unit:
     """Documents made of a number, slowly if asked."""
 
+    rules = Rules()
+
     def __init__(self, number, seconds=0.0):
         self.number, self.seconds = number, seconds
 
-    def documents(self):
+    def documents(self, segmenter=None):
         time.sleep(self.seconds)
         rng = np.random.default_rng(self.number)
         for _ in range(30):
@@ -174,10 +177,10 @@ def test_a_folder_of_other_files_is_left_as_it_is(tokenizer, tmp_path):
 
 def test_nothing_is_kept_of_what_has_not_been_finished(tokenizer, tmp_path, monkeypatch):
     with monkeypatch.context() as broken:
-        broken.setattr(Unit, "documents", lambda self: 1 / 0)
+        broken.setattr(Unit, "documents", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             write_shards(Corpus(3), tokenizer, tmp_path / "a")
-        broken.setattr(Unit, "documents", lambda self: iter([]))
+        broken.setattr(Unit, "documents", lambda *_: iter([]))
         with pytest.raises(ValueError, match="has no text"):
             write_shards(Corpus(3), tokenizer, tmp_path / "b")
     whole = write_shards(Corpus(), tokenizer, tmp_path / "c")
@@ -292,3 +295,14 @@ def test_a_header_that_numpy_cannot_read_and_totals_that_are_wrong_are_refused(t
     (tmp_path / "manifest.json").write_text(json.dumps({**values, "tokens": values["tokens"] + 1}))
     with pytest.raises(WeightsMismatchError, match="tokens must be one of"):
         Shards(tmp_path)
+
+
+def test_a_call_that_was_killed_while_it_wrote_the_settings_goes_on(tokenizer, tmp_path, monkeypatch):
+    def killed(path, target):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Path, "replace", killed)
+        write_shards(Corpus(), tokenizer, tmp_path)
+    assert [path.suffix for path in tmp_path.glob("settings*")] == [".part"]
+    assert len(write_shards(Corpus(), tokenizer, tmp_path)) == 4

@@ -281,6 +281,23 @@ def test_under_cross_validation_columns_may_have_another_order_than_in_an_earlie
         assert regressor.report(texts, Y[list(order)], cv=3, explain=False).as_dict()["score"] == score
 
 
+def test_folds_of_a_regressor_may_go_by_y_which_is_required(unfitted):
+    X, y = rows_of("regressor")
+    keep = ("weights", "max_length", "batch_size", "random_state", "dtype")
+    regressor = BertRegressor(epochs=1, **{name: getattr(unfitted, name) for name in keep})
+
+    class Binned(StratifiedKFold):
+        def split(self, X, y, groups=None):
+            return super().split(X, y > np.median(y), groups)
+
+    report = regressor.report(X, y[:, 0], cv=Binned(2), explain=False)
+    assert report.as_dict()["evaluated_by"] == "cross-validation"
+    with pytest.raises(ValueError, match="requires y"):
+        regressor.report(X, None, cv=2)
+    with pytest.raises(ValueError, match="cv has no splits"):
+        regressor.report(X, y[:, 0], cv=[])
+
+
 # --- Unusual rows
 
 

@@ -18,6 +18,15 @@ def test_scores_of_labels_and_what_was_taken_for_what():
     assert found["confusion"]["a"] == {"a": 1, "b": 2, "c": 0}
 
 
+def test_rows_are_counted_in_whole_numbers_where_nothing_is_right():
+    found = scores(Given("labels", np.array(["a", "b"]), Found(np.array(["b", "a"]))))
+    assert found.by_label["rows"].tolist() == [1, 1] and found.by_label["rows"].dtype.kind == "i"
+    wrong = Given(
+        "several labels", np.array([[1, 0]]), Found(np.array([[0, 1]]), np.array([[0.4, 0.6]]), np.array(["a", "b"]))
+    )
+    assert scores(wrong).by_label["rows"].dtype.kind == "i"
+
+
 def test_scores_of_several_labels():
     truth, answers = np.array([[1, 0], [1, 1], [0, 0], [1, 0]]), np.array([[1, 0], [0, 1], [0, 1], [0, 0]])
     shares = np.array([[0.9, 0.3], [0.4, 0.8], [0.1, 0.7], [0.2, 0.1]])

@@ -8,13 +8,15 @@ from decimal import Decimal
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
+from pyarrow import parquet as pq
 from safetensors.numpy import load_file, save_file
 
 import kbert
 from kbert import BertConfig, BertEncoder, WordPieceTokenizer, cli
-from kbert.tables.commands import _parts
-from kbert.tables.reading import read_lists, read_table, task_of_columns, y_of
+from kbert.tables.commands import _parts, _value
+from kbert.tables.reading import meant_as_lists, read_lists, read_table, task_of_columns, y_of
 
 pytestmark = pytest.mark.slow  # the fits are those of the estimators
 
@@ -174,6 +176,56 @@ def test_a_share_is_held_out_of_each_label_by_the_seed():
     assert held_out(0).value_counts().to_dict() == {"a": 10, "b": 2}  # of a label of one row none
     assert held_out(0, "0.9").value_counts().to_dict() == {"a": 18, "b": 3}
     assert held_out(0).equals(held_out(0)) and not held_out(0).equals(held_out(1))
+
+
+def test_a_share_of_rows_with_rare_labels_is_that_share():
+    labels = ["big"] * 60 + [f"rare {i // 4}" for i in range(80)]
+    for y, n in ((labels, 14), (list("abcdefghijkl") * 5, 6)):
+        frame = pd.DataFrame({"text": "x", "label": y})
+        options = Namespace(validation="0.1", seed=0)
+        (_, kept), (_, held_out) = _parts(frame, ["text"], ["label"], "classification", options)
+        assert len(held_out) == n and set(kept) == set(frame.label)
+        assert held_out.nunique() > n / 2  # not those of one label alone
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [(".5", 0.5), ("1.", 1.0), ("+1e-3", 0.001), ("3", 3), ("null", None), ("a", "a")]
+)
+def test_a_number_on_the_command_line_is_a_number_however_it_is_written(text, value):
+    assert _value(text) == value and type(_value(text)) is type(value)
+
+
+@pytest.mark.parametrize("option", ["--metrics", "--checkpoint"])
+def test_nothing_else_is_written_into_the_folder_of_the_model(call, weights, tmp_path, option):
+    pd.DataFrame({"text": ["a", "b"] * 4, "label": [0, 1] * 4}).to_csv(tmp_path / "rows.csv", index=False)
+    fit = [
+        "fit",
+        tmp_path / "rows.csv",
+        "--weights",
+        weights,
+        *SMALL,
+        "--validation",
+        "0.5",
+        "--out",
+        tmp_path / "model",
+    ]
+    for inside in (tmp_path / "model", tmp_path / "model" / "own"):
+        status, _, err = call(*fit, option, inside)
+        assert status == 2 and "is in the folder of the model" in err and not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize("kind", [pa.large_string(), pa.string_view()], ids=str)
+def test_texts_of_parquet_are_read_as_those_of_csv(tmp_path, kind):
+    lists, numbers = ['["hot", "red"]', '["hot"]'], ["3.5", "1.25"]
+    for name, values in (("lists", lists), ("numbers", numbers)):
+        columns = {"text": pa.array(["a", "b"], kind), "label": pa.array(values, kind)}
+        pq.write_table(pa.table(columns), tmp_path / f"{name}.parquet")
+        pd.DataFrame({"text": ["a", "b"], "label": values}).to_csv(tmp_path / f"{name}.csv", index=False)
+    for name, task in (("lists", "classification"), ("numbers", "regression")):
+        for ending in ("csv", "parquet"):
+            frame = read_table(tmp_path / f"{name}.{ending}")
+            assert task_of_columns(frame, [], ["label"]) == task
+            assert meant_as_lists(frame["label"]) == (name == "lists")
 
 
 def test_what_a_table_is_about():

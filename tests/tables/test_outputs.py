@@ -1,5 +1,7 @@
 """The columns of predictions, and which columns of a table an estimator reads."""
 
+import os
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -81,3 +83,23 @@ def test_texts_of_any_type_of_arrows_are_texts(estimator, rows, tmp_path):
         predictions.append((tmp_path / "out.csv").read_bytes())
         (tmp_path / "out.csv").unlink()
     assert predictions[0] == predictions[1] == predictions[2]
+
+
+def test_a_column_of_lists_is_one_by_the_rule_of_fit_and_evaluate(estimator, tmp_path):
+    words = ['["red"]', ""] * 3
+    assert columns_of_lists(estimator("tagger"), pa.table({"words": words})) == {"words"}
+    pd.DataFrame({"words": words}).to_csv(tmp_path / "rows.csv", index=False)
+    with pytest.raises(ValueError, match="row 1 of column 'words' is no JSON list"):
+        predict_table(estimator("tagger"), tmp_path / "rows.csv", tmp_path / "out.csv", columns="words")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions and links are those of POSIX")
+def test_a_file_that_is_replaced_keeps_its_permissions_and_a_link_stays(estimator, rows, tmp_path):
+    rows[["text"]].head(4).to_csv(tmp_path / "rows.csv", index=False)
+    real, link = tmp_path / "real.csv", tmp_path / "link.csv"
+    real.write_text("old")
+    real.chmod(0o600)
+    link.symlink_to(real)
+    for out in (real, link):
+        predict_table(estimator("classifier"), tmp_path / "rows.csv", out)
+        assert len(pd.read_csv(real)) == 4 and real.stat().st_mode & 0o777 == 0o600 and link.is_symlink()
