@@ -142,8 +142,9 @@ def fetch_if_there(name: str, snapshot: Path, file: str) -> None:
     if try_to_load_from_cache(name, file, revision=snapshot.name) is not None:  # there, or known not to be
         return
     try:
-        hf_hub_download(name, file, revision=snapshot.name, etag_timeout=HUB_TIMEOUT)
+        # First, since huggingface_hub tries a download again and again where the hub does not answer.
         info = HfApi().model_info(name, revision=snapshot.name, files_metadata=True, timeout=HUB_TIMEOUT)
+        hf_hub_download(name, file, revision=snapshot.name, etag_timeout=HUB_TIMEOUT)
     except Exception as error:  # not there, or not reached: which client raises, and what, depends on the version
         _logger.info("%s of %s was not found: %s", file, name, first_line(error))
         return

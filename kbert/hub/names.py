@@ -18,8 +18,6 @@ from kbert.values.printable import shown
 
 _CONFIGS = ("config.json", "bert_config.json")
 _VOCABULARIES = ("tokenizer.json", "vocab.txt")
-# What says how a vocab.txt is used; the last one is in old repositories alone.
-_SETTINGS_OF_VOCAB = ("tokenizer_config.json", "added_tokens.json")
 # A name with one of these endings is that of a file. Other dots do not count: hub names have them too ("my-bert-v2.1").
 _FILE_ENDINGS = tuple(".safetensors .bin .json .txt .h5 .keras .ckpt .index .onnx .pt .pth .zip".split())
 # The prefix of a TensorFlow checkpoint: bert_model.ckpt, or model.ckpt-1000 for the one after 1000 steps.
@@ -206,12 +204,8 @@ def _resolve_hub_name(name: str, revision: str | None) -> Path:
             (f"a folder of that name in {Path.cwd()}",),
         ) from None
     cached = find_in_cache(name, revision)
-    # Another program may have downloaded the weights without the vocabulary, or that without its settings: the hub
-    # still has them.
+    # Another program may have downloaded the weights without the vocabulary: the hub still has it.
     if cached is not None and any((cached / vocabulary).is_file() for vocabulary in _VOCABULARIES):
-        if not any((cached / file).is_file() for file in ("tokenizer.json", _SETTINGS_OF_VOCAB[0])):
-            for file in _SETTINGS_OF_VOCAB:
-                fetch_if_there(name, cached, file)
         return _found(name, cached, "the hub's cache")
     packaged = find_in_package(name) if revision is None else None
     if packaged is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -52,6 +53,18 @@ def to_numpy(tensor: Tensor) -> np.ndarray:
         array: np.ndarray = (tensor.float() if is_bfloat16 else tensor).numpy()
         return array
     return np.asarray(ops.convert_to_numpy(tensor))
+
+
+def _checked(method: Any) -> Any:
+    """A method of Keras's models that checks arrays first. Keras makes tensors of them, whose ids are not checked."""
+
+    @wraps(method)
+    def checked(self: FunctionalBert, x: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(x, dict) and all(isinstance(array, np.ndarray) for array in x.values()):
+            self.check(x)
+        return method(self, x, *args, **kwargs)
+
+    return checked
 
 
 class FunctionalBert(keras.Model):
@@ -105,23 +118,9 @@ class FunctionalBert(keras.Model):
         """Raise where the inputs are not those of the model; see `check_inputs`."""
         check_inputs(inputs, self.input_names, self.config)
 
-    # Keras turns arrays into tensors before it calls the model, and the ids of those are not looked at.
-
-    def fit(self, x: Any = None, *args: Any, **kwargs: Any) -> Any:
-        self._check_arrays(x)
-        return super().fit(x, *args, **kwargs)
-
-    def evaluate(self, x: Any = None, *args: Any, **kwargs: Any) -> Any:
-        self._check_arrays(x)
-        return super().evaluate(x, *args, **kwargs)
-
-    def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        self._check_arrays(x)
-        return super().predict(x, *args, **kwargs)
-
-    def _check_arrays(self, x: Any) -> None:
-        if isinstance(x, dict):  # a dataset or a generator gives its arrays later
-            self.check(x)
+    fit, train_on_batch = _checked(keras.Model.fit), _checked(keras.Model.train_on_batch)
+    evaluate, test_on_batch = _checked(keras.Model.evaluate), _checked(keras.Model.test_on_batch)
+    predict, predict_on_batch = _checked(keras.Model.predict), _checked(keras.Model.predict_on_batch)
 
     def quantize(self, *_: Any, **__: Any) -> None:
         """Refuse, with what computes in int8."""
@@ -172,8 +171,8 @@ def check_inputs(inputs: Any, names: tuple[str, ...], config: BertConfig) -> Non
     TypeError
         If the inputs are no dict.
     ValueError
-        If a name is missing or unknown, the arrays differ in shape, or an id is beyond its embedding table, or a
-        position beyond the rows.
+        If a name is missing or unknown, the arrays differ in shape or lack the axis of rows, or an id is beyond its
+        embedding table, or a position beyond the rows.
     """
     if not isinstance(inputs, dict):
         raise TypeError(f"The input must be a dict with the keys {', '.join(names)}, got {type(inputs).__name__}.")
@@ -187,7 +186,7 @@ def check_inputs(inputs: Any, names: tuple[str, ...], config: BertConfig) -> Non
         )
     shapes = {name: tuple(inputs[name].shape) for name in INPUT_NAMES if hasattr(inputs[name], "shape")}
     known = all(isinstance(n, int) for shape in shapes.values() for n in shape)
-    if (len(set(shapes.values())) > 1 and known) or any(len(shape) != 2 for shape in shapes.values()):
+    if (len(set(shapes.values())) > 1 and known) or any(len(shape) < 2 for shape in shapes.values()):
         raise ValueError(
             f"{', '.join(INPUT_NAMES)} must have one shape, (rows, tokens), got "
             f"{', '.join(f'{name} of {shape}' for name, shape in shapes.items())}."

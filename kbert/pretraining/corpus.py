@@ -182,7 +182,7 @@ class Unit:
     def documents(self, segmenter: Segmenter | None = None) -> Iterator[list[str]]:
         """The documents of the unit, each a list of segments. There may be none.
 
-        Who gives a segmenter tells of what it has replaced.
+        A caller that gives a segmenter warns of what was replaced.
         """
         warns = segmenter is None
         segmenter = segmenter or Segmenter(self.rules)
@@ -227,15 +227,16 @@ def _read_source(source: Any, column: str) -> tuple[list[Path], Any]:
         raise TypeError(f"source is a {type(source).__name__}, whose rows have no order. Make it a list: sorted(...).")
     # A DataFrame of pandas or another library.
     if hasattr(source, "columns") and hasattr(source, "__getitem__"):
-        names = list(getattr(source, "column_names", source.columns))  # columns of Arrow's tables are no names
+        # The columns of Arrow's tables are arrays, and their items no str.
+        is_arrows = type(source).__module__.startswith("pyarrow")
+        names = list(source.column_names if is_arrows else source.columns)
         if names.count(column) != 1:
             listed = ", ".join(map(repr, names[:10])) or "none"
             raise ValueError(
                 f"source has {names.count(column) or 'no'} columns {column!r}. Choose one of those there with "
                 f"column=...: {listed}."
             )
-        # The items of Arrow's columns are no str.
-        return [], source[column].to_pandas() if hasattr(source, "column_names") else source[column]
+        return [], source[column].to_pandas() if is_arrows else source[column]
     if isinstance(source, bytes | bytearray | Mapping) or not (callable(source) or isinstance(source, Iterable)):
         raise TypeError(
             f"source is of type {type(source).__name__}. Give a pathlib.Path or a list of them, a column or a list of "

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -306,9 +306,9 @@ def _total(lengths: np.ndarray) -> int:
 # --- Writing
 
 
-def require_no_other_files(folder: Path) -> None:
-    """Raise a ValueError where a folder that is to be written holds any file but hidden ones."""
-    if others := [path.name for path in folder.iterdir() if not path.name.startswith(".")]:
+def require_no_other_files(folder: Path, own: Collection[Path] = ()) -> None:
+    """Raise a ValueError where a folder that is to be written holds any file but hidden ones, and those in ``own``."""
+    if others := [path.name for path in folder.iterdir() if not path.name.startswith(".") and path not in own]:
         raise ValueError(f"{folder} holds other files, such as {printable(min(others))}. Give a new folder.")
 
 
@@ -316,9 +316,11 @@ def _begin(folder: Path, settings: dict[str, Any]) -> None:
     """Note the settings of the shards; or check that they are those of the shards that were begun in this folder."""
     path = _settings_file(folder)
     if not path.exists():
-        for unfinished in folder.glob(f"{path.stem}.*.part"):  # of a call that was killed while it wrote the settings
-            unfinished.unlink()
-        require_no_other_files(folder)
+        # Of a call that was killed while `replace_json` wrote the settings.
+        unfinished = [file for file in folder.iterdir() if re.fullmatch(path.stem + r"\.[0-9a-f]{8}\.part", file.name)]
+        require_no_other_files(folder, unfinished)
+        for file in unfinished:
+            file.unlink()
         replace_json(path, settings)
         return
     before = json_object(path, WeightsMismatchError, " Remove the folder, and write the shards again.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -280,7 +281,8 @@ def _parts(frame: pd.DataFrame, X: list[str], y: list[str], task: str, options: 
     n_seen = 0
     for some in groups:
         n_seen += len(some)
-        n = min(len(some) - 1, max(0, round(share * n_seen) - len(held_out)))  # what one label rounds off, others get
+        # What is rounded off the share of one label is added to that of the next.
+        n = min(len(some) - 1, round(share * n_seen) - round(share * (n_seen - len(some))))
         held_out.extend(some.sample(n, random_state=options.seed).index)
     held_out.sort()
     if not held_out and len(frame) > 1 and all(len(some) == 1 for some in groups):
@@ -332,15 +334,16 @@ def _printable_table(table: pd.DataFrame) -> str:
 
 # --- Readers of values
 
+# A number as JSON does not have it: .5, 1. and +1e-3.
+_NO_NUMBER_OF_JSON = re.compile(r"[+-]?(\d+\.\d*|\.\d+)(e[+-]?\d+)?|\+\d+(e[+-]?\d+)?", re.IGNORECASE)
+
 
 def _value(text: str) -> Any:
     """A number, or the text: what it may be, the estimator says."""
-    for read in (json.loads, float):  # JSON has no .5 and no 1.
-        try:
-            return read(text)
-        except ValueError:
-            pass
-    return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return float(text) if _NO_NUMBER_OF_JSON.fullmatch(text) else text
 
 
 def _parameter(text: str) -> tuple[str, Any]:

@@ -100,8 +100,9 @@ def columns_of_lists(estimator: Any, table: Any) -> frozenset[str]:
 
 
 def _has_texts(column: pd.Series) -> bool:
-    """Whether a list is one of texts, as "[1]" at the beginning of a text is not."""
-    return any(found and all(isinstance(item, str) for item in found) for found in map(json_list, column))
+    """Whether a list is one of texts, or empty: the "[1]" that a text begins with is not."""
+    lists = map(json_list, column)
+    return any(found is not None and all(isinstance(item, str) for item in found) for found in lists)
 
 
 def as_X(estimator: Any, table: Any, columns: Sequence[str], lists: frozenset[str], first_row: int) -> Any:

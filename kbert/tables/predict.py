@@ -171,12 +171,12 @@ def predict_table(
     target = Path(out).expanduser().absolute()
     written_as = format_of_output(target, format)
     is_file = format_of(target) is not None
-    if is_file and target.is_symlink():
-        target = target.resolve()  # which is written, and the link stays
-    folder = target.with_name(f".{target.name}.parts") if is_file else target
     if is_file and target.is_dir():
         raise FileExistsError(f"{target} is a folder. Give another name.")
     files = input_files(source, target)
+    if is_file and target.is_symlink():
+        target = target.resolve()  # which is written, and the link stays
+    folder = target.with_name(f".{target.name}.parts") if is_file else target
     estimator = model if isinstance(model, BertEstimator) else load_silent(model)
     plan = Plan(
         folder,

@@ -141,7 +141,7 @@ class BaseTokenizer:
         """
         numbers = [int(i) for i in ids]
         if numbers and min(numbers) < 0:
-            raise ValueError(f"The ids of pieces are from 0 to {self.vocab_size - 1}, got {min(numbers)}.")
+            raise ValueError(f"The ids of pieces must not be negative, got {min(numbers)}.")
         text: str = self._backend.decode(numbers, skip_special_tokens=skip_special_tokens)
         return text
 

@@ -22,12 +22,12 @@ SpecialTokens: TypeAlias = Mapping[str, str | None]
 SPECIAL_TOKENS = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 # Longer words are [UNK], in characters. This is the Hugging Face default; Google's own code has 200.
 LONGEST_WORD = 100
-# Tokenizer classes of transformers that a vocab.txt and three settings determine. Others with a vocab.txt, such as the
-# Japanese ones, find words in their own way.
+# Tokenizer classes of transformers that a vocabulary and three settings determine.
 _CLASSES_OF_SETTINGS = (
     *("BertTokenizer", "BertTokenizerFast"),
     *("DistilBertTokenizer", "DistilBertTokenizerFast", "ElectraTokenizer", "ElectraTokenizerFast"),
 )
+# Those that may have a vocab.txt alone. Others, such as the Japanese ones, find words in their own way.
 _PLAIN_CLASSES = (
     *_CLASSES_OF_SETTINGS,
     *("PreTrainedTokenizer", "PreTrainedTokenizerFast", "TokenizersBackend"),
@@ -224,7 +224,7 @@ def check_vocabulary(n_pieces: int, n_rows: int, folder: str | Path, warn: bool 
     VocabularyWarning
         If it has fewer entries in a tokenizer.json, which cannot be cut unnoticed: some models have rows to spare. Of a
         vocab.txt, if the table has the next multiple of 8, 64 or 128: it may be padded to that. Of a KerasHub preset,
-        whose vocabulary may have been cut or come from a tokenizer.json.
+        whatever the table has: a preset may have been made of a model with rows to spare.
     """
     padded = any(n_rows == -(-n_pieces // multiple) * multiple for multiple in (8, 64, 128))
     spec = _read_json(Path(folder) / "tokenizer.json") if n_pieces < n_rows else {}
@@ -306,12 +306,12 @@ def _tokens_beside(
 
 
 def _apply_settings(spec: TokenizerSpec, config: dict[str, Any]) -> None:
-    """Let the settings of tokenizer_config.json override those of tokenizer.json, as transformers does for BERT."""
+    """Let the settings that tokenizer_config.json names override those of tokenizer.json, for BERT's classes."""
     normalizer = spec.get("normalizer")
     if config.get("tokenizer_class") not in (None, *_CLASSES_OF_SETTINGS) or not isinstance(normalizer, dict):
         return
     if normalizer.get("type") == "BertNormalizer":
-        # Without a value, accents are stripped where texts are made lower case. Other settings without one say nothing.
+        # A null says of accents that they are stripped where texts are made lower case, and of the others nothing.
         given = {key for key in _SETTINGS if config.get(key) is not None} | ({"strip_accents"} & config.keys())
         normalizer |= {_SETTINGS[key]: config[key] for key in given}
 

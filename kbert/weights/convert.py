@@ -123,7 +123,7 @@ def _config(source: Source) -> dict[str, Any]:
         heads_of |= dict.fromkeys(("BertForSequenceClassification", "BertForMultipleChoice"), {"mean_classifier."})
     has = {prefix for prefix in HEADS if any(name.startswith(prefix) for name in arrays)}
     named = next(iter(values.get("architectures") or ()), None)
-    classifiers = has & {"classifier.", "mean_classifier."}
+    classifiers = has & {"classifier.", "mean_classifier."} & set().union(*heads_of.values())
     possible = [name for name, heads in heads_of.items() if heads <= has and (heads & classifiers or not classifiers)]
     # The named architecture counts if its heads are there. The arrays alone do not tell the classifiers apart.
     architecture = named if named in possible else possible[0]

@@ -133,7 +133,7 @@ def _checked_arrays(read: list[Array], config: BertConfig, path: Path) -> tuple[
     for name, kept in TIED.items():
         if name in found and kept in found:
             skipped[found[name].source] = f"skipped: {kept} once more"
-    own = array_shapes(replace(config, num_hidden_layers=1), 1)  # of whose names those of the heads count
+    own = array_shapes(replace(config, num_hidden_layers=1), 1)  # one layer will do for the names of heads
     for name in [name for name in arrays if name.startswith(HEADS) and name not in own]:
         skipped[found[name].source] = "skipped: of a head that BERT does not have"
         del arrays[name]

@@ -193,7 +193,6 @@ def test_the_package_that_carries_minilm_has_the_published_files(monkeypatch, mi
 
 def test_a_logger_says_where_weights_are_from(monkeypatch, tmp_path, caplog, fake_hub):
     folder = install_package(monkeypatch, tmp_path)
-    fake_hub.files.append("tokenizer_config.json")
     with caplog.at_level(logging.INFO, "kbert"):
         resolve_folder(MINILM)
         downloaded = resolve_folder(NAME)
@@ -233,25 +232,14 @@ def test_a_folder_called_like_a_size_counts_if_it_holds_weights():
     assert resolve_folder("base") == Path("base")
 
 
-def test_a_vocabulary_whose_settings_another_program_left_out_gets_them(monkeypatch, fake_hub):
-    asked = []
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *names, **_: asked.append(names))
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    fake_hub.files += ["tokenizer_config.json", "added_tokens.json"]
-    cached = fill_cache(files=("config.json", "model.safetensors", "vocab.txt"))
-    assert resolve_folder(NAME) == cached
-    assert asked == [(NAME, "tokenizer_config.json"), (NAME, "added_tokens.json")]
-    (cached / "tokenizer_config.json").touch()
-    whole = fill_cache("owner/whole", files=("config.json", "model.safetensors", "tokenizer.json"))
-    assert resolve_folder(NAME) == cached and resolve_folder("owner/whole") == whole and len(asked) == 2
-
-
-def test_only_for_a_folder_of_the_cache_is_the_hub_asked_for_a_saved_estimator(monkeypatch, tmp_path):
+def test_only_for_a_folder_of_the_cache_is_the_hub_asked_for_a_saved_estimator(monkeypatch, tmp_path, fake_hub):
     asked = []
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *names, **_: asked.append(names) or 1 / 0)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    package = install_package(monkeypatch, tmp_path)
-    cached = fill_cache(files=("config.json", "model.safetensors", "tokenizer.json"))
+    package, cached = install_package(monkeypatch, tmp_path), fill_cache()
+    fake_hub.error = http_error(errors.RepositoryNotFoundError)  # or it does not answer: then nothing is downloaded
+    assert resolve_saved(NAME, None, "kbert.json") == cached and not asked
+    fake_hub.error = None
     assert resolve_saved(MINILM, None, "kbert.json") == package
     assert resolve_saved(cached, None, "kbert.json") == cached and not asked
     assert resolve_saved(NAME, None, "kbert.json") == resolve_saved(f"hf://{NAME}", None, "kbert.json") == cached

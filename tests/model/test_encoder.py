@@ -213,7 +213,8 @@ def test_a_list_of_arrays_is_refused(encoder, inputs):
 def test_an_id_outside_its_table_is_named(encoder, inputs, key, limit, beyond):
     wrong = {**inputs, key: inputs[key].copy()}
     wrong[key][1, 2] = limit if beyond else -1
-    for call in (encoder, encoder.predict, encoder.evaluate, encoder.fit):  # Keras makes tensors of arrays
+    calls = [encoder, encoder.predict, encoder.evaluate, encoder.fit]  # Keras makes tensors of arrays
+    for call in (*calls, encoder.predict_on_batch, encoder.test_on_batch, encoder.train_on_batch):
         with pytest.raises(ValueError, match=rf"{key} must lie in \[0, {limit}\)"):
             call(wrong)
 

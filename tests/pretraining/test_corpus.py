@@ -579,3 +579,5 @@ def test_a_table_of_arrow_has_columns_by_name():
     assert list(Corpus(table, split="lines")) == list(Corpus(["one", "two"], split="lines"))
     with pytest.raises(ValueError, match="no columns 'body'. Choose one of those there .*: 'text', 'n'"):
         Corpus(table, column="body")
+    frame = pd.DataFrame({"text": ["one", "two"], "column_names": ["a", "b"]})
+    assert list(Corpus(frame, split="lines")) == [["one"], ["two"]]

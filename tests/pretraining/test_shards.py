@@ -305,4 +305,9 @@ def test_a_call_that_was_killed_while_it_wrote_the_settings_goes_on(tokenizer, t
         patch.setattr(Path, "replace", killed)
         write_shards(Corpus(), tokenizer, tmp_path)
     assert [path.suffix for path in tmp_path.glob("settings*")] == [".part"]
+    (tmp_path / "settings.backup.part").touch()
+    with pytest.raises(ValueError, match="holds other files, such as settings.backup.part"):
+        write_shards(Corpus(), tokenizer, tmp_path)
+    assert len([*tmp_path.glob("settings*")]) == 2
+    (tmp_path / "settings.backup.part").unlink()
     assert len(write_shards(Corpus(), tokenizer, tmp_path)) == 4

@@ -187,9 +187,15 @@ def test_a_share_of_rows_with_rare_labels_is_that_share():
         assert len(held_out) == n and set(kept) == set(frame.label)
         assert held_out.nunique() > n / 2  # not those of one label alone
 
+    alone = [f"a{i:02d}" for i in range(80)]  # whose one row is never held out: no other label pays for that
+    frame = pd.DataFrame({"text": "x", "label": [*alone, *["y"] * 20, *["z"] * 100]})
+    _, (_, held_out) = _parts(frame, ["text"], ["label"], "classification", Namespace(validation="0.2", seed=0))
+    assert held_out.value_counts().to_dict() == {"z": 20, "y": 4}
+
 
 @pytest.mark.parametrize(
-    ("text", "value"), [(".5", 0.5), ("1.", 1.0), ("+1e-3", 0.001), ("3", 3), ("null", None), ("a", "a")]
+    ("text", "value"),
+    [(".5", 0.5), ("1.", 1.0), ("+1e-3", 0.001), ("3", 3), ("null", None), ("a", "a"), ("007", "007"), ("1_0", "1_0")],
 )
 def test_a_number_on_the_command_line_is_a_number_however_it_is_written(text, value):
     assert _value(text) == value and type(_value(text)) is type(value)

@@ -494,7 +494,7 @@ def test_special_tokens_of_a_wrong_type_are_refused(trained, tmp_path, change, m
 
 
 @pytest.mark.parametrize("kind", [None, "BertTokenizer", "DistilBertTokenizerFast"])
-def test_accents_without_a_setting_go_with_the_case_as_in_transformers(trained, tmp_path, kind):
+def test_a_null_says_that_accents_go_with_the_case(trained, tmp_path, kind):
     trained.save(tmp_path)
     _edit(tmp_path, lambda spec: spec["normalizer"].update(strip_accents=False))
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": kind, "do_lower_case": True}))
@@ -518,11 +518,12 @@ def test_a_byte_order_mark_is_no_part_of_the_first_piece(tmp_path):
 
 
 def test_a_tokenizer_is_saved_in_the_home_folder(trained, tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("HOME", "USERPROFILE"):  # the second one on Windows
+        monkeypatch.setenv(name, str(tmp_path))
     trained.save("~/bert")
     assert WordPieceTokenizer.from_pretrained(tmp_path / "bert") == trained
 
 
 def test_a_negative_number_is_no_id(trained):
-    with pytest.raises(ValueError, match=f"from 0 to {trained.vocab_size - 1}, got -1"):
+    with pytest.raises(ValueError, match="must not be negative, got -1"):
         trained.decode([3, -1])

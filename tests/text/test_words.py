@@ -90,5 +90,5 @@ def test_no_character_is_in_two_words(lowercase, text):
     (words,), (spans,) = tokenizer.split_words([text])
     assert all(end <= start for (_, end), (start, _) in zip(spans, spans[1:], strict=False))
     assert [text[start:end] for start, end in spans] == words
-    # Every mark is in the word that it follows.
+    # No mark is lost.
     assert "".join(words) == text.replace(" ", "")

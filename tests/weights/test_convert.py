@@ -300,6 +300,16 @@ def test_arrays_of_a_head_that_bert_does_not_have_are_skipped_with_the_reason(fo
     assert describe(folder)["parts"] == describe(tmp_path / "new")["parts"]
 
 
+def test_a_classifier_of_means_that_the_config_does_not_name_is_left_out(toy_config, tmp_path):
+    model = BertForSequenceClassification(replace(toy_config, classifier_pooling="mean"), 2)
+    save_sequence_classifier(model, tmp_path / "source", {0: "a", 1: "b"}, "single_label_classification")
+    path = tmp_path / "source" / "config.json"
+    values = json.loads(path.read_text())
+    path.write_text(json.dumps({name: value for name, value in values.items() if name != "classifier_pooling"}))
+    convert(tmp_path / "source", tmp_path / "new", "hf")
+    assert json.loads((tmp_path / "new" / "config.json").read_text())["architectures"] == ["BertModel"]
+
+
 def test_nan_in_both_of_two_tied_arrays_is_called_that(folder, tmp_path):
     broken = np.full(100, np.nan, "f4")
     both = {"cls.predictions.bias": broken, "cls.predictions.decoder.bias": broken.copy()}
