@@ -61,6 +61,14 @@ def test_a_saved_encoder_is_read_again_bit_for_bit_and_without_a_warning(encoder
     assert _same(arrays_of(again), arrays_of(encoder))
 
 
+def test_a_model_is_saved_in_the_home_folder(encoder, tmp_path, monkeypatch, arrays_of):
+    for name in ("HOME", "USERPROFILE"):  # the second one on Windows
+        monkeypatch.setenv(name, str(tmp_path))
+    encoder.save_pretrained("~/bert")
+    assert (tmp_path / "bert" / "config.json").is_file()
+    assert _same(arrays_of(BertEncoder.from_pretrained("~/bert")), arrays_of(encoder))
+
+
 def test_what_adapters_of_lora_add_is_saved(encoder, tmp_path, arrays_of):
     adapted = BertEncoder.from_config(encoder.get_config())
     layer = adapted.transformer_layers[0].attention.query
