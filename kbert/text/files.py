@@ -312,8 +312,11 @@ def _apply_settings(spec: TokenizerSpec, config: dict[str, Any]) -> None:
         return
     if normalizer.get("type") == "BertNormalizer":
         # A null says of accents that they are stripped where texts are made lower case, and of the others nothing.
-        given = {key for key in _SETTINGS if config.get(key) is not None} | ({"strip_accents"} & config.keys())
-        normalizer |= {_SETTINGS[key]: config[key] for key in given}
+        normalizer |= {
+            name: config[key]
+            for key, name in _SETTINGS.items()
+            if key in config and (config[key] is not None or key == "strip_accents")
+        }
 
 
 def _read_settings(folder: Path) -> dict[str, Any]:

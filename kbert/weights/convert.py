@@ -127,9 +127,7 @@ def _config(source: Source) -> dict[str, Any]:
     possible = [name for name, heads in heads_of.items() if heads <= has and (heads & classifiers or not classifiers)]
     # The named architecture counts if its heads are there. The arrays alone do not tell the classifiers apart.
     architecture = named if named in possible else possible[0]
-    classifier = next(
-        (prefix for prefix in ("classifier.", "mean_classifier.") if prefix in heads_of[architecture]), None
-    )
+    classifier = next(iter(heads_of[architecture] & classifiers), None)
     has_labels = classifier is not None and architecture != "BertForMultipleChoice"
     replaced = {"torch_dtype", "id2label", "label2id", "num_labels"}
     if not has_labels:

@@ -562,10 +562,8 @@ def test_unused_tokens_are_placed_as_in_googles_vocabularies():
 def test_what_is_replaced_is_warned_of_by_the_process_that_called(tmp_path, n_jobs, monkeypatch):
     for name in ("a", "b"):
         (tmp_path / f"{name}.txt").write_bytes(b"the caf\xe9 is red\n\nthe house\n")
-    corpus, tokenizer = (
-        Corpus(tmp_path, split="lines", errors="replace"),
-        WordPieceTokenizer.train(["the house is red"] * 3),
-    )
+    corpus = Corpus(tmp_path, split="lines", errors="replace")
+    tokenizer = WordPieceTokenizer.train(["the house is red"] * 3)
     units = corpus.units(1)
     monkeypatch.setattr(Corpus, "units", lambda self: units)
     assert len(units) > 1

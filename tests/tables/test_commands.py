@@ -204,19 +204,9 @@ def test_a_number_on_the_command_line_is_a_number_however_it_is_written(text, va
 @pytest.mark.parametrize("option", ["--metrics", "--checkpoint"])
 def test_nothing_else_is_written_into_the_folder_of_the_model(call, weights, tmp_path, option):
     pd.DataFrame({"text": ["a", "b"] * 4, "label": [0, 1] * 4}).to_csv(tmp_path / "rows.csv", index=False)
-    fit = [
-        "fit",
-        tmp_path / "rows.csv",
-        "--weights",
-        weights,
-        *SMALL,
-        "--validation",
-        "0.5",
-        "--out",
-        tmp_path / "model",
-    ]
+    options = ["--weights", weights, *SMALL, "--validation", "0.5", "--out", tmp_path / "model"]
     for inside in (tmp_path / "model", tmp_path / "model" / "own"):
-        status, _, err = call(*fit, option, inside)
+        status, _, err = call("fit", tmp_path / "rows.csv", *options, option, inside)
         assert status == 2 and "is in the folder of the model" in err and not (tmp_path / "model").exists()
 
 
