@@ -33,9 +33,9 @@ _TASKS = {
 class FitCommand:
     """Fine-tune BERT on a table of texts and labels, and save the model.
 
-    What the table is about follows from its columns: labels with a decimal point make it a regression; lists of labels
-    beside lists of words, tagging; the columns question, context, answer and answer_start, question answering; a column
-    options, multiple choice; anything else, a classification. In CSV a list is JSON: ["one", "two"].
+    What the table is about follows from its columns: labels that are no whole numbers make it a regression; lists of
+    labels beside lists of words, tagging; the columns question, context, answer and answer_start, question answering; a
+    column options, multiple choice; anything else, a classification. In CSV a list is JSON: ["one", "two"].
     """
 
     name = "fit"

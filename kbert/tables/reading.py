@@ -194,8 +194,8 @@ def _other_separator(frame: pd.DataFrame) -> str:
 def task_of_columns(frame: pd.DataFrame, text: Sequence[str], label: Sequence[str]) -> str:
     """What a table is about, a task of ``kbert fit``, by its columns and the type of the labels.
 
-    A number with a decimal point among the labels, all of which are numbers, means a regression; lists of labels beside
-    lists of words, or lists of spans beside texts, mean tags.
+    A number that is not whole among the labels, all of which are numbers, means a regression, as in scikit-learn's
+    ``type_of_target``; lists of labels beside lists of words, or lists of spans beside texts, mean tags.
     """
     names = set(frame.columns)
     if "options" in names and not text:
@@ -203,12 +203,12 @@ def task_of_columns(frame: pd.DataFrame, text: Sequence[str], label: Sequence[st
     if {"question", "context", *_ANSWER} <= names and not text and not label:
         return "answering"
     if len(label) > 1:
-        return "regression" if all(_is_decimal(frame[name]) for name in label) else "classification"
+        return "regression" if _hold_decimals(frame, label) else "classification"
     texts = list(text) or [name for name in ("text",) if name in names]
     if label and len(texts) == 1 and _has_lists(frame[label[0]]):
         if _has_lists(frame[texts[0]]) or _holds_spans(frame[label[0]]):
             return "tagging"
-    return "regression" if label and _is_decimal(frame[label[0]]) else "classification"
+    return "regression" if _hold_decimals(frame, label) else "classification"
 
 
 def columns_of_task(
@@ -369,11 +369,16 @@ def _holds_spans(column: pd.Series) -> bool:
     return isinstance(first, list | tuple | np.ndarray) and len(first) == 3
 
 
-def _is_decimal(column: pd.Series) -> bool:
-    """Whether all values are numbers, and one has a decimal point: 0 and 1 are labels, 0.5 is none."""
-    if pd.api.types.is_float_dtype(column.dtype):
-        return True
-    if not isinstance(column.dtype, pd.ArrowDtype):
-        return False
-    numbers = pd.to_numeric(column.astype(object), errors="coerce")
-    return bool(numbers.notna().all() and column.str.contains(".", regex=False).any())
+def _hold_decimals(frame: pd.DataFrame, names: Sequence[str]) -> bool:
+    """Whether all values of these columns are numbers, and one is not whole: 0 and 1.0 are labels, 0.5 is none."""
+    columns = [_as_numbers(frame[name]) for name in names]
+    return all(column.notna().all() for column in columns) and any((column % 1 != 0).any() for column in columns)
+
+
+def _as_numbers(column: pd.Series) -> pd.Series:
+    """The column as numbers, NaN for what is none: texts of numbers are some, lists and categories are not."""
+    if isinstance(column.dtype, pd.ArrowDtype):
+        column = column.astype(object)
+    elif not pd.api.types.is_numeric_dtype(column.dtype):
+        return pd.Series(np.nan, column.index)
+    return pd.to_numeric(column, errors="coerce")

@@ -230,6 +230,9 @@ def test_what_a_table_is_about():
 
     assert task(label=["y"], text=["x"], x=["a"], y=[1]) == "classification"
     assert task(label=["y"], x=["a", "b"], y=[1.0, 2.5]) == "regression"
+    for whole in ([1.0, 0.0], [1, 0], [True, False], pd.Series(["4.0", "1"], dtype=pd.ArrowDtype(pa.string()))):
+        assert task(label=["y"], x=["a", "b"], y=whole) == "classification"
+    assert task(label=["a", "b"], x=["a", "b"], a=[1.0, 2.0], b=[0.5, 1.0]) == "regression"
     assert task(label=["y"], text=["x"], x=[["a"]], y=[["O"]]) == "tagging"
     assert task(label=["y"], text=["x"], x=["a"], y=[["red", "hot"]]) == "classification"
     assert task(label=["y"], text=["x"], x=["a", "b"], y=[[], [[0, 3, "PER"]]]) == "tagging"
