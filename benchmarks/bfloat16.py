@@ -5,11 +5,10 @@
 minilm-l6, the paper's recipe with three epochs, on the first rows of SST-2, CoLA, MRPC and CoNLL-2003. The scores are
 those of the dev sets: accuracy, Matthews' correlation, F1 and entity F1. Each fit is appended to
 benchmarks/results/bfloat16.csv; the means over the seeds, and their spread, are printed and written to
-bfloat16_table.csv.
+bfloat16_table.csv. A fit that is in the file is not made again.
 """
 
 import argparse
-import datetime
 import time
 import warnings
 from functools import partial
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import keras
 import pandas as pd
+from results_file import ResultsFile, made_with
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
 from kbert import BertClassifier, BertTagger, datasets, metrics
@@ -26,9 +26,9 @@ TASKS = {"sst2": accuracy_score, "cola": matthews_corrcoef, "mrpc": partial(f1_s
          "conll2003": metrics.entity_f1}  # fmt: skip
 
 
-def score(task: str, dtype: str, n_rows: int, seed: int) -> dict:
+def score(task: str, dtype: str, rows: int, seed: int) -> dict:
     """One fit, and its score on the dev set."""
-    train = datasets.load(task, "train").sample(frac=1, random_state=0)[:n_rows]
+    train = datasets.load(task, "train").sample(frac=1, random_state=0)[:rows]
     dev = datasets.load(task, "dev")
     *inputs, label = ("words", "tags") if task == "conll2003" else train.columns
     X, y = train[inputs[0]] if len(inputs) == 1 else train[inputs], train[label]
@@ -37,8 +37,8 @@ def score(task: str, dtype: str, n_rows: int, seed: int) -> dict:
     model = kind.paper("minilm-l6", epochs=3, dtype=dtype, random_state=seed).fit(X, y)
     seconds = time.perf_counter() - start
     predicted = model.predict(dev[inputs[0]] if len(inputs) == 1 else dev[inputs])
-    return {"task": task, "dtype": dtype, "rows": n_rows, "seed": seed, "score": TASKS[task](dev[label], predicted),
-            "fit_s": seconds}  # fmt: skip
+    found = {"score": round(float(TASKS[task](dev[label], predicted)), 4), "fit_s": round(seconds, 4), **made_with()}
+    return {"task": task, "dtype": dtype, "rows": rows, "seed": seed, **found}
 
 
 def table(runs: pd.DataFrame) -> pd.DataFrame:
@@ -54,15 +54,15 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     options = parser.parse_args()
     warnings.simplefilter("ignore")
+    results = ResultsFile(RESULTS, "task", "dtype", "rows", "seed", "backend")
     for task in options.tasks:
         for seed in options.seeds:
             for dtype in ("float32", "bfloat16"):
-                row = score(task, dtype, options.rows, seed)
-                row |= {"backend": keras.backend.backend(), "date": datetime.date.today().isoformat()}
-                frame = pd.DataFrame([row]).round(4)
-                frame.to_csv(RESULTS, mode="a", header=not RESULTS.exists(), index=False)
-                print(row, flush=True)
-    frame = table(pd.read_csv(RESULTS))
+                run = {"task": task, "dtype": dtype, "rows": options.rows, "seed": seed}
+                if {**run, "backend": keras.backend.backend()} not in results:
+                    results.append(row := score(**run))
+                    print(row, flush=True)
+    frame = table(results.read())
     frame.to_csv(RESULTS.with_name("bfloat16_table.csv"), index=False)
     print(frame.to_string(index=False))
 

@@ -2,22 +2,18 @@
 
     KBERT_DATA=... python benchmarks/calibration.py [--seed 0 1 2] [--rows 10000]
 
-minilm-l6, the default recipe (3 epochs at batch 32), on rows drawn from the train part; a tenth of them is split off
+minilm-l6, the paper's recipe (3 epochs at batch 32), on rows drawn from the train part; a tenth of them is split off
 as a validation set for the temperature. "Before" are the same model's logits, times the temperature again, so that both
-columns are of one run. Each seed is appended to benchmarks/results/calibration.csv; those that stand there are not run
-again.
+columns are of one run. Each seed is appended to benchmarks/results/calibration.csv; those that stand there with as many
+rows are not run again.
 """
 
 import argparse
-import csv
-import datetime
-import os
 import time
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
+from results_file import ResultsFile, made_with
 from scipy.special import expit
 from sklearn.metrics import accuracy_score, log_loss
 
@@ -32,36 +28,23 @@ def expected_calibration_error(right: np.ndarray, confidence: np.ndarray) -> flo
     return 100 * float(np.sum(gaps))
 
 
-def read(part: str) -> pd.DataFrame:
-    """One part of SST-2, labels as text."""
-    path = Path(os.environ["KBERT_DATA"]) / "sst2" / f"{part}.tsv.gz"
-    return pd.read_csv(path, sep="\t", quoting=csv.QUOTE_NONE, keep_default_na=False, dtype=str)
-
-
 def run(seed: int, rows: int) -> dict:
     """Fine-tune, calibrate and score."""
-    import keras
+    from kbert import BertClassifier, datasets
 
-    from kbert import BertClassifier
-
-    train, dev = read("train").sample(rows, random_state=0), read("dev")
+    train, dev = datasets.load("sst2", "train").sample(rows, random_state=0), datasets.load("sst2", "dev")
     classifier = BertClassifier.paper("minilm-l6", calibrate="temperature", random_state=seed, verbose=1)
     start = time.perf_counter()
-    classifier.fit(train.sentence, train.label)
+    classifier.fit(train.text, train.label)
     seconds = time.perf_counter() - start
-    after = classifier.decision_function(dev.sentence).astype("float64")
+    after = classifier.decision_function(dev.text).astype("float64")
     good = (dev.label == classifier.classes_[1]).to_numpy()
-    backend = keras.backend.backend()
     result = {"seed": seed, "rows": rows, "temperature": round(classifier.temperature_, 3)}
     for name, margin in (("before", after * classifier.temperature_), ("after", after)):
         confidence = expit(np.abs(margin))
         result[f"ece_{name}"] = round(expected_calibration_error((margin > 0) == good, confidence), 2)
         result[f"log_loss_{name}"] = round(log_loss(good, expit(margin)), 4)
-    return result | {
-        "accuracy": round(accuracy_score(good, after > 0), 4), "fit_s": round(seconds), "backend": backend,
-        "date": datetime.date.today().isoformat(), "kbert": version("kbert-learn"), "keras": version("keras"),
-        "backend_version": version(backend),
-    }  # fmt: skip
+    return result | {"accuracy": round(accuracy_score(good, after > 0), 4), "fit_s": round(seconds), **made_with()}
 
 
 def main() -> None:
@@ -69,11 +52,14 @@ def main() -> None:
     parser.add_argument("--seed", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--rows", type=int, default=10_000)
     options = parser.parse_args()
+    results = ResultsFile(RESULTS, "seed", "rows")
     for seed in options.seed:
-        if not RESULTS.exists() or seed not in set(pd.read_csv(RESULTS).seed):
-            pd.DataFrame([run(seed, options.rows)]).to_csv(RESULTS, mode="a", header=not RESULTS.exists(), index=False)
+        if {"seed": seed, "rows": options.rows} not in results:
+            results.append(run(seed, options.rows))
+    runs = results.read()
+    runs = runs[runs.seed.isin(options.seed) & (runs.rows == options.rows)]
     columns = ["temperature", "ece_before", "ece_after", "log_loss_before", "log_loss_after", "accuracy"]
-    print(pd.read_csv(RESULTS)[columns].agg(["mean", "std"]).round(4).to_string())
+    print(runs[columns].agg(["mean", "std"]).round(4).to_string())
 
 
 if __name__ == "__main__":

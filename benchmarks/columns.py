@@ -9,13 +9,13 @@ year, running time, critics' score, number of reviews and box office; the catego
 first country. In each split, other rows are drawn to train and to test on. The classifier of titles is minilm-l6 with
 the lower four layers frozen and else the defaults. Its out-of-fold probabilities are computed once a split, from the
 folds that StackingClassifier would make, and serve all cases. Each split is appended to benchmarks/results/columns.csv;
-those that stand there are not run again. The summary is benchmarks/results/columns_table.csv.
+those that stand there with the same options are not run again. The summary of these is
+benchmarks/results/columns_table.csv.
 
     python benchmarks/columns.py --write examples/data/films.csv    # the sample for docs/howto/columns.md
 """
 
 import argparse
-import datetime
 import sqlite3
 import time
 import warnings
@@ -25,6 +25,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from results_file import ResultsFile, made_with
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.decomposition import PCA
@@ -74,15 +75,13 @@ def probability_columns(probabilities: np.ndarray, rows: pd.DataFrame) -> pd.Dat
 
 def run(films: pd.DataFrame, split: int, rows: int, cv: int) -> list[dict]:
     """Train and score every case on one split."""
-    import keras
-
     from kbert import BertClassifier, BertVectorizer
 
     X, y = films.drop(columns="genre"), films.genre
     train, test, y_train, y_test = train_test_split(
         X, y, train_size=rows, test_size=TEST_ROWS, stratify=y, random_state=split
     )
-    backend = keras.backend.backend()
+    made = made_with()
     found = []
 
     def record(case: str, probabilities: np.ndarray, start: float, before: float = 0.0) -> None:
@@ -91,8 +90,8 @@ def run(films: pd.DataFrame, split: int, rows: int, cv: int) -> list[dict]:
             "split": split, "case": case, "accuracy": round(accuracy_score(y_test, answers), 4),
             "macro_f1": round(f1_score(y_test, answers, average="macro"), 4),
             "log_loss": round(log_loss(y_test, probabilities), 4),
-            "cpu_s": round(time.process_time() - start + before, 1), "rows": rows, "cv": cv, "backend": backend,
-            "date": datetime.date.today().isoformat(), "kbert": version("kbert-learn"),
+            "cpu_s": round(time.process_time() - start + before, 1), "rows": rows, "cv": cv,
+            **{name: made[name] for name in ("backend", "date", "kbert")},
             "scikit_learn": version("scikit-learn"), "data": "bokeh_sampledata 2026.1",
         })  # fmt: skip
         print(*list(found[-1].values())[:6], flush=True)
@@ -150,12 +149,13 @@ def main() -> None:
         return
     films[CATEGORIES] = films[CATEGORIES].astype("category")
     warnings.simplefilter("ignore")
+    results = ResultsFile(RESULTS, "split", "rows", "cv")
     for split in range(options.splits):
-        if not RESULTS.exists() or split not in set(pd.read_csv(RESULTS).split):
-            lines = pd.DataFrame(run(films, split, options.rows, options.cv))
-            lines.to_csv(RESULTS, mode="a", header=not RESULTS.exists(), index=False)
+        if {"split": split, "rows": options.rows, "cv": options.cv} not in results:
+            results.append(*run(films, split, options.rows, options.cv))
+    runs = results.read()
     table = (
-        pd.read_csv(RESULTS)
+        runs[(runs.split < options.splits) & (runs.rows == options.rows) & (runs.cv == options.cv)]
         .groupby("case", sort=False)
         .agg(
             accuracy=("accuracy", "mean"),

@@ -6,17 +6,16 @@ The masked-LM loss is on 500 reviews that are in no other part, under fixed mask
 the weights that went on from it are fine-tuned on 5,000 reviews and scored on 5,000 others, for each seed, cut at 128
 tokens; epochs and rate suit a network as small as bert-tiny. No review that is scored is pre-trained on. Parts are
 drawn from IMDB's train part, without duplicates; the seeds are those of fine-tuning. The results replace those of
-benchmarks/results/continued_pretraining.csv.
+benchmarks/results/continued_pretraining.csv, each as soon as it is there.
 """
 
 import argparse
-import datetime
 import os
 import tempfile
-from importlib.metadata import version
 from pathlib import Path
 
 import pandas as pd
+from results_file import ResultsFile, made_with
 
 RESULTS = Path(__file__).parent / "results" / "continued_pretraining.csv"
 ROWS, HELD_OUT = 5000, 500
@@ -45,7 +44,8 @@ def main() -> None:
         random_state=0,
         verbose=1,
     ).fit(pd.concat([train.text, others.text]))
-    rows = []
+    RESULTS.unlink(missing_ok=True)
+    results = ResultsFile(RESULTS)
     with tempfile.TemporaryDirectory() as folder:
         after.save(folder)
         for name, pretrainer, weights in (("before", before, options.weights), ("after", after, folder)):
@@ -58,16 +58,14 @@ def main() -> None:
                 )
                 accuracy = round(classifier.score(test.text, test.label), 4)
                 print(f"{name}, seed {seed}: accuracy {accuracy:.4f}", flush=True)
-                rows.append({"weights": name, "mlm_loss": round(loss, 4), **recipe, "seed": seed, "accuracy": accuracy})
-    minutes = {"before": 0.0, "after": options.minutes}
-    frame = pd.DataFrame(rows).assign(
-        minutes=lambda frame: frame.weights.map(minutes),
-        date=datetime.date.today().isoformat(),
-        kbert=version("kbert-learn"),
-        keras=version("keras"),
-    )
-    frame.to_csv(RESULTS, index=False)
-    print(frame.groupby("weights", sort=False).accuracy.agg(["count", "mean", "std"]).round(4))
+                went_on = (
+                    {"minutes": options.minutes, "pretraining_rate": options.learning_rate} if name == "after" else {}
+                )
+                results.append({
+                    "weights": name, "mlm_loss": round(loss, 4), **recipe, "seed": seed, "accuracy": accuracy,
+                    **went_on, "from": options.weights.name, **made_with(),
+                })  # fmt: skip
+    print(results.read().groupby("weights", sort=False).accuracy.agg(["count", "mean", "std"]).round(4))
 
 
 if __name__ == "__main__":

@@ -28,12 +28,17 @@ import tempfile
 import time
 from collections.abc import Iterator
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 RESULTS = Path(__file__).parent / "results" / "explain.csv"
+METHODS = (
+    *("explain", "explain, gradient x input", "explain, Shapley values", "explain, from [MASK]", "attention"),
+    *("random words", "LIME"),
+)
 SHARE = 0.2
 ONE_BY_ONE = 20
 _FILES = {"sst2": ("train.tsv.gz", "dev.tsv.gz"), "agnews": ("train_10001_of_120000.tsv.gz",) * 2}
@@ -195,8 +200,7 @@ def run(data: str, options: argparse.Namespace) -> Iterator[dict]:
     if n_lime:  # first, since the others are compared with it
         of_lime = {"LIME": lambda: lime(classifier, texts[:n_lime], words[:n_lime], numbers[:n_lime])}
         methods = of_lime | methods
-    if options.methods:
-        methods = {name: of for name, of in methods.items() if name in options.methods}
+    methods = {name: of for name, of in methods.items() if name in options.methods}
     lime_drops = np.zeros(0)
     for name, scores_of in methods.items():
         start, cpu = time.perf_counter(), time.process_time()
@@ -224,10 +228,13 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=300, help="rows to explain")
     parser.add_argument("--lime-rows", type=int, default=20, help="of these, those that LIME explains; 0 for none")
     parser.add_argument("--shapley-rows", type=int, default=100, help="those that Shapley values explain; 0 for none")
-    parser.add_argument("--methods", nargs="+", help="as they are called in the results; default: all")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS, help="default: all")
     parser.add_argument("--one-by-one", action="store_true", help="only the seconds of the first rows, one by one")
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args()
+    with_lime = "LIME" in options.methods and options.lime_rows and not options.one_by_one
+    if with_lime and find_spec("lime") is None:
+        parser.error("LIME is not installed. Run: pip install lime, or give --lime-rows 0")
     for data in options.data:
         before = pd.read_csv(options.results) if options.results.exists() else None
         lines = []

@@ -6,11 +6,12 @@
 The second command makes the table and the picture of docs/benchmarks/first_fit.md from the results. ``--size`` takes
 other weights, with a file of results of their own: first_fit_tiny.csv is of a model of the size of tiny.
 
-``--data`` takes files too: CSVs with the columns text and label.
+``--data`` takes files too: CSVs with the columns text and label, which are known by the names of the files.
 
-Rows are drawn for each label (for numbers, tags, questions and options: in all), five draws by default; test rows are
-the same for all draws. Each score is appended to the file, with the warnings of a run that learned too little, and one
-that is there is not measured again. ``fit_cpu_s`` is in seconds of the processor, which other work beside changes less.
+Rows are drawn for each label, or all that a label has (for numbers, tags, questions and options: in all), five draws by
+default; test rows are the same for all draws. Each score is appended to the file, with the warnings of a run that
+learned too little, and one that is there is not measured again. ``fit_cpu_s`` is in seconds of the processor, which
+other work beside changes less.
 ``--methods kbert:epochs=5,learning_rate=2e-5`` measures other parameters.
 """
 
@@ -31,6 +32,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 import pandas as pd
+from results_file import ResultsFile
 from scipy.special import softmax
 from scipy.stats import pearsonr
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -50,7 +52,7 @@ TEST_ROWS = 1000
 MESSAGES = Path(__file__).parents[1] / "examples" / "data" / "support_messages.csv"
 COLUMNS = (
     "data", "rows", "draw", "method", "score", "fit_s", "predict_s", "n_rows", "told", "backend", "date", "dtype",
-    "fit_cpu_s",
+    "fit_cpu_s", "size",
 )  # fmt: skip
 
 
@@ -95,11 +97,12 @@ def _glue(name: str) -> Data:
 
 
 def _qnli() -> Data:
-    """Parts of dev, where no text of a pair is in both."""
+    """Parts of dev, where no text of a pair, question or sentence, is in both."""
     dev = datasets.load("qnli", "dev")
     in_test = dev.text_a.isin(dev.text_a.drop_duplicates().sample(TEST_ROWS, random_state=0))
     texts = ["text_a", "text_b"]
-    pool, test = dev[~in_test], dev[in_test][:TEST_ROWS]
+    test = dev[in_test][:TEST_ROWS]
+    pool = dev[~in_test & ~dev.text_b.isin(test.text_b)]
     return Data(pool[texts], pool.label, test[texts], test.label, "labels", accuracy_score, True)
 
 
@@ -122,7 +125,7 @@ def _imdb() -> Data:
 
 
 def _rare(data: Data, share: float) -> Data:
-    """Only such a share of the rows is positive, in the draws (`drawn`) and in the test; the score is the AUC."""
+    """About such a share of the rows is positive, in the draws (`drawn`) and in the test; the score is the AUC."""
     is_positive = np.asarray(data.test_y == max(data.test_y))
     positive = np.flatnonzero(is_positive)
     kept = np.sort(np.concatenate([np.flatnonzero(~is_positive), positive[: int(len(positive) * share / (1 - share))]]))
@@ -240,6 +243,11 @@ def drawn(data: Data, name: str, rows: int, draw: int) -> tuple[Any, Any]:
 
 
 # --- Methods -------------------------------------------------------------------------------------------------------
+
+
+def _name(size: str) -> str:
+    """What the results call a size or a folder of weights, which has another path on each machine."""
+    return "/".join(Path(size).resolve().parts[-2:]) if Path(size).is_dir() else size
 
 
 def _weights(size: str) -> dict[str, str]:
@@ -449,8 +457,8 @@ def measure(name: str, rows: int, draw: int, method: str, data: Data, size: str 
     return {
         "score": round(float(score), 4), **times, "n_rows": len(X), "told": " ".join(sorted(outcome)),
         "backend": keras.backend.backend(), "date": str(date.today()),
-        "dtype": "float32" if method in ("tf-idf", "setfit") else dtype_policy("auto"),
-        "fit_cpu_s": round(fitted_cpu - start_cpu, 2),
+        "dtype": "float32" if method in ("tf-idf", "setfit") else dtype_policy(getattr(model, "dtype", "auto")),
+        "fit_cpu_s": round(fitted_cpu - start_cpu, 2), "size": _name(size),
     }  # fmt: skip
 
 
@@ -469,9 +477,13 @@ def main() -> None:
     if options.page:
         make_page(options.page, options.picture)
         return
-    done = set()
-    if options.out.exists():
-        done = set(map(tuple, pd.read_csv(options.out)[["data", "rows", "draw", "method"]].to_numpy().tolist()))
+    for source in options.data:
+        if source not in DATA and (not Path(source).is_file() or Path(source).stem in DATA):
+            parser.error(f"{source!r} is no data set and no file of a name of its own: {', '.join(DATA)}, or a CSV")
+    results = ResultsFile(options.out, *COLUMNS[:4])
+    size = _name(options.size)
+    if options.out.exists() and (others := set(results.read()["size"]) - {size}):
+        parser.error(f"{options.out} has the results of {others.pop()}: give --out another file for {size}")
     loaded: dict[str, Data] = {}
     for draw in options.draws:
         for rows in options.rows:
@@ -481,17 +493,10 @@ def main() -> None:
                     loaded[name] = _data(source)
                 data = loaded[name]
                 for method in options.methods:
-                    key = (name, rows, draw, method)
-                    if key in done or (result := measure(name, rows, draw, method, data, options.size)) is None:
-                        continue
-                    row = dict(zip(COLUMNS[:4], key, strict=True), **result)
-                    is_new = not options.out.exists()
-                    with options.out.open("a", newline="") as file:
-                        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-                        if is_new:
-                            writer.writeheader()
-                        writer.writerow(row)
-                    print(*row.values(), flush=True)
+                    key = dict(zip(COLUMNS[:4], (name, rows, draw, method), strict=True))
+                    if key not in results and (found := measure(name, rows, draw, method, data, options.size)):
+                        results.append(key | found)
+                        print(*key.values(), *found.values(), flush=True)
 
 
 # --- The page ------------------------------------------------------------------------------------------------------
@@ -524,6 +529,7 @@ def table(results: pd.DataFrame) -> pd.DataFrame:
     """Mean score, and standard deviation over the draws; a line a data set and number of rows.
 
     All means of a line are over the same draws. Where a method has fewer of them, their number is beside its mean.
+    ``n_rows`` is the number of rows in all, which is smaller than the classes' times ``rows`` where a class has fewer.
     """
     columns = [name for name in NAMES.values() if name in set(results.method)]
     lines = []
@@ -532,8 +538,9 @@ def table(results: pd.DataFrame) -> pd.DataFrame:
         shared = scores.dropna(subset=scores.columns.intersection(ALWAYS))
         if len(shared):
             cells = {name: _cell(shared[name].dropna(), len(shared)) for name in columns if name in shared}
-            lines.append({"data": data, "rows": rows, "draws": len(shared), **cells})
-    found = pd.DataFrame(lines, columns=["data", "rows", "draws", *columns]).fillna("")
+            n_rows = int(of_line.n_rows.max())
+            lines.append({"data": data, "rows": rows, "n_rows": n_rows, "draws": len(shared), **cells})
+    found = pd.DataFrame(lines, columns=["data", "rows", "n_rows", "draws", *columns]).fillna("")
     return found.sort_values(["data", "rows"], key=lambda keys: keys.map(lambda key: _ORDER.get(key, key)))
 
 

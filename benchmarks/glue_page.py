@@ -26,7 +26,12 @@ def way(run: pd.Series) -> str:
 
 def page(runs: pd.DataFrame) -> pd.DataFrame:
     """Mean, standard deviation and number of the seeds, of each score and each way."""
-    of_way = runs.groupby(runs.apply(way, axis=1))
+    ways = runs.apply(way, axis=1)
+    others = [name for name in glue.SETTING if name not in ("task", "backend")]
+    for (task, name), some in runs.groupby(["task", ways]):
+        if len(some[others].drop_duplicates()) > 1:
+            raise SystemExit(f"{name}, {task}: the runs of {RESULTS} differ in more than backend and seed.")
+    of_way = runs.groupby(ways)
     lines = []
     for task, about in glue.TASKS.items():
         for metric in about.metrics:

@@ -12,29 +12,20 @@ judged one are not trained on.
 `found` counts the planted errors among the first 100 rows of the report's `doubtful`, `found_of_20` among the first 20,
 those that the page shows. `doubtful` is how many rows the report has there at all. `accuracy` is the share of the
 predictions that agree with the labels as they were before the errors. Each run is appended to
-benchmarks/results/label_errors.csv.
+benchmarks/results/label_errors.csv, and one that is there is not made again.
 """
 
 import argparse
-import csv
-import datetime
-import os
 import time
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from results_file import ResultsFile, made_with
 
 RESULTS = Path(__file__).parent / "results" / "label_errors.csv"
 N_ROWS, OF_EACH_HUNDRED = 1000, 10
 RUN = 5
-
-
-def read() -> pd.DataFrame:
-    """The train part of SST-2: columns sentence and label, 0 or 1."""
-    path = Path(os.environ["KBERT_DATA"]) / "sst2" / "train.tsv.gz"
-    return pd.read_csv(path, sep="\t", quoting=csv.QUOTE_NONE, keep_default_na=False)
 
 
 def judged(frame: pd.DataFrame, seed: int) -> tuple[pd.DataFrame, np.ndarray]:
@@ -52,8 +43,8 @@ def runs(text: str) -> set[tuple[str, ...]]:
 def others(frame: pd.DataFrame, n_rows: int, seeds: list[int]) -> pd.DataFrame:
     """Rows that have nothing in common with those that are judged."""
     rows = pd.concat([judged(frame, seed)[0] for seed in seeds])
-    taken = set().union(*map(runs, rows.sentence))
-    free = frame[[taken.isdisjoint(runs(text)) for text in frame.sentence]]
+    taken = set().union(*map(runs, rows.text))
+    free = frame[[taken.isdisjoint(runs(text)) for text in frame.text]]
     return free.sample(n_rows, random_state=0)
 
 
@@ -62,7 +53,7 @@ def measure(classifier, frame: pd.DataFrame, seed: int, cv: int | None) -> dict:
     rows, wrong = judged(frame, seed)
     given = np.where(wrong, 1 - rows.label, rows.label)
     start = time.perf_counter(), time.process_time()
-    doubtful = classifier.report(rows.sentence, given, cv=cv, explain=False).doubtful
+    doubtful = classifier.report(rows.text, given, cv=cv, explain=False).doubtful
     seconds, cpu = time.perf_counter() - start[0], time.process_time() - start[1]
     predicted = given.copy()
     predicted[doubtful.row] = doubtful.predicted
@@ -82,26 +73,23 @@ def main() -> None:
     parser.add_argument("--train", type=int, help="fit on so many other rows, in the place of cross-validation")
     options = parser.parse_args()
 
-    import keras
+    from kbert import BertClassifier, datasets
 
-    from kbert import BertClassifier
-
-    frame, fitted, cpu = read(), None, None
-    if options.train:
+    frame, fitted, cpu = datasets.load("sst2", "train").astype({"label": int}), None, None
+    judged_by = f"a fit on {options.train:,} others" if options.train else "cross-validation"
+    asked = {"rows_judged_by": judged_by, "cv": None if options.train else options.cv}
+    results = ResultsFile(RESULTS, "rows_judged_by", "cv", "seed")
+    seeds = [seed for seed in options.seed if {**asked, "seed": seed} not in results]
+    if options.train and seeds:
         train, start = others(frame, options.train, options.seed), time.process_time()
-        fitted = BertClassifier("minilm-l6", random_state=0, verbose=1).fit(train.sentence, train.label)
+        fitted = BertClassifier("minilm-l6", random_state=0, verbose=1).fit(train.text, train.label)
         cpu = round(time.process_time() - start, 1)
-    backend = keras.backend.backend()
-    for seed in options.seed:
+    for seed in seeds:
         classifier = fitted or BertClassifier("minilm-l6", random_state=seed)
-        line = {
-            "rows_judged_by": f"a fit on {options.train:,} others" if fitted else "cross-validation",
-            **measure(classifier, frame, seed, None if fitted else options.cv), "train": options.train,
-            "fit_cpu_s": cpu, "backend": backend, "date": datetime.date.today().isoformat(),
-            "kbert": version("kbert-learn"), "keras": version("keras"), "backend_version": version(backend),
-        }  # fmt: skip
+        found = measure(classifier, frame, seed, asked["cv"])
+        line = {**asked, **found, "train": options.train, "fit_cpu_s": cpu, **made_with()}
         print(line, flush=True)
-        pd.DataFrame([line]).to_csv(RESULTS, mode="a", header=not RESULTS.exists(), index=False)
+        results.append(line)
 
 
 if __name__ == "__main__":

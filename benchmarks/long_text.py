@@ -8,13 +8,12 @@ appended to benchmarks/results/long_text.csv; those that stand there are not run
 """
 
 import argparse
-import datetime
 import os
 import time
-from importlib.metadata import version
 from pathlib import Path
 
 import pandas as pd
+from results_file import ResultsFile, made_with
 
 RESULTS = Path(__file__).parent / "results" / "long_text.csv"
 ROWS = 5000
@@ -29,8 +28,6 @@ def read() -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def run(long_text: str, seed: int) -> dict:
     """Fine-tune and score."""
-    import keras
-
     from kbert import BertClassifier
 
     train, test = read()
@@ -42,25 +39,26 @@ def run(long_text: str, seed: int) -> dict:
     fitted = time.perf_counter()
     accuracy = classifier.score(test.text, test.label)
     end = time.perf_counter()
-    backend = keras.backend.backend()
     return {
-        "long_text": long_text, "seed": seed, "backend": backend, "accuracy": round(accuracy, 4),
-        "fit_s": round(fitted - start), "score_s": round(end - fitted), "date": datetime.date.today().isoformat(),
-        "kbert": version("kbert-learn"), "keras": version("keras"), "backend_version": version(backend),
+        "long_text": long_text, "seed": seed, "accuracy": round(accuracy, 4), "fit_s": round(fitted - start),
+        "score_s": round(end - fitted), **made_with(),
     }  # fmt: skip
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", nargs="+", type=int, default=[0, 1, 2])
+    results = ResultsFile(RESULTS, "long_text", "seed")
     for seed in parser.parse_args().seed:
         for long_text in ("truncate", "window"):
-            done = RESULTS.exists() and ((found := pd.read_csv(RESULTS)).long_text + found.seed.astype(str)).tolist()
-            if not done or f"{long_text}{seed}" not in done:
-                row = pd.DataFrame([run(long_text, seed)])
-                row.to_csv(RESULTS, mode="a", header=not RESULTS.exists(), index=False)
-    results = pd.read_csv(RESULTS).groupby("long_text")
-    print(results.agg(seeds=("seed", "count"), mean=("accuracy", "mean"), std=("accuracy", "std")).round(4))
+            if {"long_text": long_text, "seed": seed} not in results:
+                results.append(run(long_text, seed))
+    print(
+        results.read()
+        .groupby("long_text")
+        .agg(seeds=("seed", "count"), mean=("accuracy", "mean"), std=("accuracy", "std"))
+        .round(4)
+    )
 
 
 if __name__ == "__main__":

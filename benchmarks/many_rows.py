@@ -14,7 +14,6 @@ that are in the file.
 from __future__ import annotations
 
 import argparse
-import csv
 import multiprocessing
 import os
 import resource
@@ -23,19 +22,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from results_file import ResultsFile, made_with
 
 from kbert import datasets
 
 ROWS_A_FILE = 1_000_000
 # Of the predictions: the processes of each, and whether they are killed on the way.
 VARIANTS = {"1": (1, False), "2": (2, False), "killed": (2, True)}
-COLUMNS = ("what", "rows", "seconds", "rows_a_second", "peak_mb", "bytes_a_row", "same_bytes", "backend", "date")
 
 
 def write_rows(folder: Path, n_rows: int) -> None:
@@ -169,17 +167,11 @@ def main() -> None:
     parser.add_argument("--variants", nargs="+", choices=names, default=names, help="of the predictions (default: all)")
     parser.add_argument("--out", type=Path, default=Path("many_rows.csv"))
     options = parser.parse_args()
-    rows = options.rows
+    rows, results = options.rows, ResultsFile(options.out)
     predictions = sorted(set(options.variants))
     lines = measure_fit(rows) if options.what == "fit" else measure_predict(rows, options.weights, predictions)
-    is_new = not options.out.exists()
-    with options.out.open("a", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        if is_new:
-            writer.writeheader()
-        for line in lines:
-            writer.writerow({**line, "backend": os.environ.get("KERAS_BACKEND", ""), "date": date.today().isoformat()})
-            print(line, flush=True)
+    results.append(*({**line, **made_with()} for line in lines))
+    print(*lines, sep="\n")
 
 
 if __name__ == "__main__":

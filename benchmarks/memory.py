@@ -22,22 +22,20 @@ and on all of them. Where /proc/self/clear_refs cannot be written it is the high
 
 import argparse
 import ctypes
-import datetime
 import gc
-import os
 import sys
 import tempfile
 import time
 import warnings
 from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor
-from importlib.metadata import version
 from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from results_file import ResultsFile, made_with
 
 RESULTS = Path(__file__).parent / "results"
 # Rows that are made or predicted at first, so that neither the texts' making nor compilation is in what follows.
@@ -307,7 +305,8 @@ def main() -> None:
         "--weights", type=Path, default=package and Path(package.submodule_search_locations[0], "model")
     )
     arguments = parser.parse_args()
-    backend = os.environ["KERAS_BACKEND"]
+    if arguments.times is not None and arguments.times < 10:
+        parser.error(f"--times is {arguments.times}: the memory of fewer than 10 says nothing")
     with tempfile.TemporaryDirectory() as folder:
         if arguments.what in ("predict", "long"):
             parameters = {"long_text": "window"} if arguments.what == "long" else {}
@@ -325,13 +324,9 @@ def main() -> None:
         else:
             runs = [(calls, arguments.weights, arguments.times or 900)]
         for run in runs:
-            found = pd.DataFrame([{
-                "backend": backend, **in_new_process(*run), "date": datetime.date.today().isoformat(),
-                "kbert": version("kbert-learn"), "keras": version("keras"), "backend_version": version(backend),
-            }])  # fmt: skip
-            results = RESULTS / f"memory_{arguments.what}.csv"
-            found.to_csv(results, mode="a", header=not results.exists(), index=False)
-            print(found.to_string(index=False), flush=True)
+            found = {**in_new_process(*run), **made_with()}
+            ResultsFile(RESULTS / f"memory_{arguments.what}.csv").append(found)
+            print(found, flush=True)
 
 
 if __name__ == "__main__":

@@ -13,17 +13,16 @@ A line for each is appended to benchmarks/results/overheads.csv.
 """
 
 import argparse
-import datetime
 import pickle
 import tempfile
 import time
-from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
 import keras
 import numpy as np
 import pandas as pd
+from results_file import ResultsFile, made_with
 from tokenizers import Tokenizer
 
 from kbert import BertClassifier, BertConfig, WordPieceTokenizer, datasets
@@ -94,21 +93,15 @@ def long_rows(n: int, length: int = 128) -> list[str]:
 
 def store(frame: pd.DataFrame, path: Path) -> None:
     """Append results to a file, and print them, with the backend, the date and the versions."""
-    backend = keras.backend.backend()
-    frame = frame.assign(
-        backend=backend,
-        date=datetime.date.today().isoformat(),
-        kbert=version("kbert-learn"),
-        keras=version("keras"),
-        backend_version=version(backend),
-    ).round(4)
-    frame.to_csv(path, mode="a", header=not path.exists(), index=False)
+    frame = frame.assign(**made_with()).round(4)
+    ResultsFile(path).append(*frame.to_dict("records"))
     print(frame.to_string())
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", default=["one text", "tokenising", "predicting", "training"])
+    parts = ["one text", "tokenising", "predicting", "training"]
+    parser.add_argument("--only", nargs="+", choices=parts, default=parts)
     only = parser.parse_args().only
     fitted = classifier()
     lines = []

@@ -6,7 +6,7 @@ minilm-l6, one epoch at batch 32, on SST-2 or on long texts of IMDB. Each contes
 installed runs in a process of its own, one after the other, several rounds of all of them:
 
     process, s      from its start to the last prediction: imports, reading rows, compiling, one fit, 872 predictions
-    first fit, s    of the first fit, with all that is prepared or compiled for it
+    first fit, s    of the first fit, with all that is imported, prepared or compiled for it
     fit, rows/s     of a second fit in the same process
     first predict, s   of the first prediction of all rows, in which runtimes convert the model
     predict, rows/s of a second prediction, likewise; features, rows/s
@@ -33,6 +33,7 @@ from pathlib import Path
 
 import pandas as pd
 from contestants import CONTESTANTS
+from results_file import ResultsFile
 
 RESULTS = Path(__file__).parent / "results"
 VERSIONS = ["keras", "transformers", "torch", "jax", "tensorflow", "openvino", "onnxruntime"]
@@ -58,11 +59,12 @@ def run(data: str, name: str, folder: Path, start: float, most: tuple[int, int])
     contestant = CONTESTANTS[data][name]
     n_fit = min(contestant.fit_rows, most[0])
     train, dev = rows_of(data)
-    model = contestant.make(folder)
+    begin, model = time.perf_counter(), contestant.make(folder)
     found = {}
     if n_fit:
         rows = train[:n_fit]
-        found["first_fit_s"] = _seconds(model.fit, rows.text.tolist(), rows.label.tolist())
+        model.fit(rows.text.tolist(), rows.label.tolist())
+        found["first_fit_s"] = time.perf_counter() - begin
         n_dev = min(len(dev), contestant.predict_rows)
         predicted = model.predict(dev.text[:n_dev].tolist())
         found["process_s"] = time.time() - start
@@ -127,7 +129,10 @@ def preset_of(folder: Path) -> Path:
 
 
 def table(runs: pd.DataFrame) -> pd.DataFrame:
-    """Medians, and kbert's over each peer's: the backend that the peer runs on, or else kbert's fastest."""
+    """Medians, and kbert's over each peer's, for each backend that kbert was measured on."""
+    runs = runs.reindex(
+        columns=[*runs, *(name for name in MEASURED if name not in runs)]
+    )  # a file may be older than these
     medians = runs.groupby("contestant", sort=False)[MEASURED].median()
     lines = []
     for name, line in medians.iterrows():
@@ -158,7 +163,9 @@ def main() -> None:
     parser.add_argument("--name", help="of the file of results; peers_sst2 or peers_imdb by default")
     parser.add_argument("--table", action="store_true", help="run nothing")
     parser.add_argument("--child", help=argparse.SUPPRESS)
-    parser.add_argument("--weights", type=Path, help="a folder; minilm-l6's by default")
+    parser.add_argument(
+        "--weights", type=Path, help="a folder; minilm-l6's by default. Others need a --name of their own"
+    )
     parser.add_argument("--start", type=float, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
@@ -166,11 +173,15 @@ def main() -> None:
         return
     from kbert.hub import resolve_folder
 
+    if options.weights and not options.name:
+        parser.error("--weights needs --name: the runs of other weights go to a file of their own")
     folder = options.weights or resolve_folder("minilm-l6")
     contestants, results = CONTESTANTS[options.data], RESULTS / f"{options.name or f'peers_{options.data}'}.csv"
     exact = set(options.only) & set(contestants)
     begun = tuple(set(options.only) - exact)
     chosen = [name for name in contestants if name in exact or name.startswith(begun)]
+    if not chosen:
+        parser.error(f"no contestant is called {' or '.join(options.only)}: {', '.join(contestants)}")
     for name in [name for name in chosen if not is_installed(contestants[name].needs)]:
         print(f"{name}: left out, since {contestants[name].needs} is not installed")
         chosen.remove(name)
@@ -187,10 +198,7 @@ def main() -> None:
                 wanted = contestant.fit_rows, contestant.predict_rows or contestant.transform_rows
                 rows = " ".join(str(min(pair)) for pair in zip(wanted, options.most, strict=True))
                 row |= {"rows": rows, "date": datetime.date.today().isoformat(), **versions}
-                frame = pd.DataFrame([row]).round(4)
-                if results.exists():  # with the columns that it has
-                    frame = frame.reindex(columns=pd.read_csv(results, nrows=0).columns)
-                frame.to_csv(results, mode="a", header=not results.exists(), index=False)
+                ResultsFile(results).append({n: round(v, 4) if isinstance(v, float) else v for n, v in row.items()})
                 print(f"round {n_round + 1}, {name}: {found}", flush=True)
     frame = table(pd.read_csv(results))
     frame.to_csv(results.with_name(f"{results.stem}_table.csv"), index=False)

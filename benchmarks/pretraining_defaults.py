@@ -8,14 +8,15 @@ piece occurs.
 """
 
 import argparse
+import ast
 import itertools
 import os
 import time
-from datetime import date
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pandas as pd
+from results_file import ResultsFile, made_with
 
 from kbert import BertPretrainer
 from kbert.pretraining import Corpus
@@ -26,11 +27,14 @@ from kbert.pretraining.shards import tokenised
 HELD_OUT_DOCUMENTS = 50
 
 
-def value_of(text: str) -> int | float | list[tuple[int, float]]:
-    """A parameter's value; "32:0.9,256:0.1" are the lengths of phases with their shares."""
+def value_of(text: str) -> Any:
+    """A parameter's value, as Python writes it; "32:0.9,256:0.1" are the lengths of phases with their shares."""
     if ":" in text:
         return [(int(length), float(share)) for length, share in (phase.split(":") for phase in text.split(","))]
-    return float(text) if "." in text or "e" in text else int(text)
+    try:
+        return ast.literal_eval(text)
+    except (SyntaxError, ValueError):
+        return text
 
 
 def main() -> None:
@@ -44,6 +48,7 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, default=Path("pretraining_defaults.csv"))
     options = parser.parse_args()
+    results = ResultsFile(options.out)
     files = sorted(Path(os.environ["KBERT_DATA"], "wiki_en").glob("*.txt*"))
     held_out = Corpus(list(itertools.islice(Corpus(files[-1]), HELD_OUT_DOCUMENTS)))
     parameters = {name: value_of(text) for name, text in (pair.split("=") for pair in options.set)}
@@ -70,10 +75,9 @@ def main() -> None:
         "loss_of_frequencies": round(frequencies, 4),
         "output_bias": "frequencies",
         "cores": len(os.sched_getaffinity(0)),
-        "backend": os.environ.get("KERAS_BACKEND", "tensorflow"),
-        "date": date.today(),
+        **made_with(),
     }
-    pd.DataFrame([line]).to_csv(options.out, mode="a", header=not options.out.exists(), index=False)
+    results.append(line)
     print(line)
 
 

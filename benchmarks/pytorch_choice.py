@@ -23,6 +23,7 @@ import torch
 import transformers
 from pytorch_loop import DEVICE, prepared
 from pytorch_loop import train as train_model
+from results_file import ResultsFile
 
 import kbert
 from kbert.hub import resolve_folder
@@ -76,6 +77,9 @@ def main() -> None:
     parser.add_argument("--size", default="minilm-l6")
     parser.add_argument("--results", type=Path, default=Path("choice_results.csv"))
     options = parser.parse_args()
+    if negative := [name for name in ("rows", "dev_rows") if getattr(options, name) < 0]:
+        parser.error(f"--{negative[0].replace('_', '-')} is {getattr(options, negative[0])}: give 0 for all, or more")
+    results = ResultsFile(options.results)
     train, dev = choice.load("dream", "train", options.rows), choice.load("dream", "dev", options.dev_rows)
     recipe = {**RECIPE, "max_length": options.max_length, "epochs": options.epochs}
     setting = {
@@ -98,7 +102,7 @@ def main() -> None:
         scores = {"accuracy": round(float((predict(dev) == dev.label).mean()), 4), "fit_s": round(seconds)}
         versions = {"kbert": kbert.__version__, "keras": "", "backend_version": torch.__version__}
         row = {**run, **scores, "date": datetime.date.today().isoformat(), **versions}
-        pd.DataFrame([row]).to_csv(options.results, mode="a", header=not options.results.exists(), index=False)
+        results.append(row)
     print(choice.find(options.results, setting)[["seed", "accuracy", "fit_s"]].to_string(index=False))
 
 

@@ -67,6 +67,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, help="train on so many rows only")
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args()
+    options.results.parent.mkdir(parents=True, exist_ok=True)
     for task in options.tasks:
         train, dev = glue.load(task, "train", options.rows), glue.load(task, "dev")
         fixed = ("pytorch-transformers", "gpu" if DEVICE == "cuda" else "cpu", "minilm-l6", "auto", 128)

@@ -125,6 +125,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args()
+    options.results.parent.mkdir(parents=True, exist_ok=True)
     train, dev = squad.load("1.1", options.rows, options.dev_rows)
     device = "gpu" if DEVICE == "cuda" else "cpu"
     fixed = ("1.1", "pytorch-transformers", device, "minilm-l6", "auto", 384, 128)

@@ -10,15 +10,14 @@ on one thread are what a fit takes where nothing else runs.
 
 from __future__ import annotations
 
-import csv
 import os
 import time
 from collections.abc import Callable
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from results_file import ResultsFile, made_with
 from sklearn.dummy import DummyClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
@@ -32,7 +31,6 @@ MESSAGES = ROOT / "examples" / "data" / "support_messages.csv"
 RESULTS = ROOT / "benchmarks" / "results" / "readme.csv"
 PICTURE = ROOT / "docs" / "benchmarks" / "readme.png"
 SPLITS = 5
-COLUMNS = ("split", "method", "accuracy", "fit_cpu_s", "predict_cpu_s", "threads", "backend", "date")
 
 # From the simplest to the most costly; each takes the number of the split.
 METHODS: dict[str, Callable[[int], Any]] = {
@@ -61,26 +59,18 @@ def measure(split: int, method: str) -> dict[str, Any]:
         "fit_cpu_s": round(fitted - start, 2),
         "predict_cpu_s": round(time.process_time() - fitted, 2),
         "threads": os.environ.get("OMP_NUM_THREADS", ""),
-        "backend": os.environ.get("KERAS_BACKEND", "tensorflow"),
-        "date": date.today(),
+        **made_with(),
     }
 
 
 def measure_all() -> None:
     """Append what is not in the file yet."""
-    done = set(pd.read_csv(RESULTS)[["split", "method"]].itertuples(index=False, name=None)) if RESULTS.exists() else ()
+    results = ResultsFile(RESULTS, "split", "method")
     for split in range(SPLITS):
         for method in METHODS:
-            if (split, method) in done:
-                continue
-            row = measure(split, method)
-            is_new = not RESULTS.exists()
-            with RESULTS.open("a", newline="", encoding="utf-8") as file:
-                writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-                if is_new:
-                    writer.writeheader()
-                writer.writerow(row)
-            print(*row.values(), flush=True)
+            if {"split": split, "method": method} not in results:
+                results.append(row := measure(split, method))
+                print(*row.values(), flush=True)
 
 
 def draw(results: pd.DataFrame, path: Path) -> None:

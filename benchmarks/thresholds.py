@@ -12,13 +12,12 @@ the table of docs/benchmarks/defaults.md has the means over the draws, benchmark
 from __future__ import annotations
 
 import warnings
-from datetime import date
 from pathlib import Path
 from typing import Any
 
-import keras
 import pandas as pd
 from first_fit import DATA, Data, drawn
+from results_file import ResultsFile, made_with
 from sklearn.metrics import f1_score
 
 from kbert import BertClassifier
@@ -57,18 +56,17 @@ def measure(data: Data, name: str, rows: int, draw: int) -> list[dict[str, Any]]
 def main() -> None:
     """Measure what is missing, and write the table."""
     warnings.simplefilter("ignore")
-    done = pd.read_csv(RESULTS) if RESULTS.exists() else pd.DataFrame(columns=["data", "rows", "draw"])
+    results = ResultsFile(RESULTS, "data", "rows", "draw")
     kinds = DATA["kinds"]()
     for name, data in (("all sentences", kinds), ("sentences with a label", _some(kinds))):
         for rows in ROWS:
             for draw in DRAWS:
-                if ((done.data == name) & (done.rows == rows) & (done.draw == draw)).any():
+                if {"data": name, "rows": rows, "draw": draw} in results:
                     continue
-                found = pd.DataFrame(measure(data, name, rows, draw))
-                found = found.assign(backend=keras.backend.backend(), date=date.today())
-                found.to_csv(RESULTS, mode="a", header=not RESULTS.exists(), index=False)
-                print(found.to_string(index=False, header=False), flush=True)
-    runs = pd.read_csv(RESULTS)
+                found = measure(data, name, rows, draw)
+                results.append(*({**line, **made_with()} for line in found))
+                print(*found, sep="\n", flush=True)
+    runs = results.read()
     means = runs.groupby(["data", "rows", "thresholds"], sort=False)[["f1", "no_label"]].mean().unstack("thresholds")
     table = pd.DataFrame({"draws": runs.groupby(["data", "rows"], sort=False).draw.nunique()})
     for thresholds in runs.thresholds.unique():

@@ -66,6 +66,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.measure:
         return measure(arguments.rows, arguments.long, arguments.dtype)
+    if arguments.against and not (arguments.against / "kbert" / "__init__.py").is_file():
+        parser.error(f"--against: there is no kbert in {arguments.against}, so that this one would be measured twice")
     checkouts = {"this": HERE} | ({"other": arguments.against.resolve()} if arguments.against else {})
     found = []
     for turn in range(arguments.rounds):

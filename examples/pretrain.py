@@ -70,6 +70,11 @@ def pretrained(options: argparse.Namespace) -> Path:
         WordPieceTokenizer.train(segments, vocab_size=options.vocab_size).save(out / "vocabulary")
     tokenizer = WordPieceTokenizer.from_pretrained(out / "vocabulary")
     took = f"those of {out}" if from_before else f"{time.perf_counter() - start:.0f} s"
+    if from_before and tokenizer.vocab_size > options.vocab_size:
+        raise SystemExit(
+            f"{out} has a vocabulary of {tokenizer.vocab_size:,} pieces, and --vocab-size is {options.vocab_size:,}: "
+            "give --out another folder."
+        )
     print(f"vocabulary: {tokenizer.vocab_size:,} pieces, {took}")
     start = time.perf_counter()
     shards = write_shards(training, tokenizer, out / "shards", n_jobs=-1)
@@ -138,7 +143,7 @@ def compared(model: Path, options: argparse.Namespace) -> pd.DataFrame:
 
     results = options.out / "results.csv"
     train, dev = datasets.load("sst2", "train"), datasets.load("sst2", "dev")
-    n_rows = min(options.rows, len(train))
+    n_rows = min(options.rows or len(train), len(train))
     for seed, is_pretrained in itertools.product(options.seeds, (True, False)):
         rows = train.sample(n_rows, random_state=seed)
         run = {"start": START[is_pretrained], "seed": seed, "rows": len(rows), "epochs": options.epochs}
@@ -184,18 +189,20 @@ def main(argv: list[str] | None = None) -> None:
     )
     text = "while pre-training: so short a run fits no text too closely; fine-tuning has 0.1"
     parser.add_argument("--dropout", type=float, default=0.0, help=text)
-    parser.add_argument("--rows", type=int, default=2_000, help="fine-tune on so many rows of SST-2")
+    parser.add_argument("--rows", type=int, default=2_000, help="fine-tune on so many rows of SST-2; 0 for all")
     parser.add_argument("--epochs", type=int, default=3, help="of fine-tuning")
     parser.add_argument("--fine-tuning-rate", type=float, default=1e-4)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--out", type=Path, default=Path("pretrain_example"))
     options = parser.parse_args(argv)
+    if options.rows < 0:
+        parser.error(f"--rows is {options.rows}: give 0 for all, or more")
     try:
         datasets.load("sst2", "dev")  # before all else, since an hour may lie between
     except DatasetNotFoundError as error:
         raise SystemExit(str(error)) from None
     model = pretrained(options)
-    print(f"\nSST-2 dev accuracy, fine-tuned on {options.rows:,} rows\n{compared(model, options).to_string()}")
+    print(f"\nSST-2 dev accuracy, fine-tuned on {options.rows or 'all'} rows\n{compared(model, options).to_string()}")
     print("BERT's published 93.5 (base) is of the test set, a model 25 times as large, and 3,300 million words.")
 
 

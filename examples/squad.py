@@ -7,8 +7,8 @@
     python examples/squad.py --table                                  # run nothing, only print the table
 
 The environment variable KBERT_DATA names the folder that holds SQuAD (docs/reference/datasets.md). Without the train
-part of 2.0 its dev part is split by article: the questions of one half are learned, after those of 1.1, and those of
-the other half are scored. Each finished run is appended to a CSV and not run again.
+part of 2.0 its dev part is split by article: the questions of one half are learned, with as many of 1.1 as --rows
+leaves room for, and those of the other half are scored. Each finished run is appended to a CSV and not run again.
 """
 
 import argparse
@@ -62,7 +62,7 @@ def load(squad: str, rows: int, dev_rows: int) -> tuple[pd.DataFrame, pd.DataFra
         except DatasetNotFoundError:
             titles = np.sort(dev.title.unique())
             learned = dev.title.isin(np.random.default_rng(0).choice(titles, len(titles) // 2, replace=False))
-            # Those without an answer are few enough: all of them are learned, whatever the number of rows.
+            # These alone have questions without an answer, so they come first; fewer rows are a sample of them.
             train = train.sample(max(0, rows - learned.sum()), random_state=0) if rows else train
             train, dev = pd.concat([train, one_answer(dev[learned])], ignore_index=True), dev[~learned]
     if rows and rows < len(train):
@@ -185,7 +185,8 @@ def table(runs: pd.DataFrame) -> pd.DataFrame:
     for _, seeds in runs.groupby(SETTING, sort=False):
         setting = seeds.iloc[0][SETTING].to_dict()
         large = "large" if setting["size"].startswith("large") or setting["squad"] == "2.0" else "base"
-        notes = [f"dev, as in the paper, which has BERT-{large}"]
+        start = {"auto": setting["size"], "none": f"{setting['size']} from a random start"}
+        notes = [f"dev, as in the paper; {start.get(setting['weights'], setting['weights'])}, not BERT-{large}"]
         if setting["squad"] == "2.0" and setting["dev_rows"] < 11_000:
             notes.append("a part of dev, of which other articles may have been learned")
         if setting["rows"] < (87_599 if setting["squad"] == "1.1" else 130_319):
@@ -261,7 +262,7 @@ def main(argv: list[str] | None = None) -> None:
                 write_predictions(options.predictions, dev, best)
 
     frame = table(read(options.results))
-    shown = ["squad", "metric", "seeds", "mean", "std", "paper, dev", "backend", "size", "rows", "epochs"]
+    shown = ["squad", "metric", "seeds", "mean", "std", "paper, dev", "backend", "size", "weights", "rows", "epochs"]
     print("\n" + frame[shown].to_string(index=False) + "\n")
     for line in frame.drop_duplicates(SETTING).itertuples():
         print(f"SQuAD {line.squad}, {line.size}: {line.notes}")
