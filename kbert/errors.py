@@ -57,7 +57,10 @@ class KbertWarning(UserWarning):
 
 
 class MissingTextWarning(KbertWarning):
-    """Some texts were missing (None, NaN, pd.NA, "" or white space) and were read as empty."""
+    """Some texts were missing (None, NaN, pd.NA, "" or white space).
+
+    They were read as empty or, in pre-training, left out.
+    """
 
 
 class TruncationWarning(KbertWarning):

@@ -354,6 +354,11 @@ def tags_that_decoding_never_gives(folder):
     return toy_of(BertTagger, folder, decoding="bio").fit(words, [["B-X", "I-X"]] + [["O", "I-X"]] * 5)
 
 
+@warns(LabelsWarning, "they mark no entities: each is learned as the tag of one word. 'L-X' is a tag of BIOES or BILOU")
+def tags_of_another_scheme(folder):
+    return toy_of(BertTagger, folder).fit([["the", "fox", "dog"]] * 6, [["B-X", "L-X", "O"]] * 6)
+
+
 @warns(TruncationWarning, "1 of 6 rows have more than max_length=24 tokens")
 def texts_that_are_cut_in_fit(folder):
     return toy_of(BertRegressor, folder, long_text="truncate").fit([*TEXTS[:5], LONG], LABELS)
@@ -454,6 +459,11 @@ def labels_in_one_string(folder):
     return toy_of(BertClassifier, folder).fit(TEXTS, ["a,b", "c"] + ["c,d"] * 4)
 
 
+@warns(LabelsWarning, '"" is a label of y. If that is not meant, write y = [[label for label in row if label] for row')
+def labels_that_are_empty(folder):
+    return toy_of(BertClassifier, folder).fit(TEXTS, [row.split(",") for row in ("a,b", "", "b") * 2])
+
+
 @warns(LabelsWarning, "Each row of y has exactly one label")
 def labels_that_are_one_hot(folder):
     return toy_of(BertClassifier, folder).fit(TEXTS, [[1, 0], [0, 1]] * 3)
@@ -490,6 +500,12 @@ def a_score_on_text_in_another_script(folder):
 def a_warmup_to_the_end(folder):
     pretrainer = BertPretrainer(weights=folder / "model", max_steps=3, warmup=9, max_length=16)
     return pretrainer.fit(["the quick fox"] * 4)
+
+
+@warns(MissingTextWarning, "2 of the 14 texts of X are missing, and are left out (index 'a', 'c').")
+def documents_that_are_missing(folder):
+    documents = pd.Series([None, TEXTS[0], float("nan"), *TEXTS, *TEXTS[1:]], index=list("abcdefghijklmn"))
+    return toy_of(BertPretrainer, folder, nsp=False).fit(documents)
 
 
 @warns(ParameterWarning, "The texts are names of files")

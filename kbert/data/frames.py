@@ -446,9 +446,12 @@ def listed_rows(column: Column, positions: list[int]) -> str:
 
 
 def listed_positions(X: Any, positions: NDArray[Any], most: int = 5) -> str:
-    """The first few of some rows, for messages: by the labels of a pandas object's index, or else by their numbers."""
+    """The first few of some rows, for messages: by the labels of a pandas object's index, or else by their numbers.
+
+    Labels that come more than once in the index say nothing, so that numbers stand there too.
+    """
     first = positions[:most].tolist()
-    if isinstance(X, pd.DataFrame | pd.Series):
+    if isinstance(X, pd.DataFrame | pd.Series) and X.index.is_unique:
         called, rows = "index", [shown(X.index[i]) for i in first]
     else:
         called, rows = "rows" if len(positions) > 1 else "row", [str(i) for i in first]

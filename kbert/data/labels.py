@@ -142,7 +142,8 @@ def sample_weights(sample_weight: Any, n_rows: int) -> NDArray[np.float32] | Non
         (checked < 0, "Negative values in data passed to `sample_weight`"),
     ):
         if wrong.any():
-            raise ValueError(f"{phrase}, first in row {int(np.argmax(wrong))}. Give weights of zero or more.")
+            column = Column([], "", "", index=sample_weight.index if hasattr(sample_weight, "iloc") else None)
+            raise ValueError(f"{phrase}, first in {column.row(int(np.argmax(wrong)))}. Give weights of zero or more.")
     if not checked.any():
         raise ValueError(
             "Sample weights must contain at least one non-zero number. Leave sample_weight out for equal weights."

@@ -15,6 +15,7 @@ import numpy as np
 
 from kbert.data.frames import Table, column_names, is_scalar, is_sparse, read_table, refuse_what_has_no_rows
 from kbert.errors import LabelsWarning
+from kbert.metrics.entities import hint_for_scheme, is_bio_tag
 from kbert.values.printable import shown
 from kbert.warn import warn_user
 
@@ -259,9 +260,15 @@ def _check_lists_in_strings(labels: list[str], classes: list[str], y: Any) -> No
         in_most = sum(map(set(joined).__contains__, labels)) > len(labels) / 2
         are_joined = in_most and _are_joined(classes, mark)
         if are_joined or _come_again(classes, joined, mark) or _has_a_label_as_part(classes, joined, mark):
-            spaced = all(part[:1] == " " for label in joined for part in label.split(mark)[1:])
-            separator = f'"{mark} "' if spaced else f'"{mark}"'
-            line = _applied(y, f"{{}}.str.split({separator})", f"[labels.split({separator}) for labels in y]")
+            spaced = {part[:1] == " " for label in joined for part in label.split(mark)[1:]}
+            if len(spaced) > 1:
+                pattern = rf'r"\s*{re.escape(mark)}\s*"'
+                line = _applied(
+                    y, f"{{}}.str.split({pattern}, regex=True)", f"[re.split({pattern}, labels) for labels in y]"
+                )
+            else:
+                separator = f'"{mark} "' if spaced == {True} else f'"{mark}"'
+                line = _applied(y, f"{{}}.str.split({separator})", f"[labels.split({separator}) for labels in y]")
             warn_user(
                 f"The labels of y look like several labels in one string, such as {shown(joined[0])}, and each such "
                 f"string is learned as a label of its own. For several labels a row write y = {line}.",
@@ -362,6 +369,58 @@ def _come_again(classes: list[str], joined: list[str], mark: str) -> bool:
     counts = Counter(part for of_label in parts.values() for part in of_label)
     n_made = sum(all(part and counts[part] > 1 for part in parts[label]) for label in joined)
     return n_made >= 2 and n_made > len(joined) / 2
+
+
+def warn_of_untidy_labels(classes: Sequence[Any], name: str) -> None:
+    """Warn of lists of labels in which "" is a label, or labels differ in the spaces around them alone.
+
+    ``"a, b".split(",")`` gives the second, and ``"".split(",")`` the first.
+
+    Warns
+    -----
+    LabelsWarning
+    """
+    names = [label for label in classes if isinstance(label, str)]
+    alike = next(([label, label.strip()] for label in names if label.strip() != label and label.strip() in names), None)
+    if alike:
+        found = f"{alike[0]!r} and {alike[1]!r} are two labels of {name}, which differ in spaces alone"
+        make = "[label.strip() for label in row]"
+    elif "" in names:
+        found, make = f'"" is a label of {name}', "[label for label in row if label]"
+    else:
+        return
+    warn_user(
+        f"{found}. If that is not meant, write {name} = [{make} for row in {name}]; a row without labels is [].",
+        LabelsWarning,
+    )
+
+
+def warn_of_other_schemes(tags: Sequence[str], name: str) -> None:
+    """Warn of tags that look as if they were to mark entities, and are not in BIO.
+
+    Parameters
+    ----------
+    tags : sequence of str
+        All tags that there are.
+    name : str
+        What messages call y.
+
+    Warns
+    -----
+    LabelsWarning
+    """
+    others = [tag for tag in tags if not is_bio_tag(tag)]
+    marks = [tag for tag in tags if tag == "O" or tag.startswith(("B-", "I-"))]
+    if not others or not marks:
+        return
+    hint = next(filter(None, map(hint_for_scheme, others)), "") or (
+        f"{shown(others[0])} stands beside {shown(marks[0])}. In BIO the first word of an entity has the tag B-LOC, "
+        "say, each other word of it I-LOC, and all other words O."
+    )
+    warn_user(
+        f"{name}: the tags are not BIO tags, so they mark no entities: each is learned as the tag of one word. {hint}",
+        LabelsWarning,
+    )
 
 
 def warn_of_one_hot(indicator: np.ndarray, y: Any) -> None:

@@ -254,20 +254,25 @@ class WidenedSpans:
         )
 
 
-def tag_lists(y: Any, words: WordColumn, name: str = "y", widened: WidenedSpans | None = None) -> list[list[str]]:
+def tag_lists(
+    y: Any, words: WordColumn, name: str = "y", widened: WidenedSpans | None = None, bio: bool = True
+) -> list[list[str]]:
     """Read one tag for each word, or the spans that are marked in texts.
 
     Parameters
     ----------
     y : array-like
         For each row of words a list of as many tags. For each text a list of spans: (start, end, label) in characters,
-        the end exclusive, or dicts with these keys. Spans become BIO tags, B-label and I-label.
+        the end exclusive, or dicts with these keys. Spans become BIO tags, B-label and I-label (but see ``bio``).
     words : WordColumn
         The words of the same rows, split.
     name : str, default="y"
         What messages call y.
     widened : WidenedSpans, optional
         Counts the spans that begin or end inside a word.
+    bio : bool, default=True
+        Whether the tags of spans are BIO tags. If not, each word of a span has its label as a tag, as a tagger of parts
+        of speech predicts.
 
     Returns
     -------
@@ -293,7 +298,7 @@ def tag_lists(y: Any, words: WordColumn, name: str = "y", widened: WidenedSpans 
                 f"{hint_for_list_as_text(value)}"
             )
         if words.raw_texts is not None:
-            rows.append(_tags_of_spans(value, words, i, name, column.row(i), widened))
+            rows.append(_tags_of_spans(value, words, i, name, column.row(i), widened, bio))
             continue
         if len(value) != len(row):
             raise ValueError(
@@ -367,9 +372,9 @@ def _instead(given: Any, row: Any) -> str:
 
 
 def _tags_of_spans(
-    value: Any, words: WordColumn, i: int, name: str, row: str, widened: WidenedSpans | None
+    value: Any, words: WordColumn, i: int, name: str, row: str, widened: WidenedSpans | None, bio: bool
 ) -> list[str]:
-    """The BIO tags of the words of row i, from the spans of its text. ``row`` is what messages call it."""
+    """The tags of the words of row i, from the spans of its text. ``row`` is what messages call it."""
     assert words.raw_texts is not None
     where = f"{name}: {row}"
     offsets = words.offsets[i]
@@ -389,7 +394,7 @@ def _tags_of_spans(
                     f"{where}: the span {(start, end, label)} shares the word {words.words[i][word]!r} with another. A "
                     "word has one tag: choose one of them."
                 )
-            tags[word] = f"{'B' if word == first else 'I'}-{label}"
+            tags[word] = f"{'B' if word == first else 'I'}-{label}" if bio else label
         if widened is not None:
             of_words = (offsets[first][0], offsets[last - 1][1])
             widened.count(words.raw_texts[i], (start, end), of_words, row)

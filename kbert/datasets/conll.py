@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from kbert.datasets.files import is_blank, read_lines
-from kbert.metrics import is_bio_tag
+from kbert.metrics.entities import hint_for_scheme, is_bio_tag
 from kbert.values.number_rules import is_whole
 
 # The lines that begin a document in CoNLL-2003 and CoNLL-U.
@@ -18,8 +18,6 @@ _CONLL_U = tuple("id form lemma upos xpos feats head deprel deps misc".split())
 _CONLL_2003 = ("word", "pos", "chunk", "ner")
 # A token's number in CoNLL-U. "3-4" spans two tokens that follow; "8.1" is a token that is not in the text.
 _NUMBER = re.compile(r"\d+([-.]\d+)?")
-# What BIO has not of the schemes that mark the end of a span and a span of one word.
-_BIOES_OR_BILOU = re.compile("[SELU]-.")
 _GLOBAL_COLUMNS = re.compile(r"# ?global\.columns *= *(.+)")
 
 
@@ -151,12 +149,7 @@ def iob1_to_bio(tags: Iterable[Sequence[str]]) -> list[list[str]]:
 
 def _advice(tag: str) -> str:
     """What to do about a tag that is not BIO, for a message."""
-    if _BIOES_OR_BILOU.match(tag):
-        return (
-            "It is a tag of BIOES or BILOU. Convert the file's tags to BIO first: S- and U- become B-, and E- and L- "
-            "become I-."
-        )
-    return "Choose another column, or scheme=None for tags that mark no spans."
+    return hint_for_scheme(tag) or "Choose another column, or scheme=None for tags that mark no spans."
 
 
 # --- Lines -> sentences

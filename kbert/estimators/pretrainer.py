@@ -17,9 +17,22 @@ import pandas as pd
 from sklearn.utils import Tags
 
 from kbert.config import BertConfig
-from kbert.data.frames import NO_SAMPLES, is_sparse, listed_labels, refuse_what_has_no_rows, to_known_container
+from kbert.data.frames import (
+    NO_SAMPLES,
+    is_sparse,
+    listed_labels,
+    listed_positions,
+    refuse_what_has_no_rows,
+    to_known_container,
+)
 from kbert.data.texts import text_columns
-from kbert.errors import DivergedError, NewWeightsWarning, WeightsMismatchError, WeightsNotFoundError
+from kbert.errors import (
+    DivergedError,
+    MissingTextWarning,
+    NewWeightsWarning,
+    WeightsMismatchError,
+    WeightsNotFoundError,
+)
 from kbert.estimators.base import BertEstimator
 from kbert.estimators.parameters import (
     LENGTHS_OF_PHASES,
@@ -59,6 +72,7 @@ from kbert.training.predict import as_array, input_names, predictor
 from kbert.values.number_rules import OVER_0
 from kbert.values.printable import shown
 from kbert.values.saved import TEXT, Rule, SavedValues, list_of
+from kbert.warn import warn_user
 from kbert.weights import load_pretraining, save_pretraining
 from kbert.weights.runtimes import ExportedModel
 from kbert.weights.start import Start, pretrained_start
@@ -583,6 +597,12 @@ def _corpus(X: Any, name: str, split: Literal["sentences", "lines"]) -> Corpus:
         return Corpus(texts, split=split)
     if hasattr(X, "__len__") and len(X) == 0:
         raise ValueError(f"{NO_SAMPLES.format(getattr(X, 'shape', (0,)))} {name} is empty: give at least one text.")
+    if isinstance(X, pd.Series | list) and len(missing := np.flatnonzero(pd.isna(pd.Series(X, dtype=object)))):
+        n, do = len(missing), "is" if len(missing) == 1 else "are"
+        warn_user(
+            f"{n} of the {len(X)} texts of {name} {do} missing, and {do} left out ({listed_positions(X, missing)}).",
+            MissingTextWarning,
+        )
     return Corpus(X, split=split)
 
 

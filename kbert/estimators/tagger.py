@@ -457,7 +457,7 @@ class BertTagger(FineTunedEstimator[Tagging]):
         """
         warn_of_other_order(X, y)
         task, columns = self._read(X)
-        truth = tag_lists(readable_again(y), columns.split(self.tokenizer_.split_words))
+        truth = tag_lists(readable_again(y), columns.split(self.tokenizer_.split_words), bio=task.is_bio)
         chunks = self._chunks(task, columns)
         found = [task.tags(logits) for _, rows in chunks for logits in rows]
         weights = sample_weights(sample_weight, len(truth))

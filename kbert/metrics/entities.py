@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from operator import index
@@ -11,6 +12,8 @@ from kbert.metrics.row_weights import row_weights
 
 # The keys of a span that is a dict.
 _SPAN = ("start", "end", "label")
+# What BIO has not of the schemes that mark the end of an entity and an entity of one word.
+_BIOES_OR_BILOU = re.compile("[SELU]-.")
 
 
 class EntityScores(NamedTuple):
@@ -78,6 +81,16 @@ def is_bio(tags: Iterable[Sequence[str]]) -> bool:
     (True, False)
     """
     return all(is_bio_tag(tag) for row in tags for tag in row)
+
+
+def hint_for_scheme(tag: str) -> str:
+    """What to do about a tag of BIOES or BILOU, where BIO tags are to be; "" for any other tag."""
+    if not _BIOES_OR_BILOU.match(tag):
+        return ""
+    return (
+        f"{tag!r} is a tag of BIOES or BILOU. Convert the tags to BIO first: S- and U- become B-, and E- and L- become "
+        "I-."
+    )
 
 
 def bio_spans(tags: Sequence[str], *, strict: bool = False) -> list[tuple[int, int, str]]:

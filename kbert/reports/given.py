@@ -144,7 +144,7 @@ def read_truth(kind: str, estimator: Any, columns: Any, y: Any, classes: Any, na
 
 def _tags(estimator: Any, columns: Any, y: Any, name: str) -> list[list[str]]:
     """A tag for each word. That some spans were widened was told in fit."""
-    return tag_lists(y, columns.split(estimator.tokenizer_.split_words), name)
+    return tag_lists(y, columns.split(estimator.tokenizer_.split_words), name, bio=estimator._task().is_bio)
 
 
 def class_numbers(labels: list[Any], classes: list[Any]) -> NDArray[np.int64]:

@@ -262,7 +262,7 @@ def y_of(frame: pd.DataFrame, columns: Sequence[str], task: str, classes: Any = 
     if task == "answering":
         return y.assign(**_numbers(frame, [name for name in columns[1:] if not holds_lists(y[name])], "int64"))
     if isinstance(y, pd.DataFrame):
-        return _numbers(frame, columns, "int64")
+        return _numbers(frame.assign(**{name: _zeros_and_ones(frame[name]) for name in columns}), columns, "int64")
     if task == "tagging" or holds_lists(y):
         return y
     values = y.astype(object)
@@ -311,6 +311,14 @@ def _require_labels(frame: pd.DataFrame, name: str, is_empty: pd.Series) -> None
     if is_empty.any():
         row = row_in_file(frame, int(np.argmax(is_empty)))
         raise ValueError(f"The label in the column {name!r} of {row} is empty. Remove such rows.")
+
+
+def _zeros_and_ones(column: pd.Series) -> pd.Series:
+    """Texts "True" and "False", as pandas writes booleans into CSV, as 1 and 0; any other column as it is."""
+    if not isinstance(column.dtype, pd.ArrowDtype):
+        return column
+    truth = column.astype(object).map({"true": 1, "false": 0, "True": 1, "False": 0})
+    return column if truth.isna().any() else truth.astype("int64")
 
 
 def _numbers(frame: pd.DataFrame, columns: Sequence[str], dtype: str) -> pd.DataFrame:

@@ -13,7 +13,7 @@ from sklearn.metrics import average_precision_score, precision_recall_curve
 from kbert.data.frames import columns_by_name
 from kbert.data.label_sets import LabelSets, kind_of_labels, label_sets
 from kbert.data.labels import require_same_type
-from kbert.data.mistakes import warn_of_one_hot
+from kbert.data.mistakes import warn_of_one_hot, warn_of_untidy_labels
 from kbert.data.texts import TextColumns
 from kbert.tasks.calibration import divide_by_temperature
 from kbert.tasks.class_weight import checked_class_weight, weights_of_classes
@@ -80,6 +80,8 @@ class SeveralLabels(TextTask):
             raise ValueError("No row of y has a label: nothing could be learned. Is it the right column?")
         if kind_of_labels(y) == "indicator":
             warn_of_one_hot(sets.indicator, y)
+        else:
+            warn_of_untidy_labels(sets.classes.tolist(), name)
         if isinstance(self.class_weight, dict):
             checked_class_weight(self.class_weight, sets.classes, zero_allowed=False)
         self.classes_, self.y_type_ = sets.classes, kind_of_labels(y)

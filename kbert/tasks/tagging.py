@@ -15,6 +15,7 @@ from scipy.special import log_softmax, softmax
 from kbert import model as models
 from kbert import weights
 from kbert.config import BertConfig
+from kbert.data.mistakes import warn_of_other_schemes
 from kbert.data.tags import WidenedSpans, WordColumn, tag_lists, words_in_texts
 from kbert.errors import DivergedError, LabelsWarning
 from kbert.metrics import bio_spans, entity_f1, is_bio
@@ -172,7 +173,7 @@ class Tagging(WordReader, Task[WordColumn, UnreadTags, TaggingExamples, np.ndarr
         """The rows split into words, and the numbers of each row's tags. A new task learns what tags there are."""
         split = columns.split(tokenizer.split_words)
         widened = WidenedSpans()
-        tags = tag_lists(labels.y, split, labels.name, widened)
+        tags = tag_lists(labels.y, split, labels.name, widened, bio=not len(self.classes_) or self.is_bio)
         widened.warn(labels.name)
         known = {tag for row in tags for tag in row}
         if not len(self.classes_):
@@ -188,6 +189,7 @@ class Tagging(WordReader, Task[WordColumn, UnreadTags, TaggingExamples, np.ndarr
                     "column?"
                 )
             self.classes_ = np.array(sorted(known), dtype=object)
+            warn_of_other_schemes(self.classes_.tolist(), labels.name)
         number = {tag: i for i, tag in enumerate(self.classes_.tolist())}
         unknown = sorted(known - set(number))
         if unknown:

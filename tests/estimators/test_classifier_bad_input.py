@@ -117,6 +117,7 @@ def test_a_single_text_is_no_column(fitted):
     [
         ([1.0] * 15, r"expected \(16,\)"),
         ([1.0] * 15 + [np.nan], "sample_weight contains NaN, first in row 15"),
+        (pd.Series([1.0] * 3 + [-1.0] * 13, index=range(20, 36)), r"Negative values .*, first in row 3 \(index 23\)"),
         ([1.0, -1.0] * 8, "Negative values.*row 1"),
         ([0.0] * 16, "at least one non-zero"),
     ],

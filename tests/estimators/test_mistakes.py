@@ -275,6 +275,8 @@ def test_arrays_in_strings_are_refused_with_a_line_that_reads_them(clf, df, labe
         (["a", "a", "a", "c", "a|b"], 'df["labels"].str.split("|")'),
         (["red, blue", "red", "blue", "blue, red", "blue, red", "red, blue"], 'df["labels"].str.split(", ")'),
         (["a;b", "b;c", "a;b"], 'df["labels"].str.split(";")'),
+        (["a, b", "b,a", "a"], r'df["labels"].str.split(r"\s*,\s*", regex=True)'),
+        (["a|b", "b | a", "a"], r'df["labels"].str.split(r"\s*\|\s*", regex=True)'),
         (["a|b", "b|c", "a|b"], 'df["labels"].str.split("|")'),
     ],
 )
@@ -283,6 +285,23 @@ def test_labels_with_a_mark_between_them_are_warned_of(clf, labels, line):
     with pytest.warns(LabelsWarning, match=re.escape(f"For several labels a row write y = {line}.")):
         clf.fit(df.message, df.labels)
     assert clf.y_type_ == "labels"
+    made = {label for row in eval(line, {"df": df}) for label in row}
+    assert made == {part.strip() for label in labels for part in re.split("[,;|]", label)}
+
+
+@pytest.mark.parametrize(
+    "rows, warning, line",
+    [
+        (["a,b", "", "a"], '"" is a label of y', "[[label for label in row if label] for row in y]"),
+        (["a, b", "b", "a"], "' b' and 'b' are two labels of y", "[[label.strip() for label in row] for row in y]"),
+    ],
+)
+def test_lists_of_labels_that_were_split_carelessly_are_warned_of(clf, rows, warning, line):
+    y = [row.split(",") for row in rows * 10]
+    with pytest.warns(LabelsWarning, match=re.escape(f"{warning}") + ".*" + re.escape(f"write y = {line};")):
+        clf.fit(messages(30), y)
+    better = eval(line, {"y": y})
+    assert quiet(lambda: clf.fit(messages(30), better)).classes_.tolist() == ["a", "b"]
 
 
 @pytest.mark.parametrize(

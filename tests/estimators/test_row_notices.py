@@ -47,6 +47,9 @@ def test_rows_of_pandas_are_told_by_their_index(toy):
     assert "(35% of the rows: index 'r1', 'r2', 'r3', 'r4', 'r5' and 2 more)" in message
     (message,) = told(lambda: toy().fit(df[["text"]][1:], df.label[1:]))
     assert "(37% of the rows: index 'r1', 'r2'" in message
+    df.index = [5] * 20  # which tells no row from another
+    (message,) = told(lambda: toy().fit(df.text, df.label))
+    assert "(35% of the rows: rows 1, 2, 3, 4, 5 and 2 more)" in message
 
 
 def test_training_and_validation_rows_are_told_together_by_kind(toy):

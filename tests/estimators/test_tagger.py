@@ -304,6 +304,29 @@ def test_legal_tags_against_all_paths():
         assert legal_tags(scores, classes).tolist() == best.tolist()
 
 
+@pytest.mark.parametrize(
+    ("tags", "hint"),
+    [
+        ({"B-THING": "B-THING", "I-THING": "L-THING"}, "'L-THING' is a tag of BIOES or BILOU. Convert"),
+        ({"B-THING": "THING", "I-THING": "THING"}, "'THING' stands beside 'O'. In BIO the first word"),
+        ({"O": "_"}, "'_' stands beside 'B-THING'. In BIO"),
+        ({"B-THING": "ADJ", "I-THING": "NOUN", "O": "X"}, ""),
+    ],
+)
+def test_tags_that_seem_to_mark_entities_and_do_not_are_warned_of(make, things, tags, hint):
+    words, of_bio = things[0][:8], [[tags.get(tag, tag) for tag in row] for row in things[1][:8]]
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", LabelsWarning)
+        tagger = make(epochs=1).fit(words, of_bio)
+    told = [str(warning.message) for warning in told if warning.category is LabelsWarning]
+    assert len(told) == bool(hint) and all("mark no entities" in text and hint in text for text in told)
+    # Spans, which `predict` gives for texts, are read as the tags of their words.
+    texts = [" ".join(row) for row in words]
+    assert tagger.score(texts, tagger.predict(texts)) == 1
+    report = tagger.report(texts, tagger.predict(texts), explain=False).as_dict()
+    assert report["score"]["value"] == 1
+
+
 def test_decoding_bio_never_begins_inside(fitted, monkeypatch):
     def predict_words(_, words, *__):
         return np.random.default_rng(words.n_words).normal(size=(words.n_words, 3))

@@ -355,6 +355,19 @@ def test_decimals_are_not_cut_off(tmp_path):
     assert y_of(frame.assign(a=[1.0, 0.0]), ["a", "b"], "classification").to_numpy().tolist() == [[1, 0], [0, 1]]
 
 
+def test_booleans_of_csv_are_labels_as_those_of_parquet(tmp_path):
+    """`get_dummies` gives such columns."""
+    frame = pd.DataFrame({"text": ["x", "y"], "a": [True, False], "b": [False, True], "c": [True, True]})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_parquet(tmp_path / "t.parquet")
+    for name in ("t.csv", "t.parquet"):
+        y = y_of(read_table(tmp_path / name), ["a", "b", "c"], "classification")
+        assert y.to_numpy().tolist() == [[1, 0, 1], [0, 1, 1]]
+    (tmp_path / "t.csv").write_text("text,a,b\nx,True,1\ny,yes,0\n")
+    with pytest.raises(ValueError, match=r"'a' .*: 'True' in row 0 of .*t\.csv is no whole number"):
+        y_of(read_table(tmp_path / "t.csv"), ["a", "b"], "classification")
+
+
 def test_decimals_of_parquet_are_numbers(tmp_path):
     frame = pd.DataFrame({"text": ["x", "y"], "label": [Decimal("1.50"), Decimal("-0.25")]})
     frame.to_parquet(tmp_path / "t.parquet")
