@@ -132,6 +132,8 @@ def refuse_what_has_no_rows(X: Any, name: str) -> None:
         )
     if isinstance(X, Set) and not isinstance(X, MappingView):  # the keys of a dict have an order
         raise TypeError(f"{name} is a {type(X).__name__}, whose rows have no order. Make it a list: sorted({name}).")
+    if hasattr(X, "collect") and not hasattr(X, "__len__"):
+        raise TypeError(f"{name} is a {type(X).__name__}, whose rows are not there yet. Give {name}.collect().")
     is_container = (
         hasattr(X, "to_pandas") or hasattr(X, "__array__") or (hasattr(X, "__len__") and hasattr(X, "__iter__"))
     )

@@ -117,8 +117,8 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         as if it were a classification of its own, and a dict gives the weight of a label's yes.
     calibrate : {None, "temperature"}, default=None
         "temperature" divides the logits by the number that gives the validation set the lowest loss (Guo et al., 2017).
-        The head's weights are divided by it, so that saved and exported models have it too. The most probable label
-        stays the same.
+        With few validation rows it stays near 1.5, which is usual. The head's weights are divided by it, so that saved
+        and exported models have it too. The most probable label stays the same.
     tune_thresholds : bool, default=False
         With several labels a row: whether each label gets the threshold on its probability with the highest F1 on the
         validation set, instead of 0.5. Without it the thresholds are lowered only where 0.5 would leave the training

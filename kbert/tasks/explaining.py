@@ -241,7 +241,7 @@ def one_for_each_row(value: Any, n_rows: int, called: str) -> list[Any]:
     if getattr(value, "ndim", 1) > 1:
         raise ValueError(
             f"{called} is a table of {value.shape[1]} columns: give one for all rows, or one for each row. Where rows "
-            "have several labels, choose one of each row."
+            f'have several labels, name one of them: {called}="urgent", say, or a list with one for each row.'
         )
     of_rows = [value] * n_rows if is_scalar(value) else list(value)
     if len(of_rows) != n_rows:

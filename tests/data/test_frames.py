@@ -518,3 +518,9 @@ def test_texts_as_arrows_string_view():
     found = text_columns(pd.DataFrame({"x": ["a", "b"], "y": ["c", "d"]}).astype(dtype))
     assert found.columns == (["a", "b"], ["c", "d"]) and found.names == ["x", "y"]
     assert label_column(pd.Series(["a", "c", "a"], dtype=dtype), 3, "y").tolist() == ["a", "c", "a"]
+
+
+def test_a_table_that_is_not_computed_yet_is_told_what_to_do():
+    lazy = pytest.importorskip("polars").DataFrame({"text": ["a", "b"]}).lazy()
+    with pytest.raises(TypeError, match=r"X is a LazyFrame, whose rows are not there yet. Give X.collect\(\)."):
+        text_columns(lazy)

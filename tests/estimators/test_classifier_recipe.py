@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import log_softmax, softmax
+from scipy.stats import norm
 from sklearn.metrics import log_loss
 
 from kbert import BertClassifier
@@ -101,7 +102,7 @@ def noisy(reviews):
     return reviews.text, np.where(wrong, np.where(reviews.label == "good", "bad", "good"), reviews.label)
 
 
-def test_the_temperature_is_the_best_for_the_validation_set(toy, noisy, quick_folder):
+def test_the_temperature_is_the_most_probable_for_the_validation_set(toy, noisy, quick_folder):
     X, y = noisy
     parameters = dict(weights=quick_folder, epochs=12)
     plain = toy(**parameters).fit(X[:120], y[:120])
@@ -112,12 +113,25 @@ def test_the_temperature_is_the_best_for_the_validation_set(toy, noisy, quick_fo
     np.testing.assert_allclose(calibrated.predict_proba(X), softmax(logits / temperature, axis=1), atol=1e-5)
     assert np.array_equal(calibrated.predict(X), plain.predict(X))
 
-    def loss(t):
-        return -log_softmax(logits[120:] / t, axis=1)[np.arange(80), (y[120:] == "good").astype(int)].mean()
+    def surprise(t):
+        losses = -log_softmax(logits[120:] / t, axis=1)[np.arange(80), (y[120:] == "good").astype(int)]
+        return losses.sum() - norm.logpdf(np.log(t), np.log(1.5), 0.5)
 
-    assert loss(temperature) <= min(map(loss, np.geomspace(0.05, 20, 400))) + 1e-6
+    assert surprise(temperature) <= min(map(surprise, np.geomspace(0.05, 20, 400))) + 1e-6
     after, before = (log_loss(y[120:], each.predict_proba(X[120:])) for each in (calibrated, plain))
     assert after < before
+
+
+def test_a_few_rows_that_are_all_right_make_no_answer_certain(toy, reviews, quick_folder):
+    """The temperature with the lowest loss would be 0.05."""
+    X, y = reviews.text, reviews.label
+    parameters = dict(weights=quick_folder, epochs=12, calibrate="temperature")
+    classifier = toy(**parameters).fit(X[:150], y[:150], eval_set=(X[150:154], y[150:154]))
+    assert classifier.history_["val_score"][-1] == 1 and 1 < classifier.temperature_ < 1.5
+    # Only the ratios of weights count.
+    parameters = dict(weights=quick_folder, epochs=1, calibrate="temperature", validation_fraction=0.1)
+    temperatures = [toy(**parameters).fit(X[:40], y[:40], [weight] * 40).temperature_ for weight in (0.5, 8)]
+    assert temperatures[0] == pytest.approx(temperatures[1], rel=1e-3)
 
 
 def test_rows_are_split_off_for_it(toy, noisy):
