@@ -371,10 +371,10 @@ def _come_again(classes: list[str], joined: list[str], mark: str) -> bool:
     return n_made >= 2 and n_made > len(joined) / 2
 
 
-def warn_of_untidy_labels(classes: Sequence[Any], name: str) -> None:
-    """Warn of lists of labels in which "" is a label, or labels differ in the spaces around them alone.
+def warn_of_untidy_labels(classes: Sequence[Any], y: Any) -> None:
+    """Warn of several labels a row in which "" is a label, or labels differ in the spaces around them alone.
 
-    ``"a, b".split(",")`` gives the second, and ``"".split(",")`` the first.
+    ``"a, b".split(",")`` gives the second, and ``"".split(",")`` and ``get_dummies`` give the first.
 
     Warns
     -----
@@ -383,16 +383,15 @@ def warn_of_untidy_labels(classes: Sequence[Any], name: str) -> None:
     names = [label for label in classes if isinstance(label, str)]
     alike = next(([label, label.strip()] for label in names if label.strip() != label and label.strip() in names), None)
     if alike:
-        found = f"{alike[0]!r} and {alike[1]!r} are two labels of {name}, which differ in spaces alone"
-        make = "[label.strip() for label in row]"
+        found = f"{alike[0]!r} and {alike[1]!r} are two labels of y, which differ in spaces alone"
+        line = "[[label.strip() for label in row] for row in y]"
     elif "" in names:
-        found, make = f'"" is a label of {name}', "[label for label in row if label]"
+        found, line = '"" is a label of y', "[[label for label in row if label] for row in y]"
     else:
         return
-    warn_user(
-        f"{found}. If that is not meant, write {name} = [{make} for row in {name}]; a row without labels is [].",
-        LabelsWarning,
-    )
+    if hasattr(y, "columns"):
+        line = "y.T.groupby(y.columns.str.strip()).max().T" if alike else 'y.drop(columns="")'
+    warn_user(f"{found}. If that is not meant, write y = {line}; a row may have no label at all.", LabelsWarning)
 
 
 def warn_of_other_schemes(tags: Sequence[str], name: str) -> None:

@@ -80,8 +80,7 @@ class SeveralLabels(TextTask):
             raise ValueError("No row of y has a label: nothing could be learned. Is it the right column?")
         if kind_of_labels(y) == "indicator":
             warn_of_one_hot(sets.indicator, y)
-        else:
-            warn_of_untidy_labels(sets.classes.tolist(), name)
+        warn_of_untidy_labels(sets.classes.tolist(), y)
         if isinstance(self.class_weight, dict):
             checked_class_weight(self.class_weight, sets.classes, zero_allowed=False)
         self.classes_, self.y_type_ = sets.classes, kind_of_labels(y)

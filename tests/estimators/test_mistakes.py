@@ -302,6 +302,15 @@ def test_lists_of_labels_that_were_split_carelessly_are_warned_of(clf, rows, war
         clf.fit(messages(30), y)
     better = eval(line, {"y": y})
     assert quiet(lambda: clf.fit(messages(30), better)).classes_.tolist() == ["a", "b"]
+    # The same labels as columns of 0 and 1.
+    columns = sorted({label for row in y for label in row})
+    y = pd.DataFrame({column: [int(column in row) for row in y] for column in columns})
+    with pytest.warns(LabelsWarning, match=re.escape(f"{warning}")) as told:
+        clf.fit(messages(30), y)
+    line = re.search("write y = (.*);", str(told[0].message))[1]
+    tidy = eval(line, {"y": y})
+    assert quiet(lambda: clf.fit(messages(30), tidy)).classes_.tolist() == ["a", "b"]
+    assert tidy.to_numpy().tolist() == [[int(label in row) for label in "ab"] for row in better]
 
 
 @pytest.mark.parametrize(
