@@ -597,7 +597,8 @@ def _corpus(X: Any, name: str, split: Literal["sentences", "lines"]) -> Corpus:
         return Corpus(texts, split=split)
     if hasattr(X, "__len__") and len(X) == 0:
         raise ValueError(f"{NO_SAMPLES.format(getattr(X, 'shape', (0,)))} {name} is empty: give at least one text.")
-    if isinstance(X, pd.Series | list) and len(missing := np.flatnonzero(pd.isna(pd.Series(X, dtype=object)))):
+    texts = X["text"] if isinstance(X, pd.DataFrame) else pd.Series(X, dtype=object) if isinstance(X, list) else X
+    if isinstance(texts, pd.Series) and len(missing := np.flatnonzero(texts.isna())):
         n, do = len(missing), "is" if len(missing) == 1 else "are"
         warn_user(
             f"{n} of the {len(X)} texts of {name} {do} missing, and {do} left out ({listed_positions(X, missing)}).",

@@ -14,7 +14,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 from kbert import BertClassifier, BertConfig, BertPretrainer, WordPieceTokenizer
-from kbert.errors import DivergedError, NewWeightsWarning, WeightsMismatchError
+from kbert.errors import DivergedError, MissingTextWarning, NewWeightsWarning, WeightsMismatchError
 from kbert.pretraining import Corpus
 
 SUBJECTS = {"ada": ("wrote", "a", "program"), "grace": ("found", "the", "bug"), "alan": ("broke", "that", "code")}
@@ -284,6 +284,14 @@ def test_texts_without_a_token_are_refused_to_evaluate_on(folder):
     for nsp in (False, True):
         with pytest.raises(ValueError, match="X: there is no token in the text"):
             make(weights=folder, nsp=nsp).score(corpus_of([""]))
+
+
+@pytest.mark.parametrize("make_X", [list, pd.Series, lambda texts: pd.DataFrame({"text": texts, "date": 1})])
+def test_missing_texts_are_left_out_and_counted(fitted, make_X):
+    texts = made_texts(8)
+    with pytest.warns(MissingTextWarning, match=r"1 of the 9 texts of X is missing, and is left out \((row|index) 3\)"):
+        loss = fitted.score(make_X([*texts[:3], None, *texts[3:]]))
+    assert loss == fitted.score(texts)
 
 
 def test_a_table_without_a_column_of_texts_is_told_what_to_choose():
