@@ -469,6 +469,11 @@ def labels_that_are_one_hot(folder):
     return toy_of(BertClassifier, folder).fit(TEXTS, [[1, 0], [0, 1]] * 3)
 
 
+@warns(LabelsWarning, "y is 100 in row 3, and from 0 to 2 in all others.")
+def a_number_that_is_far_from_the_others(folder):
+    return toy_of(BertRegressor, folder).fit(TEXTS * 2, [0, 1, 2, 100, *[0, 1] * 4])
+
+
 @warns(LabelsWarning, "Column 1 of X tells y")
 def labels_in_another_form_in_X(folder):
     X = [(text, label) for text, label in zip(TEXTS * 2, "ab" * 6, strict=True)]

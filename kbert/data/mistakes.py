@@ -12,8 +12,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from kbert.data.frames import Table, column_names, is_scalar, is_sparse, read_table, refuse_what_has_no_rows
+from kbert.data.frames import (
+    Table,
+    column_names,
+    is_scalar,
+    is_sparse,
+    listed_positions,
+    read_table,
+    refuse_what_has_no_rows,
+)
 from kbert.errors import LabelsWarning
 from kbert.metrics.entities import hint_for_scheme, is_bio_tag
 from kbert.values.printable import shown
@@ -29,6 +38,8 @@ _LOOKED_AT = 1000
 _LEAST_ROWS = 10
 _LEAST_ROWS_OF_SWAPPED = 4
 _NEARLY_ALL = 0.9
+# A number is far from the others if the standard deviation with it is so many times that without it.
+_FAR = 3.0
 
 
 def looks_like_text(values: Sequence[Any]) -> bool:
@@ -441,6 +452,36 @@ def warn_of_one_hot(indicator: np.ndarray, y: Any) -> None:
             f"row never has more than one, a plain column of labels trains a better model: y = {line}.",
             LabelsWarning,
         )
+
+
+def warn_of_far_number(numbers: NDArray[np.float64], y: Any) -> None:
+    """Warn of one number that is far from all others, as a slip of the decimal point is: they lie close together then.
+
+    Parameters
+    ----------
+    numbers : ndarray of float64, shape (n_rows, n_columns)
+    y : array-like
+        As the user gave it.
+
+    Warns
+    -----
+    LabelsWarning
+        Where the standard deviation of a column is more than three times that without one of its rows.
+    """
+    if len(numbers) < _LEAST_ROWS:
+        return
+    for i, column in enumerate(numbers.T):
+        far = int(np.abs(column - column.mean()).argmax())
+        others = np.delete(column, far)
+        if 0 < _FAR * others.std() < column.std():
+            of_column = f" of column {i}" if numbers.shape[1] > 1 else ""
+            warn_user(
+                f"y{of_column} is {column[far]:g} in {listed_positions(y, np.array([far]))}, and from {others.min():g} "
+                f"to {others.max():g} in all others. They are scaled by the standard deviation, which this one makes "
+                f"{column.std() / others.std():.0f} times as large, so that little is learned of them. Mend it, or "
+                "leave the row out; if there are such numbers, learn their logarithm.",
+                LabelsWarning,
+            )
 
 
 # --- Reading and writing

@@ -116,7 +116,13 @@ def outcome_of(
 
 
 def warn_of_outcome(
-    outcome: Outcome, baseline: str, n_epochs: int, enough_epochs: int, next_restart: int, n_restarts: int
+    outcome: Outcome,
+    baseline: str,
+    n_epochs: int,
+    went_back: bool,
+    enough_epochs: int,
+    next_restart: int,
+    n_restarts: int,
 ) -> None:
     """Warn of a run that learned nothing, or less than it could.
 
@@ -125,8 +131,12 @@ def warn_of_outcome(
     outcome : Outcome
     baseline : str
         What the constant predictor knows: `Task.baseline`.
-    n_epochs, enough_epochs : int
-        Epochs of the run, and those of ``epochs="auto"``.
+    n_epochs : int
+        Epochs that made the model.
+    went_back : bool
+        Whether there were more, and early stopping went back to these.
+    enough_epochs : int
+        Epochs of ``epochs="auto"``.
     next_restart, n_restarts : int
         The number of the restart that follows, and how many are allowed.
 
@@ -134,7 +144,8 @@ def warn_of_outcome(
     -----
     FailedRunWarning, UnderfitWarning
     """
-    ended = f"at its end, after epoch {n_epochs}, the loss on training rows, without dropout, is {outcome.loss:.3f}"
+    end = "where early_stopping went back to" if went_back else "at its end"
+    ended = f"{end}, after epoch {n_epochs}, the loss on training rows, without dropout, is {outcome.loss:.3f}"
     if outcome.kind is Kind.NOTHING:
         what_now = (
             f"It is started again with another seed ({next_restart} of n_restarts={n_restarts})."
@@ -154,10 +165,15 @@ def warn_of_outcome(
             UnderfitWarning,
         )
     if outcome.kind is Kind.LITTLE:
+        what_now = (
+            "A few validation rows may choose an epoch by chance: give more of them (validation_fraction, eval_set), "
+            "or leave early_stopping out."
+            if went_back
+            else f'That was after epochs={n_epochs}, and epochs="auto" would make {enough_epochs} of so few rows. Try '
+            "that, or a higher learning_rate."
+        )
         warn_user(
-            f"The run learned little: {ended}, and {baseline} alone gives {outcome.reference:.3f}. That was after "
-            f'epochs={n_epochs}, and epochs="auto" would make {enough_epochs} of so few rows. Try that, or a higher '
-            "learning_rate.",
+            f"The run learned little: {ended}, and {baseline} alone gives {outcome.reference:.3f}. {what_now}",
             UnderfitWarning,
         )
 

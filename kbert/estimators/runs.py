@@ -31,7 +31,7 @@ from kbert.training.distribution import (
     process_number,
     same_everywhere,
 )
-from kbert.training.early_stopping import Evaluation
+from kbert.training.early_stopping import Evaluation, best_epoch
 from kbert.training.finite_outputs import may_overflow
 from kbert.training.fit_checkpoints import EpochHistory, FitCheckpoints, digest, facts_of_data
 from kbert.training.hyperparameters import layer_rates
@@ -127,7 +127,7 @@ class Runs(Generic[C, L, E, O]):
             run = Run(number, self.seed if number == 0 else draw_seed(np.random.RandomState([self.seed, number])))
             if task.contrast is not None:
                 model, history = self._tuned_by_contrast(task.contrast.loss, run)
-                loss, linear_loss = np.inf, None  # the contrast's loss is another one
+                epoch, loss, linear_loss = len(history["loss"]), np.inf, None  # the contrast's loss is another one
             else:
                 model, probed = self._new_model(run)
                 linear_loss = None if probed is None else probed.loss
@@ -137,13 +137,12 @@ class Runs(Generic[C, L, E, O]):
                     parameters.learning_rate = rate * probed.further_rate_factor
                 self._say(model.config)
                 history = self._train(model, task.loss, self.validation, run)
-                loss = history["loss"][-1]
-            n_epochs = len(history["loss"])
+                epoch = best_epoch(history) if parameters.early_stopping else len(history["loss"])
+                loss = history["loss"][epoch - 1]
             self._require_finite_outputs(model, loss)
-            stopped_early = parameters.early_stopping and n_epochs < parameters.epochs
-            few_updates = n_epochs < enough_epochs and not stopped_early
-            outcome = outcome_of(task, model, data, self.examples, loss, linear_loss, few_updates)
-            warn_of_outcome(outcome, task.baseline, n_epochs, enough_epochs, number + 1, parameters.n_restarts)
+            outcome = outcome_of(task, model, data, self.examples, loss, linear_loss, epoch < enough_epochs)
+            went_back = epoch < len(history["loss"])
+            warn_of_outcome(outcome, task.baseline, epoch, went_back, enough_epochs, number + 1, parameters.n_restarts)
             if outcome.kind is not Kind.NOTHING:
                 break
         return model, history

@@ -104,8 +104,8 @@ class BertTagger(FineTunedEstimator[Tagging]):
         starts from ``weights``.
     decoding : {"auto", "argmax", "bio"}, default="auto"
         "argmax" takes each word's most probable tag. "bio" takes the most probable sequence of tags in which I- only
-        continues an entity of its type. "auto" is "bio" where y of fit has BIO tags for which this holds in 99 of 100
-        rows, else "argmax". A model that transformers saved has "argmax".
+        continues an entity of its type. "auto" is "bio" where y of fit has BIO tags for which this holds in nine of
+        ten rows with an entity, else "argmax". A model that transformers saved has "argmax".
     dtype : {"auto", "float32", "bfloat16", "float16"}, default="auto"
         What the model computes in; weights are always float32. "auto" is bfloat16 on a GPU or TPU, and with PyTorch on
         a CPU that has fast instructions for it, else float32.

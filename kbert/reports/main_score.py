@@ -37,6 +37,9 @@ class MainScore(NamedTuple):
             low, high = share_interval(int(sums[:, 0].sum()), len(sums))
         else:
             low, high = bootstrap_interval(sums, self.score_of)
+            if low == high == value and value in (0, 1) and self.score_of is not _r2:
+                # All is right, or all is wrong, in every sample: as if each row were right or wrong as a whole.
+                low, high = share_interval(round(value) * len(sums), len(sums))
         return {"value": value, "low": low, "high": high}
 
 

@@ -264,7 +264,7 @@ class Questions(MissingTexts, Task[QuestionColumns, Answers, QuestionExamples, B
         if self.null_threshold != "tune":
             self.null_threshold_ = float(self.null_threshold)
         elif validation is not None and not validation.answers.answerable.all():
-            self.null_threshold_ = self._best_threshold(self.outputs(model, validation), validation)[0]
+            self.null_threshold_ = self._best_threshold(self.outputs(model, validation), validation)
         elif self._tunes(examples.answers, examples.weights):
             warn_user(
                 'null_threshold="tune" takes a few questions without an answer, in the rows or in eval_set, and found '
@@ -364,19 +364,29 @@ class Questions(MissingTexts, Task[QuestionColumns, Answers, QuestionExamples, B
     def score(self, outputs: BestSpans, examples: QuestionExamples) -> float:
         """F1 of the answers' words; where some questions have no answer, at the best threshold or the given one."""
         if self._tunes(examples.answers, examples.weights):
-            return self._best_threshold(outputs, examples)[1]
+            weights, right = examples.weights.astype("float64"), examples.answers.texts
+            return best_null_threshold(right, outputs.texts, outputs.null_scores, sample_weight=weights).score
         threshold = np.inf if self.null_threshold == "tune" else float(self.null_threshold)
         silent = outputs.null_scores > threshold
         texts = ["" if no else text for no, text in zip(silent, outputs.texts, strict=True)]
         _, f1 = answer_scores(examples.answers.texts, texts)
         return float(np.average(f1, weights=examples.weights))
 
-    def _best_threshold(self, outputs: BestSpans, examples: QuestionExamples) -> tuple[float, float]:
-        """The threshold of the null score that gives the best F1, and this F1."""
-        weights = examples.weights.astype("float64")
-        best = best_null_threshold(examples.answers.texts, outputs.texts, outputs.null_scores, sample_weight=weights)
-        # Not minus infinity, so that probabilities stay finite: below all scores is enough.
-        return max(best.threshold, float(outputs.null_scores.min()) - 1), best.score
+    def _best_threshold(self, outputs: BestSpans, examples: QuestionExamples) -> float:
+        """The threshold of the null score that gives the best F1, and of those that do the one nearest to 0.
+
+        `best_null_threshold` takes the lowest of them, as the official script does: the score of an answered question.
+        Of a few questions that is far too low for others. 0 is where the model itself is undecided.
+        """
+        weights, (_, f1) = examples.weights.astype("float64"), answer_scores(examples.answers.texts, outputs.texts)
+        order = np.argsort(outputs.null_scores, kind="stable")
+        scores = outputs.null_scores[order].astype("float64")
+        # An answer changes a question's score from that of "" to its own.
+        gains = np.cumsum([0.0, *(weights * (f1 - ~examples.answers.answerable))[order]])
+        thresholds = np.array([scores[0] - 1, *(scores[1:] + scores[:-1]) / 2, scores[-1] + 1, 0.0])
+        means = gains[np.searchsorted(scores, thresholds, "right")] / weights.sum()
+        best = thresholds[means >= means.max() - 1e-9]
+        return float(best[np.abs(best).argmin()])
 
     def baseline_loss(self, data: TrainingData) -> float:
         """The loss where the model knows how often a window holds no answer, and takes any token of the others."""

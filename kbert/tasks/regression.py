@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.metrics import r2_score
 
 from kbert.data.frames import columns_by_name
+from kbert.data.mistakes import warn_of_far_number
 from kbert.data.numbers import number_columns
 from kbert.data.texts import TextColumns
 from kbert.errors import WeightsMismatchError
@@ -65,6 +66,7 @@ class Regression(TextTask):
         numbers, names, flat = number_columns(y, columns.n_rows, name)
         if not self.y_ndim_:
             self.y_columns_, self.y_ndim_ = names, 1 if flat else 2
+            warn_of_far_number(numbers, y)
         elif len(self.y_mean_) and numbers.shape[1] != len(self.y_mean_):
             raise ValueError(f"{name} has {numbers.shape[1]} columns of numbers, and y of fit had {len(self.y_mean_)}.")
         elif names and self.y_columns_:

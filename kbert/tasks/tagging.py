@@ -50,8 +50,9 @@ if TYPE_CHECKING:
     import keras
 
 
-# The share of the rows of fit with an I- that continues no entity, up to which these are taken for slips.
-_MOST_ILLEGAL = 0.01
+# The share of the rows of fit that mark an entity, up to which rows with an I- that continues none are taken for slips.
+# In IOB1 nearly all rows with an entity have such an I-.
+_MOST_ILLEGAL = 0.1
 
 
 class UnreadTags(NamedTuple):
@@ -200,10 +201,11 @@ class Tagging(WordReader, Task[WordColumn, UnreadTags, TaggingExamples, np.ndarr
         return split, numbers
 
     def _learn_decoding(self, numbers: list[tuple[int, ...]], name: str) -> None:
-        """What "auto" stands for: "bio" for BIO tags, where each I- continues an entity in nearly all rows."""
+        """What "auto" stands for: "bio" for BIO tags, where each I- continues an entity in nearly all rows with one."""
         is_looked_at = self.is_bio or self.decoding == "bio"
         n_illegal = sum(not is_legal(row, self.classes_) for row in numbers) if is_looked_at else 0
-        self.decoding_ = "bio" if self.is_bio and n_illegal <= _MOST_ILLEGAL * len(numbers) else "argmax"
+        n_marked = sum(any(self.classes_[list(row)] != "O") for row in numbers) if n_illegal else 0
+        self.decoding_ = "bio" if self.is_bio and n_illegal <= _MOST_ILLEGAL * n_marked else "argmax"
         if self.decoding == "bio" and n_illegal:
             warn_user(
                 f"{name}: {n_illegal} of {len(numbers)} rows have an I- tag that continues no entity, and "

@@ -1,6 +1,6 @@
 """Evaluation on a validation set after each epoch, and early stopping when its score no longer rises."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,6 +8,22 @@ import numpy as np
 from kbert.model.base import to_numpy
 from kbert.model.setup import keras
 from kbert.training.checkpoint_folders import in_order, numbered
+
+
+def best_epoch(history: Mapping[str, Sequence[float]]) -> int:
+    """The number of the epoch, from 1, whose weights early stopping keeps."""
+    ranks = [_rank(score, loss) for score, loss in zip(history["val_score"], history["val_loss"], strict=True)]
+    return 1 + ranks.index(max(ranks))
+
+
+def _rank(score: float, loss: float) -> tuple[float, float]:
+    """By what epochs are compared.
+
+    Of two epochs with the same score, which small validation sets often give, the one with the lower loss is better;
+    and so it is where there is no score, such as R² of one row. That is NaN, which compares as less than nothing, so
+    that the first epoch would stay the best.
+    """
+    return float(np.nan_to_num(score, nan=-np.inf)), -loss
 
 
 class Evaluation:
@@ -32,10 +48,7 @@ class Evaluation:
     def __call__(self, epoch: int) -> dict[str, float]:
         values = self.evaluate()
         if self.patience is not None:
-            # Of two epochs with the same score, which small validation sets often give, the one with the lower loss is
-            # better; and so it is where there is no score, such as R² of one row. That is NaN, which compares as less
-            # than nothing, so that the first epoch would stay the best.
-            rank = (np.nan_to_num(values["val_score"], nan=-np.inf), -values["val_loss"])
+            rank = _rank(values["val_score"], values["val_loss"])
             if self.best is None or rank > self.best:
                 self.best, self.best_epoch = rank, epoch
                 self.best_weights = [np.array(to_numpy(v.value)) for v in self.model.trainable_weights]

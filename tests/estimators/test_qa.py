@@ -4,6 +4,7 @@ import copy
 import pickle
 import re
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -26,7 +27,8 @@ from kbert.errors import (
     TruncationWarning,
     WeightsMismatchError,
 )
-from kbert.metrics import squad_scores
+from kbert.metrics import answer_scores, best_null_threshold, squad_scores
+from kbert.tasks.questions import BestSpans, Questions
 from kbert.text import build_question_windows
 from kbert.training.losses import span_cross_entropy
 
@@ -269,6 +271,43 @@ def test_a_threshold_that_was_set_is_saved(fitted, tmp_path, threshold):
     qa.null_threshold_ = threshold
     qa.save(tmp_path / "saved")
     assert BertQA.load(tmp_path / "saved").null_threshold_ == threshold
+
+
+def threshold_of(null_scores, texts, right, weights=None):
+    """What "tune" takes from these validation questions."""
+    weights = np.ones(len(texts), "float32") if weights is None else np.array(weights, "float32")
+    examples = SimpleNamespace(
+        weights=weights, answers=SimpleNamespace(texts=[[text] if text else [] for text in right],
+                                                 answerable=np.array([bool(text) for text in right]))
+    )  # fmt: skip
+    outputs = BestSpans(texts, np.array(null_scores, "float64"), np.zeros(len(texts)))
+    return Questions()._best_threshold(outputs, examples)
+
+
+def test_of_thresholds_that_are_equally_good_the_one_nearest_to_0_is_taken():
+    """The lowest of them is the score of an answered question, above which the next one may well be."""
+    right = ["a", "b", "c", ""]
+    assert threshold_of([-18.0, -15.0, -10.0, 5.0], ["a", "b", "c", "x"], right) == 0
+    assert threshold_of([-18.0, -15.0, 3.0, 5.0], ["a", "b", "c", "x"], right) == 4  # in the middle between both
+    assert threshold_of([-18.0, -15.0, -10.0, -6.0], ["a", "b", "c", "x"], right) == -8
+    assert threshold_of([-3.0, -2.0], ["x", "y"], ["", ""]) == -4  # nothing is answered
+    assert threshold_of([2.0, 3.0], ["a", "b"], ["a", "b"]) == 4
+
+
+def test_the_threshold_has_the_best_score_there_is():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        n = int(rng.integers(2, 30))
+        null_scores, weights = rng.normal(size=n).round(1) * 4, rng.random(n).round(2) + 0.1
+        right = rng.choice(["", "red", "red table"], n).tolist()
+        texts = rng.choice(["red", "red table", "blue"], n).tolist()
+        best = best_null_threshold(
+            [[text] if text else [] for text in right], texts, null_scores, sample_weight=weights.astype("float32")
+        )
+        said = ["" if score > threshold_of(null_scores, texts, right, weights) else text
+                for score, text in zip(null_scores, texts, strict=True)]  # fmt: skip
+        _, f1 = answer_scores([[text] if text else [] for text in right], said)
+        assert np.average(f1, weights=weights) == pytest.approx(best.score, abs=1e-6)
 
 
 def test_a_warm_start_keeps_the_threshold_and_a_given_one_is_scored(make, fitted_with_null):

@@ -370,6 +370,11 @@ def test_what_decoding_stands_for_follows_the_rows_of_each_fit(make, things):
     slips = [["I-THING", *row[1:]] for row in tags]
     assert tagger.fit(words, slips).decoding_ == "argmax" and tagger.fit(words, tags).decoding_ == "bio"
     assert tagger.fit(words * 3, [slips[0], *(tags * 3)[1:]]).decoding_ == "bio"  # 1 of 144 is a slip
+    assert tagger.fit(words, [slips[0], *tags[1:]]).decoding_ == "bio"  # and so is 1 of 48
+    # Of the rows with an entity nearly all begin with I- in IOB1, however few they are.
+    none = [["O"] * len(row) for row in tags[:-4]]
+    assert tagger.fit(words, [*none, *tags[-4:]]).decoding_ == "bio"
+    assert tagger.fit(words, [*none, *slips[-4:]]).decoding_ == "argmax"
 
 
 def test_decoding_bio_where_no_tag_begins_an_entity():

@@ -37,6 +37,19 @@ def test_a_share_of_rows_has_wilsons_interval_and_no_other_score_has():
         assert list(main_score(given).of().values()) == pytest.approx([value] * 3)
 
 
+@pytest.mark.parametrize("right", [True, False])
+def test_a_few_rows_that_are_all_right_or_all_wrong_are_not_sure_to_stay_so(right):
+    sets = np.ones((8, 3), bool)
+    found = {
+        "several labels": (sets, sets if right else ~sets),
+        "tags": ([["B-X", "O"]] * 8, [["B-X", "O"]] * 8 if right else [["O", "B-X"]] * 8),
+        "answers": ([["red hot"]] * 7 + [["red", "hot"]], ["red hot"] * 7 + ["red"] if right else ["cold"] * 8),
+    }
+    for kind, (truth, answers) in found.items():
+        score = main_score(Given(kind, truth, Found(answers))).of()
+        assert (score["value"], score["low"], score["high"]) == (right, *share_interval(8 * right, 8)), kind
+
+
 def test_r2_has_an_interval_where_some_samples_have_equal_numbers_alone():
     given = Given("numbers", np.array([[1.0], [2.0], [2.0]]), Found(np.array([[1.5], [2.0], [2.5]])))
     score = main_score(given).of()
