@@ -469,7 +469,7 @@ def labels_that_are_one_hot(folder):
     return toy_of(BertClassifier, folder).fit(TEXTS, [[1, 0], [0, 1]] * 3)
 
 
-@warns(LabelsWarning, "y is 100 in row 3, and from 0 to 2 in all others.")
+@warns(LabelsWarning, "y holds 100, and all others are from 0 to 2.")
 def a_number_that_is_far_from_the_others(folder):
     return toy_of(BertRegressor, folder).fit(TEXTS * 2, [0, 1, 2, 100, *[0, 1] * 4])
 

@@ -19,7 +19,6 @@ from kbert.data.frames import (
     column_names,
     is_scalar,
     is_sparse,
-    listed_positions,
     read_table,
     refuse_what_has_no_rows,
 )
@@ -402,16 +401,20 @@ def warn_of_untidy_labels(classes: Sequence[Any], y: Any) -> None:
         return
     if hasattr(y, "columns"):
         line = "y.T.groupby(y.columns.str.strip()).max().T" if alike else 'y.drop(columns="")'
+        line = line if hasattr(y, "iloc") else f"y.to_pandas(); y = {line}"
     warn_user(f"{found}. If that is not meant, write y = {line}; a row may have no label at all.", LabelsWarning)
 
 
-def warn_of_other_schemes(tags: Sequence[str], name: str) -> None:
+def warn_of_other_schemes(rows: Sequence[Sequence[str]], name: str) -> None:
     """Warn of tags that look as if they were to mark entities, and are not in BIO.
+
+    Such are tags of BIOES or BILOU, any others beside B- or I-, and LOC beside O alone: O is the most frequent then,
+    and LOC comes several times in a row. Parts of speech have an O too, and so have marks of punctuation.
 
     Parameters
     ----------
-    tags : sequence of str
-        All tags that there are.
+    rows : sequence of sequences of str
+        The tags of the words of each row.
     name : str
         What messages call y.
 
@@ -419,13 +422,19 @@ def warn_of_other_schemes(tags: Sequence[str], name: str) -> None:
     -----
     LabelsWarning
     """
-    others = [tag for tag in tags if not is_bio_tag(tag)]
-    marks = [tag for tag in tags if tag == "O" or tag.startswith(("B-", "I-"))]
-    if not others or not marks:
+    counts = Counter(tag for row in rows for tag in row)
+    others = sorted(tag for tag in counts if not is_bio_tag(tag))
+    marks = sorted(tag for tag in counts if tag.startswith(("B-", "I-")))
+    hint = next(filter(None, map(hint_for_scheme, others)), "")
+    if not marks and not (hint and "O" in counts):
+        pairs = {one for row in rows for one, other in zip(row, row[1:], strict=False) if one == other}
+        if not others or counts.most_common(1)[0][0] != "O" or pairs.isdisjoint(others):
+            return
+    if not others:
         return
-    hint = next(filter(None, map(hint_for_scheme, others)), "") or (
-        f"{shown(others[0])} stands beside {shown(marks[0])}. In BIO the first word of an entity has the tag B-LOC, "
-        "say, each other word of it I-LOC, and all other words O."
+    hint = hint or (
+        f"{shown(others[0])} stands beside {shown([*marks, 'O'][0])}. In BIO the first word of an entity has the tag "
+        "B-LOC, say, each other word of it I-LOC, and all other words O."
     )
     warn_user(
         f"{name}: the tags are not BIO tags, so they mark no entities: each is learned as the tag of one word. {hint}",
@@ -454,34 +463,34 @@ def warn_of_one_hot(indicator: np.ndarray, y: Any) -> None:
         )
 
 
-def warn_of_far_number(numbers: NDArray[np.float64], y: Any) -> None:
+def warn_of_far_number(numbers: NDArray[np.float64], name: str = "y") -> None:
     """Warn of one number that is far from all others, as a slip of the decimal point is: they lie close together then.
 
     Parameters
     ----------
-    numbers : ndarray of float64, shape (n_rows, n_columns)
-    y : array-like
-        As the user gave it.
+    numbers : ndarray of float64, shape (n_rows,)
+    name : str, default="y"
+        What messages call them.
 
     Warns
     -----
     LabelsWarning
-        Where the standard deviation of a column is more than three times that without one of its rows.
+        Where the standard deviation is more than three times that without one of the numbers.
     """
     if len(numbers) < _LEAST_ROWS:
         return
-    for i, column in enumerate(numbers.T):
-        far = int(np.abs(column - column.mean()).argmax())
-        others = np.delete(column, far)
-        if 0 < _FAR * others.std() < column.std():
-            of_column = f" of column {i}" if numbers.shape[1] > 1 else ""
-            warn_user(
-                f"y{of_column} is {column[far]:g} in {listed_positions(y, np.array([far]))}, and from {others.min():g} "
-                f"to {others.max():g} in all others. They are scaled by the standard deviation, which this one makes "
-                f"{column.std() / others.std():.0f} times as large, so that little is learned of them. Mend it, or "
-                "leave the row out; if there are such numbers, learn their logarithm.",
-                LabelsWarning,
-            )
+    with np.errstate(over="ignore", invalid="ignore"):
+        far = int(np.abs(numbers - numbers.mean()).argmax())
+        others = np.delete(numbers, far)
+        times = numbers.std() / others.std() if np.ptp(others) > 0 else 0.0
+    if times > _FAR:
+        warn_user(
+            f"{name} holds {numbers[far]:g}, and all others are from {others.min():g} to {others.max():g}. They are "
+            f"scaled by the standard deviation, which this one makes {times:.0f} times as large, so that little is "
+            "learned of them. Mend it, or leave the row out; if there are such numbers, learn their logarithm "
+            "(np.log1p where some are 0).",
+            LabelsWarning,
+        )
 
 
 # --- Reading and writing

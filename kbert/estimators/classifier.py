@@ -116,9 +116,9 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         thresholds are taken without it. With several labels a row, "balanced" weighs the yes and the no of each label
         as if it were a classification of its own, and a dict gives the weight of a label's yes.
     calibrate : {None, "temperature"}, default=None
-        "temperature" divides the logits by the number that gives the validation set the lowest loss (Guo et al., 2017).
-        With few validation rows it stays near 1.5, which is usual. The head's weights are divided by it, so that saved
-        and exported models have it too. The most probable label stays the same.
+        "temperature" divides the logits by one number, with which the loss of the validation set is low (Guo et al.,
+        2017): the lowest, if there are many rows, and with a handful of them one nearer to 1.5. The head's weights are
+        divided by it, so that saved and exported models have it too. The most probable label stays the same.
     tune_thresholds : bool, default=False
         With several labels a row: whether each label gets the threshold on its probability with the highest F1 on the
         validation set, instead of 0.5. Without it the thresholds are lowered only where 0.5 would leave the training

@@ -118,9 +118,10 @@ def outcome_of(
 def warn_of_outcome(
     outcome: Outcome,
     baseline: str,
+    epoch: int,
     n_epochs: int,
-    went_back: bool,
     enough_epochs: int,
+    by_patience: bool,
     next_restart: int,
     n_restarts: int,
 ) -> None:
@@ -131,12 +132,12 @@ def warn_of_outcome(
     outcome : Outcome
     baseline : str
         What the constant predictor knows: `Task.baseline`.
-    n_epochs : int
-        Epochs that made the model.
-    went_back : bool
-        Whether there were more, and early stopping went back to these.
-    enough_epochs : int
-        Epochs of ``epochs="auto"``.
+    epoch : int
+        The epoch that the model is of: the last one, or that to which early stopping went back.
+    n_epochs, enough_epochs : int
+        Epochs of the run, and those of ``epochs="auto"``.
+    by_patience : bool
+        Whether early stopping ended the run.
     next_restart, n_restarts : int
         The number of the restart that follows, and how many are allowed.
 
@@ -144,8 +145,9 @@ def warn_of_outcome(
     -----
     FailedRunWarning, UnderfitWarning
     """
-    end = "where early_stopping went back to" if went_back else "at its end"
-    ended = f"{end}, after epoch {n_epochs}, the loss on training rows, without dropout, is {outcome.loss:.3f}"
+    went_back = epoch < n_epochs
+    end = f"after epoch {epoch}, to which early_stopping went back" if went_back else f"at its end, after epoch {epoch}"
+    ended = f"{end}, the loss on training rows, without dropout, is {outcome.loss:.3f}"
     if outcome.kind is Kind.NOTHING:
         what_now = (
             f"It is started again with another seed ({next_restart} of n_restarts={n_restarts})."
@@ -166,9 +168,9 @@ def warn_of_outcome(
         )
     if outcome.kind is Kind.LITTLE:
         what_now = (
-            "A few validation rows may choose an epoch by chance: give more of them (validation_fraction, eval_set), "
-            "or leave early_stopping out."
-            if went_back
+            "The validation rows chose this epoch, and few of them may do so by chance: give more "
+            "(validation_fraction, eval_set), or leave early_stopping out."
+            if went_back and (by_patience or n_epochs >= enough_epochs)
             else f'That was after epochs={n_epochs}, and epochs="auto" would make {enough_epochs} of so few rows. Try '
             "that, or a higher learning_rate."
         )

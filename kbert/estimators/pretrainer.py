@@ -583,7 +583,7 @@ def _corpus(X: Any, name: str, split: Literal["sentences", "lines"]) -> Corpus:
         )
     if is_sparse(X):
         refuse_what_has_no_rows(X, name)
-    X = list(X) if isinstance(X, Iterator) else to_known_container(X)
+    given, X = X, list(X) if isinstance(X, Iterator) else to_known_container(X)
     if isinstance(X, pd.DataFrame) and len(X.columns) == 1:
         X = X.iloc[:, 0]
     if isinstance(X, pd.DataFrame) and list(X.columns).count("text") != 1:
@@ -597,13 +597,12 @@ def _corpus(X: Any, name: str, split: Literal["sentences", "lines"]) -> Corpus:
         return Corpus(texts, split=split)
     if hasattr(X, "__len__") and len(X) == 0:
         raise ValueError(f"{NO_SAMPLES.format(getattr(X, 'shape', (0,)))} {name} is empty: give at least one text.")
-    texts = X["text"] if isinstance(X, pd.DataFrame) else pd.Series(X, dtype=object) if isinstance(X, list) else X
+    texts = X["text"] if isinstance(X, pd.DataFrame) else X
+    texts = pd.Series(texts, dtype=object) if isinstance(texts, list | tuple | np.ndarray) else texts
     if isinstance(texts, pd.Series) and len(missing := np.flatnonzero(texts.isna())):
         n, do = len(missing), "is" if len(missing) == 1 else "are"
-        warn_user(
-            f"{n} of the {len(X)} texts of {name} {do} missing, and {do} left out ({listed_positions(X, missing)}).",
-            MissingTextWarning,
-        )
+        rows = listed_positions(given, missing)
+        warn_user(f"{n} of the {len(X)} texts of {name} {do} missing, and {do} left out ({rows}).", MissingTextWarning)
     return Corpus(X, split=split)
 
 

@@ -107,8 +107,8 @@ class BertQA(FineTunedEstimator[Questions]):
         ``weights``.
     null_threshold : "tune" or float, default="tune"
         The answer is "" where the score of no answer, less that of the best span, is above this number. "tune" takes
-        the number with the best F1 on the validation set, and of several such the one nearest to 0; if all questions
-        of ``fit`` have answers, "" is then never answered.
+        a number with the best F1 on the validation set: 0 if it is one, else one in the middle between the scores of
+        two questions; if all questions of ``fit`` have answers, "" is then never answered.
     n_best : int, default=20
         How many answers `answers` gives for each question.
     max_answer_length : int, default=30

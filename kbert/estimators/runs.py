@@ -141,8 +141,11 @@ class Runs(Generic[C, L, E, O]):
                 loss = history["loss"][epoch - 1]
             self._require_finite_outputs(model, loss)
             outcome = outcome_of(task, model, data, self.examples, loss, linear_loss, epoch < enough_epochs)
-            went_back = epoch < len(history["loss"])
-            warn_of_outcome(outcome, task.baseline, epoch, went_back, enough_epochs, number + 1, parameters.n_restarts)
+            n_epochs = len(history["loss"])
+            by_patience = parameters.early_stopping and n_epochs < parameters.epochs
+            warn_of_outcome(
+                outcome, task.baseline, epoch, n_epochs, enough_epochs, by_patience, number + 1, parameters.n_restarts
+            )
             if outcome.kind is not Kind.NOTHING:
                 break
         return model, history

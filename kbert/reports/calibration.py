@@ -46,7 +46,8 @@ def calibration(given: Given, temperature: float | None) -> dict[str, Any]:
         before, after = logits, logits.copy()
         half = np.random.default_rng(0).permutation(len(truth)) % 2 == 0
         for some, others in ((half, ~half), (~half, half)):
-            after[some] = logits[some] / best_temperature(partial(_loss, logits[others], truth[others]), others.sum())
+            loss = partial(_loss, logits[others], truth[others])
+            after[some] = logits[some] / best_temperature(loss, truth[others].size)
     return {"before": _reliability(before, truth), "after": _reliability(after, truth)}
 
 

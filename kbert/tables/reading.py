@@ -314,18 +314,22 @@ def _require_labels(frame: pd.DataFrame, name: str, is_empty: pd.Series) -> None
 
 
 def _zeros_and_ones(column: pd.Series) -> pd.Series:
-    """Texts "True" and "False", as pandas writes booleans into CSV, as 1 and 0; any other column as it is."""
+    """A column of texts with "True" and "False", which pandas writes into CSV, as 1 and 0; any other as it is."""
     if not isinstance(column.dtype, pd.ArrowDtype):
         return column
-    truth = column.astype(object).map({"true": 1, "false": 0, "True": 1, "False": 0})
-    return column if truth.isna().any() else truth.astype("int64")
+    truth = column.str.lower().map({"true": 1, "false": 0}, na_action="ignore")
+    return column.astype(object).where(truth.isna(), truth)
 
 
 def _numbers(frame: pd.DataFrame, columns: Sequence[str], dtype: str) -> pd.DataFrame:
     """Columns as numbers. The error names the first value that is none, with its row."""
     for name in columns:
-        _require_labels(frame, name, frame[name].isna())
-        if dtype == "int64" and pd.api.types.is_numeric_dtype(frame[name].dtype):
+        is_numeric = pd.api.types.is_numeric_dtype(frame[name].dtype)
+        empty = frame[name].isna()
+        if not is_numeric:
+            empty |= frame[name].astype(object).map(lambda value: isinstance(value, str) and not value).astype(bool)
+        _require_labels(frame, name, empty)
+        if dtype == "int64" and is_numeric:
             _require_whole(frame, name)  # astype cuts decimals off, and wraps what is too large
     try:
         return frame[list(columns)].astype(dtype)

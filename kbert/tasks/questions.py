@@ -373,7 +373,7 @@ class Questions(MissingTexts, Task[QuestionColumns, Answers, QuestionExamples, B
         return float(np.average(f1, weights=examples.weights))
 
     def _best_threshold(self, outputs: BestSpans, examples: QuestionExamples) -> float:
-        """The threshold of the null score that gives the best F1, and of those that do the one nearest to 0.
+        """A threshold of the null score that gives the best F1: 0 if it is one, else one between two questions' scores.
 
         `best_null_threshold` takes the lowest of them, as the official script does: the score of an answered question.
         Of a few questions that is far too low for others. 0 is where the model itself is undecided.

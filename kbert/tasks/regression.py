@@ -66,7 +66,6 @@ class Regression(TextTask):
         numbers, names, flat = number_columns(y, columns.n_rows, name)
         if not self.y_ndim_:
             self.y_columns_, self.y_ndim_ = names, 1 if flat else 2
-            warn_of_far_number(numbers, y)
         elif len(self.y_mean_) and numbers.shape[1] != len(self.y_mean_):
             raise ValueError(f"{name} has {numbers.shape[1]} columns of numbers, and y of fit had {len(self.y_mean_)}.")
         elif names and self.y_columns_:
@@ -88,6 +87,9 @@ class Regression(TextTask):
             return
         mean = np.average(labels, axis=0, weights=weights)
         scale = np.sqrt(np.average((labels - mean) ** 2, axis=0, weights=weights))
+        for i, column in enumerate(labels[weights > 0].T):
+            of_column = "" if self.y_ndim_ == 1 else f", column {self.y_columns_[i] if self.y_columns_ else i!r},"
+            warn_of_far_number(column, f"y{of_column}")
         # Not scale > 0: the mean of equal numbers may be off by its last digit.
         varies = np.ptp(labels[weights > 0], axis=0) > 0
         scale = np.where(varies, scale, 1.0)

@@ -190,7 +190,7 @@ class Tagging(WordReader, Task[WordColumn, UnreadTags, TaggingExamples, np.ndarr
                     "column?"
                 )
             self.classes_ = np.array(sorted(known), dtype=object)
-            warn_of_other_schemes(self.classes_.tolist(), labels.name)
+            warn_of_other_schemes(tags, labels.name)
         number = {tag: i for i, tag in enumerate(self.classes_.tolist())}
         unknown = sorted(known - set(number))
         if unknown:

@@ -286,7 +286,7 @@ def test_texts_without_a_token_are_refused_to_evaluate_on(folder):
             make(weights=folder, nsp=nsp).score(corpus_of([""]))
 
 
-@pytest.mark.parametrize("make_X", [list, pd.Series, lambda texts: pd.DataFrame({"text": texts, "date": 1})])
+@pytest.mark.parametrize("make_X", [list, tuple, np.array, pd.Series, lambda texts: pd.DataFrame({"text": texts})])
 def test_missing_texts_are_left_out_and_counted(fitted, make_X):
     texts = made_texts(8)
     with pytest.warns(MissingTextWarning, match=r"1 of the 9 texts of X is missing, and is left out \((row|index) 3\)"):

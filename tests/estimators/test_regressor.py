@@ -14,7 +14,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.preprocessing import StandardScaler
 
 from kbert import BertClassifier, BertRegressor
-from kbert.errors import FailedRunWarning, KbertWarning, WeightsMismatchError
+from kbert.errors import FailedRunWarning, KbertWarning, LabelsWarning, WeightsMismatchError
 from kbert.tasks.regression import Regression
 
 pytestmark = pytest.mark.slow
@@ -332,3 +332,20 @@ def test_the_advice_for_dates_works(make, y):
     names = {"y": y, "pd": pd}
     exec(code, names)
     assert list(names["y"]) == [0, 1, 2]
+
+
+def test_a_number_far_from_the_others_is_told_where_it_counts(make):
+    """As a slip of the decimal point is; numbers of rows without weight may be anything."""
+    texts, y = ["a b", "b c"] * 8, np.array([1.0, 2.0] * 8)
+    y[3], weights = 200, np.ones(16)
+    with pytest.warns(LabelsWarning, match=r"y holds 200, and all others are from 1 to 2\. .* 9\d times as large"):
+        make().fit(texts, y)
+    table = pd.DataFrame({"price": y, "size": [1.0, 2.0] * 8})
+    with pytest.warns(LabelsWarning, match="y, column 'price', holds 200"):
+        make().fit(texts, table)
+    weights[3] = 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LabelsWarning)
+        make().fit(texts, y, weights)
+        for fine in ([0.1] * 15 + [5.0], np.exp(np.random.default_rng(0).normal(size=16))):
+            make(epochs=1).fit(texts, fine)

@@ -311,10 +311,13 @@ def test_legal_tags_against_all_paths():
         ({"B-THING": "THING", "I-THING": "THING"}, "'THING' stands beside 'O'. In BIO the first word"),
         ({"O": "_"}, "'_' stands beside 'B-THING'. In BIO"),
         ({"B-THING": "ADJ", "I-THING": "NOUN", "O": "X"}, ""),
+        ({"B-THING": "COMMA", "I-THING": "PERIOD"}, ""),  # marks of punctuation never stand side by side
+        ({"B-THING": "N", "I-THING": "O", "O": "V"}, ""),  # in some sets of parts of speech O is a pronoun
     ],
 )
 def test_tags_that_seem_to_mark_entities_and_do_not_are_warned_of(make, things, tags, hint):
-    words, of_bio = things[0][:8], [[tags.get(tag, tag) for tag in row] for row in things[1][:8]]
+    words = [[*row, *["the"] * 8] for row in things[0][:8]]  # most words are outside, as in texts
+    of_bio = [[tags.get(tag, tag) for tag in [*row, *["O"] * 8]] for row in things[1][:8]]
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", LabelsWarning)
         tagger = make(epochs=1).fit(words, of_bio)

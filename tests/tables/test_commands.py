@@ -364,8 +364,13 @@ def test_booleans_of_csv_are_labels_as_those_of_parquet(tmp_path):
         y = y_of(read_table(tmp_path / name), ["a", "b", "c"], "classification")
         assert y.to_numpy().tolist() == [[1, 0, 1], [0, 1, 1]]
     (tmp_path / "t.csv").write_text("text,a,b\nx,True,1\ny,yes,0\n")
-    with pytest.raises(ValueError, match=r"'a' .*: 'True' in row 0 of .*t\.csv is no whole number"):
+    with pytest.raises(ValueError, match=r"'a' .*: 'yes' in row 1 of .*t\.csv is no whole number"):
         y_of(read_table(tmp_path / "t.csv"), ["a", "b"], "classification")
+    (tmp_path / "t.csv").write_text("text,a,b\nx,TRUE,1\ny,,0\n")
+    with pytest.raises(ValueError, match=r"label in the column 'a' of row 1 of .*t\.csv is empty"):
+        y_of(read_table(tmp_path / "t.csv"), ["a", "b"], "classification")
+    (tmp_path / "t.csv").write_text("text,a,b\nx,TRUE,1\ny,FALSE,0\n")
+    assert y_of(read_table(tmp_path / "t.csv"), ["a", "b"], "classification").to_numpy().tolist() == [[1, 1], [0, 0]]
 
 
 def test_decimals_of_parquet_are_numbers(tmp_path):
