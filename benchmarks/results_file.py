@@ -25,28 +25,35 @@ class ResultsFile:
     def __init__(self, path: Path, *key: str):
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path, self.key = path, key
+        done = self._texts()[list(key)] if path.exists() else pd.DataFrame(columns=key)
+        self._done = set(done.itertuples(index=False, name=None))
 
     def __contains__(self, run: Mapping[str, Any]) -> bool:
         """Whether the file has a run with the same key. ``run`` may have more than the key."""
-        if not self.path.exists():
-            return False
-        done = pd.read_csv(self.path, dtype=str, keep_default_na=False)
-        return bool((done[list(self.key)] == [_written(run[name]) for name in self.key]).all(axis=1).any())
+        return self._key_of(run) in self._done
 
     def append(self, *lines: Mapping[str, Any]) -> None:
         """Add lines. Columns that the file does not have yet are added to it, and stay empty in the lines before."""
         new = pd.DataFrame([{name: _written(value) for name, value in line.items()} for line in lines])
         if self.path.exists():
-            before = pd.read_csv(self.path, dtype=str, keep_default_na=False)
+            before = self._texts()
             added = new.columns.difference(before.columns, sort=False)
             if len(added):
                 before.reindex(columns=[*before.columns, *added], fill_value="").to_csv(self.path, index=False)
             new = new.reindex(columns=[*before.columns, *added], fill_value="")
         new.to_csv(self.path, mode="a", header=not self.path.exists(), index=False, lineterminator="\n")
+        self._done.update(map(self._key_of, lines))
 
     def read(self) -> pd.DataFrame:
         """All runs."""
         return pd.read_csv(self.path)
+
+    def _texts(self) -> pd.DataFrame:
+        """All cells as they stand in the file."""
+        return pd.read_csv(self.path, dtype=str, keep_default_na=False)
+
+    def _key_of(self, run: Mapping[str, Any]) -> tuple[str, ...]:
+        return tuple(_written(run[name]) for name in self.key)
 
 
 def _written(value: Any) -> str:

@@ -202,7 +202,8 @@ def main(argv: list[str] | None = None) -> None:
     except DatasetNotFoundError as error:
         raise SystemExit(str(error)) from None
     model = pretrained(options)
-    print(f"\nSST-2 dev accuracy, fine-tuned on {options.rows or 'all'} rows\n{compared(model, options).to_string()}")
+    rows = f"{options.rows:,}" if options.rows else "all"
+    print(f"\nSST-2 dev accuracy, fine-tuned on {rows} rows\n{compared(model, options).to_string()}")
     print("BERT's published 93.5 (base) is of the test set, a model 25 times as large, and 3,300 million words.")
 
 

@@ -186,7 +186,8 @@ def table(runs: pd.DataFrame) -> pd.DataFrame:
         setting = seeds.iloc[0][SETTING].to_dict()
         large = "large" if setting["size"].startswith("large") or setting["squad"] == "2.0" else "base"
         start = {"auto": setting["size"], "none": f"{setting['size']} from a random start"}
-        notes = [f"dev, as in the paper; {start.get(setting['weights'], setting['weights'])}, not BERT-{large}"]
+        start = start.get(setting["weights"], setting["weights"])
+        notes = ["dev, as in the paper", *[f"{start}, not BERT-{large}"] * (start != large)]
         if setting["squad"] == "2.0" and setting["dev_rows"] < 11_000:
             notes.append("a part of dev, of which other articles may have been learned")
         if setting["rows"] < (87_599 if setting["squad"] == "1.1" else 130_319):

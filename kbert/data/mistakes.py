@@ -14,14 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kbert.data.frames import (
-    Table,
-    column_names,
-    is_scalar,
-    is_sparse,
-    read_table,
-    refuse_what_has_no_rows,
-)
+from kbert.data.frames import Table, column_names, is_scalar, is_sparse, read_table, refuse_what_has_no_rows
 from kbert.errors import LabelsWarning
 from kbert.metrics.entities import hint_for_scheme, is_bio_tag
 from kbert.values.printable import shown
@@ -425,13 +418,13 @@ def warn_of_other_schemes(rows: Sequence[Sequence[str]], name: str) -> None:
     counts = Counter(tag for row in rows for tag in row)
     others = sorted(tag for tag in counts if not is_bio_tag(tag))
     marks = sorted(tag for tag in counts if tag.startswith(("B-", "I-")))
-    hint = next(filter(None, map(hint_for_scheme, others)), "")
-    if not marks and not (hint and "O" in counts):
-        pairs = {one for row in rows for one, other in zip(row, row[1:], strict=False) if one == other}
-        if not others or counts.most_common(1)[0][0] != "O" or pairs.isdisjoint(others):
-            return
     if not others:
         return
+    hint = next(filter(None, map(hint_for_scheme, others)), "")
+    if not marks and not (hint and "O" in counts):
+        repeated = {one for row in rows for one, other in zip(row, row[1:], strict=False) if one == other}
+        if counts.most_common(1)[0][0] != "O" or repeated.isdisjoint(others):
+            return
     hint = hint or (
         f"{shown(others[0])} stands beside {shown([*marks, 'O'][0])}. In BIO the first word of an entity has the tag "
         "B-LOC, say, each other word of it I-LOC, and all other words O."

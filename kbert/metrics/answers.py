@@ -179,6 +179,31 @@ def squad_scores(
     return scores
 
 
+def sums_by_threshold(
+    null_scores: NDArray[np.float64],
+    silent: NDArray[np.float64],
+    spoken: NDArray[np.float64],
+    weights: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The null scores in ascending order, and the weighted sums of scores where the first k of them get an answer.
+
+    Parameters
+    ----------
+    null_scores, silent, spoken, weights : ndarray of shape (n_questions,)
+        ``silent`` and ``spoken`` are the score of each question with "" and with its prediction.
+
+    Returns
+    -------
+    ordered : ndarray of shape (n_questions,)
+    sums : ndarray of shape (n_questions + 1,)
+        For k from 0.
+    """
+    order = np.argsort(null_scores, kind="stable")
+    # Raising the threshold past a question changes its score from that of "" to that of its prediction.
+    gain = (spoken - silent) * weights
+    return null_scores[order], (silent * weights).sum() + np.concatenate([[0.0], np.cumsum(gain[order])])
+
+
 def best_null_threshold(
     y_true: Iterable[str | Sequence[str]],
     y_pred: Iterable[str],
@@ -231,11 +256,7 @@ def best_null_threshold(
     exact, f1 = answer_scores(answers, y_pred)
     null_scores = _null_scores(null_scores, len(y_pred))
     silent = (~_answerable(answers)).astype(float)
-    # Raising the threshold past a question changes its score from that of "" to that of its prediction.
-    gain = ((f1 if metric == "f1" else exact) - silent) * weights
-    order = np.argsort(null_scores, kind="stable")
-    ordered = null_scores[order]
-    sums = (silent * weights).sum() + np.concatenate([[0.0], np.cumsum(gain[order])])
+    ordered, sums = sums_by_threshold(null_scores, silent, f1 if metric == "f1" else exact, weights)
     # A threshold can lie between different null scores only.
     possible = np.concatenate([[True], ordered[1:] != ordered[:-1], [True]])
     best = int(np.argmax(np.where(possible, sums, -np.inf)))

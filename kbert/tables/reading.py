@@ -266,7 +266,7 @@ def y_of(frame: pd.DataFrame, columns: Sequence[str], task: str, classes: Any = 
     if task == "tagging" or holds_lists(y):
         return y
     values = y.astype(object)
-    _require_labels(frame, columns[0], values.isna() | (values == ""))
+    _require_labels(frame, columns[0])
     if classes is None:
         return values
     known = list(classes)
@@ -306,8 +306,12 @@ def _to_type_of(known: Sequence[Any]) -> Callable[[Any], Any]:
     return lambda value: value
 
 
-def _require_labels(frame: pd.DataFrame, name: str, is_empty: pd.Series) -> None:
-    """Raise with the first row whose label is empty, if there is one."""
+def _require_labels(frame: pd.DataFrame, name: str) -> None:
+    """Raise with the first row whose label is missing or an empty text, if there is one."""
+    column = frame[name]
+    is_empty = column.isna()
+    if not pd.api.types.is_numeric_dtype(column.dtype):
+        is_empty |= column.astype(object).map(lambda value: isinstance(value, str) and not value).astype(bool)
     if is_empty.any():
         row = row_in_file(frame, int(np.argmax(is_empty)))
         raise ValueError(f"The label in the column {name!r} of {row} is empty. Remove such rows.")
@@ -324,12 +328,8 @@ def _zeros_and_ones(column: pd.Series) -> pd.Series:
 def _numbers(frame: pd.DataFrame, columns: Sequence[str], dtype: str) -> pd.DataFrame:
     """Columns as numbers. The error names the first value that is none, with its row."""
     for name in columns:
-        is_numeric = pd.api.types.is_numeric_dtype(frame[name].dtype)
-        empty = frame[name].isna()
-        if not is_numeric:
-            empty |= frame[name].astype(object).map(lambda value: isinstance(value, str) and not value).astype(bool)
-        _require_labels(frame, name, empty)
-        if dtype == "int64" and is_numeric:
+        _require_labels(frame, name)
+        if dtype == "int64" and pd.api.types.is_numeric_dtype(frame[name].dtype):
             _require_whole(frame, name)  # astype cuts decimals off, and wraps what is too large
     try:
         return frame[list(columns)].astype(dtype)

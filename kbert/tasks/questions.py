@@ -18,6 +18,7 @@ from kbert.data.questions import NAMES, QuestionColumns, question_columns
 from kbert.data.spans import SpanReader, Spans, pieces_of, span_targets
 from kbert.errors import ParameterWarning, TruncationWarning
 from kbert.metrics import answer_scores, best_null_threshold
+from kbert.metrics.answers import sums_by_threshold
 from kbert.tasks.explaining import Explained, Part, ToExplain
 from kbert.tasks.row_lengths import PieceCounts, RowLengths
 from kbert.tasks.row_notices import MissingTexts
@@ -379,12 +380,10 @@ class Questions(MissingTexts, Task[QuestionColumns, Answers, QuestionExamples, B
         Of a few questions that is far too low for others. 0 is where the model itself is undecided.
         """
         weights, (_, f1) = examples.weights.astype("float64"), answer_scores(examples.answers.texts, outputs.texts)
-        order = np.argsort(outputs.null_scores, kind="stable")
-        scores = outputs.null_scores[order].astype("float64")
-        # An answer changes a question's score from that of "" to its own.
-        gains = np.cumsum([0.0, *(weights * (f1 - ~examples.answers.answerable))[order]])
+        silent = (~examples.answers.answerable).astype("float64")
+        scores, sums = sums_by_threshold(outputs.null_scores.astype("float64"), silent, f1, weights)
         thresholds = np.array([scores[0] - 1, *(scores[1:] + scores[:-1]) / 2, scores[-1] + 1, 0.0])
-        means = gains[np.searchsorted(scores, thresholds, "right")] / weights.sum()
+        means = sums[np.searchsorted(scores, thresholds, "right")] / weights.sum()
         best = thresholds[means >= means.max() - 1e-9]
         return float(best[np.abs(best).argmin()])
 
