@@ -108,7 +108,7 @@ class IncompleteWarning(KbertWarning):
 
 
 class CheckpointWarning(KbertWarning):
-    """The newest checkpoint of a fit is damaged, and training goes on from the one before it."""
+    """The newest checkpoint of a fit is damaged, and training goes on from the one before it; or on other devices."""
 
 
 class FailedRunWarning(KbertWarning):

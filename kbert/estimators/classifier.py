@@ -62,8 +62,8 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         fewer than 1,000 rows.
     learning_rate : "auto", "paper" or float, default="auto"
         Peak of the schedule. "auto": 3e-4 for tiny, 1e-4 for mini, 5e-5 for small, medium and minilm-l6, 3e-5 for base,
-        2e-5 for large; twice that for narrower models than base where ``head_start="auto"`` starts the head at random
-        (not in a warm start), and four times that with ``few_labels``. "paper": the same without these factors, and
+        2e-5 for large; twice that for narrower models than base where ``head_start="auto"`` starts the head of pairs
+        at random (not in a warm start), and four times that with ``few_labels``. "paper": the same without these factors, and
         1e-4 for tiny. The first parameter to search, by factors of 2 or 3.
     warmup : float or int, default=0.1
         Linear warm-up of the learning rate: a float is a share of all updates, an int a number of updates. The rate
