@@ -13,6 +13,8 @@ from kbert.reports.given import Given, class_numbers
 from kbert.tasks.calibration import best_temperature
 
 _BINS = 10
+# So many times rows are drawn anew to tell what chance makes of true probabilities.
+_DRAWS = 200
 _LEAST = np.finfo(float).tiny
 
 
@@ -30,10 +32,11 @@ def calibration(given: Given, temperature: float | None) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``before`` and ``after``, each with ``error``, the expected calibration error (Guo et al., 2017), and ``bins``:
-        their bounds ``from`` and ``to``, ``rows``, mean ``probability`` and share that is ``right``. Of a classifier
-        without ``calibrate``, ``after`` is what it would give: each half of the rows has the temperature that is best
-        for the other half. With None as temperature there is no ``before``. Empty for fewer than two rows.
+        ``before`` and ``after``, each with ``error``, the expected calibration error (Guo et al., 2017),
+        ``error_by_chance``, what it would be on average if these probabilities were true, and ``bins``: their bounds
+        ``from`` and ``to``, ``rows``, mean ``probability`` and share that is ``right``. Of a classifier without
+        ``calibrate``, ``after`` is what it would give: each half of the rows has the temperature that is best for the
+        other half. With None as temperature there is no ``before``. Empty for fewer than two rows.
     """
     logits, truth = _logits_and_truth(given)
     if len(truth) < 2:
@@ -75,11 +78,21 @@ def _reliability(logits: NDArray[np.float64], truth: NDArray[np.int64]) -> dict[
     else:
         said, right = np.exp(log_softmax(logits, axis=1)).max(axis=1), logits.argmax(axis=1) == truth
     number = np.minimum((said * _BINS).astype(int), _BINS - 1)
-    bins, error = [], 0.0
-    for i in np.unique(number).tolist():
-        inside = number == i
-        mean, rate = float(said[inside].mean()), float(right[inside].mean())
-        error += float(inside.mean()) * abs(mean - rate)
-        low, high = i / _BINS, (i + 1) / _BINS
-        bins.append({"from": low, "to": high, "rows": int(inside.sum()), "probability": mean, "right": rate})
-    return {"error": error, "bins": bins}
+    rows, sums, n_right = (np.bincount(number, values, _BINS) for values in (None, said, right))
+
+    def error(n_right: NDArray[np.float64]) -> float:
+        return float(np.abs(sums - n_right).sum() / len(said))
+
+    rng = np.random.default_rng(0)
+    by_chance = [error(np.bincount(number, rng.random(len(said)) < said, _BINS)) for _ in range(_DRAWS)]
+    bins = [
+        {
+            "from": i / _BINS,
+            "to": (i + 1) / _BINS,
+            "rows": int(rows[i]),
+            "probability": float(sums[i] / rows[i]),
+            "right": float(n_right[i] / rows[i]),
+        }
+        for i in np.flatnonzero(rows).tolist()
+    ]
+    return {"error": error(n_right), "error_by_chance": float(np.mean(by_chance)), "bins": bins}

@@ -99,7 +99,8 @@ class Report(HtmlPage):
             and the ends ``low`` and ``high`` of its 95% interval); ``baselines`` (by name, each with ``value``, ``low``
             and ``high``); further ``scores``; ``by_label`` and ``confusion``, where there are labels; ``by_length``
             (groups of rows ``from`` so many tokens ``to`` so many, with their score); ``calibration`` (``learned``:
-            whether the estimator is calibrated; ``before`` and ``after``, each with its ``error`` and ``bins``);
+            whether the estimator is calibrated; ``before`` and ``after``, each with its ``error``, ``error_by_chance``
+            and ``bins``);
             ``n_doubtful``, and ``doubtful``, the first ``max_rows`` lines of the DataFrame without the texts.
         """
         lines = self.doubtful.head(self.max_rows)
@@ -216,7 +217,8 @@ class Report(HtmlPage):
         )
         yield (
             "<h2>Probabilities</h2><p>Across: the predicted probability; upwards: the share that is right; both from 0 "
-            f"to 1. Below the line, probabilities are too high. {how}</p>"
+            "to 1. Below the line, probabilities are too high. Few rows are off the line by chance alone, even where "
+            f"all probabilities are true: only an error well above that says something. {how}</p>"
             f'<div class="figures">{"".join(figures)}</div>'
         )
 

@@ -94,5 +94,6 @@ def reliability(found: Mapping[str, Any], name: str) -> str:
         '<rect class="frame" width="100" height="100"></rect>'
         '<line class="frame" x1="0" y1="100" x2="100" y2="0"></line>'
         f'<polyline class="curve" points="{line}"></polyline>{circles}</svg>'
-        f"<figcaption>{escaped(name)}: expected calibration error {found['error']:.3f}</figcaption></figure>"
+        f"<figcaption>{escaped(name)}: expected calibration error {found['error']:.3f}; "
+        f"by chance alone {found['error_by_chance']:.3f}</figcaption></figure>"
     )

@@ -70,6 +70,30 @@ def test_of_several_labels_each_is_a_question_of_its_own():
     assert sum(part["rows"] for part in found["after"]["bins"]) == 6000
 
 
+def test_true_probabilities_have_the_error_of_chance_and_others_a_larger_one():
+    """On 40 rows true probabilities have an error of 0.1 and more, which would look like a bad model."""
+    rng, errors, by_chance = np.random.default_rng(0), [], []
+    for _ in range(200):
+        said = rng.uniform(0.5, 1, 40)
+        truth = np.where(rng.random(40) < said, "a", "b")
+        found = calibration(
+            Given("labels", truth, Found(truth, np.stack([said, 1 - said], axis=1), np.array(["a", "b"]))), None
+        )["after"]
+        errors.append(found["error"])
+        by_chance.append(found["error_by_chance"])
+    assert np.mean(errors) == pytest.approx(np.mean(by_chance), abs=4 * np.std(errors) / np.sqrt(200))
+    assert np.mean(by_chance) > 0.1
+    many = calibration(drawn(3.0), 1.0)["before"]
+    assert many["error_by_chance"] < 0.02 < 0.1 < many["error"]
+
+
+def test_two_rows_of_which_each_is_right_or_not_by_half():
+    """Of both right, both wrong, and one right, twice: errors of 0.5, 0.5, 0 and 0."""
+    half = np.full((2, 2), 0.5)
+    found = calibration(Given("labels", np.array(["a", "b"]), Found(None, half, np.array(["a", "b"]))), None)["after"]
+    assert found["error_by_chance"] == pytest.approx(0.25, abs=0.07)  # four standard deviations of 200 draws
+
+
 def test_labels_that_the_classifier_does_not_know_do_not_count():
     given = drawn(1.0, 100)
     truth = np.where(np.arange(100) < 40, "d", given.truth)

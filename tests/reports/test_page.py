@@ -96,5 +96,8 @@ def test_a_point_of_the_diagram_lies_to_the_right_of_and_above_less_probable_and
         {"rows": 16, "probability": 0.25, "right": 0.1, "from": 0.2, "to": 0.3},
         {"rows": 4, "probability": 0.85, "right": 0.9, "from": 0.8, "to": 0.9},
     ]
-    found = re.findall(r'<circle cx="(\S+)" cy="(\S+)" r="(\S+)">', reliability({"error": 0.1, "bins": bins}, "x"))
+    found = re.findall(
+        r'<circle cx="(\S+)" cy="(\S+)" r="(\S+)">',
+        reliability({"error": 0.1, "error_by_chance": 0.05, "bins": bins}, "x"),
+    )
     assert found == [("25.0", "90.0", "5.0"), ("85.0", "10.0", "3.2")]
