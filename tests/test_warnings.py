@@ -392,7 +392,7 @@ def questions_that_are_cut(folder):
     return toy_of(BertQA, folder).fit([(TEXTS[0], TEXTS[0])] * 5 + [(LONG, TEXTS[0])], ANSWERS)
 
 
-@warns(TruncationWarning, "answers are longer than what two neighbouring windows share")
+@warns(TruncationWarning, "1 of 2 answers are longer than what two neighbouring windows share")
 def answers_that_no_window_holds(folder):
     return toy_of(BertQA, folder).fit([("fox", LONG)] * 2, [(LONG, 0), ("quick", 4)])
 

@@ -57,14 +57,15 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         gives each word more context, and takes longer.
     epochs : "auto" or int, default="auto"
         Passes over the training rows. "auto": 3; more where that is less than 80 updates, fewer beyond 390,000 rows.
+        With ``few_labels`` 1; more where that is less than 16 updates.
     batch_size : "auto" or int, default="auto"
         Texts in an update. Each window of a long text counts as one. "auto": 32 as in the paper, and 16 where there are
-        fewer than 1,000 rows.
+        fewer than 1,000 rows; at least 64 with ``few_labels`` and more than eight classes.
     learning_rate : "auto", "paper" or float, default="auto"
         Peak of the schedule. "auto": 3e-4 for tiny, 1e-4 for mini, 5e-5 for small, medium and minilm-l6, 3e-5 for base,
         2e-5 for large; twice that for narrower models than base where ``head_start="auto"`` starts the head of pairs
-        at random (not in a warm start), and four times that with ``few_labels``. "paper": the same without these factors, and
-        1e-4 for tiny. The first parameter to search, by factors of 2 or 3.
+        at random (not in a warm start), and four times that with ``few_labels``. "paper": the same without these
+        factors, and 1e-4 for tiny. The first parameter to search, by factors of 2 or 3.
     warmup : float or int, default=0.1
         Linear warm-up of the learning rate: a float is a share of all updates, an int a number of updates. The rate
         then falls linearly to 0.

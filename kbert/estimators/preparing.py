@@ -120,8 +120,7 @@ def held_out(
     asking = "early_stopping" if parameters.early_stopping else task.needs_validation(labels, weights)
     if asking is None:
         return None
-    fraction = parameters.validation_fraction
-    return split_rows(task.strata(labels, weights, fraction), weights, fraction, seed, asking)
+    return split_rows(task.strata(labels, weights), weights, parameters.validation_fraction, seed, asking)
 
 
 def settle(parameters: Parameters, task: Task[C, L, E, O], config: BertConfig, n_rows: int) -> Recipe:
@@ -138,6 +137,12 @@ def _check_few_labels(parameters: Parameters, task: Task[Any, Any, Any, Any], is
         "set early_stopping=False: it makes few updates, and all of them": parameters.early_stopping,
         'set head_start="probe": the head is fitted to the tuned vectors': parameters.head_start != "probe",
         "set warm_start=False: it starts from weights, not from an earlier fit": is_warm_start,
+        "set gradient_accumulation=1: texts are compared within a batch, so give a larger batch_size": (
+            parameters.gradient_accumulation > 1
+        ),
+        "set batch_size to 3 or more: texts are compared within a batch": (
+            not isinstance(parameters.batch_size, str) and parameters.batch_size < 3
+        ),
     }
     for reason, holds in reasons.items():
         if holds:

@@ -106,6 +106,7 @@ class Runs(Generic[C, L, E, O]):
     def train(self) -> tuple[keras.Model, EpochHistory]:
         """The model and the history of the first of ``n_restarts + 1`` runs that does not fail, or of the last."""
         task, parameters = self.task, self.parameters
+        task.warn_unlearnable(self.examples)
         self._data = data = task.training_data(self.examples)
         n_rows = self.examples.n_rows if task.whole_rows else len(data.sequences)  # what a batch counts
         # `settle` replaces "auto" by numbers; what the probe tells is decided in each run.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeVar
 
 import numpy as np
-from sklearn.model_selection import train_test_split
 
 from kbert.data.columns import Columns
 from kbert.data.frames import readable_again
@@ -61,6 +61,9 @@ def split_rows(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The rows to train on and the rows of the validation set, ascending, with the same shares of the strata.
 
+    Each stratum keeps a row to train on. Otherwise each row has the same chance to be in the validation set, so a
+    stratum of which 0.3 rows belong there has one with a probability of 0.3.
+
     Parameters
     ----------
     strata : ndarray, shape (n_rows,), or None
@@ -73,18 +76,21 @@ def split_rows(
     asking : str
         The parameter that asks for a validation set, for the message.
     """
-    rows = np.flatnonzero(weights > 0)
-    try:
-        _, validation = train_test_split(
-            rows,
-            test_size=fraction,
-            stratify=None if strata is None else strata[rows],
-            random_state=seed % 2**32,
-        )
-    except ValueError as error:
+    rng = np.random.default_rng(seed)
+    rows = rng.permutation(np.flatnonzero(weights > 0))
+    strata = np.zeros(len(weights)) if strata is None else strata
+    _, stratum, sizes = np.unique(strata[rows], return_inverse=True, return_counts=True)
+    # The rows of a stratum lie evenly between 0 and 1, from a random offset on: up to any point there is the same share
+    # of each.
+    number = np.empty(len(rows), int)
+    number[np.argsort(stratum, kind="stable")] = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    places = (number + rng.random(len(sizes))[stratum]) / sizes[stratum]
+    places[number == sizes[stratum] - 1] = np.inf
+    first = np.argsort(places)[: math.ceil(fraction * len(rows))]
+    validation = rows[first[np.isfinite(places[first])]]
+    if not len(validation):
         raise ValueError(
-            f"{asking} splits validation_fraction={fraction} of {len(rows)} rows off as a validation set, with rows of "
-            f"every class on both sides, and that cannot be done here ({error}). Give an eval_set, another "
-            "validation_fraction, or more rows."
-        ) from None
+            f"{asking} splits validation_fraction={fraction} of {len(rows)} rows off as a validation set, and none can "
+            "be spared: each class keeps a row to train on. Give an eval_set, or more rows."
+        )
     return np.setdiff1d(rows, validation), np.sort(validation)

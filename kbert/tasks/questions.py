@@ -218,15 +218,9 @@ class Questions(MissingTexts, Task[QuestionColumns, Answers, QuestionExamples, B
         share = sum(map(bool, numbers)) / len(numbers)
         return {"answer": share, "no answer": 1 - share}
 
-    def strata(self, labels: Answers, weights: np.ndarray, fraction: float) -> np.ndarray | None:
-        """Whether a question has an answer, where the threshold is taken from the validation set, if both sides can.
-
-        Few rows are split at random: `after_training` tells if none without an answer is left to take it from.
-        """
-        n_rows = (weights > 0).sum()
-        n_validation = np.ceil(n_rows * fraction)  # as scikit-learn rounds
-        enough = min(n_validation, n_rows - n_validation) > 1
-        return labels.answerable if enough and self.needs_validation(labels, weights) else None
+    def strata(self, labels: Answers, weights: np.ndarray) -> np.ndarray | None:
+        """Whether a question has an answer, where the threshold is taken from the validation set."""
+        return labels.answerable if self.needs_validation(labels, weights) else None
 
     def needs_validation(self, labels: Answers, weights: np.ndarray) -> str | None:
         """The threshold is taken from rows that were not trained on, where two questions or more have no answer."""
@@ -244,8 +238,8 @@ class Questions(MissingTexts, Task[QuestionColumns, Answers, QuestionExamples, B
         """BERT with two outputs for each token."""
         return models.BertForQuestionAnswering(config, encoder=encoder)
 
-    def training_data(self, examples: QuestionExamples) -> TrainingData:
-        """Each window is an example of its own, as in the paper's code; with a warning about answers in no window."""
+    def warn_unlearnable(self, examples: QuestionExamples) -> None:
+        """Answers that are whole in no window."""
         whole_in = np.bincount(examples.windows.rows, examples.targets[:, 0] > 0)
         n_lost = int((examples.answers.answerable & (whole_in == 0)).sum())
         if n_lost:
@@ -255,22 +249,35 @@ class Questions(MissingTexts, Task[QuestionColumns, Answers, QuestionExamples, B
                 f"{self.max_length} would take them in.",
                 TruncationWarning,
             )
+
+    def training_data(self, examples: QuestionExamples) -> TrainingData:
+        """Each window is an example of its own, as in the paper's code."""
         weights = mean_one(examples.weights[examples.windows.rows])
         return TrainingData(examples.windows, examples.targets, weights, level="position")
 
     def after_training(
         self, model: keras.Model, examples: QuestionExamples, validation: QuestionExamples | None
     ) -> None:
-        """The threshold: the given one, or the best one; where nothing tells, that of the fit before."""
+        """The threshold: the given one, or the best one; where nothing tells, that of the fit before, or 0.
+
+        It takes validation rows with an answer and without one to tell, and two without one in all.
+        """
         if self.null_threshold != "tune":
             self.null_threshold_ = float(self.null_threshold)
-        elif validation is not None and not validation.answers.answerable.all():
+            return
+        silent = ~examples.answers.answerable[examples.weights > 0]
+        silent_held_out = np.array([], bool) if validation is None else ~validation.answers.answerable
+        n_silent = silent.sum() + silent_held_out.sum()
+        if n_silent > 1 and 0 < silent_held_out.sum() < len(silent_held_out):
             self.null_threshold_ = self._best_threshold(self.outputs(model, validation), validation)
-        elif self._tunes(examples.answers, examples.weights):
+        elif n_silent:
+            if n_silent > 1 and np.isinf(self.null_threshold_):
+                self.null_threshold_ = 0.0
             warn_user(
-                'null_threshold="tune" takes a few questions without an answer, in the rows or in eval_set, and found '
-                f"too few. It is {self.null_threshold_:g}: at infinity an empty context alone has no answer. Set "
-                "null_threshold=0.0, or give such questions.",
+                'null_threshold="tune" takes a few questions without an answer and a few with one in the validation '
+                f"set, and found too few. It is {self.null_threshold_:g}: at 0 the model's own decision counts, at "
+                "infinity an empty context alone has no answer. Set a number, or give such questions, in the rows or "
+                "in eval_set.",
                 ParameterWarning,
             )
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 # The thresholds are lowered where those of 0.5 find less than this share of the labels of the training rows.
 _TOO_FEW = 0.5
-# A label that so many of these rows have gets a threshold of its own. Rarer labels share one, if together they have so
+# A label that so many of the rows have gets a threshold of its own. Rarer labels share one, if together they have so
 # many rows.
 _ENOUGH_ROWS, _ENOUGH_TOGETHER = 5, 20
 
@@ -76,7 +76,7 @@ class SeveralLabels(TextTask):
         if len(self.classes_):
             return self.read_sets(y, columns.n_rows, name).under(self.classes_, name)
         sets = label_sets(y, columns.n_rows)
-        if not len(sets.classes):
+        if not sets.indicator.any():
             raise ValueError("No row of y has a label: nothing could be learned. Is it the right column?")
         if kind_of_labels(y) == "indicator":
             warn_of_one_hot(sets.indicator, y)
@@ -177,17 +177,13 @@ class SeveralLabels(TextTask):
         """Of the rows."""
         return shares_of_classes(self.classes_, numbers, len(numbers))
 
-    def strata(self, labels: np.ndarray, weights: np.ndarray, fraction: float) -> np.ndarray:
-        """Each row's rarest label; -1 for rows without labels, and for those of strata that are too small."""
+    def strata(self, labels: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Each row's rarest label; -1 for rows without labels, and for those that are alone with theirs."""
         counts = labels[weights > 0].sum(axis=0)
         rarest = np.where(labels, counts, len(labels) + 1).argmin(axis=1)
         rarest[~labels.any(axis=1)] = -1
-        # So many rows that one goes to each side: then there are no more strata than rows on a side.
-        least = 1 / min(fraction, 1 - fraction)
         sizes = np.bincount(rarest[weights > 0] + 1, minlength=len(counts) + 1)
-        strata = np.where(sizes[rarest + 1] >= least, rarest, -1)
-        others = ((strata == -1) & (weights > 0)).sum()
-        return np.zeros_like(strata) if 0 < others < least else strata
+        return np.where(sizes[rarest + 1] > 1, rarest, -1)
 
     def needs_validation(self, labels: np.ndarray, weights: np.ndarray) -> str | None:
         """Temperature and thresholds are taken from rows that were not trained on."""
@@ -214,25 +210,22 @@ class SeveralLabels(TextTask):
             outputs = self.outputs(model, some)
             # A model that learned little from few rows finds hardly any label likelier than not.
             if self._indicator(outputs).sum() < _TOO_FEW * some.labels.sum():
-                counts, found = some.labels.sum(axis=0), self.best_thresholds(outputs, some)
-                rare = (counts > 0) & (counts < _ENOUGH_ROWS)
-                found[rare] = 0.5
-                if counts[rare].sum() >= _ENOUGH_TOGETHER:
-                    of_rare = np.repeat(some.weights, rare.sum())
-                    found[rare] = _best_threshold(
-                        some.labels[:, rare].ravel(), expit(outputs[:, rare]).ravel(), of_rare
-                    )
-                self.thresholds_ = np.minimum(self.thresholds_, found)
+                self.thresholds_ = np.minimum(self.thresholds_, self.best_thresholds(outputs, some))
 
     def best_thresholds(self, outputs: np.ndarray, examples: TextExamples) -> np.ndarray:
         """For each label the threshold on its probability with the highest F1 on these examples.
 
-        Of equally good ones the threshold that is nearest to 0.5; 0.5 for a label that none of the rows has.
+        Of equally good ones the threshold that is nearest to 0.5. Labels that few of the rows have share a threshold if
+        together they have enough of them; else theirs is 0.5.
         """
         best = np.full(len(self.classes_), 0.5)
-        probabilities = expit(outputs)
-        for label in np.flatnonzero(examples.labels.any(axis=0)):
+        probabilities, counts = expit(outputs), examples.labels.sum(axis=0)
+        for label in np.flatnonzero(counts >= _ENOUGH_ROWS):
             best[label] = _best_threshold(examples.labels[:, label], probabilities[:, label], examples.weights)
+        rare = (counts > 0) & (counts < _ENOUGH_ROWS)
+        if counts[rare].sum() >= _ENOUGH_TOGETHER:
+            weights = np.repeat(examples.weights, rare.sum())
+            best[rare] = _best_threshold(examples.labels[:, rare].ravel(), probabilities[:, rare].ravel(), weights)
         return best
 
     # --- Outputs
@@ -330,12 +323,15 @@ def _cross_entropy(outputs: np.ndarray, signed: np.ndarray, weights: np.ndarray)
 
 
 def _best_threshold(true: np.ndarray, probabilities: np.ndarray, weights: np.ndarray) -> float:
-    """The threshold with the highest F1, of equally good ones the nearest to 0.5; arrays of shape (n,)."""
+    """The threshold with the highest F1, of equally good ones the nearest to 0.5; arrays of shape (n,).
+
+    It lies between the probabilities of two rows, so that rounding does not change what they get.
+    """
     precision, recall, steps = precision_recall_curve(true, probabilities, sample_weight=weights)
     # The last point of the curve has no threshold. All thresholds from just above the step below up to a step give the
     # same labels. The middle of this interval is taken, or 0.5 where it lies inside.
     f1 = 2 * precision[:-1] * recall[:-1] / np.maximum(precision[:-1] + recall[:-1], 1e-12)
     below = np.concatenate([[0.0], steps[:-1]])
-    nearest = np.where(steps < 0.5, steps, np.where(below < 0.5, 0.5, (below + steps) / 2))
+    nearest = np.where((below < 0.5) & (steps >= 0.5), 0.5, (below + steps) / 2)
     nearest = nearest[f1 >= f1.max() - 1e-12]
     return float(nearest[np.abs(nearest - 0.5).argmin()])

@@ -116,11 +116,17 @@ class SingleLabel(TextTask):
 
     def row_weights(self, labels: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Rows of a class of weight 0 are as good as absent."""
-        if self._weights_of_classes is None:
-            return weights
-        counted = np.where(self._weights_of_classes[labels] > 0, weights, 0)
-        if not counted.any():
-            raise ValueError("All rows have weight 0 after class_weight: nothing could be learned.")
+        counted = weights
+        if self._weights_of_classes is not None:
+            counted = np.where(self._weights_of_classes[labels] > 0, weights, 0)
+            if not counted.any():
+                raise ValueError("All rows have weight 0 after class_weight: nothing could be learned.")
+        present = np.unique(labels[counted > 0])
+        if len(present) == 1 and not counted.all():
+            raise ValueError(
+                f"All rows whose weight is not 0 have one label, {self.classes_[present[0]]!r}, and BertClassifier "
+                "needs two to tell apart. Look at sample_weight and class_weight."
+            )
         return counted
 
     # --- Training
@@ -150,10 +156,9 @@ class SingleLabel(TextTask):
         """The classes."""
         return self.classes_.tolist()
 
-    def strata(self, labels: np.ndarray, weights: np.ndarray, fraction: float) -> np.ndarray:
-        """The classes, by the names that an error shows."""
-        names: np.ndarray = self.classes_[labels]
-        return names
+    def strata(self, labels: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """The classes."""
+        return labels
 
     def label_shares(self, numbers: list[tuple[Any, ...]]) -> dict[Any, float]:
         """Of the rows."""

@@ -220,11 +220,8 @@ class Task(ABC, Generic[C, L, E, O]):
     def warn_missing(self, columns: C, n_missing: int, n_rows: int, details: str) -> None:
         """Say that texts are missing."""
 
-    def strata(self, labels: L, weights: np.ndarray, fraction: float) -> np.ndarray | None:
-        """The stratum of each row, for a stratified split; None for a random one.
-
-        ``fraction`` of the rows whose weight is not 0 are split off.
-        """
+    def strata(self, labels: L, weights: np.ndarray) -> np.ndarray | None:
+        """The stratum of each row, for a stratified split; None for a random one."""
         return None
 
     def needs_validation(self, labels: L, weights: np.ndarray) -> str | None:
@@ -258,6 +255,9 @@ class Task(ABC, Generic[C, L, E, O]):
 
     def before_training(self, model: keras.Model) -> None:
         """Undo what `after_training` did to the weights of the model that a warm start begins with."""
+
+    def warn_unlearnable(self, examples: E) -> None:
+        """Warn of rows to train on whose labels the model cannot learn."""
 
     @abstractmethod
     def training_data(self, examples: E) -> TrainingData:

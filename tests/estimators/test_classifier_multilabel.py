@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from scipy.special import expit
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import average_precision_score, f1_score
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_validate
@@ -269,7 +270,9 @@ def test_balanced_weights_count_no_rows_of_weight_0():
     labels = np.array([[1, 0], [0, 1], [1, 1], [1, 0], [1, 0]], bool)
     of_all = SimpleNamespace(labels=labels, weights=np.array([1, 1, 1, 0, 0.0]))
     of_some = SimpleNamespace(labels=labels[:3], weights=np.ones(3))
-    np.testing.assert_allclose(task._signed_weights(of_all)[:3], task._signed_weights(of_some))
+    found, expected = _learned_weights(task, of_all), _learned_weights(task, of_some)
+    np.testing.assert_allclose(found[:3], expected)
+    assert len(np.unique(np.abs(expected))) > 1
 
 
 def test_balanced_weights_count_a_row_of_weight_two_twice():
@@ -278,7 +281,14 @@ def test_balanced_weights_count_a_row_of_weight_two_twice():
     labels = np.array([[1, 0], [0, 1], [1, 1], [1, 0]], bool)
     weighted = SimpleNamespace(labels=labels, weights=np.array([2, 1, 3, 1.0]))
     repeated = SimpleNamespace(labels=np.repeat(labels, [2, 1, 3, 1], axis=0), weights=np.ones(7))
-    np.testing.assert_allclose(task._signed_weights(weighted), task._signed_weights(repeated)[[0, 2, 3, 6]], rtol=1e-6)
+    found, expected = _learned_weights(task, weighted), _learned_weights(task, repeated)
+    np.testing.assert_allclose(found, expected[[0, 2, 3, 6]], rtol=1e-6)
+    assert len(np.unique(np.abs(expected))) > 1
+
+
+def _learned_weights(task, examples):
+    task.learn(examples.labels, examples.weights)
+    return task._signed_weights(examples)
 
 
 def test_thresholds_may_be_set_to_a_list(toy, tagged, tmp_path):
@@ -363,7 +373,7 @@ def test_rows_are_split_off_however_rare_the_labels_are(tagged, fraction):
     rng = np.random.default_rng(0)
     labels = np.hstack([rng.random((60, 2)) < 0.5, np.eye(60, 40, dtype=bool)])
     weights = np.where(np.arange(60) < 20, 0.0, 1.0)
-    strata = SeveralLabels().strata(labels, weights, fraction)
+    strata = SeveralLabels().strata(labels, weights)
     training, validation = split_rows(strata, weights, fraction, 0, "early_stopping")
     assert len(validation) == round(40 * fraction)
     assert sorted([*training, *validation]) == list(range(20, 60))
@@ -372,10 +382,39 @@ def test_rows_are_split_off_however_rare_the_labels_are(tagged, fraction):
 def test_rows_with_a_rare_label_are_on_both_sides():
     labels = np.zeros((200, 2), bool)
     labels[:10, 0] = labels[:100, 1] = True
-    strata = SeveralLabels().strata(labels, np.ones(200), 0.1)
+    strata = SeveralLabels().strata(labels, np.ones(200))
     for seed in range(5):
         training, validation = split_rows(strata, np.ones(200), 0.1, seed, "early_stopping")
         assert labels[validation, 0].sum() == 1 and labels[training, 0].sum() == 9
+
+
+def test_a_matrix_without_any_label_is_refused_as_lists_are(toy, tagged):
+    for nothing in (np.zeros((16, 3), int), [[]] * 16):
+        with pytest.raises(ValueError, match="No row of y has a label: nothing could be learned"):
+            toy().fit(tagged[0][:16], nothing)
+
+
+def test_a_label_of_few_held_out_rows_is_not_given_to_many(toy):
+    """One such row would make any threshold above it the best one: a tenth to half of all rows would get the label."""
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(["good", "bad", "table", "chair", "fine"], 6)) for _ in range(300)]
+    matrix = rng.random((200, 3)) < [0.5, 0.4, 0.05]
+    for seed in range(3):
+        classifier = toy(tune_thresholds=True, random_state=seed).fit(texts[:200], matrix.astype(int))
+        assert classifier.thresholds_[2] == 0.5
+
+
+def test_a_threshold_is_not_the_probability_of_a_row():
+    """So a row that is read beside others, with logits that round differently, gets the same labels."""
+    task = SeveralLabels()
+    task.classes_ = np.array(["low", "high", "around"])
+    labels = np.zeros((40, 3), bool)
+    labels[:10], labels[30] = True, [True, False, True]
+    logits = np.linspace(-3, -1, 40)[::-1, None] + [0, 4, 2]
+    examples = SimpleNamespace(labels=labels, weights=np.ones(40))
+    thresholds = task.best_thresholds(logits, examples)
+    assert (np.abs(expit(logits) - thresholds).min(axis=0) > 1e-4).all()
+    assert ((expit(logits) >= thresholds).sum(axis=0) == 10).all()
 
 
 def test_thresholds_are_for_several_labels(toy, reviews):

@@ -313,6 +313,15 @@ def test_held_out_rows_count_without_class_weight_and_with_their_own(toy, review
     assert classifier.history_["val_score"] == [pytest.approx(score)]
 
 
+@pytest.mark.parametrize(
+    "weights", [dict(sample_weight=np.arange(32) % 2), dict(class_weight={"a": 1, "b": 0})], ids=["rows", "class"]
+)
+def test_one_class_that_has_a_weight_is_refused(toy, reviews, weights):
+    labels = np.where(np.arange(32) % 2, "a", "b")
+    with pytest.raises(ValueError, match="All rows whose weight is not 0 have one label, 'a'"):
+        toy(class_weight=weights.get("class_weight")).fit(reviews.text[:32], labels, weights.get("sample_weight"))
+
+
 def test_a_part_of_the_rows_may_lack_a_class_that_has_a_weight(toy, reviews):
     texts, labels = reviews.text[:32], reviews.label[:32]
     plain = toy(class_weight={"good": 3, "bad": 1}).fit(texts, labels)

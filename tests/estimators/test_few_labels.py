@@ -85,6 +85,8 @@ def test_the_same_seed_gives_the_same_model(make, reviews):
         (dict(head_start="random"), 'set head_start="probe"'),
         (dict(y="several"), "y has several labels a row"),
         (dict(few_labels=1), "few_labels must be True or False"),
+        (dict(gradient_accumulation=2), "set gradient_accumulation=1: texts are compared within a batch"),
+        (dict(batch_size=2), "set batch_size to 3 or more"),
     ],
 )
 def test_what_does_not_go_with_it_is_refused(make, reviews, changes, says):

@@ -660,9 +660,39 @@ def test_a_single_question_without_an_answer_is_no_reason_to_fail(make):
         assert answerer.null_threshold_ == np.inf
 
 
+def test_answers_that_no_window_holds_are_told_of_the_rows_that_are_trained_on(make, tmp_path):
+    riddles = riddles_of(20, length=30)
+    riddles["answer"], riddles["answer_start"] = riddles.context, 0
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        make(epochs=1, early_stopping=True, validation_fraction=0.25, checkpoint=tmp_path).fit(riddles, riddles)
+    about = [str(one.message) for one in told if "are longer than what two" in str(one.message)]
+    assert len(about) == 1 and about[0].startswith("15 of 15 answers")
+
+
+@pytest.mark.parametrize("held_out_has_an_answer", [True, False])
+def test_a_threshold_is_taken_from_both_kinds_of_questions(make, held_out_has_an_answer):
+    """Else one question without an answer would make "" the answer to all, or one with an answer the answer to none."""
+    riddles = riddles_of(40, unanswerable=0.2)
+    held_out = riddles_of(4, unanswerable=0.0 if held_out_has_an_answer else 1.0)
+    with pytest.warns(ParameterWarning, match="in the validation set, and found too few. It is 0: at 0 the model's"):
+        qa = make(epochs=1).fit(riddles, riddles, eval_set=(held_out, held_out))
+    assert qa.null_threshold_ == 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_one_question_without_an_answer_sets_no_threshold(make, seed):
+    """Wherever the split puts it."""
+    riddles = riddles_of(20)
+    riddles.loc[3, ["answer", "answer_start"]] = ["", -1]
+    with pytest.warns(ParameterWarning, match='null_threshold="tune" takes a few'):
+        qa = make(epochs=1, early_stopping=True, validation_fraction=0.5, random_state=seed).fit(riddles, riddles)
+    assert qa.null_threshold_ == np.inf
+
+
 @pytest.mark.parametrize("fraction", [0.1, 0.9])
-def test_few_rows_are_split_at_random(make, fraction):
-    """Of 15 rows a side of 0.1 has two, as scikit-learn rounds, and one of 0.9 leaves one."""
+def test_few_rows_can_be_split(make, fraction):
+    """Of 15 rows a side of 0.1 has two, and one of 0.9 leaves two, one with an answer and one without."""
     riddles = riddles_of(15)
     riddles.loc[:3, ["answer", "answer_start"]] = ["", -1]
     qa = make(epochs=1, early_stopping=True, validation_fraction=fraction)
