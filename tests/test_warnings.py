@@ -397,6 +397,12 @@ def answers_that_no_window_holds(folder):
     return toy_of(BertQA, folder).fit([("fox", LONG)] * 2, [(LONG, 0), ("quick", 4)])
 
 
+@warns(ParameterWarning, 'quantize="int8" takes the scales of its integers from 6 rows')
+def an_export_in_int8_from_a_few_rows(folder):
+    pytest.importorskip("onnxruntime", reason="pip install 'kbert-learn[onnx]'")
+    return toy_of(BertClassifier, folder).fit(TEXTS, LABELS).export(folder / "int8", X=TEXTS, quantize="int8")
+
+
 @warns(DataConversionWarning, "A column-vector eval_set's y was passed")
 def labels_in_a_column_of_an_eval_set(folder):
     return toy_of(BertClassifier, folder).fit(TEXTS, LABELS, eval_set=(["a", "fox"], [[0], [1]]))

@@ -223,7 +223,10 @@ def _hint(value: Any) -> str:
     if isinstance(value, str):
         return hint_for_list_as_text(value) or " Give a list of at least two texts."
     if isinstance(value, dict):
-        return " Take the list of texts out of it: df['options'].str['text'], for example."
+        lists = [key for key, texts in value.items() if isinstance(texts, list | tuple | np.ndarray) and len(texts) > 1]
+        if lists:
+            return f" Take the list of texts out of it: df['options'].str[{lists[0]!r}], for example."
+        return " Take the texts out of it: df['options'].map(lambda options: list(options.values()))."
     return " Give a list, a tuple or a one-dimensional array of at least two texts."
 
 

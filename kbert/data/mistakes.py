@@ -30,8 +30,10 @@ _LOOKED_AT = 1000
 _LEAST_ROWS = 10
 _LEAST_ROWS_OF_SWAPPED = 4
 _NEARLY_ALL = 0.9
-# A number is far from the others if the standard deviation with it is so many times that without it.
+# A number is far from the others if the standard deviation with it is so many times that without it. So may a few be
+# together: up to 2% of the rows.
 _FAR = 3.0
+_FAR_SHARE, _MOST_FAR = 0.02, 5
 
 
 def looks_like_text(values: Sequence[Any]) -> bool:
@@ -457,7 +459,9 @@ def warn_of_one_hot(indicator: np.ndarray, y: Any) -> None:
 
 
 def warn_of_far_number(numbers: NDArray[np.float64], name: str = "y") -> None:
-    """Warn of one number that is far from all others, as a slip of the decimal point is: they lie close together then.
+    """Warn of a few numbers that are far from all others, as slips of the decimal point are.
+
+    The others lie close together then.
 
     Parameters
     ----------
@@ -468,22 +472,28 @@ def warn_of_far_number(numbers: NDArray[np.float64], name: str = "y") -> None:
     Warns
     -----
     LabelsWarning
-        Where the standard deviation is more than three times that without one of the numbers.
+        Where the standard deviation is more than three times that without one of the numbers, or a few.
     """
     if len(numbers) < _LEAST_ROWS:
         return
+    logarithm = (
+        "" if numbers.min() < 0 else "; if there are such numbers, learn their logarithm (np.log1p where some are 0)"
+    )
     with np.errstate(over="ignore", invalid="ignore"):
-        far = int(np.abs(numbers - numbers.mean()).argmax())
-        others = np.delete(numbers, far)
-        times = numbers.std() / others.std() if np.ptp(others) > 0 else 0.0
-    if times > _FAR:
-        warn_user(
-            f"{name} holds {numbers[far]:g}, and all others are from {others.min():g} to {others.max():g}. They are "
-            f"scaled by the standard deviation, which this one makes {times:.0f} times as large, so that little is "
-            "learned of them. Mend it, or leave the row out; if there are such numbers, learn their logarithm "
-            "(np.log1p where some are 0).",
-            LabelsWarning,
-        )
+        numbers = numbers[np.argsort(np.abs(numbers - np.median(numbers)), kind="stable")]
+        for n_far in range(1, 1 + min(_MOST_FAR, max(1, int(_FAR_SHARE * len(numbers))))):
+            others, far = numbers[:-n_far], numbers[-n_far:]
+            times = numbers.std() / others.std() if np.ptp(others) > 0 else 0.0
+            if times > _FAR:
+                break
+        else:
+            return
+    warn_user(
+        f"{name} holds {', '.join(f'{number:g}' for number in far)}, and all others are from {others.min():g} to "
+        f"{others.max():g}. They are scaled by the standard deviation, which this makes {times:.0f} times as large, so "
+        f"that little is learned of them. Mend it, or leave such rows out{logarithm}.",
+        LabelsWarning,
+    )
 
 
 # --- Reading and writing

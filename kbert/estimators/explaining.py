@@ -47,7 +47,7 @@ def new_explainer(
     """
     if isinstance(model, ExportedModel):
         raise ValueError(
-            f"To explain takes the Keras model, and {model.folder} holds an exported one, which only predicts. Load "
+            f"To explain needs the Keras model, and {model.folder} holds an exported one, which only predicts. Load "
             "the folder that `save` wrote."
         )
     for name, value, allowed in (("unit", unit, _UNITS), ("method", method, _METHODS)):

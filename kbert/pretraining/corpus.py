@@ -214,8 +214,8 @@ def _read_source(source: Any, column: str) -> tuple[list[Path], Any]:
         return find_files([Path(item) for item in source]), None
     if isinstance(source, list | tuple) and source and all(map(_names_a_file, source[:_LOOKED_AT])):
         warn_user(
-            f"The texts are names of files, such as {shown(source[0])}, and are read as texts. A file is given as "
-            "pathlib.Path(...): [Path(name) for name in names].",
+            f"The texts are names of files, or of folders, such as {shown(source[0])}, and are read as texts. A file "
+            "is given as pathlib.Path(...): [Path(name) for name in names].",
             ParameterWarning,
         )
     if isinstance(source, Iterator):
@@ -234,7 +234,7 @@ def _read_source(source: Any, column: str) -> tuple[list[Path], Any]:
             listed = ", ".join(map(repr, names[:10])) or "none"
             raise ValueError(
                 f"source has {names.count(column) or 'no'} columns {column!r}. Choose one of those there with "
-                f"column=...: {listed}."
+                f"Corpus(..., column=...): {listed}."
             )
         return [], source[column].to_pandas() if is_arrows else source[column]
     if isinstance(source, bytes | bytearray | Mapping) or not (callable(source) or isinstance(source, Iterable)):
@@ -246,9 +246,9 @@ def _read_source(source: Any, column: str) -> tuple[list[Path], Any]:
 
 
 def _names_a_file(item: Any) -> bool:
-    """Whether an item is a str that names a file, as `glob.glob` gives them."""
+    """Whether an item is a str that names a file or a folder, as `glob.glob` gives them."""
     # The longest name of a path on Linux.
-    return isinstance(item, str) and 0 < len(item) < 4096 and "\n" not in item and os.path.isfile(item)
+    return isinstance(item, str) and 0 < len(item) < 4096 and "\n" not in item and os.path.exists(item)
 
 
 def _parts_of_items(items: Any, n_bytes: int, column: str) -> list[Items]:
@@ -277,7 +277,9 @@ def _segments_of_items(part: Items, segmenter: Segmenter) -> Iterator[str | None
         location = partial("source: row {}".format, row)
         if isinstance(item, Mapping):
             if column not in item:
-                raise ValueError(f"{location()} has no {column!r}; it has {shown(list(item))}. Choose with column=....")
+                raise ValueError(
+                    f"{location()} has no {column!r}; it has {shown(list(item))}. Choose with Corpus(..., column=...)."
+                )
             item = item[column]
         yield from segmenter.segments(item, location)
         yield None

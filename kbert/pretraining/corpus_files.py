@@ -297,7 +297,7 @@ def _bytes_of(kind: Any, where: str) -> tuple[bool, Any]:
     text = kind.value_type if is_list else kind
     if str(text).removeprefix("large_").removesuffix("_view") not in ("string", "binary", "null"):
         raise ValueError(
-            f"{where} is of type {kind}, not of texts or lists of texts. Choose another with column=... "
+            f"{where} is of type {kind}, not of texts or lists of texts. Choose another with Corpus(..., column=...) "
             "(--column on the command line)."
         )
     return is_list, pa.large_list(pa.large_binary()) if is_list else pa.large_binary()
@@ -312,7 +312,7 @@ def _no_column(where: str, column: str, names: list[str]) -> str:
     if len(names) == 1 and (mark := next((mark for mark in ";\t" if mark in names[0]), None)) is not None:
         return f"{lacking} Its header has {SEPARATORS[mark]} in place of commas: write the file anew."
     listed = ", ".join(map(repr, names[:10])) or "none"
-    return f"{lacking} Choose one of those there with column=... (--column on the command line): {listed}."
+    return f"{lacking} Choose one of those there with Corpus(..., column=...) (--column on the command line): {listed}."
 
 
 _READERS: dict[str, Callable[[BinaryIO, FilePart, Segmenter], Iterator[str | None]]] = {

@@ -38,18 +38,19 @@ def add_new_words(
     Warns
     -----
     NewWordsWarning
-        If a number is given and there are fewer unused tokens: all of them are replaced.
+        If a number is given, and there are more such words than unused tokens: all of these are replaced.
     """
     if not isinstance(new_words, int | np.integer):
         return tokenizer.with_words(new_words)
     n_places = tokenizer.n_unused
-    if new_words > n_places:
+    words = frequent_split_words(texts, tokenizer, min(int(new_words), n_places)) if n_places else []
+    if len(words) == n_places < new_words:
         warn_user(
             f"new_words={new_words}, and the vocabulary has {n_places or 'no'} unused tokens: "
             + (f"the {n_places} most frequent words are taken." if n_places else "no word is added."),
             NewWordsWarning,
         )
-    return tokenizer.with_words(frequent_split_words(texts, tokenizer, min(int(new_words), n_places)))
+    return tokenizer.with_words(words)
 
 
 def frequent_split_words(texts: Iterable[str], tokenizer: WordPieceTokenizer, n: int) -> list[str]:

@@ -70,7 +70,8 @@ class Segmenter:
             if self.rules.errors == "strict":
                 raise ValueError(
                     f"{location(error.start)}: is not UTF-8 ({error.reason}, 0x{raw[error.start]:02x}). Convert it to "
-                    'UTF-8, or have such bytes replaced with errors="replace" (--errors replace on the command line).'
+                    'UTF-8, or have such bytes replaced with Corpus(..., errors="replace") (--errors replace on the '
+                    "command line)."
                 ) from None
             text = raw.decode(errors="replace")
             self._count(text.count("\ufffd") - raw.count("\ufffd".encode()), location(error.start))
@@ -88,8 +89,8 @@ class Segmenter:
             if self.rules.errors == "strict":
                 raise ValueError(
                     f"{location()} holds a lone surrogate, {text[error.start]!r} at character {error.start}, which is "
-                    'no character. Repair the text, or have such characters replaced with errors="replace" (--errors '
-                    "replace on the command line)."
+                    "no character. Repair the text, or have such characters replaced with Corpus(..., "
+                    'errors="replace") (--errors replace on the command line).'
                 ) from None
             repaired = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
             self._count(repaired.count("\ufffd") - text.count("\ufffd"), location())

@@ -137,7 +137,10 @@ class Choice(MissingTexts, RowTask[ChoiceColumns, np.ndarray, ChoiceExamples, np
 
     def warn_cut(self, n_cut: int, n_rows: int, details: str) -> None:
         """Say that rows were cut."""
-        remedy = "A larger max_length reads more of them, and costs time."
+        remedy = (
+            "Shorten the contexts. A larger max_length, of up to the model's positions (512 as a rule), reads more of "
+            "them, and costs time."
+        )
         warn_cut_texts(n_cut, n_rows, self.max_length, details, remedy)
 
     # --- Training

@@ -67,7 +67,10 @@ class Regression(TextTask):
         if not self.y_ndim_:
             self.y_columns_, self.y_ndim_ = names, 1 if flat else 2
         elif len(self.y_mean_) and numbers.shape[1] != len(self.y_mean_):
-            raise ValueError(f"{name} has {numbers.shape[1]} columns of numbers, and y of fit had {len(self.y_mean_)}.")
+            of_fit = f", {self.y_columns_[:20]}" if self.y_columns_ else ""
+            raise ValueError(
+                f"{name} has {numbers.shape[1]} columns of numbers, and y of fit had {len(self.y_mean_)}{of_fit}."
+            )
         elif names and self.y_columns_:
             numbers = numbers[:, columns_by_name(names, self.y_columns_, name)]
         return numbers

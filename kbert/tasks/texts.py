@@ -119,7 +119,10 @@ class TextReader(MissingTexts):
 
     def warn_cut(self, n_cut: int, n_rows: int, details: str) -> None:
         """Say that rows were cut."""
-        remedy = "long_text='window' reads all of them, a larger max_length more of them; both cost time."
+        remedy = (
+            "long_text='window' reads all of them, a larger max_length, of up to the model's positions (512 as a "
+            "rule), more of them; both cost time."
+        )
         warn_cut_texts(n_cut, n_rows, self.max_length, details, remedy)
 
     def predict(

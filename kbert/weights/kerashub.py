@@ -276,6 +276,11 @@ def _warn_of_differences(config: BertConfig, arrays: dict[str, np.ndarray]) -> N
         )
     if not any(name.startswith("pooler.") for name in arrays):
         differences.append("the model has no pooler: KerasHub's pooled_output will be 0 for every text")
+    if any(name.startswith("mean_classifier.") for name in arrays):
+        differences.append(
+            "the classifier is left out, since it reads the mean over the tokens, and KerasHub's the first token: fit "
+            'with classifier_pooling="cls" to take it along'
+        )
     if differences:
         warn_user(f"Not the same in KerasHub: {'; '.join(differences)}.", InexactWarning)
 

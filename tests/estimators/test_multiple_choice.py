@@ -714,3 +714,18 @@ def test_weights_near_the_largest_number_serve(make):
     rows = [("a b", ["c d", "e f"])] * 16
     fits = [make(epochs=1).fit(rows, [0, 1] * 8, sample_weight=[weight] * 16) for weight in (1.0, 3e37)]
     np.testing.assert_allclose(*(one.predict_proba(rows) for one in fits), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "options, hint",
+    [
+        ({"text": ["red", "blue"], "label": ["A", "B"]}, "df['options'].str['text'], for example"),
+        ({"A": "red", "B": "blue"}, "df['options'].map(lambda options: list(options.values()))"),
+    ],
+)
+def test_the_advice_for_a_dict_of_options_works(make, options, hint):
+    df = pd.DataFrame({"context": ["which"] * 4, "options": [options] * 4})
+    with pytest.raises((TypeError, ValueError), match=re.escape(hint)):
+        make().fit(df, [0, 1] * 2)
+    df["options"] = eval(hint.removesuffix(", for example"), {"df": df})
+    assert df.options.tolist() == [["red", "blue"]] * 4

@@ -14,6 +14,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.preprocessing import StandardScaler
 
 from kbert import BertClassifier, BertRegressor
+from kbert.data.mistakes import warn_of_far_number
 from kbert.errors import FailedRunWarning, KbertWarning, LabelsWarning, WeightsMismatchError
 from kbert.tasks.regression import Regression
 
@@ -317,8 +318,11 @@ def test_score_refuses_a_wrong_y_before_it_predicts(fitted, priced, monkeypatch)
 
 def test_other_columns_than_those_of_fit_are_refused(make, priced):
     texts, prices = priced[0][:32], priced[1][:32]
-    with pytest.raises(ValueError, match="eval_set's y has 2 columns of numbers, and y of fit had 1"):
+    with pytest.raises(ValueError, match=r"eval_set's y has 2 columns of numbers, and y of fit had 1\."):
         make().fit(texts, prices, eval_set=(texts, np.stack([prices, prices], axis=1)))
+    table = pd.DataFrame({"price": prices, "size": prices})
+    with pytest.raises(ValueError, match=r"y has 1 columns of numbers, and y of fit had 2, \['price', 'size'\]\."):
+        make(epochs=1).fit(texts, table).score(texts, table[["size"]])
 
 
 DATES = [datetime.date(2026, 1, 1 + day) for day in range(3)]
@@ -332,6 +336,21 @@ def test_the_advice_for_dates_works(make, y):
     names = {"y": y, "pd": pd}
     exec(code, names)
     assert list(names["y"]) == [0, 1, 2]
+
+
+def test_a_few_numbers_far_from_the_others_are_told_together():
+    """The second would hide the first: without either the standard deviation is still large."""
+    y = np.tile([1.0, 2.0], 50)
+    y[[3, 4]] = 900, 1000
+    with pytest.warns(LabelsWarning, match=r"y holds 900, 1000, and all others are from 1 to 2\. .*logarithm"):
+        warn_of_far_number(y)
+    with pytest.warns(LabelsWarning, match=r"y holds -900, -1000, and all others are from -2 to -1\.") as told:
+        warn_of_far_number(-y)
+    assert "logarithm" not in str(told[0].message)
+    y[:6] = 1000  # so many are no slips
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LabelsWarning)
+        warn_of_far_number(y)
 
 
 def test_a_number_far_from_the_others_is_told_where_it_counts(make):

@@ -144,6 +144,11 @@ def test_what_kbert_writes_is_no_text(tmp_path):
     assert ["a text of this name"] in list(Corpus(tmp_path))
 
 
+def test_a_str_is_a_text_even_if_there_is_such_a_folder(tmp_path):
+    with pytest.warns(ParameterWarning, match=r"or of folders, .*pathlib\.Path"):
+        assert len(list(Corpus([str(tmp_path)]))) == 1
+
+
 def test_a_str_is_a_text_even_if_there_is_such_a_file(tmp_path):
     path = _write(tmp_path / "a.txt", DOCUMENTS)
     with pytest.warns(ParameterWarning, match=r"names of files, .*pathlib\.Path"):
@@ -422,7 +427,8 @@ def test_damaged_tables(tmp_path):
 def test_missing_columns_are_named(tmp_path):
     for ending in (".jsonl", ".csv", ".parquet"):
         path = _write(tmp_path / f"a{ending}", DOCUMENTS)
-        with pytest.raises(ValueError, match=rf"a\{ending}.*: has no column 'body'.*column=\.\.\. .*: 'id', 'text'\."):
+        says = r"has no column 'body'\. .* with Corpus\(\.\.\., column=\.\.\.\) .*: 'id', 'text'\."
+        with pytest.raises(ValueError, match=rf"a\{ending}.*: {says}"):
             list(Corpus(path, column="body"))
     (tmp_path / "twice.csv").write_text("text,id,text\na,1,b\n")
     with pytest.raises(ValueError, match=r"twice.csv has 2 columns 'text'"):

@@ -1,5 +1,7 @@
 """Which new words texts need, and what they start from."""
 
+import warnings
+
 import numpy as np
 import pytest
 from keras import ops
@@ -53,6 +55,9 @@ def test_a_number_takes_what_there_is_and_a_list_does_not(tokenizer):
     with pytest.warns(NewWordsWarning, match="new_words=4, and the vocabulary has 3 .* the 3 most frequent"):
         new = add_new_words(tokenizer, 4, texts)
     assert [new.id_to_token(i) for i in (1, 2, 3)] == ["hoe", "tod", "ced"] and new.n_unused == 0
+    with warnings.catch_warnings():  # there is room for all words that these texts have
+        warnings.simplefilter("error", NewWordsWarning)
+        assert add_new_words(tokenizer, 50, ["tod hoe the"]).n_unused == 1
     with pytest.warns(NewWordsWarning, match="has no unused tokens: no word is added"):
         assert add_new_words(new, np.int64(2), texts) is new
     with pytest.raises(ValueError, match="there are 4 new ones, and the vocabulary has 3"):

@@ -7,6 +7,7 @@ import json
 import shutil
 import sys
 import warnings
+from dataclasses import replace
 
 import h5py
 import numpy as np
@@ -467,3 +468,12 @@ def test_a_head_without_its_weights_is_an_error(folder):
     (folder / "task.json").write_text(json.dumps({**task, "config": {**values, "num_classes": -1}}))
     with pytest.raises(WeightsMismatchError, match="num_classes is -1"):
         BertEncoder.from_pretrained(folder)
+
+
+def test_a_head_that_kerashub_has_no_place_for_is_told(tmp_path, tokenizer, encoder):
+    model = BertForSequenceClassification(replace(encoder.config, classifier_pooling="mean"), 2)
+    save_sequence_classifier(model, tmp_path / "saved", {0: "a", 1: "b"}, "single_label_classification")
+    tokenizer.save(tmp_path / "saved")
+    with pytest.warns(InexactWarning, match='the classifier is left out, since it reads the mean .*pooling="cls"'):
+        rows = convert(tmp_path / "saved", tmp_path / "preset", "kerashub")
+    assert any(row.done.startswith("skipped: KerasHub's classifier reads the first token") for row in rows)
