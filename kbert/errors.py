@@ -108,7 +108,7 @@ class IncompleteWarning(KbertWarning):
 
 
 class CheckpointWarning(KbertWarning):
-    """The newest checkpoint of a fit is damaged, and training goes on from the one before it; or on other devices."""
+    """Training goes on from the checkpoint before the newest, which is damaged; or on other devices than before."""
 
 
 class FailedRunWarning(KbertWarning):

@@ -230,6 +230,11 @@ def test_the_service_answers(bert_tiny_folder, tmp_path, monkeypatch):
     with testing.TestClient(app) as client:
         answer = client.post("/predict", json={"texts": ["so good", "so bad"]})
         assert client.post("/predict", json={"texts": []}).status_code == 422
+        refused = client.post(
+            "/predict", content=r'{"texts": ["\ud83d"]}', headers={"Content-Type": "application/json"}
+        )
+        assert refused.status_code == 422 and "surrogate" in refused.json()["detail"]
+        assert client.post("/predict", json={"texts": ["so " * 7000]}).status_code == 422
     expected = classifier.predict_proba(["so good", "so bad"])
     assert [line["label"] for line in answer.json()] == list(classifier.classes_[expected.argmax(axis=1)])
     assert [line["probability"] for line in answer.json()] == pytest.approx(expected.max(axis=1).tolist())

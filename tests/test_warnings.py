@@ -475,6 +475,11 @@ def labels_that_are_one_hot(folder):
     return toy_of(BertClassifier, folder).fit(TEXTS, [[1, 0], [0, 1]] * 3)
 
 
+@warns(ParameterWarning, "tune_thresholds chooses the thresholds of 2 labels by fewer than 5 validation rows")
+def thresholds_of_few_rows(folder):
+    return toy_of(BertClassifier, folder, tune_thresholds=True).fit(TEXTS, [[1, 1], [0, 1]] * 3)
+
+
 @warns(LabelsWarning, "y holds 100, and all others are from 0 to 2.")
 def a_number_that_is_far_from_the_others(folder):
     return toy_of(BertRegressor, folder).fit(TEXTS * 2, [0, 1, 2, 100, *[0, 1] * 4])

@@ -218,14 +218,20 @@ def _option(option: Any, j: int, where: str) -> str:
     return str.__str__(option)  # not str(option), which of a subclass may be anything
 
 
+def _is_list_of_texts(value: Any) -> bool:
+    is_list = isinstance(value, list | tuple) or isinstance(value, np.ndarray) and value.ndim == 1
+    return is_list and len(value) > 1 and all(isinstance(text, str) for text in value)
+
+
 def _hint(value: Any) -> str:
     """What to do about options that are no list, for a message."""
     if isinstance(value, str):
         return hint_for_list_as_text(value) or " Give a list of at least two texts."
     if isinstance(value, dict):
-        lists = [key for key, texts in value.items() if isinstance(texts, list | tuple | np.ndarray) and len(texts) > 1]
-        if lists:
-            return f" Take the list of texts out of it: df['options'].str[{lists[0]!r}], for example."
+        lists = {key: len("".join(texts)) for key, texts in value.items() if _is_list_of_texts(texts)}
+        if lists:  # the longer texts are the options: others are their letters
+            longest = max(lists, key=lambda key: lists[key])
+            return f" Take the list of texts out of it: df['options'].str[{longest!r}], for example."
         return " Take the texts out of it: df['options'].map(lambda options: list(options.values()))."
     return " Give a list, a tuple or a one-dimensional array of at least two texts."
 

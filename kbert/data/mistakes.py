@@ -476,22 +476,21 @@ def warn_of_far_number(numbers: NDArray[np.float64], name: str = "y") -> None:
     """
     if len(numbers) < _LEAST_ROWS:
         return
-    logarithm = (
-        "" if numbers.min() < 0 else "; if there are such numbers, learn their logarithm (np.log1p where some are 0)"
-    )
+    logarithm = "" if numbers.min() < 0 else "; if it is right, learn the logarithm (np.log1p where some are 0)"
     with np.errstate(over="ignore", invalid="ignore"):
         numbers = numbers[np.argsort(np.abs(numbers - np.median(numbers)), kind="stable")]
-        for n_far in range(1, 1 + min(_MOST_FAR, max(1, int(_FAR_SHARE * len(numbers))))):
-            others, far = numbers[:-n_far], numbers[-n_far:]
-            times = numbers.std() / others.std() if np.ptp(others) > 0 else 0.0
-            if times > _FAR:
-                break
-        else:
-            return
+        n_far, deviation = 0, numbers.std()
+        for n in range(1, 1 + min(_MOST_FAR, max(1, int(_FAR_SHARE * len(numbers))))):
+            others = numbers[:-n]
+            if np.ptp(others) > 0 and deviation > _FAR * others.std():
+                n_far, deviation = n, others.std()
+    if not n_far:
+        return
+    others, far, times = numbers[:-n_far], numbers[-n_far:], numbers.std() / deviation
     warn_user(
         f"{name} holds {', '.join(f'{number:g}' for number in far)}, and all others are from {others.min():g} to "
-        f"{others.max():g}. They are scaled by the standard deviation, which this makes {times:.0f} times as large, so "
-        f"that little is learned of them. Mend it, or leave such rows out{logarithm}.",
+        f"{others.max():g}. All are scaled by their standard deviation, which is {times:.0f} times as large as "
+        f"without what is far, so that little is learned of the others. Correct it, or leave such rows out{logarithm}.",
         LabelsWarning,
     )
 

@@ -122,9 +122,10 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         divided by it, so that saved and exported models have it too. The most probable label stays the same.
     tune_thresholds : bool, default=False
         With several labels a row: whether each label gets the threshold on its probability with the highest F1 on the
-        validation set, instead of 0.5. Without it the thresholds are lowered only where 0.5 would leave the training
-        rows less than half of their labels, and some of these rows have none: to the highest F1 on these rows, for
-        labels that at least five of them have. A dict as ``class_weight`` keeps 0.5.
+        validation set, instead of 0.5; labels that fewer than five of these rows have are warned of. Without it the
+        thresholds are lowered only where 0.5 would leave the training rows less than half of their labels, and some of
+        these rows have none: to the highest F1 on these rows, for labels that at least five of them have; rarer ones
+        share a threshold if they have 20. A dict as ``class_weight`` keeps 0.5.
     n_restarts : int, default=0
         How often a failed run is started again with another seed. A run has failed when the trained model's loss on
         training rows is no lower than that of knowing only how often each label occurs, and ranks them as by chance.

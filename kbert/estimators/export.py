@@ -108,6 +108,8 @@ class ExportReport:
 class ExportableEstimator(SavableEstimator):
     """An estimator with ``export``."""
 
+    # Whether an export is compared on all rows of X.
+    _compares_all_rows: ClassVar[bool] = True
     # Whether `score` compares rows of X with those of y.
     _scores_rows: ClassVar[bool] = True
     # Whether `load` opens what `export` writes.
@@ -230,7 +232,7 @@ class ExportableEstimator(SavableEstimator):
             else:
                 exported = opened()
             found = exported._export_results(X)
-        if calibrated and expected[2] < _ENOUGH_ROWS:
+        if calibrated and self._compares_all_rows and expected[2] < _ENOUGH_ROWS:
             warn_user(
                 f'quantize="int8" takes the scales of its integers from {expected[2]} rows, and compares the models on '
                 "them: so few rows say little of others, for which it may be far off. Give a few hundred as X; or "

@@ -193,6 +193,7 @@ class BertPretrainer(BertEstimator):
     """
 
     _loads_exports = False
+    _compares_all_rows = False
     _own_rules: ClassVar[dict[str, Rule]] = {"max_length": LENGTHS_OF_PHASES, "learning_rate": OVER_0}
 
     model_: BertForPreTraining

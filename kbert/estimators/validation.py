@@ -78,6 +78,7 @@ def split_rows(
     """
     rng = np.random.default_rng(seed)
     rows = rng.permutation(np.flatnonzero(weights > 0))
+    of_each = "" if strata is None else ", one of each class"
     strata = np.zeros(len(weights)) if strata is None else strata
     _, stratum, sizes = np.unique(strata[rows], return_inverse=True, return_counts=True)
     # The rows of a stratum lie evenly between 0 and 1, from a random offset on: up to any point there is the same share
@@ -91,6 +92,6 @@ def split_rows(
     if not len(validation):
         raise ValueError(
             f"{asking} splits validation_fraction={fraction} of {len(rows)} rows off as a validation set, and none can "
-            "be spared: each class keeps a row to train on. Give an eval_set, or more rows."
+            f"be spared: a row is kept to train on{of_each}. Give an eval_set, or more rows."
         )
     return np.setdiff1d(rows, validation), np.sort(validation)

@@ -38,19 +38,20 @@ def add_new_words(
     Warns
     -----
     NewWordsWarning
-        If a number is given, and there are more such words than unused tokens: all of these are replaced.
+        If a number is given, and there are more such words than unused tokens: all of these are replaced. Without
+        unused tokens the texts are not read.
     """
     if not isinstance(new_words, int | np.integer):
         return tokenizer.with_words(new_words)
     n_places = tokenizer.n_unused
-    words = frequent_split_words(texts, tokenizer, min(int(new_words), n_places)) if n_places else []
-    if len(words) == n_places < new_words:
+    words = frequent_split_words(texts, tokenizer, min(int(new_words), n_places + 1)) if n_places else []
+    if len(words) > n_places or not n_places:
         warn_user(
             f"new_words={new_words}, and the vocabulary has {n_places or 'no'} unused tokens: "
             + (f"the {n_places} most frequent words are taken." if n_places else "no word is added."),
             NewWordsWarning,
         )
-    return tokenizer.with_words(words)
+    return tokenizer.with_words(words[:n_places])
 
 
 def frequent_split_words(texts: Iterable[str], tokenizer: WordPieceTokenizer, n: int) -> list[str]:

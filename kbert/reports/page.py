@@ -217,8 +217,9 @@ class Report(HtmlPage):
         )
         yield (
             "<h2>Probabilities</h2><p>Across: the predicted probability; upwards: the share that is right; both from 0 "
-            "to 1. Below the line, probabilities are too high. Few rows are off the line by chance alone, even where "
-            f"all probabilities are true: only an error well above that says something. {how}</p>"
+            "to 1. Below the line, probabilities are too high. With few rows, points lie off the line by chance "
+            "alone, even if all probabilities are true: only an error well above the one by chance says something. "
+            f"{how}</p>"
             f'<div class="figures">{"".join(figures)}</div>'
         )
 

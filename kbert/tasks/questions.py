@@ -276,8 +276,8 @@ class Questions(MissingTexts, Task[QuestionColumns, Answers, QuestionExamples, B
             warn_user(
                 'null_threshold="tune" takes a few questions without an answer and a few with one in the validation '
                 f"set, and found too few. It is {self.null_threshold_:g}: at 0 the model's own decision counts, at "
-                "infinity an empty context alone has no answer. Set a number, or give such questions, in the rows or "
-                "in eval_set.",
+                "infinity an empty context alone has no answer. Set a number, or give such questions: in eval_set if "
+                "there is one, else in the rows.",
                 ParameterWarning,
             )
 

@@ -15,6 +15,7 @@ from kbert.data.label_sets import LabelSets, kind_of_labels, label_sets
 from kbert.data.labels import require_same_type
 from kbert.data.mistakes import warn_of_one_hot, warn_of_untidy_labels
 from kbert.data.texts import TextColumns
+from kbert.errors import ParameterWarning
 from kbert.tasks.calibration import divide_by_temperature
 from kbert.tasks.class_weight import checked_class_weight, weights_of_classes
 from kbert.tasks.linear_head import sigmoid_head
@@ -24,7 +25,9 @@ from kbert.tasks.task import nothing_learned, shares_of_classes, some_rows
 from kbert.tasks.texts import TextExamples, TextTask
 from kbert.training.labelled_batches import TrainingData
 from kbert.training.losses import binary_cross_entropy
+from kbert.values.printable import shown
 from kbert.values.saved import NUMBER_OR_INFINITY, POSITIVE, SavedValues, encode_infinity, list_of, one_of
+from kbert.warn import warn_user
 
 if TYPE_CHECKING:
     import keras
@@ -61,6 +64,7 @@ class SeveralLabels(TextTask):
     temperature_: float = 1.0
     at_least_one_: bool = False
     y_type_: str = ""
+    _is_first_fit: bool = field(default=False, init=False, repr=False)
     _weights_of_labels: tuple[Any, Any] = field(default=(1.0, 1.0), init=False, repr=False)
 
     loss = staticmethod(binary_cross_entropy)
@@ -83,7 +87,7 @@ class SeveralLabels(TextTask):
         warn_of_untidy_labels(sets.classes.tolist(), y)
         if isinstance(self.class_weight, dict):
             checked_class_weight(self.class_weight, sets.classes, zero_allowed=False)
-        self.classes_, self.y_type_ = sets.classes, kind_of_labels(y)
+        self.classes_, self.y_type_, self._is_first_fit = sets.classes, kind_of_labels(y), True
         self.thresholds_ = np.full(len(sets.classes), 0.5)
         return sets.indicator
 
@@ -133,6 +137,8 @@ class SeveralLabels(TextTask):
 
     def learn(self, labels: np.ndarray, weights: np.ndarray) -> None:
         """Whether each row that is trained on has a label; and the weights of the labels."""
+        if self._is_first_fit and not labels[weights > 0].any():
+            raise ValueError("No row of y whose weight is not 0 has a label: nothing could be learned.")
         self.at_least_one_ = bool(labels[weights > 0].any(axis=1).all())
         self._weights_of_labels = self._balance(labels, weights)
 
@@ -205,27 +211,43 @@ class SeveralLabels(TextTask):
         if self.tune_thresholds:
             assert validation is not None  # since `needs_validation` names the parameter
             self.thresholds_ = self.best_thresholds(self.outputs(model, validation), validation)
+            self._warn_of_few(validation)
         elif not self.at_least_one_ and not isinstance(self.class_weight, dict):  # which may ask for few labels
             some = examples.take(some_rows(examples))
             outputs = self.outputs(model, some)
             # A model that learned little from few rows finds hardly any label likelier than not.
             if self._indicator(outputs).sum() < _TOO_FEW * some.labels.sum():
-                self.thresholds_ = np.minimum(self.thresholds_, self.best_thresholds(outputs, some))
+                counts, found = some.labels.sum(axis=0), self.best_thresholds(outputs, some)
+                rare = (counts > 0) & (counts < _ENOUGH_ROWS)
+                found[rare] = 0.5
+                if counts[rare].sum() >= _ENOUGH_TOGETHER:
+                    of_rare = np.repeat(some.weights, rare.sum())
+                    found[rare] = _best_threshold(
+                        some.labels[:, rare].ravel(), expit(outputs[:, rare]).ravel(), of_rare
+                    )
+                self.thresholds_ = np.minimum(self.thresholds_, found)
+
+    def _warn_of_few(self, validation: TextExamples) -> None:
+        """Warn of labels that are tuned on a handful of rows: they may be given to many rows that have them not."""
+        counts = validation.labels.sum(axis=0)
+        few = self.classes_[counts < _ENOUGH_ROWS].tolist()
+        if few:
+            warn_user(
+                f"tune_thresholds chooses the thresholds of {len(few)} labels by fewer than {_ENOUGH_ROWS} validation "
+                f"rows that have them: {shown(few)}. With so few a low threshold looks best, and gives a rare label to "
+                "many rows. Give an eval_set, or a larger validation_fraction; or set these thresholds_ yourself.",
+                ParameterWarning,
+            )
 
     def best_thresholds(self, outputs: np.ndarray, examples: TextExamples) -> np.ndarray:
         """For each label the threshold on its probability with the highest F1 on these examples.
 
-        Of equally good ones the threshold that is nearest to 0.5. Labels that few of the rows have share a threshold if
-        together they have enough of them; else theirs is 0.5.
+        Of equally good ones the threshold that is nearest to 0.5; 0.5 for a label that none of the rows has.
         """
         best = np.full(len(self.classes_), 0.5)
-        probabilities, counts = expit(outputs), examples.labels.sum(axis=0)
-        for label in np.flatnonzero(counts >= _ENOUGH_ROWS):
+        probabilities = expit(outputs)
+        for label in np.flatnonzero(examples.labels.any(axis=0)):
             best[label] = _best_threshold(examples.labels[:, label], probabilities[:, label], examples.weights)
-        rare = (counts > 0) & (counts < _ENOUGH_ROWS)
-        if counts[rare].sum() >= _ENOUGH_TOGETHER:
-            weights = np.repeat(examples.weights, rare.sum())
-            best[rare] = _best_threshold(examples.labels[:, rare].ravel(), probabilities[:, rare].ravel(), weights)
         return best
 
     # --- Outputs
@@ -329,9 +351,10 @@ def _best_threshold(true: np.ndarray, probabilities: np.ndarray, weights: np.nda
     """
     precision, recall, steps = precision_recall_curve(true, probabilities, sample_weight=weights)
     # The last point of the curve has no threshold. All thresholds from just above the step below up to a step give the
-    # same labels. The middle of this interval is taken, or 0.5 where it lies inside.
+    # same labels. Of these 0.5 is taken; where all are higher, the middle; where all are lower, nearly the step.
     f1 = 2 * precision[:-1] * recall[:-1] / np.maximum(precision[:-1] + recall[:-1], 1e-12)
     below = np.concatenate([[0.0], steps[:-1]])
-    nearest = np.where((below < 0.5) & (steps >= 0.5), 0.5, (below + steps) / 2)
+    middle = (below + steps) / 2
+    nearest = np.where(steps < 0.5, np.maximum(middle, 0.99 * steps), np.where(below < 0.5, 0.5, middle))
     nearest = nearest[f1 >= f1.max() - 1e-12]
     return float(nearest[np.abs(nearest - 0.5).argmin()])

@@ -52,6 +52,7 @@ class SingleLabel(TextTask):
     classes_: np.ndarray = field(default_factory=nothing_learned)
     temperature_: float = 1.0
     y_type_: str = "labels"
+    _is_first_fit: bool = field(default=False, init=False, repr=False)
     _weights_of_classes: np.ndarray | None = field(default=None, init=False, repr=False)
 
     loss = staticmethod(softmax_cross_entropy)
@@ -88,7 +89,7 @@ class SingleLabel(TextTask):
             )
         if isinstance(self.class_weight, dict):
             checked_class_weight(self.class_weight, classes, zero_allowed=True)
-        self.classes_ = classes
+        self.classes_, self._is_first_fit = classes, True
         return numbers.astype("int32")
 
     def right_rows(self, y: Any, outputs: np.ndarray) -> np.ndarray:
@@ -122,7 +123,7 @@ class SingleLabel(TextTask):
             if not counted.any():
                 raise ValueError("All rows have weight 0 after class_weight: nothing could be learned.")
         present = np.unique(labels[counted > 0])
-        if len(present) == 1 and not counted.all():
+        if self._is_first_fit and len(present) == 1:
             raise ValueError(
                 f"All rows whose weight is not 0 have one label, {self.classes_[present[0]]!r}, and BertClassifier "
                 "needs two to tell apart. Look at sample_weight and class_weight."

@@ -170,7 +170,8 @@ def test_an_eval_set_that_does_not_fit_is_refused(toy, eval_set, message):
 def test_early_stopping_with_too_few_rows_says_so(toy):
     classifier = toy(early_stopping=True)
     with pytest.raises(
-        ValueError, match="early_stopping splits validation_fraction=0.1 of 2 rows off.*keeps a row.*Give an eval_set"
+        ValueError,
+        match="early_stopping splits validation_fraction=0.1 of 2 rows off.*one of each class.*Give an eval_set",
     ):
         classifier.fit(TEXTS[:2], LABELS[:2])
 

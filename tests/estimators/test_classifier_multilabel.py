@@ -1,6 +1,7 @@
 """Several labels a row: indicator matrices and lists, thresholds, early stopping on a ranking."""
 
 import copy
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,7 +16,7 @@ from sklearn.utils import get_tags
 
 import kbert
 from kbert import BertClassifier
-from kbert.errors import FailedRunWarning
+from kbert.errors import FailedRunWarning, ParameterWarning
 from kbert.estimators.validation import split_rows
 from kbert.tasks import SeveralLabels
 from kbert.tasks.texts import TextExamples
@@ -394,14 +395,23 @@ def test_a_matrix_without_any_label_is_refused_as_lists_are(toy, tagged):
             toy().fit(tagged[0][:16], nothing)
 
 
-def test_a_label_of_few_held_out_rows_is_not_given_to_many(toy):
-    """One such row would make any threshold above it the best one: a tenth to half of all rows would get the label."""
+def test_labels_of_rows_without_weight_are_none(toy, tagged):
+    has_label = tagged[1][:16].any(axis=1)
+    assert 0 < has_label.sum() < 16
+    with pytest.raises(ValueError, match="No row of y whose weight is not 0 has a label"):
+        toy().fit(tagged[0][:16], tagged[1][:16], (~has_label).astype(float))
+
+
+def test_a_label_that_few_held_out_rows_have_is_told(toy):
+    """One such row makes any threshold below its probability the best one, and many rows may get the label."""
     rng = np.random.default_rng(0)
-    texts = [" ".join(rng.choice(["good", "bad", "table", "chair", "fine"], 6)) for _ in range(300)]
+    texts = [" ".join(rng.choice(["good", "bad", "table", "chair", "fine"], 6)) for _ in range(200)]
     matrix = rng.random((200, 3)) < [0.5, 0.4, 0.05]
-    for seed in range(3):
-        classifier = toy(tune_thresholds=True, random_state=seed).fit(texts[:200], matrix.astype(int))
-        assert classifier.thresholds_[2] == 0.5
+    with pytest.warns(ParameterWarning, match=r"the thresholds of 1 labels by fewer than 5 .*: \[2\]"):
+        toy(epochs=1, tune_thresholds=True).fit(texts, matrix.astype(int))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ParameterWarning)
+        toy(epochs=1, tune_thresholds=True).fit(texts, matrix.astype(int), eval_set=(texts, matrix.astype(int)))
 
 
 def test_a_threshold_is_not_the_probability_of_a_row():

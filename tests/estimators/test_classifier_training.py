@@ -322,6 +322,13 @@ def test_one_class_that_has_a_weight_is_refused(toy, reviews, weights):
         toy(class_weight=weights.get("class_weight")).fit(reviews.text[:32], labels, weights.get("sample_weight"))
 
 
+def test_a_warm_start_may_have_rows_of_one_class(toy, reviews):
+    texts, labels = reviews.text[:16], reviews.label[:16]
+    classifier = toy(epochs=1, warm_start=True).fit(texts, labels)
+    classifier.fit(texts, labels, (labels == "good").astype(float))
+    assert classifier.classes_.tolist() == ["bad", "good"]
+
+
 def test_a_part_of_the_rows_may_lack_a_class_that_has_a_weight(toy, reviews):
     texts, labels = reviews.text[:32], reviews.label[:32]
     plain = toy(class_weight={"good": 3, "bad": 1}).fit(texts, labels)

@@ -720,6 +720,7 @@ def test_weights_near_the_largest_number_serve(make):
     "options, hint",
     [
         ({"text": ["red", "blue"], "label": ["A", "B"]}, "df['options'].str['text'], for example"),
+        ({"label": ["A", "B"], "text": ["red", "blue"]}, "df['options'].str['text'], for example"),
         ({"A": "red", "B": "blue"}, "df['options'].map(lambda options: list(options.values()))"),
     ],
 )

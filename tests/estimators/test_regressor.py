@@ -347,6 +347,9 @@ def test_a_few_numbers_far_from_the_others_are_told_together():
     with pytest.warns(LabelsWarning, match=r"y holds -900, -1000, and all others are from -2 to -1\.") as told:
         warn_of_far_number(-y)
     assert "logarithm" not in str(told[0].message)
+    y[[3, 4]] = 900, 1e6  # without the second one alone the first would look like one of the others
+    with pytest.warns(LabelsWarning, match="y holds 900, 1e.06, and all others are from 1 to 2"):
+        warn_of_far_number(y)
     y[:6] = 1000  # so many are no slips
     with warnings.catch_warnings():
         warnings.simplefilter("error", LabelsWarning)
