@@ -80,7 +80,7 @@ def _reliability(logits: NDArray[np.float64], truth: NDArray[np.int64]) -> dict[
     number = np.minimum((said * _BINS).astype(int), _BINS - 1)
     rows, sums, n_right = (np.bincount(number, values, _BINS) for values in (None, said, right))
 
-    def error(n_right: NDArray[np.float64]) -> float:
+    def error(n_right: NDArray[Any]) -> float:
         return float(np.abs(sums - n_right).sum() / len(said))
 
     rng = np.random.default_rng(0)

@@ -268,7 +268,7 @@ class Questions(MissingTexts, Task[QuestionColumns, Answers, QuestionExamples, B
         silent = ~examples.answers.answerable[examples.weights > 0]
         silent_held_out = np.array([], bool) if validation is None else ~validation.answers.answerable
         n_silent = silent.sum() + silent_held_out.sum()
-        if n_silent > 1 and 0 < silent_held_out.sum() < len(silent_held_out):
+        if validation is not None and n_silent > 1 and 0 < silent_held_out.sum() < len(silent_held_out):
             self.null_threshold_ = self._best_threshold(self.outputs(model, validation), validation)
         elif n_silent:
             if n_silent > 1 and np.isinf(self.null_threshold_):
