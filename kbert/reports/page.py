@@ -217,9 +217,8 @@ class Report(HtmlPage):
         )
         yield (
             "<h2>Probabilities</h2><p>Across: the predicted probability; upwards: the share that is right; both from 0 "
-            "to 1. Below the line, probabilities are too high. With few rows, points lie off the line by chance "
-            "alone, even if all probabilities are true: only an error well above the one by chance says something. "
-            f"{how}</p>"
+            "to 1. Below the line, probabilities are too high. With few rows, points lie off the line by chance: "
+            f"only an error well above that by chance says something. {how}</p>"
             f'<div class="figures">{"".join(figures)}</div>'
         )
 
