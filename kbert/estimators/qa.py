@@ -108,8 +108,7 @@ class BertQA(FineTunedEstimator[Questions]):
     null_threshold : "tune" or float, default="tune"
         The answer is "" where the score of no answer, less that of the best span, is above this number. "tune" takes
         a number with the best F1 on the validation set: 0 if it is one, else one in the middle between the scores of
-        two questions; if all questions of ``fit`` have answers, "" is then the answer to an empty context
-        only.
+        two questions. If all questions of ``fit`` have answers, "" is the answer to an empty context only.
     n_best : int, default=20
         How many answers `answers` gives for each question.
     max_answer_length : int, default=30
