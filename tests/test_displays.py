@@ -44,7 +44,7 @@ def report():
     line = {"precision": 0.5, "recall": 1.0, "f1": 2 / 3, "rows": 1234}
     labels = ["<i>&pos", "averyveryveryverylonglabel" * 2, "שלום"]
     bins = [{"from": 0.5, "to": 0.6, "rows": 3, "probability": 0.55, "right": 0.0}]
-    reliability = {"error": 0.55, "bins": bins}
+    reliability = {"error": 0.55, "error_by_chance": 0.2, "bins": bins}
     values = {
         "estimator": "BertClassifier(weights='<b>')",
         "evaluated_by": "cross-validation",

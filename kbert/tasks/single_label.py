@@ -22,6 +22,7 @@ from kbert.tasks.task import Contrast, Recipe, entropy_of_classes, nothing_learn
 from kbert.tasks.texts import TextExamples, TextTask
 from kbert.training.labelled_batches import TrainingData
 from kbert.training.losses import softmax_cross_entropy, supervised_contrast
+from kbert.values.printable import shown
 from kbert.values.saved import POSITIVE, SavedValues
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class SingleLabel(TextTask):
         present = np.unique(labels[counted > 0])
         if self._is_first_fit and len(present) == 1:
             raise ValueError(
-                f"All rows whose weight is not 0 have one label, {self.classes_[present[0]]!r}, and BertClassifier "
+                f"All rows whose weight is not 0 are of one class, {shown(self.classes_[present[0]])}, and BertClassifier "
                 "needs two to tell apart. Look at sample_weight and class_weight."
             )
         return counted

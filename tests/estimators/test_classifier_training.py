@@ -318,7 +318,7 @@ def test_held_out_rows_count_without_class_weight_and_with_their_own(toy, review
 )
 def test_one_class_that_has_a_weight_is_refused(toy, reviews, weights):
     labels = np.where(np.arange(32) % 2, "a", "b")
-    with pytest.raises(ValueError, match="All rows whose weight is not 0 have one label, 'a'"):
+    with pytest.raises(ValueError, match="All rows whose weight is not 0 are of one class, 'a'"):
         toy(class_weight=weights.get("class_weight")).fit(reviews.text[:32], labels, weights.get("sample_weight"))
 
 

@@ -81,7 +81,9 @@ def test_so_it_is_for_every_estimator(make, monkeypatch, estimator, freeze):
     np.testing.assert_allclose(kept.history_["loss"], whole.history_["loss"], rtol=1e-4)
 
 
-@pytest.mark.parametrize("changes", [{"classifier_pooling": "cls"}, {"dtype": "bfloat16"}, {"few_labels": True}])
+@pytest.mark.parametrize(
+    "changes", [{"classifier_pooling": "cls"}, {"dtype": "bfloat16"}, {"few_labels": True, "batch_size": 4}]
+)
 def test_with_other_parameters_too(make, monkeypatch, changes):
     kept = make(**changes).fit(*ROWS[BertClassifier])
     monkeypatch.setattr(loop, "frozen_part", lambda *_: None)

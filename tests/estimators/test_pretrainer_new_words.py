@@ -1,6 +1,7 @@
 """BertPretrainer(new_words=...): words of the texts replace a checkpoint's unused tokens."""
 
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -72,8 +73,11 @@ def test_words_start_from_their_pieces(released):
 
 def test_fewer_places_than_words(released):
     with pytest.warns(NewWordsWarning, match="new_words=50, and the vocabulary has 4 unused tokens"):
-        run = make(released, new_words=50).fit(TEXTS)
-    assert set(run.new_words_) == {"remdesivir", "dexa"}
+        run = make(released, new_words=50).fit([*TEXTS, "dexb dexc dexd"])
+    assert len(run.new_words_) == 4 and {"remdesivir", "dexa"} < set(run.new_words_)
+    with warnings.catch_warnings():  # there are places for both
+        warnings.simplefilter("error", NewWordsWarning)
+        assert set(make(released, new_words=50).fit(TEXTS).new_words_) == {"remdesivir", "dexa"}
     with pytest.raises(ValueError, match="there are 5 new ones, and the vocabulary has 4"):
         make(released, new_words=["dexa", "dexb", "dexc", "dexd", "dexe"]).fit(TEXTS)
 
