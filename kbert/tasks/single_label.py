@@ -126,8 +126,8 @@ class SingleLabel(TextTask):
         present = np.unique(labels[counted > 0])
         if self._is_first_fit and len(present) == 1:
             raise ValueError(
-                f"All rows whose weight is not 0 are of one class, {shown(self.classes_[present[0]])}, and BertClassifier "
-                "needs two to tell apart. Look at sample_weight and class_weight."
+                f"All rows whose weight is not 0 are of one class, {shown(self.classes_[present[0]])}, and "
+                "BertClassifier needs two to tell apart. Look at sample_weight and class_weight."
             )
         return counted
 
