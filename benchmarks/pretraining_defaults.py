@@ -21,11 +21,12 @@ from results_file import ResultsFile, made_with
 from kbert import BertPretrainer
 from kbert.pretraining import Corpus
 from kbert.pretraining.evaluation import held_out_batches, held_out_scores
+from kbert.pretraining.instances import Documents
 from kbert.pretraining.masking import Masking
+from kbert.pretraining.recipe import SCORED_MASK_RATE
 from kbert.pretraining.shards import tokenised
 
 HELD_OUT_DOCUMENTS = 50
-MASK_RATE = 0.15
 SHORT_ROWS = 64
 
 
@@ -62,9 +63,10 @@ def main() -> None:
     )
     pretrainer.fit(training)
     elapsed = time.perf_counter() - begin
-    loss = masked_lm_loss(pretrainer, held_out, pretrainer.max_length_)
-    loss_on_short_rows = masked_lm_loss(pretrainer, held_out, SHORT_ROWS)
-    frequencies = loss_of_frequencies(pretrainer, training, held_out)
+    (documents,) = tokenised(held_out, pretrainer.tokenizer_)
+    loss = masked_lm_loss(pretrainer, documents, pretrainer.max_length_)
+    loss_on_short_rows = masked_lm_loss(pretrainer, documents, SHORT_ROWS)
+    frequencies = loss_of_frequencies(pretrainer, training, documents)
     line = {
         "size": options.size,
         "settings": " ".join(options.set) or "default",
@@ -85,24 +87,23 @@ def main() -> None:
     print(line)
 
 
-def masked_lm_loss(pretrainer: BertPretrainer, held_out: Corpus, max_length: int) -> float:
+def masked_lm_loss(pretrainer: BertPretrainer, held_out: Documents, max_length: int) -> float:
     """Nats for a masked token in rows of ``max_length``, under masks of 15% whatever training had."""
     tokenizer = pretrainer.tokenizer_
-    (documents,) = tokenised(held_out, tokenizer)
-    masking = Masking(tokenizer, MASK_RATE)
-    scores = held_out_scores(pretrainer.model_, tokenizer, documents, masking, pretrainer.batch_size_, max_length)
+    masking = Masking(tokenizer, SCORED_MASK_RATE)
+    scores = held_out_scores(pretrainer.model_, tokenizer, held_out, masking, pretrainer.batch_size_, max_length)
     return scores["mlm_loss"]
 
 
-def loss_of_frequencies(pretrainer: BertPretrainer, training: Corpus, held_out: Corpus) -> float:
+def loss_of_frequencies(pretrainer: BertPretrainer, training: Corpus, held_out: Documents) -> float:
     """Nats for a masked token, of who knows only how often each piece occurs in the training text."""
     tokenizer = pretrainer.tokenizer_
     counts = np.ones(tokenizer.vocab_size)  # one each more, so that none has probability 0
     for documents in tokenised(training, tokenizer):
         counts += np.bincount(documents.tokens, minlength=len(counts))
     losses = -np.log(counts / counts.sum())
-    masking, (documents,) = Masking(tokenizer, MASK_RATE), tokenised(held_out, tokenizer)
-    batches = held_out_batches(tokenizer, documents, masking, pretrainer.batch_size_, pretrainer.max_length_, False)
+    masking = Masking(tokenizer, SCORED_MASK_RATE)
+    batches = held_out_batches(tokenizer, held_out, masking, pretrainer.batch_size_, pretrainer.max_length_, False)
     masked = [batch.targets["mlm"][batch.weights["mlm"] > 0] for batch in batches]
     return float(losses[np.concatenate(masked)].mean())
 

@@ -86,6 +86,8 @@ def read_rows(
     weights = np.ones(columns.n_rows, "float32") if weights is None else weights
     task.learn(labels, weights)
     weights = task.row_weights(labels, weights)
+    if not is_warm_start:
+        task.require_learnable(labels, weights)
     if few_labels:
         _check_few_labels(parameters, task, is_warm_start)
     return RowsOfFit(X, task, columns, labels, weights)

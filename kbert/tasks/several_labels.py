@@ -64,7 +64,6 @@ class SeveralLabels(TextTask):
     temperature_: float = 1.0
     at_least_one_: bool = False
     y_type_: str = ""
-    _is_first_fit: bool = field(default=False, init=False, repr=False)
     _weights_of_labels: tuple[Any, Any] = field(default=(1.0, 1.0), init=False, repr=False)
 
     loss = staticmethod(binary_cross_entropy)
@@ -87,7 +86,7 @@ class SeveralLabels(TextTask):
         warn_of_untidy_labels(sets.classes.tolist(), y)
         if isinstance(self.class_weight, dict):
             checked_class_weight(self.class_weight, sets.classes, zero_allowed=False)
-        self.classes_, self.y_type_, self._is_first_fit = sets.classes, kind_of_labels(y), True
+        self.classes_, self.y_type_ = sets.classes, kind_of_labels(y)
         self.thresholds_ = np.full(len(sets.classes), 0.5)
         return sets.indicator
 
@@ -137,10 +136,13 @@ class SeveralLabels(TextTask):
 
     def learn(self, labels: np.ndarray, weights: np.ndarray) -> None:
         """Whether each row that is trained on has a label; and the weights of the labels."""
-        if self._is_first_fit and not labels[weights > 0].any():
-            raise ValueError("No row of y whose weight is not 0 has a label: nothing could be learned.")
         self.at_least_one_ = bool(labels[weights > 0].any(axis=1).all())
         self._weights_of_labels = self._balance(labels, weights)
+
+    def require_learnable(self, labels: np.ndarray, weights: np.ndarray) -> None:
+        """A row with a label at least."""
+        if not labels[weights > 0].any():
+            raise ValueError("No row of y whose weight is not 0 has a label: nothing could be learned.")
 
     def _balance(self, labels: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """What having each label weighs, and not having it, float64, shapes (n_classes,); in the mean they weigh 1."""

@@ -53,7 +53,6 @@ class SingleLabel(TextTask):
     classes_: np.ndarray = field(default_factory=nothing_learned)
     temperature_: float = 1.0
     y_type_: str = "labels"
-    _is_first_fit: bool = field(default=False, init=False, repr=False)
     _weights_of_classes: np.ndarray | None = field(default=None, init=False, repr=False)
 
     loss = staticmethod(softmax_cross_entropy)
@@ -90,7 +89,7 @@ class SingleLabel(TextTask):
             )
         if isinstance(self.class_weight, dict):
             checked_class_weight(self.class_weight, classes, zero_allowed=True)
-        self.classes_, self._is_first_fit = classes, True
+        self.classes_ = classes
         return numbers.astype("int32")
 
     def right_rows(self, y: Any, outputs: np.ndarray) -> np.ndarray:
@@ -118,18 +117,21 @@ class SingleLabel(TextTask):
 
     def row_weights(self, labels: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Rows of a class of weight 0 are as good as absent."""
-        counted = weights
-        if self._weights_of_classes is not None:
-            counted = np.where(self._weights_of_classes[labels] > 0, weights, 0)
-            if not counted.any():
-                raise ValueError("All rows have weight 0 after class_weight: nothing could be learned.")
-        present = np.unique(labels[counted > 0])
-        if self._is_first_fit and len(present) == 1:
+        if self._weights_of_classes is None:
+            return weights
+        counted = np.where(self._weights_of_classes[labels] > 0, weights, 0)
+        if not counted.any():
+            raise ValueError("All rows have weight 0 after class_weight: nothing could be learned.")
+        return counted
+
+    def require_learnable(self, labels: np.ndarray, weights: np.ndarray) -> None:
+        """Rows of two classes at least."""
+        present = np.unique(labels[weights > 0])
+        if len(present) == 1:
             raise ValueError(
                 f"All rows whose weight is not 0 are of one class, {shown(self.classes_[present[0]])}, and "
                 "BertClassifier needs two to tell apart. Look at sample_weight and class_weight."
             )
-        return counted
 
     # --- Training
 

@@ -220,6 +220,9 @@ class Task(ABC, Generic[C, L, E, O]):
     def warn_missing(self, columns: C, n_missing: int, n_rows: int, details: str) -> None:
         """Say that texts are missing."""
 
+    def require_learnable(self, labels: L, weights: np.ndarray) -> None:
+        """Refuse rows of which no first fit could learn anything. A warm start may have them."""
+
     def strata(self, labels: L, weights: np.ndarray) -> np.ndarray | None:
         """The stratum of each row, for a stratified split; None for a random one."""
         return None
