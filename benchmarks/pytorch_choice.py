@@ -34,8 +34,10 @@ import choice
 RECIPE = {"max_length": 512, "epochs": 3, "batch_size": 16, "learning_rate": 5e-5}
 
 
-def fit(folder: Path, train: pd.DataFrame, recipe: dict[str, Any], seed: int) -> Callable[[pd.DataFrame], np.ndarray]:
-    """Fine-tune; a function from rows to the indices of the chosen options."""
+def fit(
+    folder: Path, train: pd.DataFrame, recipe: dict[str, Any], seed: int, state: Path | None = None
+) -> Callable[[pd.DataFrame], np.ndarray]:
+    """Fine-tune, from the file ``state`` on where it is there; a function from rows to the indices of the options."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     torch.manual_seed(seed)
     model = prepared(transformers.BertForMultipleChoice.from_pretrained(folder))
@@ -56,7 +58,11 @@ def fit(folder: Path, train: pd.DataFrame, recipe: dict[str, Any], seed: int) ->
 
     lengths = train.context.str.len().to_numpy() + train.options.map(lambda options: max(map(len, options))).to_numpy()
     run = {**recipe, "seed": seed}
-    train_model(model, lengths, run, lambda rows: model(**encode(train.iloc[rows]), labels=targets[rows]).loss)
+
+    def loss(rows: np.ndarray) -> torch.Tensor:
+        return model(**encode(train.iloc[rows]), labels=targets[rows]).loss
+
+    train_model(model, lengths, run, loss, state)
 
     def predict(frame: pd.DataFrame) -> np.ndarray:
         parts = [frame.iloc[start : start + 64] for start in range(0, len(frame), 64)]
@@ -76,6 +82,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=RECIPE["epochs"])
     parser.add_argument("--size", default="minilm-l6")
     parser.add_argument("--results", type=Path, default=Path("choice_results.csv"))
+    parser.add_argument("--state", type=Path, help="a folder that keeps unfinished runs, so that they go on")
     options = parser.parse_args()
     if negative := [name for name in ("rows", "dev_rows") if getattr(options, name) < 0]:
         parser.error(f"--{negative[0].replace('_', '-')} is {getattr(options, negative[0])}: give 0 for all, or more")
@@ -96,10 +103,17 @@ def main() -> None:
         run = {**setting, "seed": seed}
         if len(choice.find(options.results, run)):
             continue
+        state = None
+        if options.state:
+            options.state.mkdir(parents=True, exist_ok=True)
+            settled = {key: value for key, value in run.items() if key not in ("task", "weights", "backend")}
+            state = options.state / ("_".join(map(str, settled.values())) + ".pt")
+        resumed = state is not None and state.exists()
         start = time.perf_counter()
-        predict = fit(resolve_folder(options.size), train, recipe, seed)
+        predict = fit(resolve_folder(options.size), train, recipe, seed, state)
         seconds = time.perf_counter() - start
-        scores = {"accuracy": round(float((predict(dev) == dev.label).mean()), 4), "fit_s": round(seconds)}
+        accuracy = round(float((predict(dev) == dev.label).mean()), 4)
+        scores = {"accuracy": accuracy, "fit_s": "" if resumed else round(seconds)}
         versions = {"kbert": kbert.__version__, "keras": "", "backend_version": torch.__version__}
         row = {**run, **scores, "date": datetime.date.today().isoformat(), **versions}
         results.append(row)

@@ -6,6 +6,7 @@ It computes in bfloat16 wherever that is faster, as kbert does.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,8 +35,19 @@ def batches(lengths: np.ndarray, size: int, rng: np.random.Generator) -> list[np
     return [steps[i] for i in rng.permutation(len(steps))]
 
 
+def keep(file: Path, parts: dict[str, Any], done: int) -> None:
+    """Write the state of a run, complete or not at all."""
+    part = file.with_suffix(".part")
+    torch.save({**parts, "rng": torch.get_rng_state(), "done": done}, part)
+    part.replace(file)
+
+
 def train(
-    model: torch.nn.Module, lengths: np.ndarray, run: dict[str, Any], loss: Callable[[np.ndarray], torch.Tensor]
+    model: torch.nn.Module,
+    lengths: np.ndarray,
+    run: dict[str, Any],
+    loss: Callable[[np.ndarray], torch.Tensor],
+    state: Path | None = None,
 ) -> torch.nn.Module:
     """Train a model in place: decay 0.01, not on biases and LayerNorm; 10% warm-up, then linear decay; clip 1.0.
 
@@ -48,6 +60,8 @@ def train(
         ``epochs``, ``batch_size``, ``learning_rate`` and ``seed``.
     loss : callable
         From the numbers of the examples of a batch to their loss.
+    state : path, optional
+        A file that keeps the run every 50 updates. Where it is there already, the run goes on from it.
 
     Returns
     -------
@@ -60,15 +74,27 @@ def train(
     optimizer = torch.optim.AdamW(groups, run["learning_rate"], eps=1e-6)
     n_steps = run["epochs"] * -(-len(lengths) // run["batch_size"])
     schedule = transformers.get_linear_schedule_with_warmup(optimizer, n_steps // 10, n_steps)
+    kept = {"model": model, "optimizer": optimizer, "schedule": schedule}
+    done = 0
+    if state is not None and state.exists():
+        saved = torch.load(state)
+        for name, part in kept.items():
+            part.load_state_dict(saved[name])
+        torch.set_rng_state(saved["rng"])
+        done = saved["done"]
     rng = np.random.default_rng(run["seed"])
     model.train()
     for epoch in range(run["epochs"]):
-        for step, rows in enumerate(batches(lengths, run["batch_size"], rng)):
+        for step, rows in enumerate(batches(lengths, run["batch_size"], rng), epoch * (n_steps // run["epochs"])):
+            if step < done:
+                continue
             loss(rows).backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             schedule.step()
             optimizer.zero_grad()
             if step % 50 == 49:
-                print(f"epoch {epoch + 1}, step {step + 1} of {n_steps // run['epochs']}", flush=True)
+                print(f"epoch {epoch + 1}, step {step + 1} of {n_steps}", flush=True)
+                if state is not None:
+                    keep(state, {name: part.state_dict() for name, part in kept.items()}, step + 1)
     return model.eval()
