@@ -63,6 +63,12 @@ SIZES: dict[str, NamedSize] = {
 
 # Models that are often meant beside BERT, by what is in their names.
 _OTHERS = ("distilbert", "roberta", "deberta", "albert", "electra", "modernbert", "xlnet", "mpnet", "gpt", "t5-")
+_NAMES_WITHOUT_OWNER = [known.hub_name.partition("/")[2].lower() for known in SIZES.values()]
+
+
+def is_of_another_model(name: str) -> bool:
+    """Whether a name is that of another model than BERT."""
+    return any(other in name.lower() for other in _OTHERS)
 
 
 def find_size(name: str) -> NamedSize | None:
@@ -85,13 +91,15 @@ def named_size(size: str) -> NamedSize:
     """
     if (found := find_size(size)) is not None:
         return found
-    other = next((name for name in _OTHERS if name in size.lower()), None)
-    if other is not None:
+    if is_of_another_model(size):
         raise UnknownSizeError(
             f"{size!r} is no BERT, and kbert reads no other models. The sizes are {', '.join(SIZES)}; weights= takes a "
             "folder or a hub name of a BERT."
         )
-    near = get_close_matches(size.lower(), SIZES, n=3, cutoff=0.4)
+    if size.lower().startswith(("bert-", "bert_")):  # as on the hubs, where most have the language in their names
+        near = get_close_matches(size.lower().replace("_", "-"), _NAMES_WITHOUT_OWNER, n=1, cutoff=0.9)
+    else:
+        near = get_close_matches(size.lower(), SIZES, n=3, cutoff=0.4)
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near and "/" not in size else ""
     raise UnknownSizeError(
         f"Unknown size {size!r}.{hint} The sizes are {', '.join(SIZES)}; for a folder or a hub name write "

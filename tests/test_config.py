@@ -85,6 +85,19 @@ def test_an_unknown_size_is_refused_with_the_nearest_names(asked, near):
         BertConfig.from_size(asked)
 
 
+@pytest.mark.parametrize("language", ["chinese", "german-cased", "multilingual-cased"])
+def test_a_hub_name_of_another_language_is_not_taken_for_a_misspelt_size(language):
+    name = f"bert-base-{language}"
+    with pytest.raises(UnknownSizeError, match=f"Unknown size '{name}'. The sizes .* weights='{name}'"):
+        BertConfig.from_size(name)
+
+
+@pytest.mark.parametrize("asked", ["bert-base-uncasd", "bert_base_en_uncased"])
+def test_a_misspelt_hub_name_of_a_size_keeps_its_casing(asked):
+    with pytest.raises(UnknownSizeError, match=r"Did you mean 'bert-base-uncased'\?"):
+        BertConfig.from_size(asked)
+
+
 def test_a_size_like_none_of_them_is_refused_with_all_names():
     with pytest.raises(UnknownSizeError, match=", ".join(SIZES)):
         BertConfig.from_size("123456")

@@ -149,16 +149,32 @@ class BertEstimator(ExportableEstimator):
             )
         # In scikit-learn's words. Where either has no names, all is well.
         if columns.names is not None and names is not None and columns.names != names:
+            if set(columns.names) == set(names):
+                what_to_do = f"Select X[{names}]."
+            else:
+                renamed = {now: before for now, before in zip(columns.names, names, strict=True) if now != before}
+                what_to_do = f"Give the columns of fit; if these are the same, X.rename(columns={renamed})."
             raise ValueError(
                 "The feature names should match those that were passed during fit.\n"
                 f"Feature names must be in the same order as they were in fit: {names}; {name} has {columns.names}. "
-                f"Select X[{names}]."
+                f"{what_to_do}"
+            )
+
+    def _refuse_more_columns(self, X: Any) -> None:
+        """Refuse a table that has the columns of fit and others, before the reader advises on what columns to take."""
+        names: list[str] = getattr(self, "feature_names_in_", np.array([])).tolist()
+        columns = list(getattr(X, "columns", ()))
+        if names and len(columns) > len(names) and set(names) <= set(columns):
+            raise ValueError(
+                f"X has {len(columns)} features, but {type(self).__name__} is expecting {len(names)} features as "
+                f"input, those of fit: X[{names}]."
             )
 
     def _columns_to_predict(self, reader: RowReader[C], X: Any) -> C:
         """X as plain columns, which are those of fit; with a warning if many more are empty."""
         self._check_max_length(self.config_)
         self._refuse_one_row(X)
+        self._refuse_more_columns(X)
         columns = reader.read(readable_again(X))
         self._check_columns(columns)
         self._tell_missing(reader, X, columns)

@@ -232,13 +232,15 @@ class ExportableEstimator(SavableEstimator):
             else:
                 exported = opened()
             found = exported._export_results(X)
-        if calibrated and self._compares_all_rows and expected[2] < _ENOUGH_ROWS:
-            warn_user(
-                f'quantize="int8" takes the scales of its integers from {expected[2]} rows, and compares the models on '
-                "them: so few rows say little of others, for which it may be far off. Give a few hundred as X; or "
-                f'quantize="{DYNAMIC}", which needs none.',
-                ParameterWarning,
-            )
+        if calibrated and self._compares_all_rows:
+            n_different = len(set(self._row_reader().read(X).keys()))
+            if n_different < _ENOUGH_ROWS:
+                warn_user(
+                    f'quantize="int8" takes the scales of its integers from {expected[2]} rows, of which {n_different} '
+                    "are different, and compares the models on them: so few say little of others, for which it may be "
+                    f'far off. Give a few hundred as X; or quantize="{DYNAMIC}", which needs none.',
+                    ParameterWarning,
+                )
         (folder / SAFETENSORS).unlink()
         report = _compared(expected, found, final, format, quantize, exported.model_.runtime)
         if y is not None:

@@ -279,7 +279,7 @@ class FitPlan:
     (8, 4, 57)
     >>> print(plan)
     fit: 60 rows, ...
-    rows: 60; 57 repeat an earlier one, 0 with contradicting labels
+    rows: 60; 57 repeat an earlier one, 0 texts with contradicting labels
     labels: pos 67%, neg 33%
     ...
     time: fit about ...
@@ -381,8 +381,8 @@ class FitPlan:
             rows += f", of which {self.n_validation_rows:,} for validation"
         if self.n_missing:
             rows += f"; {self.n_missing:,} texts missing"
-        repeated = f"{self.n_duplicates:,} repeat an earlier one, {self.n_contradictions:,} with contradicting labels"
-        yield "rows", f"{rows}; {repeated}"
+        texts = f"{self.n_contradictions:,} text{'s' if self.n_contradictions != 1 else ''}"
+        yield "rows", f"{rows}; {self.n_duplicates:,} repeat an earlier one, {texts} with contradicting labels"
         if self.classes:
             shown = _by_share(self.classes)[:_CLASSES_SHOWN]
             more = f", and {len(self.classes) - len(shown)} more" if len(self.classes) > len(shown) else ""

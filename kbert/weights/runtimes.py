@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 import threading
 import weakref
 from collections import Counter
@@ -125,7 +126,10 @@ class ExportedModel:
         parts = [part for name in names for part in self.folder.glob(name)]
         found = sorted(path for part in parts for path in (part, *part.rglob("*")) if path.is_file())
         if not found:
-            raise WeightsNotFoundError(f"{self.folder} holds no exported model (any more).")
+            raise WeightsNotFoundError(
+                f"{self.folder} holds no exported model (any more). An estimator that was loaded from an export reads "
+                "it from there, after unpickling too: bring the folder back, or load the export from where it is now."
+            )
         return found
 
     def _run(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -257,9 +261,24 @@ def _openvino_core(process: int) -> Any:
     last model and `Core`. Where another thread lets go of them, the first one keeps a pointer to what was freed, and
     Ctrl-C ends the process by a segmentation fault.
     """
-    import openvino
+    return _imported_openvino().Core()
 
-    return openvino.Core()
+
+def _imported_openvino() -> Any:
+    """OpenVINO without its telemetry, which tells Google Analytics of each import, and keeps an id in ``~/intel``.
+
+    OpenVINO takes a stub where the package openvino-telemetry, which it requires, cannot be imported.
+    """
+    name = "openvino_telemetry"
+    before = sys.modules.get(name)
+    sys.modules[name] = None  # type: ignore[assignment]
+    try:
+        import openvino
+    finally:
+        del sys.modules[name]
+        if before is not None:
+            sys.modules[name] = before
+    return openvino
 
 
 # How many threads' pools of models that are gone OpenVINO 2026.4 keeps for the next one, by process. A forked process

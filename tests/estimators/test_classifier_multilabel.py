@@ -292,6 +292,24 @@ def _learned_weights(task, examples):
     return task._signed_weights(examples)
 
 
+def test_thresholds_may_be_set_by_label(quick, tagged, lists):
+    classifier = quick().fit(tagged[0], lists)
+    first, *_, last = classifier.classes_
+    by_label = dict.fromkeys(classifier.classes_, 0.5) | {first: -np.inf, last: np.inf}
+    for thresholds in (by_label, pd.Series(by_label)[::-1]):
+        classifier.thresholds_ = thresholds
+        assert all(first in labels and last not in labels for labels in classifier.predict(tagged[0]))
+
+
+@pytest.mark.parametrize("thresholds", [[0.5] * 4, [0.5, np.nan, 0.5], {"none": 0.5}, "0.5, 0.5"])
+def test_thresholds_that_do_not_fit_the_labels_are_refused(quick, tagged, thresholds, tmp_path):
+    classifier = quick().fit(*tagged)
+    classifier.thresholds_ = thresholds
+    for use in (lambda: classifier.predict(tagged[0]), lambda: classifier.save(tmp_path / "model")):
+        with pytest.raises(ValueError, match="should be one number for each of the labels"):
+            use()
+
+
 def test_thresholds_may_be_set_to_a_list(toy, tagged, tmp_path):
     classifier = toy(epochs=1).fit(tagged[0][:16], tagged[1][:16])
     classifier.thresholds_ = [0.0, 1.1, 0.0]

@@ -91,6 +91,19 @@ def test_the_order_of_named_columns_is_checked(toy, pairs):
         classifier.predict(pairs[["right", "left"]])
 
 
+def test_columns_beside_those_of_fit_are_refused_with_what_to_select(toy, pairs):
+    classifier = toy().fit(pairs[["left"]][:32], pairs.both[:32])
+    for others in (pairs, pairs[["right", "left"]]):
+        with pytest.raises(ValueError, match=r"features as input, those of fit: X\[\['left'\]\]"):
+            classifier.predict(others)
+
+
+def test_a_column_of_another_name_is_refused_with_how_to_rename_it(toy, pairs):
+    classifier = toy().fit(pairs[["left"]][:32], pairs.both[:32])
+    with pytest.raises(ValueError, match=r"X.rename\(columns=\{'right': 'left'\}\)"):
+        classifier.predict(pairs[["right"]])
+
+
 def test_a_fit_without_names_forgets_those_before(toy, reviews):
     classifier = toy().fit(reviews[["text"]][:32], reviews.label[:32])
     classifier.fit(reviews.text[:32].tolist(), reviews.label[:32])

@@ -28,7 +28,7 @@ from kbert import (
     BertVectorizer,
     WordPieceTokenizer,
 )
-from kbert.errors import WeightsMismatchError, WeightsNotFoundError
+from kbert.errors import ParameterWarning, WeightsMismatchError, WeightsNotFoundError
 from kbert.model import (
     BertForPreTraining,
     BertForQuestionAnswering,
@@ -390,6 +390,15 @@ def test_int8_calibrated_on_rows_is_closer_than_dynamic(classifier, tmp_path, ru
     told = json.loads((tmp_path / "out" / "export.json").read_text())["check"]
     assert (told["quantize"], told["runtime"]) == ("int8", report.runtime)
     assert (told["score"], told["agreement"]) == (report.score, report.agreement)
+
+
+def test_rows_that_repeat_are_counted_once_where_int8_is_calibrated(classifier, tmp_path):
+    rows = [f"{TEXTS[i % len(TEXTS)]} {i}" for i in range(60)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ParameterWarning)
+        classifier.export(tmp_path / "different", X=rows, quantize="int8")
+    with pytest.warns(ParameterWarning, match="from 60 rows, of which 2 are different"):
+        classifier.export(tmp_path / "repeated", X=rows[:2] * 30, quantize="int8")
 
 
 def test_in_int8_logits_are_verified_as_closely_as_runtimes_agree(classifier, tmp_path):

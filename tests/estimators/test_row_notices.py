@@ -52,6 +52,15 @@ def test_rows_of_pandas_are_told_by_their_index(toy):
     assert "(35% of the rows: rows 1, 2, 3, 4, 5 and 2 more)" in message
 
 
+def test_a_column_of_pairs_that_is_missing_is_named(toy):
+    df = pd.DataFrame({"a": TEXTS, "b": [None] * 20})
+    (message,) = told(lambda: toy().fit(df, LABELS))
+    assert "(all of column 'b'; 100% of the rows: index 0, 1" in message
+    df.loc[7, "b"] = "the table"
+    (message,) = told(lambda: toy().fit(df, LABELS))
+    assert "all of column" not in message
+
+
 def test_training_and_validation_rows_are_told_together_by_kind(toy):
     classifier = toy()
     messages = told(

@@ -421,6 +421,16 @@ def test_a_misspelt_end_of_a_hub_name():
     assert f"Did you mean '{MINILM}'?" in message_of("all-MiniLM-L6")
 
 
+@pytest.mark.parametrize("name", ["distilbert-base-uncased", "FacebookAI/roberta-base"])
+def test_another_model_than_bert_is_said_to_be_one(name):
+    message = message_of(name)
+    assert "By its name it is no BERT" in message and "Did you mean" not in message
+
+
+def test_a_bert_of_another_language_is_not_taken_for_a_misspelt_one():
+    assert "Did you mean" not in message_of("bert-base-chinese")
+
+
 def test_a_file_instead_of_a_folder():
     folder = weights_folder(Path("mine").absolute())
     message = message_of(folder / "model.safetensors")

@@ -1,6 +1,10 @@
 """What runs an exported model: which runtime is chosen, with which threads, and of which files the model is."""
 
+import os
 import pickle
+import subprocess
+import sys
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -53,6 +57,25 @@ def test_threads_are_those_of_the_environment(given, expected, monkeypatch):
     if given is not None:
         monkeypatch.setenv("OMP_NUM_THREADS", given)
     assert runtimes._n_threads() == expected
+
+
+_IMPORT_OPENVINO = """
+import os, socket, sys
+def refused(*arguments, **keywords):
+    raise AssertionError("a connection is opened")
+socket.socket.connect = socket.create_connection = refused
+from kbert.weights import runtimes
+runtimes._openvino_core(os.getpid())
+print([name for name in sys.modules if name.startswith("openvino_telemetry")])
+"""
+
+
+@pytest.mark.skipif(find_spec("openvino") is None, reason="run: pip install 'kbert-learn[openvino]'")
+def test_openvino_is_imported_without_its_telemetry(tmp_path):
+    environment = {**os.environ, "HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", _IMPORT_OPENVINO], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0 and done.stdout.strip() == "[]", done.stdout + done.stderr[-2000:]
+    assert not [path for path in tmp_path.iterdir() if path.name == "intel"]
 
 
 def test_runtimes_are_told_threads_and_precision(tmp_path, monkeypatch):
