@@ -62,6 +62,9 @@ class BertConfig:
         Standard deviation of the truncated normal that new weights are drawn from.
     layer_norm_eps : float
         Epsilon of LayerNorm.
+    num_trained_positions : int or None
+        Positions that pre-training from a random start has reached: those of its longest rows. The others are random.
+        None: not known, as in weights that kbert has not trained, and all are taken for trained.
 
     Examples
     --------
@@ -86,11 +89,20 @@ class BertConfig:
     type_vocab_size: int = 2
     initializer_range: float = 0.02
     layer_norm_eps: float = 1e-12
+    num_trained_positions: int | None = None
 
     def __post_init__(self) -> None:
         for name in _COUNTS:
             # A NumPy number could not be written as JSON.
             object.__setattr__(self, name, whole_number(getattr(self, name), f"BertConfig: {name}"))
+        if self.num_trained_positions is not None:
+            n_trained = whole_number(self.num_trained_positions, "BertConfig: num_trained_positions")
+            if n_trained > self.max_position_embeddings:
+                raise ValueError(
+                    f"BertConfig: num_trained_positions ({n_trained}) must be at most max_position_embeddings "
+                    f"({self.max_position_embeddings})."
+                )
+            object.__setattr__(self, "num_trained_positions", n_trained)
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"BertConfig: hidden_size ({self.hidden_size}) must be a multiple of num_attention_heads "
@@ -122,6 +134,11 @@ class BertConfig:
     def head_size(self) -> int:
         """Width H of one attention head."""
         return self.hidden_size // self.num_attention_heads
+
+    @property
+    def trained_positions(self) -> int:
+        """Positions that can be taken for trained."""
+        return self.num_trained_positions or self.max_position_embeddings
 
     @property
     def head_dropout(self) -> float:
@@ -187,7 +204,10 @@ class BertConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of ``config.json``."""
-        return asdict(self)
+        values = asdict(self)
+        if self.num_trained_positions is None:  # a key of kbert's own, which other programs need not see
+            del values["num_trained_positions"]
+        return values
 
     def with_dropout(self, rate: float | None) -> BertConfig:
         """Return a copy with one dropout rate for hidden states, attention and classifier; None changes nothing."""

@@ -397,6 +397,13 @@ def answers_that_no_window_holds(folder):
     return toy_of(BertQA, folder).fit([("fox", LONG)] * 2, [(LONG, 0), ("quick", 4)])
 
 
+@warns(ParameterWarning, "this model was pre-trained on rows of up to 8")
+def rows_longer_than_those_of_pre_training(folder):
+    shutil.copytree(folder / "model", folder / "short-rows", dirs_exist_ok=True)
+    change_json(folder / "short-rows" / "config.json", num_trained_positions=8)
+    return toy_of(BertQA, folder, weights=folder / "short-rows").fit([("fox", LONG[:80])] * 6, ANSWERS)
+
+
 @warns(ParameterWarning, 'quantize="int8" takes the scales of its integers from 6 rows')
 def an_export_in_int8_from_a_few_rows(folder):
     pytest.importorskip("onnxruntime", reason="pip install 'kbert-learn[onnx]'")

@@ -21,7 +21,7 @@ from kbert.estimators.preparing import HasTask, find_start, held_out, read_rows
 from kbert.estimators.runs import Runs
 from kbert.estimators.validation import read_eval_set
 from kbert.model.setup import keras
-from kbert.tasks.row_notices import RowShares, RowsRead, tell_cut, tell_missing, tell_unknown
+from kbert.tasks.row_notices import RowShares, RowsRead, tell_cut, tell_missing, tell_unknown, tell_untrained
 from kbert.tasks.task import Examples, Task
 from kbert.text import WordPieceTokenizer
 from kbert.training.backends import able_to_train
@@ -90,8 +90,12 @@ def fit(
         validation, read_for_validation = read_eval_set(eval_set, estimator, task, columns, start.tokenizer)
         read.append(read_for_validation)
     shares = RowShares(tell_cut(task, read), tell_missing(task, read))
-    if hasattr(examples, "sequences"):  # which those of long contexts are not: they are built when they are taken
-        tell_unknown(X, columns, examples.sequences, start.tokenizer)
+    sequences = getattr(examples, "sequences", None)
+    if sequences is None:  # of long contexts, whose windows are built when they are taken
+        sequences = getattr(examples, "windows")  # noqa: B009
+    else:
+        tell_unknown(X, columns, sequences, start.tokenizer)
+    tell_untrained(start.config, sequences.lengths)
     n_truncated = len(examples.cut_rows)
 
     # Split off a validation set, if none is given and a parameter asks for one.

@@ -59,6 +59,7 @@ from kbert.pretraining.recipe import (
     SCORED_MASK_RATE,
     Phases,
     automatic_vocab_size,
+    config_of_run,
     longest_automatic_row,
     settle_pretraining,
 )
@@ -352,7 +353,8 @@ class BertPretrainer(BertEstimator):
 
         from_scratch = start.folder is None and start.model is None
         phases, mixed = settle_pretraining(parameters, start.config, from_scratch)
-        config, policy = start.config.with_dropout(parameters.dropout), dtype_of_run(parameters.dtype, folder)
+        config = config_of_run(start.config, parameters.dropout, parameters.max_length, from_scratch)
+        policy = dtype_of_run(parameters.dtype, folder)
         model, new_words = begun_model(start, tokenizer, documents, config, parameters.nsp, policy, seed)
         if start.model is not None:
             new_words = self.new_words_

@@ -55,7 +55,7 @@ def automatic_length(config: BertConfig, in_windows: bool) -> int:
 
     Batches are as long as their rows, so that a large limit costs short rows nothing.
     """
-    return min(_WINDOW, config.max_position_embeddings) if in_windows else config.max_position_embeddings
+    return min(_WINDOW, config.trained_positions) if in_windows else config.max_position_embeddings
 
 
 def settle_training(parameters: Parameters, recipe: Recipe, config: BertConfig, n_rows: int) -> None:

@@ -12,7 +12,7 @@ from kbert.files.json_files import json_object
 from kbert.pretraining.corpus import Corpus
 from kbert.pretraining.instances import Documents, DocumentSource
 from kbert.pretraining.options import PretrainingOptions
-from kbert.pretraining.recipe import PAPER, SCORED_MASK_RATE, settle_pretraining
+from kbert.pretraining.recipe import PAPER, SCORED_MASK_RATE, config_of_run, settle_pretraining
 from kbert.pretraining.shards import MANIFEST, SETTINGS, Shards, tokenised, vocabulary_hash
 from kbert.text import WordPieceTokenizer
 
@@ -49,7 +49,7 @@ def new_run(options: Namespace, shards: Shards) -> Pretraining:
 
     start = _start(options, shards.tokenizer)
     settings = _settings(options, start.config)
-    config = start.config.with_dropout(options.dropout)
+    config = config_of_run(start.config, options.dropout, options.max_length, from_scratch=options.weights is None)
     held_out = None if options.held_out is None else _held_out(options, shards.tokenizer)
     policy = dtype_of_run(options.dtype, options.out / "run")
     model, _ = begun_model(start, shards.tokenizer, shards, config, options.nsp, policy, options.seed)

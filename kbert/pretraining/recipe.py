@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from kbert.config import BertConfig
@@ -74,7 +75,24 @@ def automatic_vocab_size(size: str | BertConfig) -> int:
 
 def longest_automatic_row(config: BertConfig) -> int:
     """Tokens of the longest row of a run on from weights."""
-    return min(max(length for length, _ in _FROM_WEIGHTS.phases), config.max_position_embeddings)
+    return min(max(length for length, _ in _FROM_WEIGHTS.phases), config.trained_positions)
+
+
+def config_of_run(config: BertConfig, dropout: float | None, longest: int, from_scratch: bool) -> BertConfig:
+    """The config of a model that is pre-trained, with the positions that are then trained.
+
+    Parameters
+    ----------
+    config : BertConfig
+        Of the start.
+    dropout : float or None
+    longest : int
+        Tokens of the longest rows of the run.
+    from_scratch : bool
+        Whether the start is random.
+    """
+    trained = longest if from_scratch else config.num_trained_positions
+    return replace(config.with_dropout(dropout), num_trained_positions=trained and max(trained, longest))
 
 
 def settle_pretraining(parameters: Any, config: BertConfig, from_scratch: bool) -> tuple[Phases, bool]:

@@ -1,6 +1,6 @@
 """What the user is told of rows that were cut, or have an empty text: once in fit, and again only if there are more.
 
-And in fit, of words that the vocabulary lacks.
+And in fit, of words that the vocabulary lacks, and of rows that are longer than any that the model has seen.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kbert.config import BertConfig
 from kbert.data.columns import Columns
 from kbert.data.frames import listed_positions
-from kbert.errors import MissingTextWarning, TruncationWarning, UnknownWordsWarning
+from kbert.errors import MissingTextWarning, ParameterWarning, TruncationWarning, UnknownWordsWarning
 from kbert.text import WordPieceTokenizer
 from kbert.text.sequences import TokenSequences
 from kbert.values.printable import percent, shown
@@ -151,6 +152,28 @@ def tell_unknown(X: Any, columns: Columns, sequences: TokenSequences, tokenizer:
             "words before fit and predict (the package emoji has demojize), or take weights of their language.",
             UnknownWordsWarning,
         )
+
+
+def tell_untrained(config: BertConfig, lengths: NDArray[np.int64]) -> None:
+    """Issue a warning if sequences are longer than those that the model was pre-trained on.
+
+    Parameters
+    ----------
+    config : BertConfig
+        Of the start.
+    lengths : ndarray of int64
+        Tokens of each sequence to train on.
+    """
+    n_trained = config.num_trained_positions
+    if n_trained is None or not (n_longer := int((lengths > n_trained).sum())):
+        return
+    warn_user(
+        f"{n_longer} of {len(lengths)} sequences have more than {n_trained} tokens, and this model was pre-trained on "
+        f"rows of up to {n_trained}: its positions beyond start at random, and are learned from these rows alone. Set "
+        f"max_length={n_trained}, with long_text='window' where there is one; or pre-train with longer rows "
+        "(max_length of BertPretrainer, --max-length of kbert pretrain).",
+        ParameterWarning,
+    )
 
 
 def _unknown_words(columns: Columns, rows: NDArray[Any], tokenizer: WordPieceTokenizer) -> list[str]:

@@ -34,11 +34,12 @@ def describe(name: str | Path) -> dict[str, str]:
     """
     source = read_source(name)
     config, arrays = source.config, source.arrays
+    trained = "" if config.num_trained_positions is None else f" ({config.num_trained_positions} of them trained)"
     facts = {
         "format": source.format.title,
         "architecture": f"{config.num_hidden_layers} layers of {config.hidden_size}, "
         f"{config.num_attention_heads} heads, feed-forward {config.intermediate_size}, "
-        f"{config.max_position_embeddings} positions, {config.hidden_act}",
+        f"{config.max_position_embeddings} positions{trained}, {config.hidden_act}",
         "parameters": f"{sum(array.size for array in arrays.values()):,}",
         "parts": ", ".join(["encoder", *parts_of(arrays)]),
         **_tokenizer_facts(source),

@@ -14,7 +14,13 @@ from scipy import sparse
 from sklearn.base import clone
 
 from kbert import BertClassifier, BertConfig, BertPretrainer, WordPieceTokenizer
-from kbert.errors import DivergedError, MissingTextWarning, NewWeightsWarning, WeightsMismatchError
+from kbert.errors import (
+    DivergedError,
+    MissingTextWarning,
+    NewWeightsWarning,
+    ParameterWarning,
+    WeightsMismatchError,
+)
 from kbert.pretraining import Corpus
 
 SUBJECTS = {"ada": ("wrote", "a", "program"), "grace": ("found", "the", "bug"), "alan": ("broke", "that", "code")}
@@ -158,6 +164,27 @@ def test_the_defaults_from_scratch(tmp_path, trained_shapes):
     assert loaded.max_length == "auto" and loaded.max_length_ == 100
     again = BertPretrainer(weights=tmp_path / "mine", split="lines", max_steps=1, random_state=0).fit(texts)
     assert (again.max_length_, again.batch_size_, again.mask_rate_, again.learning_rate_) == (100, 32, 0.15, 2e-5)
+
+
+def test_positions_that_were_trained_are_known(tmp_path, toy_folder):
+    texts = made_texts(40)
+    make(max_length=16, max_steps=2).fit(corpus_of(texts)).save(tmp_path / "short")
+    assert BertConfig.from_folder(tmp_path / "short").num_trained_positions == 16
+    # Windows of a fine-tuning fit end there, and other rows do not, of which the user is told.
+    rows, labels = ["ada wrote a program " * 6, "grace found the bug " * 6] * 8, ["a", "b"] * 8
+    classifier = BertClassifier(weights=tmp_path / "short", epochs=1, random_state=0).fit(rows, labels)
+    assert classifier.max_length_ == 16
+    classifier.save(tmp_path / "classifier")
+    assert BertClassifier.load(tmp_path / "classifier").config_.num_trained_positions == 16
+    with pytest.warns(ParameterWarning, match="16 of 16 sequences have more than 16 tokens.*Set max_length=16"):
+        BertClassifier(weights=tmp_path / "short", long_text="truncate", epochs=1).fit(rows, labels)
+    # Going on with longer rows trains more of them, and with shorter ones no fewer.
+    for further in (dict(max_length=32), dict(max_length=8), dict(max_length="auto")):
+        again = make(weights=tmp_path / "short", max_steps=1, **further).fit(corpus_of(texts))
+        assert again.config_.num_trained_positions == again.model_.config.num_trained_positions
+        assert again.config_.num_trained_positions == (16 if further["max_length"] == 8 else 32)
+    # Of weights from elsewhere it is not known.
+    assert make(weights=toy_folder, max_steps=1, max_length=8).fit(corpus_of(texts)).config_.trained_positions > 8
 
 
 def test_from_scratch_it_starts_at_the_frequencies(fitted, tmp_path):
