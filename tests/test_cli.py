@@ -189,6 +189,7 @@ def test_an_interrupted_call_goes_on(folder, trained, tmp_path, capsys, monkeypa
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
     monkeypatch.setattr(trainer, "write_checkpoint", write)
     assert pretrain(folder, tmp_path, *more) == 0
+    assert f"goes on from the last checkpoint in {tmp_path / 'run'}" in capsys.readouterr().out
     whole = read_folder(trained)
     assert all(np.array_equal(whole[name], array) for name, array in read_folder(tmp_path).items())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -102,9 +102,36 @@ def write_json(path: Path, values: dict[str, Any]) -> None:
     OSError
         If it cannot be written, with its name, which Python's own error of a full disk lacks.
     """
-    text = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
+    _write_text(path, json_text(values))
+
+
+def json_text(values: dict[str, Any]) -> str:
+    """What `write_json` writes."""
+    return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
+
+
+def replace_texts(folder: Path, texts: Mapping[str, str]) -> None:
+    """Write files in UTF-8, by their names, over what was there: first all of them, and then each takes its place.
+
+    Raises
+    ------
+    OSError
+        As of `write_json`. The earlier files are left as they were.
+    """
+    unfinished = {folder / name: folder / f"{name}.{uuid.uuid4().hex[:8]}.part" for name in texts}
     try:
-        path.write_text(text, encoding="utf-8", errors="backslashreplace")
+        for path, written in unfinished.items():
+            _write_text(written, texts[path.name])
+        for path, written in unfinished.items():
+            written.replace(path)
+    finally:
+        for written in unfinished.values():
+            written.unlink(missing_ok=True)
+
+
+def _write_text(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
     except OSError as error:
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
 

@@ -144,13 +144,15 @@ class PretrainCommand:
         if options.max_steps is None and options.max_seconds is None:
             raise ValueError("how long? Give --max-steps or --max-seconds; or --paper, which makes a million updates.")
         _require_own_folder(out)
-        shards = Shards(options.shards)
+        shards = Shards(options.shards, verify=True)
         if options.nsp and (too_few := _too_few_documents(shards)):
             raise ValueError(f"{too_few}. Leave --nsp out (--no-nsp), or write shards of more documents.")
         run = new_run(options, shards)
         note_source(out / "run", shards, None if options.weights is None else folder_or_name(options.weights))
         was_finished = (out / "config.json").exists()
 
+        if any((out / "run").glob("checkpoint-*")):
+            print(f"goes on from the last checkpoint in {out / 'run'}")
         # The first of all, also where the run goes on from a later one.
         print_batch(run.first_batch(), shards.tokenizer, options.nsp)
         n_tokens = shards.manifest["tokens"]

@@ -31,5 +31,10 @@ def start_at_frequencies(model: BertForPreTraining, source: DocumentSource) -> N
     """
     counts = np.ones(model.config.vocab_size)
     for tokens in first_tokens(source):
+        if (largest := int(tokens.max(initial=0))) >= len(counts):
+            raise ValueError(
+                f"The text has the token {largest}, and the model a vocab_size of {len(counts)}. Make the model for "
+                "the tokenizer: dataclasses.replace(config, vocab_size=tokenizer.vocab_size)."
+            )
         counts += np.bincount(tokens, minlength=len(counts))
     model.mlm_head.bias.assign(np.log(counts / counts.sum()).astype("float32"))

@@ -92,7 +92,9 @@ def config_of_run(config: BertConfig, dropout: float | None, longest: int, from_
         Whether the start is random.
     """
     trained = longest if from_scratch else config.num_trained_positions
-    return replace(config.with_dropout(dropout), num_trained_positions=trained and max(trained, longest))
+    if trained is not None:  # `Pretraining` refuses rows that are longer than the model has positions
+        trained = min(max(trained, longest), config.max_position_embeddings)
+    return replace(config.with_dropout(dropout), num_trained_positions=trained)
 
 
 def settle_pretraining(parameters: Any, config: BertConfig, from_scratch: bool) -> tuple[Phases, bool]:

@@ -52,6 +52,10 @@ _SHARD_NAME: Rule = (
 )
 
 
+# What to do about a file of shards that is not as it was written.
+_MEND = "Copy it again; or remove the folder {} and write the shards again."
+
+
 def write_shards(
     corpus: Corpus,
     tokenizer: WordPieceTokenizer,
@@ -190,7 +194,8 @@ class Shards:
             begun = (
                 " They were begun and not finished: write them again." if _settings_file(self.folder).exists() else ""
             )
-            raise FileNotFoundError(f"{self.folder} holds no token shards: there is no {MANIFEST}.{begun}")
+            there = f"there is no {MANIFEST}" if self.folder.exists() else "there is no such folder"
+            raise FileNotFoundError(f"{self.folder} holds no token shards: {there}.{begun}")
         self.manifest = SavedValues(
             json_object(path, WeightsMismatchError, " Write the shards again.", most_bytes=_MOST_BYTES),
             path,
@@ -215,11 +220,11 @@ class Shards:
         for part, facts in shard["files"].items():
             path = _part_file(self.folder, shard["name"], part)
             if not path.exists() or path.stat().st_size != facts["bytes"]:
-                raise WeightsMismatchError(
-                    f"{path} is missing or not complete. Copy it again, or write the shards again."
-                )
+                raise WeightsMismatchError(f"{path} is missing or not complete. {_MEND.format(self.folder)}")
             if verify and sha256_of(path) != facts["sha256"]:
-                raise WeightsMismatchError(f"{path} was changed: its checksum is not that of {MANIFEST}.")
+                raise WeightsMismatchError(
+                    f"{path} was changed: its checksum is not that of {MANIFEST}. {_MEND.format(self.folder)}"
+                )
 
     def __len__(self) -> int:
         return len(self.manifest["shards"])
@@ -246,11 +251,11 @@ class Shards:
         try:
             array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
         except Exception as error:  # whatever NumPy says about a damaged header
-            raise WeightsMismatchError(
-                f"{path} is damaged ({error}). Copy it again, or write the shards again."
-            ) from None
+            raise WeightsMismatchError(f"{path} is damaged ({error}). {_MEND.format(self.folder)}") from None
         if array.ndim != 1 or array.dtype.kind not in "ui":
-            raise WeightsMismatchError(f"{path} is damaged: it holds no row of whole numbers. Write the shards again.")
+            raise WeightsMismatchError(
+                f"{path} is damaged: it holds no row of whole numbers. {_MEND.format(self.folder)}"
+            )
         return array
 
 
@@ -404,7 +409,10 @@ def _write_shard(documents: Documents, name: str, folder: Path) -> dict[str, Any
         # A process of a call that was killed may still be writing the same shard.
         written = path.with_suffix(f".{uuid.uuid4().hex[:8]}.part")
         with open(written, "wb") as file:
-            np.save(file, array, allow_pickle=False)
+            try:
+                np.save(file, array, allow_pickle=False)
+            except OSError as error:  # of a full disk NumPy says how many values it has written
+                raise OSError(f"{path} could not be written ({error}). Is the disk full?") from error
         written.replace(path)
         files[part] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
     return {

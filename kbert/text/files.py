@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from kbert.errors import VocabularyWarning, WeightsMismatchError, WeightsNotFoundError
-from kbert.files.json_files import json_object, unique_keys, write_json
+from kbert.files.json_files import json_object, json_text, replace_texts, unique_keys
 from kbert.kerashub_json import is_preset, tokenizer_of_preset
 from kbert.text.limits import MOST_BYTES_OF_JSON, MOST_BYTES_OF_LINES, MOST_PIECES, MOST_VALUES, check_limits
 from kbert.warn import warn_user
@@ -121,11 +121,14 @@ def read_tokenizer(folder: Path) -> TokenizerFiles:
 def write_tokenizer(
     folder: Path, spec: TokenizerSpec, special_tokens: SpecialTokens, lowercase: bool, model_max_length: int | None
 ) -> None:
-    """Write ``tokenizer.json``, ``tokenizer_config.json`` and, if it can hold the vocabulary, ``vocab.txt``."""
+    """Write ``tokenizer.json``, ``tokenizer_config.json`` and, if it can hold the vocabulary, ``vocab.txt``.
+
+    All are written before any takes the place of an earlier one, so that a full disk leaves the earlier ones.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     # One piece in each line. Not by ``indent``, with which json takes a tenth of a second for 30,000 pieces.
     lines = json.dumps(spec, ensure_ascii=False, separators=(",\n", ": "))
-    (folder / "tokenizer.json").write_text(lines + "\n", encoding="utf-8")
+    texts = {"tokenizer.json": lines + "\n"}
 
     normalizer = spec["normalizer"] or {}
     config = {
@@ -141,15 +144,15 @@ def write_tokenizer(
     }
     if model_max_length is not None:
         config["model_max_length"] = model_max_length
-    write_json(folder / "tokenizer_config.json", config)
+    texts["tokenizer_config.json"] = json_text(config)
 
     pieces = list(spec["model"]["vocab"])  # in the order of their ids
     text = "".join(f"{piece}\n" for piece in pieces)
-    path = folder / "vocab.txt"
     if list(spec["model"]["vocab"].values()) == list(range(len(pieces))) and text.splitlines() == pieces:
-        path.write_text(text, encoding="utf-8", newline="\n")
-    else:
-        path.unlink(missing_ok=True)  # a file from an earlier save would contradict tokenizer.json
+        texts["vocab.txt"] = text
+    replace_texts(folder, texts)
+    if "vocab.txt" not in texts:
+        (folder / "vocab.txt").unlink(missing_ok=True)  # of an earlier save, it would contradict tokenizer.json
 
 
 def bert_spec(

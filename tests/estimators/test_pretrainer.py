@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 from scipy import sparse
 from sklearn.base import clone
 
-from kbert import BertClassifier, BertConfig, BertPretrainer, WordPieceTokenizer
+from kbert import BertClassifier, BertConfig, BertForPreTraining, BertPretrainer, WordPieceTokenizer
 from kbert.errors import (
     DivergedError,
     MissingTextWarning,
@@ -21,7 +21,8 @@ from kbert.errors import (
     ParameterWarning,
     WeightsMismatchError,
 )
-from kbert.pretraining import Corpus
+from kbert.pretraining import Corpus, start_at_frequencies
+from kbert.pretraining.shards import tokenised
 
 SUBJECTS = {"ada": ("wrote", "a", "program"), "grace": ("found", "the", "bug"), "alan": ("broke", "that", "code")}
 SIZE = BertConfig(
@@ -202,6 +203,10 @@ def test_from_scratch_it_starts_at_the_frequencies(fitted, tmp_path):
     on.fit(corpus_of(texts))
     before, after = (model.mlm_head.bias.value for model in (fitted.model_, on.model_))
     np.testing.assert_allclose(*map(keras.ops.convert_to_numpy, (before, after)), atol=1e-6)
+    # A text with more tokens than the model has.
+    smaller = BertForPreTraining(replace(SIZE, vocab_size=20))
+    with pytest.raises(ValueError, match="the model a vocab_size of 20. Make the model for the tokenizer"):
+        start_at_frequencies(smaller, tokenised(corpus_of(texts), started.tokenizer_))
 
 
 def test_lengths_with_their_shares():

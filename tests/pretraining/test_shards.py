@@ -214,8 +214,9 @@ def test_damaged_files_are_found(tokenizer, tmp_path):
     with pytest.raises(WeightsMismatchError, match="checksum"):
         Shards(tmp_path, verify=True)
     path.write_bytes(content[:-2])
-    with pytest.raises(WeightsMismatchError, match="not complete"):
-        Shards(tmp_path)
+    for use in (Shards, lambda folder: write_shards(Corpus(), tokenizer, folder)):
+        with pytest.raises(WeightsMismatchError, match=f"not complete.*remove the folder {tmp_path} and write"):
+            use(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -251,6 +252,8 @@ def test_a_damaged_manifest_is_refused_with_its_key(tokenizer, tmp_path, key, va
 def test_what_is_not_there_is_told(tokenizer, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no manifest\.json\.$"):
         Shards(tmp_path)
+    with pytest.raises(FileNotFoundError, match="there is no such folder"):
+        Shards(tmp_path / "nowhere")
 
     class Empty(Corpus):
         def units(self):

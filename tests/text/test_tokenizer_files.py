@@ -1,12 +1,14 @@
 """Opening and saving tokenizers."""
 
 import base64
+import errno
 import json
 import warnings
 
 import pytest
 
 from kbert.errors import VocabularyWarning, WeightsMismatchError, WeightsNotFoundError
+from kbert.files import json_files
 from kbert.text import WordPieceTokenizer
 from kbert.text.files import check_vocabulary
 
@@ -229,6 +231,22 @@ def test_transformers_opens_what_was_saved(trained, tmp_path):
             assert getattr(theirs, f"{role}_token_id") == getattr(tokenizer, f"{role}_id")
         if tokenizer.mask_id is not None:
             assert theirs.mask_token_id == tokenizer.mask_id
+
+
+def test_a_save_that_fails_leaves_the_earlier_files(trained, tmp_path, monkeypatch):
+    trained.save(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    write = json_files._write_text
+
+    def fill_the_disk(path, text):
+        if path.name.startswith("vocab.txt"):
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        write(path, text)
+
+    monkeypatch.setattr(json_files, "_write_text", fill_the_disk)
+    with pytest.raises(OSError, match=r"No space left on device.*vocab\.txt"):
+        WordPieceTokenizer.train(["another text"] * 5).save(tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_no_files(tmp_path):
