@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import NamedTuple
@@ -67,8 +68,8 @@ _NAMES_WITHOUT_OWNER = [known.hub_name.partition("/")[2].lower() for known in SI
 
 
 def is_of_another_model(name: str) -> bool:
-    """Whether a name is that of another model than BERT."""
-    return any(other in name.lower() for other in _OTHERS)
+    """Whether a name, whose owner and folders do not count, is that of another model than BERT."""
+    return re.search(rf"(^|[-_])({'|'.join(_OTHERS)})", name.lower().rpartition("/")[2]) is not None
 
 
 def find_size(name: str) -> NamedSize | None:

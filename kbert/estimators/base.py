@@ -146,6 +146,8 @@ class BertEstimator(ExportableEstimator):
             raise ValueError(
                 f"{name} has {_n_features(columns)} features, but {type(self).__name__} is expecting {n_features} "
                 f"features as input: {self._columns_are}, as in fit."
+                + f" Select X[{names}]."
+                * (columns.names is not None and set(names or ["X"]) < set(columns.names))
             )
         # In scikit-learn's words. Where either has no names, all is well.
         if columns.names is not None and names is not None and columns.names != names:
@@ -161,21 +163,26 @@ class BertEstimator(ExportableEstimator):
             )
 
     def _refuse_more_columns(self, X: Any) -> None:
-        """Refuse a table that has the columns of fit and others, before the reader advises on what columns to take."""
+        """Refuse a table that has the columns of fit and others. The reader's own error does not know those of fit."""
         names: list[str] = getattr(self, "feature_names_in_", np.array([])).tolist()
         columns = list(getattr(X, "columns", ()))
-        if names and len(columns) > len(names) and set(names) <= set(columns):
+        if not names or not all(isinstance(column, str) for column in columns):
+            return
+        if set(names) < set(columns) and len(set(columns)) == len(columns):
             raise ValueError(
                 f"X has {len(columns)} features, but {type(self).__name__} is expecting {len(names)} features as "
-                f"input, those of fit: X[{names}]."
-            )
+                f"input, as in fit. Select X[{names}]."
+            ) from None
 
     def _columns_to_predict(self, reader: RowReader[C], X: Any) -> C:
         """X as plain columns, which are those of fit; with a warning if many more are empty."""
         self._check_max_length(self.config_)
         self._refuse_one_row(X)
-        self._refuse_more_columns(X)
-        columns = reader.read(readable_again(X))
+        try:
+            columns = reader.read(readable_again(X))
+        except ValueError:
+            self._refuse_more_columns(X)
+            raise
         self._check_columns(columns)
         self._tell_missing(reader, X, columns)
         return columns

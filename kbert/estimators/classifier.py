@@ -45,8 +45,8 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         Branch, tag or commit of a hub repository; None takes its main branch.
     max_length : "auto" or int, default="auto"
         Longest sequence in tokens, special ones included. At most the positions of the model, 512 as a rule. "auto":
-        256 for windows, all positions where ``long_text="truncate"`` cuts longer texts. Shorter texts cost no more with
-        a larger number.
+        up to 256 for windows, all positions where ``long_text="truncate"`` cuts longer texts. Shorter texts cost no
+        more with a larger number.
     long_text : {"auto", "truncate", "window"}, default="auto"
         What happens to a longer text. "truncate" cuts its end (of a pair, the end of the longer text), with one
         warning. "window", which "auto" is, reads all of it in overlapping windows: each is trained on with the row's
@@ -159,7 +159,8 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
     y_type_ : {"labels", "indicator", "lists"}
         One label for each row, or several as an indicator matrix or as lists: what `predict` gives.
     thresholds_ : ndarray of shape (n_classes,)
-        With several labels a row: the probability from which on a row has the label.
+        With several labels a row: the probability from which on a row has the label. It may be set, also to a list, a
+        number, or a dict or Series by label.
     at_least_one_ : bool
         With several labels a row: whether each row of ``fit`` had one. Then each row gets one when predicting too: the
         label that comes nearest to its threshold, where none reaches it.

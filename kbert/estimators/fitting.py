@@ -95,7 +95,8 @@ def fit(
         sequences = getattr(examples, "windows")  # noqa: B009
     else:
         tell_unknown(X, columns, sequences, start.tokenizer)
-    tell_untrained(start.config, sequences.lengths)
+    if start.model is None:  # else the fits before have trained them
+        tell_untrained(start.config, sequences.lengths)
     n_truncated = len(examples.cut_rows)
 
     # Split off a validation set, if none is given and a parameter asks for one.

@@ -43,8 +43,8 @@ class BertRegressor(RegressorMixin, FineTunedEstimator[Regression]):
         Branch, tag or commit of a hub repository; None takes its main branch.
     max_length : "auto" or int, default="auto"
         Longest sequence in tokens, special ones included. At most the positions of the model, 512 as a rule. "auto":
-        256 for windows, all positions where ``long_text="truncate"`` cuts longer texts. Shorter texts cost no more with
-        a larger number.
+        up to 256 for windows, all positions where ``long_text="truncate"`` cuts longer texts. Shorter texts cost no
+        more with a larger number.
     long_text : {"auto", "truncate", "window"}, default="auto"
         What happens to a longer text. "truncate" cuts its end (of a pair, the end of the longer text), with one
         warning. "window", which "auto" is, reads all of it in overlapping windows: each is trained on with the row's

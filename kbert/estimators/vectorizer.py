@@ -56,10 +56,10 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Servable
     revision : str, optional
         Branch, tag or commit of a hub repository; None takes its main branch.
     max_length : "auto" or int, default="auto"
-        Longest sequence in tokens, special ones included; "auto" is 256 for windows, and the positions of the model,
-        512 as a rule, where ``long_text="truncate"`` cuts longer texts. At the level of words, the longest window: a
-        longer row is read in overlapping windows, and each word's vector comes from the window that gives it most
-        context.
+        Longest sequence in tokens, special ones included; "auto" is up to 256 for windows, and the positions of the
+        model, 512 as a rule, where ``long_text="truncate"`` cuts longer texts. At the level of words, the longest
+        window: a longer row is read in overlapping windows, and each word's vector comes from the window that gives it
+        most context.
     long_text : {"auto", "truncate", "window"}, default="auto"
         What happens to a text that is longer, at the level of texts. "truncate" cuts it at its end, with one warning;
         "window", which "auto" is, reads all of it in overlapping windows, and takes the mean of their vectors.

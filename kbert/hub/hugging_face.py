@@ -272,10 +272,10 @@ def first_line(error: Exception) -> str:
 def _near(name: str) -> str:
     """Suggest a name for one without an owner, which is most often a misspelt size or the end of a hub name."""
     if is_of_another_model(name):
-        return " By its name it is no BERT, and kbert reads no other models."
+        return " By its name it may be no BERT, and kbert reads no other models."
     known = {size: size for size in SIZES}
-    known |= {size.hub_name.partition("/")[2]: size.hub_name for size in SIZES.values()}
+    known |= {size.hub_name.partition("/")[2].lower(): size.hub_name for size in SIZES.values()}
     # bert-base-chinese is near to bert-base-cased, and another model.
     cutoff = 0.9 if name.lower().startswith("bert-") else 0.75
-    near = get_close_matches(name, known, n=1, cutoff=cutoff) if "/" not in name and name not in known else []
+    near = get_close_matches(name.lower(), known, n=1, cutoff=cutoff) if "/" not in name and name not in known else []
     return f" Did you mean {known[near[0]]!r}?" if near else ""

@@ -151,7 +151,7 @@ class PretrainCommand:
         note_source(out / "run", shards, None if options.weights is None else folder_or_name(options.weights))
         was_finished = (out / "config.json").exists()
 
-        if any((out / "run").glob("checkpoint-*")):
+        if not was_finished and any((out / "run").glob("checkpoint-*")):
             print(f"goes on from the last checkpoint in {out / 'run'}")
         # The first of all, also where the run goes on from a later one.
         print_batch(run.first_batch(), shards.tokenizer, options.nsp)

@@ -414,7 +414,8 @@ class Pretraining:
         shapes = [list(variable.shape) for variable in self.model.trainable_variables]
         return {
             **values,
-            "config": self.model.config.to_dict(),
+            # Which positions are trained follows from the lengths, and earlier versions did not write it.
+            "config": replace(self.model.config, num_trained_positions=None).to_dict(),
             "dtype": self.model.dtype_policy.name,
             "vocabulary": self._vocabulary,
             "nsp": self.nsp,

@@ -169,7 +169,7 @@ def tell_untrained(config: BertConfig, lengths: NDArray[np.int64]) -> None:
         return
     warn_user(
         f"{n_longer} of {len(lengths)} sequences have more than {n_trained} tokens, and this model was pre-trained on "
-        f"rows of up to {n_trained}: its positions beyond start at random, and are learned from these rows alone. Set "
+        f"rows of up to {n_trained}, which did not reach its positions beyond: they are learned in this fit alone. Set "
         f"max_length={n_trained}, with long_text='window' where there is one; or pre-train with longer rows "
         "(max_length of BertPretrainer, --max-length of kbert pretrain).",
         ParameterWarning,

@@ -319,9 +319,11 @@ class SeveralLabels(TextTask):
         ValueError
             If there is not one number for each label.
         """
-        given, labels = self.thresholds_, self.classes_.tolist()
-        if isinstance(given, Mapping | pd.Series):
-            given = [given.get(label, np.nan) for label in labels]
+        given: Any = self.thresholds_
+        labels = self.classes_.tolist()
+        if isinstance(given, Mapping) or (isinstance(given, pd.Series) and not isinstance(given.index, pd.RangeIndex)):
+            # A label that y did not have is most likely misspelt.
+            given = [given[label] for label in labels] if set(given.keys()) == set(labels) else np.nan
         try:
             thresholds = np.broadcast_to(np.asarray(given, "float64"), len(labels))
         except (TypeError, ValueError):
@@ -329,7 +331,7 @@ class SeveralLabels(TextTask):
         if np.isnan(thresholds).any():
             raise ValueError(
                 f"thresholds_ is {self.thresholds_!r}, and should be one number for each of the labels {labels}, in "
-                "this order, or a dict or Series by label."
+                "this order, or a dict or Series with all of them."
             )
         return thresholds
 

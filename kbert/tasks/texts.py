@@ -126,10 +126,11 @@ class TextReader(MissingTexts):
         )
         warn_cut_texts(n_cut, n_rows, self.max_length, details, remedy)
 
-    def warn_missing(self, columns: TextColumns, n_missing: int, n_rows: int, details: str) -> None:
+    def warn_missing(self, columns: Columns, n_missing: int, n_rows: int, details: str) -> None:
         """Say that texts are missing, and of pairs, whether a whole column is."""
-        for i, texts in enumerate(columns.columns):
-            if len(columns.columns) > 1 and all(map(is_empty, texts)):
+        pair = columns.columns if isinstance(columns, TextColumns) and len(columns.columns) > 1 else ()
+        for i, texts in enumerate(pair):
+            if all(map(is_empty, texts)):
                 name = shown(columns.names[i]) if columns.names else f"number {i + 1}"
                 details = f"all of column {name}; {details}"
         super().warn_missing(columns, n_missing, n_rows, details)

@@ -264,20 +264,24 @@ def _openvino_core(process: int) -> Any:
     return _imported_openvino().Core()
 
 
+_importing = threading.Lock()
+
+
 def _imported_openvino() -> Any:
     """OpenVINO without its telemetry, which tells Google Analytics of each import, and keeps an id in ``~/intel``.
 
     OpenVINO takes a stub where the package openvino-telemetry, which it requires, cannot be imported.
     """
     name = "openvino_telemetry"
-    before = sys.modules.get(name)
-    sys.modules[name] = None  # type: ignore[assignment]
-    try:
-        import openvino
-    finally:
-        del sys.modules[name]
-        if before is not None:
-            sys.modules[name] = before
+    with _importing:
+        is_hidden = "openvino" not in sys.modules and name not in sys.modules
+        if is_hidden:
+            sys.modules[name] = None  # type: ignore[assignment]
+        try:
+            import openvino
+        finally:
+            if is_hidden:
+                del sys.modules[name]
     return openvino
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -134,4 +134,4 @@ def random_start(size: str | BertConfig, texts: Iterable[str], vocab_size: int |
     config = size if isinstance(size, BertConfig) else BertConfig.from_size(size)
     lowercase = not (isinstance(size, str) and size.lower().endswith("-cased"))
     tokenizer = WordPieceTokenizer.train(texts, vocab_size=vocab_size or config.vocab_size, lowercase=lowercase)
-    return Start(BertConfig.from_dict({**config.to_dict(), "vocab_size": tokenizer.vocab_size}), tokenizer)
+    return Start(replace(config, vocab_size=tokenizer.vocab_size, num_trained_positions=None), tokenizer)

@@ -94,8 +94,11 @@ def test_the_order_of_named_columns_is_checked(toy, pairs):
 def test_columns_beside_those_of_fit_are_refused_with_what_to_select(toy, pairs):
     classifier = toy().fit(pairs[["left"]][:32], pairs.both[:32])
     for others in (pairs, pairs[["right", "left"]]):
-        with pytest.raises(ValueError, match=r"features as input, those of fit: X\[\['left'\]\]"):
+        with pytest.raises(ValueError, match=r"is expecting 1 features as input.*Select X\[\['left'\]\]"):
             classifier.predict(others)
+    pa = pytest.importorskip("pyarrow", reason="run: pip install pyarrow")
+    with pytest.raises(ValueError, match="columns"):
+        classifier.predict(pa.Table.from_pandas(pairs))
 
 
 def test_a_column_of_another_name_is_refused_with_how_to_rename_it(toy, pairs):

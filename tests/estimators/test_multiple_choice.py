@@ -333,6 +333,12 @@ def test_columns_are_known_by_their_place_where_none_has_its_name(make, riddles,
         chooser.predict(new)
 
 
+def test_a_table_may_have_other_columns(make, riddles, new):
+    chooser = make(epochs=1).fit(riddles[["context", "options"]], riddles.label)
+    other = new[["context", "options"]]
+    np.testing.assert_array_equal(chooser.predict(other.assign(id=range(len(new)))), chooser.predict(other))
+
+
 def test_nothing_that_is_handed_over_is_changed(make, riddles):
     table = riddles[:32]
     before = pickle.dumps((table.to_dict("list"), table.index.tolist()))

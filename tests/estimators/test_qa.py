@@ -256,6 +256,12 @@ def test_columns_of_other_names_keep_their_order(make):
         qa.predict(riddles[["passage", "ask"]])
 
 
+def test_a_table_may_have_other_columns(fitted, new):
+    wide = new.assign(id=range(len(new)))[["id", *new.columns]]
+    assert fitted.feature_names_in_.tolist() == ["question", "context"]
+    assert fitted.predict(wide).tolist() == fitted.predict(new[["question", "context"]]).tolist()
+
+
 def test_a_bad_eval_set_is_told_before_training(make):
     riddles = riddles_of(16)
     # pyarrow's strings, which pandas takes where it is installed, cannot hold such text.

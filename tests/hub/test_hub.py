@@ -424,11 +424,17 @@ def test_a_misspelt_end_of_a_hub_name():
 @pytest.mark.parametrize("name", ["distilbert-base-uncased", "FacebookAI/roberta-base"])
 def test_another_model_than_bert_is_said_to_be_one(name):
     message = message_of(name)
-    assert "By its name it is no BERT" in message and "Did you mean" not in message
+    assert "By its name it may be no BERT" in message and "Did you mean" not in message
+
+
+@pytest.mark.parametrize("name", ["/home/albert/bert", "user/chatgpt-detector-bert"])
+def test_folders_owners_and_parts_of_words_do_not_tell_another_model(name):
+    assert "no BERT" not in message_of(name)
 
 
 def test_a_bert_of_another_language_is_not_taken_for_a_misspelt_one():
     assert "Did you mean" not in message_of("bert-base-chinese")
+    assert "Did you mean 'google-bert/bert-base-uncased'?" in message_of("BERT-base-uncasd")
 
 
 def test_a_file_instead_of_a_folder():
