@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import pandas as pd
 from scipy.special import expit, log_expit, xlogy
 from sklearn.metrics import average_precision_score, precision_recall_curve
 
@@ -321,9 +319,11 @@ class SeveralLabels(TextTask):
         """
         given: Any = self.thresholds_
         labels = self.classes_.tolist()
-        if isinstance(given, Mapping) or (isinstance(given, pd.Series) and not isinstance(given.index, pd.RangeIndex)):
-            # A label that y did not have is most likely misspelt.
-            given = [given[label] for label in labels] if set(given.keys()) == set(labels) else np.nan
+        keys = list(given.keys()) if hasattr(given, "keys") else []
+        if set(keys) == set(labels):
+            given = [given[label] for label in labels]
+        elif keys != list(range(len(keys))):  # no Series in the order of the labels either: some key is misspelt
+            given = np.nan
         try:
             thresholds = np.broadcast_to(np.asarray(given, "float64"), len(labels))
         except (TypeError, ValueError):

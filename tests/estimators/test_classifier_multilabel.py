@@ -296,12 +296,12 @@ def test_thresholds_may_be_set_by_label(quick, tagged, lists):
     classifier = quick().fit(tagged[0], lists)
     first, *_, last = classifier.classes_
     by_label = dict.fromkeys(classifier.classes_, 0.5) | {first: -np.inf, last: np.inf}
-    for thresholds in (by_label, pd.Series(by_label)[::-1]):
+    for thresholds in (by_label, pd.Series(by_label)[::-1], pd.Series(list(by_label.values()))):
         classifier.thresholds_ = thresholds
         assert all(first in labels and last not in labels for labels in classifier.predict(tagged[0]))
 
 
-@pytest.mark.parametrize("thresholds", [[0.5] * 4, [0.5, np.nan, 0.5], {"none": 0.5}, "0.5, 0.5"])
+@pytest.mark.parametrize("thresholds", [[0.5] * 4, [0.5, np.nan, 0.5], {"none": 0.5}, {0: 0.5}, "0.5, 0.5"])
 def test_thresholds_that_do_not_fit_the_labels_are_refused(quick, tagged, thresholds, tmp_path):
     classifier = quick().fit(*tagged)
     classifier.thresholds_ = thresholds
