@@ -146,8 +146,6 @@ class BertEstimator(ExportableEstimator):
             raise ValueError(
                 f"{name} has {_n_features(columns)} features, but {type(self).__name__} is expecting {n_features} "
                 f"features as input: {self._columns_are}, as in fit."
-                + f" Select X[{names}]."
-                * (columns.names is not None and set(names or ["X"]) < set(columns.names))
             )
         # In scikit-learn's words. Where either has no names, all is well.
         if columns.names is not None and names is not None and columns.names != names:
@@ -163,7 +161,7 @@ class BertEstimator(ExportableEstimator):
             )
 
     def _refuse_more_columns(self, X: Any) -> None:
-        """Refuse a table that has the columns of fit and others. The reader's own error does not know those of fit."""
+        """Say what to select of a table that was refused, if it has the columns of fit and others."""
         names: list[str] = getattr(self, "feature_names_in_", np.array([])).tolist()
         columns = list(getattr(X, "columns", ()))
         if not names or not all(isinstance(column, str) for column in columns):
@@ -180,10 +178,10 @@ class BertEstimator(ExportableEstimator):
         self._refuse_one_row(X)
         try:
             columns = reader.read(readable_again(X))
+            self._check_columns(columns)
         except ValueError:
             self._refuse_more_columns(X)
             raise
-        self._check_columns(columns)
         self._tell_missing(reader, X, columns)
         return columns
 
