@@ -90,13 +90,9 @@ def fit(
         validation, read_for_validation = read_eval_set(eval_set, estimator, task, columns, start.tokenizer)
         read.append(read_for_validation)
     shares = RowShares(tell_cut(task, read), tell_missing(task, read))
-    sequences = getattr(examples, "sequences", None)
-    if sequences is None:  # of long contexts, whose windows are built when they are taken
-        sequences = getattr(examples, "windows")  # noqa: B009
-    else:
-        tell_unknown(X, columns, sequences, start.tokenizer)
+    tell_unknown(X, columns, examples.sequences, start.tokenizer)
     if start.model is None:  # else the fits before have trained them
-        tell_untrained(start.config, sequences.lengths)
+        tell_untrained(start.config, examples.sequences.lengths)
     n_truncated = len(examples.cut_rows)
 
     # Split off a validation set, if none is given and a parameter asks for one.

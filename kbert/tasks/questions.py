@@ -45,9 +45,9 @@ class QuestionExamples(NamedTuple):
     Attributes
     ----------
     columns : QuestionColumns
-    windows : QuestionWindows
+    sequences : QuestionWindows
     offsets : ndarray of int32, shape (n_pieces, 2)
-        Where each piece of ``windows.contexts`` begins and ends in its context, in characters.
+        Where each piece of ``sequences.contexts`` begins and ends in its context, in characters.
     answers : Answers
     targets : ndarray of int32, shape (n_windows, 4)
         Where each window has the first right answer, for `span_cross_entropy`.
@@ -55,7 +55,7 @@ class QuestionExamples(NamedTuple):
     """
 
     columns: QuestionColumns
-    windows: QuestionWindows
+    sequences: QuestionWindows
     offsets: np.ndarray
     answers: Answers
     targets: np.ndarray
@@ -69,16 +69,16 @@ class QuestionExamples(NamedTuple):
     @property
     def cut_rows(self) -> NDArray[np.int64]:
         """The numbers of the rows whose question was cut."""
-        return np.flatnonzero(self.windows.truncated_rows)
+        return np.flatnonzero(self.sequences.truncated_rows)
 
     def take(self, rows: np.ndarray) -> QuestionExamples:
         """Some rows, given by their numbers in ascending order."""
         return QuestionExamples(
             self.columns.take(rows),
-            self.windows.of_rows(rows),
+            self.sequences.of_rows(rows),
             self.offsets,
             self.answers.take(rows),
-            self.targets[np.isin(self.windows.rows, rows)],
+            self.targets[np.isin(self.sequences.rows, rows)],
             self.weights[rows],
         )
 
@@ -240,7 +240,7 @@ class Questions(MissingTexts, Task[QuestionColumns, Answers, QuestionExamples, B
 
     def warn_unlearnable(self, examples: QuestionExamples) -> None:
         """Answers that are whole in no window."""
-        whole_in = np.bincount(examples.windows.rows, examples.targets[:, 0] > 0)
+        whole_in = np.bincount(examples.sequences.rows, examples.targets[:, 0] > 0)
         n_lost = int((examples.answers.answerable & (whole_in == 0)).sum())
         if n_lost:
             warn_user(
@@ -252,8 +252,8 @@ class Questions(MissingTexts, Task[QuestionColumns, Answers, QuestionExamples, B
 
     def training_data(self, examples: QuestionExamples) -> TrainingData:
         """Each window is an example of its own, as in the paper's code."""
-        weights = mean_one(examples.weights[examples.windows.rows])
-        return TrainingData(examples.windows, examples.targets, weights, level="position")
+        weights = mean_one(examples.weights[examples.sequences.rows])
+        return TrainingData(examples.sequences, examples.targets, weights, level="position")
 
     def after_training(
         self, model: keras.Model, examples: QuestionExamples, validation: QuestionExamples | None
@@ -358,7 +358,7 @@ class Questions(MissingTexts, Task[QuestionColumns, Answers, QuestionExamples, B
 
     def outputs(self, model: keras.Model, examples: QuestionExamples) -> BestSpans:
         """The best span of each row."""
-        reader = SpanReader(examples.windows, 1, self.max_answer_length, examples.targets)
+        reader = SpanReader(examples.sequences, 1, self.max_answer_length, examples.targets)
         predict_spans(model, reader)
         found = _found(reader, examples.columns.contexts[:], examples.offsets)
         best = found.spans.scores[:, 0]
@@ -403,7 +403,7 @@ class Questions(MissingTexts, Task[QuestionColumns, Answers, QuestionExamples, B
 
     def training_loss(self, outputs: BestSpans, examples: QuestionExamples) -> float:
         """Each window counts as one, as in training, and not each row."""
-        n_windows = np.bincount(examples.windows.rows)
+        n_windows = np.bincount(examples.sequences.rows)
         return float(np.average(outputs.losses, weights=examples.weights * n_windows))
 
     def ranking(self, outputs: BestSpans, examples: QuestionExamples) -> None:

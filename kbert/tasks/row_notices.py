@@ -16,7 +16,7 @@ from kbert.data.columns import Columns
 from kbert.data.frames import listed_positions
 from kbert.errors import MissingTextWarning, ParameterWarning, TruncationWarning, UnknownWordsWarning
 from kbert.text import WordPieceTokenizer
-from kbert.text.sequences import TokenSequences
+from kbert.text.sequences import Sequences
 from kbert.values.printable import percent, shown
 from kbert.warn import warn_user
 
@@ -125,7 +125,7 @@ def tell_cut(reader: RowReader[C], read: Sequence[RowsRead[C]], of_fit: float | 
     return share
 
 
-def tell_unknown(X: Any, columns: Columns, sequences: TokenSequences, tokenizer: WordPieceTokenizer) -> None:
+def tell_unknown(X: Any, columns: Columns, sequences: Sequences, tokenizer: WordPieceTokenizer) -> None:
     """Issue a warning if many rows have words that the vocabulary lacks, such as emoji.
 
     Parameters
@@ -134,13 +134,11 @@ def tell_unknown(X: Any, columns: Columns, sequences: TokenSequences, tokenizer:
         As the user gave it.
     columns : Columns
         What it was read into.
-    sequences : TokenSequences
+    sequences : Sequences
         Its tokens.
     tokenizer : WordPieceTokenizer
     """
-    tokens = sequences.tokens
-    unknown = np.flatnonzero(tokens.values == tokenizer.unk_id)
-    rows = np.unique(sequences.rows[np.searchsorted(tokens.splits, unknown, side="right") - 1])
+    rows = sequences.rows_with(tokenizer.unk_id)
     if len(rows) < _MANY_WITH_UNKNOWN * columns.n_rows:
         return
     words = _unknown_words(columns, rows[:_ROWS_LOOKED_AT], tokenizer)

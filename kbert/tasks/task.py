@@ -19,6 +19,7 @@ from kbert.data.columns import Columns
 from kbert.tasks.linear_head import LinearHead
 from kbert.tasks.row_lengths import PieceCounts, RowLengths
 from kbert.text import WordPieceTokenizer
+from kbert.text.sequences import Sequences
 from kbert.training.labelled_batches import TrainingData
 from kbert.training.step import Loss
 from kbert.values.saved import SavedValues
@@ -45,6 +46,11 @@ class Examples(Protocol):
     @property
     def cut_rows(self) -> NDArray[np.int64]:
         """The numbers of the rows that lost tokens because they were too long, ascending."""
+        ...
+
+    @property
+    def sequences(self) -> Sequences:
+        """The rows as tokens: one sequence or several for each row."""
         ...
 
     def take(self, rows: np.ndarray) -> Self:

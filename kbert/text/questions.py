@@ -78,6 +78,11 @@ class QuestionWindows:
         """Where each window would begin and end if all of them were concatenated, shape (n_windows + 1,)."""
         return row_splits(self.lengths)
 
+    def rows_with(self, token: int) -> NDArray[np.int64]:
+        """The numbers of the rows that have a token, in the question or anywhere in the context, ascending."""
+        in_context = np.isin(self.context_of, self.contexts.rows_with(token))
+        return np.union1d(self.questions.rows_with(token), np.flatnonzero(in_context))
+
     @classmethod
     def concatenate(cls, chunks: list[QuestionWindows]) -> QuestionWindows:
         """Join consecutive chunks of a column, in each of which rows and contexts are numbered from 0."""

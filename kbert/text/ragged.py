@@ -40,6 +40,10 @@ class Ragged:
         i = range(len(self))[i]
         return self.values[self.splits[i] : self.splits[i + 1]]
 
+    def rows_with(self, value: int) -> NDArray[np.int64]:
+        """The numbers of the rows that have a value, ascending."""
+        return np.unique(np.searchsorted(self.splits, np.flatnonzero(self.values == value), side="right") - 1)
+
     def take(self, selection: Selection) -> Ragged:
         """The selected rows, in the order of the selection."""
         rows = np.arange(len(self))[selection]

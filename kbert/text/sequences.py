@@ -50,6 +50,9 @@ class Sequences(SequenceSource, Protocol):
 
     def __len__(self) -> int: ...
 
+    def rows_with(self, token: int) -> NDArray[np.int64]:
+        """The numbers of the rows that have a token, ascending."""
+
     def of_rows(self, rows: NDArray[Any]) -> Self:
         """The sequences of some rows, whose numbers are given in ascending order. These rows are numbered from 0."""
 
@@ -139,6 +142,10 @@ class TokenSequences:
     def cut_rows(self) -> NDArray[np.int64]:
         """The numbers of the rows with truncated sequences, ascending."""
         return np.unique(self.rows[self.truncated]).astype(np.int64)
+
+    def rows_with(self, token: int) -> NDArray[np.int64]:
+        """The numbers of the rows that have a token, ascending."""
+        return np.unique(self.rows[self.tokens.rows_with(token)]).astype(np.int64)
 
     def take(self, selection: Selection) -> TokenSequences:
         """The selected sequences, in the order of the selection."""

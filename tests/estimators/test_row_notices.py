@@ -170,6 +170,12 @@ def test_words_that_the_vocabulary_lacks_are_told_in_fit(toy, toy_folder):
     words, tags = [text.split() for text in X], [["O", "B-X", "O", "O"] for text in X]
     tagger = BertTagger(weights=toy_folder, epochs=1, max_length=16)
     assert told(lambda: tagger.fit(words, tags), category=UnknownWordsWarning)
+    qa = BertQA(weights=toy_folder, epochs=1, max_length=24, stride=4)
+    questions = [("what", text) for text in X]
+    questions[14] = ("which \N{THUMBS DOWN SIGN}", TEXTS[0])
+    answers = [("chair" if "chair" in text else "table", 4) for text in X]
+    (message,) = told(lambda: qa.fit(questions, answers), category=UnknownWordsWarning)
+    assert "3 of 20 rows" in message and "rows 3, 8, 14" in message
     # Of a few rows, or words that a released vocabulary has, nothing is said.
     for quiet in (X * 2 + TEXTS * 4, with_rows("the chair was unheard of", 3, 8)):
         assert not told(lambda quiet=quiet: toy().fit(quiet, (LABELS * 6)[: len(quiet)]), category=UnknownWordsWarning)
