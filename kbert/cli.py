@@ -11,14 +11,18 @@ import inspect
 import io
 import os
 import shutil
+import signal
 import sys
 import textwrap
+import threading
 import tomllib
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Any, NoReturn, Protocol
 
 import kbert
@@ -44,7 +48,7 @@ class Command(Protocol):
     either : tuple of tuple of str
         Groups of options of which at most one may be given. One on the command line replaces another one in the file.
     if_interrupted : str
-        What is printed after Ctrl-C: what the same call will do next time.
+        What is printed after Ctrl-C or SIGTERM: what the same call will do next time.
     """
 
     @property
@@ -100,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         command = _command(argv)
         options = read_options(command, argv[1:])
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _telling_of_sigterm(command.if_interrupted):
             warnings.showwarning = partial(_show_warning, warnings.showwarning, set())
             command.run(options)
         if sys.stdout is not None:  # as where it was closed, ">&-"
@@ -122,6 +126,26 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(f"kbert: {_message(error)}", file=sys.stderr)
         return 2
+
+
+@contextmanager
+def _telling_of_sigterm(advice: str) -> Iterator[None]:
+    """Print a line before SIGTERM ends the process: by itself it does that without a word."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        print(f"kbert: ended by SIGTERM. {advice}".rstrip(), file=sys.stderr, flush=True)
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+
+    is_main, before = threading.current_thread() is threading.main_thread(), signal.getsignal(signal.SIGTERM)
+    if not is_main or before != signal.SIG_DFL:  # only Python's main thread may set a handler
+        yield
+        return
+    signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _command(argv: Sequence[str]) -> Command:

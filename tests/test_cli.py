@@ -4,6 +4,7 @@ import dataclasses
 import json
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tomllib
@@ -192,6 +193,23 @@ def test_an_interrupted_call_goes_on(folder, trained, tmp_path, capsys, monkeypa
     assert f"goes on from the last checkpoint in {tmp_path / 'run'}" in capsys.readouterr().out
     whole = read_folder(trained)
     assert all(np.array_equal(whole[name], array) for name, array in read_folder(tmp_path).items())
+
+
+def test_sigterm_is_told_in_a_line_and_ends_the_process():
+    code = (
+        "import signal\nfrom kbert import cli\n"
+        "cli.COMMANDS['vocab'].run = lambda options: signal.raise_signal(signal.SIGTERM)\n"
+        "cli.main(['vocab', 'texts.txt', '--out', 'vocab.txt'])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.returncode == -signal.SIGTERM
+    assert run.stderr == "kbert: ended by SIGTERM. The same call starts again.\n"
+
+
+def test_sigterm_is_as_before_after_a_call(tmp_path):
+    before = signal.getsignal(signal.SIGTERM)
+    assert main(["vocab", str(tmp_path / "nowhere"), "--out", str(tmp_path)]) == 2
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_files_of_others_are_left_as_they_are(folder, tmp_path, capsys):
