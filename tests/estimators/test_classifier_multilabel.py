@@ -252,8 +252,8 @@ def test_sample_weight_counts(quick, tagged):
     texts, matrix = tagged[0][:64], tagged[1][:64]
     flipped = np.where(np.arange(64)[:, None] % 2, 1 - matrix, matrix)
     weight = np.where(np.arange(64) % 2, 0, 1)
-    classifier = quick(epochs=25).fit(texts, flipped, weight)
-    assert (classifier.predict(texts.tolist()) == matrix).mean() > 0.8
+    classifier = quick(epochs=40).fit(texts, flipped, weight)
+    assert (classifier.predict(texts.tolist()) == matrix).mean() > 0.85
 
 
 @pytest.mark.parametrize("class_weight", ["balanced", {2: 30}])
