@@ -12,9 +12,10 @@ from kbert.errors import WeightsMismatchError
 from kbert.sizes import named_size
 from kbert.values.number_rules import whole_number
 
-# "gelu" is the exact (erf) form; "gelu_new" and "gelu_pytorch_tanh" are its tanh approximation. They differ by up to
+# The forms of GELU, and what PyTorch's `gelu` calls their approximation: "gelu" is exact (erf). They differ by up to
 # 4.7e-4.
-ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
+GELU = {"gelu": "none", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
+ACTIVATIONS = (*GELU, "relu")
 # What a head for whole texts reads: the pooler's vector of [CLS], or the mean over the tokens.
 CLASSIFIER_POOLINGS = ("cls", "mean")
 # The keys whose values are whole numbers of at least 1.

@@ -193,9 +193,8 @@ def _fields_of_table(y: Any, name: str, starts_needed: bool) -> tuple[Column, Co
     if len(table.columns) == 2:
         answers, starts = table.columns
         return _called(answers, "answer"), _called(starts, "answer_start")
-    listed = f" ({listed_labels(table.labels)})" if table.labels else ""
     raise ValueError(
-        f"{name} has {len(table.columns)} columns{listed}, where answer and answer_start are expected. Give a "
+        f"{name} has {table.described}, where answer and answer_start are expected. Give a "
         "DataFrame with columns of these names, or tuples: list(zip(answers, starts))."
     )
 

@@ -17,7 +17,6 @@ from kbert.data.frames import (
     Table,
     is_missing,
     is_sparse,
-    listed_labels,
     listed_rows,
     named_columns,
     read_table,
@@ -171,10 +170,8 @@ def _chosen(table: Table, name: str) -> tuple[list[Column], list[str] | None]:
             "options."
         )
     if len(table.columns) not in (2, 3):
-        has = f"{len(table.columns)} column{'s' if len(table.columns) != 1 else ''}"
-        listed = f" ({listed_labels(table.labels)})" if table.labels else ""
         raise ValueError(
-            f"{name} has {has}{listed}, where context and options, or context, question and options are expected. "
+            f"{name} has {table.described}, where context and options, or context, question and options are expected. "
             "Give a DataFrame with columns of these names, or a list of tuples, the options of a row in one list."
         )
     return table.columns, table.names

@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from kbert.data.arrow_texts import ArrowTexts
-from kbert.values.printable import shown
+from kbert.values.printable import listed, shown
 from kbert.values.surrogates import require_no_surrogates
 
 NO_SAMPLES = "Found array with 0 sample(s) (shape={}) while a minimum of 1 is required."
@@ -73,6 +73,12 @@ class Table(NamedTuple):
     columns: list[Column]
     shape: tuple[int, ...]
     labels: Sequence[Any] = ()
+
+    @property
+    def described(self) -> str:
+        """How many columns there are, and their labels, for messages."""
+        of_labels = f" ({listed_labels(self.labels)})" if self.labels else ""
+        return f"{len(self.columns)} column{'s' if len(self.columns) != 1 else ''}{of_labels}"
 
     @property
     def names(self) -> list[str] | None:
@@ -435,27 +441,21 @@ def is_scalar(value: Any) -> bool:
     return bool(pd.api.types.is_scalar(value))
 
 
-def listed_labels(labels: Sequence[Any], most: int = 10) -> str:
+def listed_labels(labels: Sequence[Any]) -> str:
     """The first few labels of columns, for messages."""
-    more = f" and {len(labels) - most} more" if len(labels) > most else ""
-    return ", ".join(map(shown, labels[:most])) + more
+    return listed(labels, shown, 10)
 
 
 def listed_rows(column: Column, positions: list[int]) -> str:
     """The first few of some rows, for messages."""
-    rows = ", ".join(column.row(i) for i in positions[:5])
-    return rows if len(positions) <= 5 else f"{rows} and {len(positions) - 5} more"
+    return listed(positions, column.row)
 
 
-def listed_positions(X: Any, positions: NDArray[Any], most: int = 5) -> str:
+def listed_positions(X: Any, positions: NDArray[Any]) -> str:
     """The first few of some rows, for messages: by the labels of a pandas object's index, or else by their numbers.
 
     Labels that come more than once in the index say nothing, so that numbers stand there too.
     """
-    first = positions[:most].tolist()
     if isinstance(X, pd.DataFrame | pd.Series) and X.index.is_unique:
-        called, rows = "index", [shown(X.index[i]) for i in first]
-    else:
-        called, rows = "rows" if len(positions) > 1 else "row", [str(i) for i in first]
-    more = f" and {len(positions) - most} more" if len(positions) > most else ""
-    return f"{called} {', '.join(rows)}{more}"
+        return f"index {listed(positions.tolist(), lambda i: shown(X.index[i]))}"
+    return f"{'rows' if len(positions) > 1 else 'row'} {listed(positions.tolist())}"

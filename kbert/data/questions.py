@@ -14,7 +14,6 @@ from kbert.data.columns import character_counts, rows_with_empty, taken
 from kbert.data.frames import (
     NO_SAMPLES,
     Table,
-    listed_labels,
     named_columns,
     read_table,
     refuse_one_row,
@@ -118,17 +117,15 @@ def question_columns(X: Any, name: str = "X") -> QuestionColumns:
 def _no_two_columns(table: Table, name: str) -> str:
     """The message for a table whose question and context cannot be told apart from other columns."""
     n_columns = len(table.columns)
-    has = f"{n_columns} column{'s' if n_columns != 1 else ''}"
-    listed = f" ({listed_labels(table.labels)})" if table.labels else ""
-    message = f"{name} has {has}{listed}, where question and context are expected."
+    message = f"{name} has {table.described}, where question and context are expected."
     if n_columns == 0:
         return f"Found array with 0 feature(s) (shape={table.shape}) while a minimum of 2 is required. {message}"
     if n_columns == 1:
         values = table.columns[0].values
         if isinstance(values[0], Mapping):
             return f"{message} Make a table of the dicts: pd.DataFrame(list({name}))."
-        if not listed and len(values) == 2 and all(isinstance(value, str) for value in values):
+        if not table.labels and len(values) == 2 and all(isinstance(value, str) for value in values):
             return f"{message} If it is one row, put it in a list: [(question, context)]."
-    if not listed and table.shape[0] == 2 and n_columns > 2:
+    if not table.labels and table.shape[0] == 2 and n_columns > 2:
         return f"{message} Rows go first: list(zip(questions, contexts))."
     return f"{message} Give a DataFrame with columns of these names, or tuples: list(zip(questions, contexts))."

@@ -123,13 +123,11 @@ def _wrong_number_of_columns(table: Table, columns: tuple[int, ...], name: str) 
         return (
             f"Found array with 0 feature(s) (shape={table.shape}) while a minimum of 1 is required. Give a text column."
         )
-    labels = [shown(label) for label in table.labels]
-    listed = f" ({', '.join(labels)})" if labels else ""
     expected = " or ".join(map(str, columns))
-    message = f"{name} has {n_found} column{'s' if n_found > 1 else ''}{listed}, where {expected} are expected."
+    message = f"{name} has {table.described}, where {expected} are expected."
     if n_found < min(columns):
         return f"{message} Give the missing columns too."
-    if labels:
+    if table.labels:
         choice = texts_of(table)
         example = "" if choice is None else f", for example {choice}"
         return f"{message} Choose those that hold the texts{example}."

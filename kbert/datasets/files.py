@@ -130,12 +130,6 @@ def not_found(what: str, root: Path, folders: list[Path], names: tuple[str, ...]
     return f"{what} is not there: looked for {' or '.join(files)} (also {PACKED}) in {listed}."
 
 
-def listed_lines(lines: list[int]) -> str:
-    """List line numbers for a message: the first five, and how many more there are."""
-    shown = ", ".join(str(line) for line in lines[:5])
-    return shown if len(lines) <= 5 else f"{shown} and {len(lines) - 5} more"
-
-
 def _folders(parent: Path) -> list[Path]:
     return sorted(child for child in parent.iterdir() if child.is_dir())
 

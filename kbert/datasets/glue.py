@@ -13,11 +13,11 @@ from kbert.datasets.files import (
     find_file,
     folders_named,
     is_blank,
-    listed_lines,
     not_found,
     read_lines,
 )
 from kbert.errors import DatasetNotFoundError, DatasetWarning
+from kbert.values.printable import listed
 from kbert.warn import warn_user
 
 NLI = ("entailment", "neutral", "contradiction")
@@ -198,7 +198,7 @@ def _read_tsv(path: Path, task: str) -> tuple[list[str], list[Row]]:
     if broken:
         warn_user(
             f"{path}: {len(broken)} of {len(rows)} rows do not have {len(header)} columns and are left out (lines "
-            f"{listed_lines(broken)}). QQP was released with such rows.",
+            f"{listed(broken)}). QQP was released with such rows.",
             DatasetWarning,
         )
         rows = [row for row in rows if len(row[1]) == len(header)]

@@ -18,7 +18,7 @@ from kbert.estimators.export import ExportableEstimator
 from kbert.estimators.parameter_names import did_you_mean, refuse_unknown_parameters
 from kbert.estimators.parameters import OF_START, Parameters, check_parameters_read_after_fit
 from kbert.forks import is_usable_process, require_usable_process
-from kbert.tasks.row_notices import RowReader, RowShares, RowsRead, tell_cut, tell_missing
+from kbert.tasks.row_notices import RowReader, RowsRead, tell_cut, tell_missing
 from kbert.training.checkpoint_folders import refuse_in_search
 from kbert.training.distribution import is_distribution, predicting_on
 from kbert.weights.runtimes import ExportedModel
@@ -189,17 +189,13 @@ class BertEstimator(ExportableEstimator):
 
     def _tell_missing(self, reader: RowReader[C], X: Any, columns: C) -> None:
         """When predicting: warn of missing texts, if many more rows have some than in fit."""
-        shares = self._shares_told_in_fit()
+        shares = getattr(self, "row_shares_", None)  # not known in models that transformers saved
         tell_missing(reader, [RowsRead(X, columns)], shares and shares.empty)
 
     def _tell_cut(self, reader: RowReader[C], X: Any, columns: C, cut: list[np.ndarray]) -> None:
         """When predicting: warn of rows that were cut, if many more were than in fit."""
-        shares = self._shares_told_in_fit()
+        shares = getattr(self, "row_shares_", None)
         tell_cut(reader, [RowsRead(X, columns, np.concatenate(cut))], shares and shares.cut)
-
-    def _shares_told_in_fit(self) -> RowShares | None:
-        """None where they are not known: in models that transformers saved."""
-        return getattr(self, "row_shares_", None)
 
     # --- The state of a fit ------------------------------------------------------------------------------------------
 

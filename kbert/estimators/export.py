@@ -17,6 +17,7 @@ from kbert.config_json import read_config_json
 from kbert.data.frames import readable_again
 from kbert.errors import KbertWarning, ParameterWarning, WeightsMismatchError
 from kbert.estimators import kbert_json
+from kbert.estimators.parameters import READ_AFTER_FIT
 from kbert.estimators.recipe import settled_values
 from kbert.estimators.saving import GOLDEN_TEXTS, SavableEstimator
 from kbert.files.atomic_folder import FolderKind, replace_folder
@@ -37,13 +38,13 @@ if TYPE_CHECKING:
 _FILES = frozenset({EXPORT_FILE, MODEL, DATA, "config.json", *TOKENIZER_FILES})
 FORMATS = ("onnx", "savedmodel")
 QUANTIZED = ("int8", DYNAMIC)
-# The parameters with which another program reads texts and decodes outputs as the estimator does.
-_READING = "max_length long_text stride level layers pooling normalize decoding n_best max_answer_length".split()
 # Rows from which the scales of integers are reliable. With 20 messages the probabilities of others are off by up to
 # 0.09, and with 150 by up to 0.06 (minilm-l6).
 _ENOUGH_ROWS = 50
 # How a text's vector is made, in the choices of `BertForFeatures`.
 _OF_VECTORS = ("layers", "pooling", "normalize")
+# The parameters with which another program reads texts and decodes outputs as the estimator does.
+_READING = (*READ_AFTER_FIT, "level", *_OF_VECTORS)
 # How far an exported model's numbers may be from the estimator's: as a share of the largest expected number, or of 1
 # (of y's standard deviation for a regression) where that is larger. Many accelerators multiply float32 matrices with
 # about three digits.

@@ -20,7 +20,6 @@ from kbert.estimators.servable import ServableEstimator
 from kbert.tasks import Task, task_of
 from kbert.tasks.explaining import Explainer, ToExplain
 from kbert.tasks.task import RowTask, learned_attributes
-from kbert.tasks.texts import TextTask
 from kbert.training.progress import PredictionProgress
 from kbert.values.saved import SavedValues
 
@@ -180,12 +179,13 @@ class FineTunedEstimator(ServableEstimator, Generic[T]):
         return outputs
 
     def _explained_texts(
-        self, explainer: Explainer, X: Any, task: TextTask, columns: TextColumns, outputs: np.ndarray, unit: str
+        self, explainer: Explainer, X: Any, task: Any, columns: Any, outputs: np.ndarray | None, unit: str
     ) -> pd.DataFrame:
-        """``explain`` of texts and pairs; ``outputs`` (n_rows, n) are the numbers of each row's outputs."""
+        """``explain`` of texts, pairs and options; ``outputs`` are the numbers of each row's outputs, None for all."""
 
-        def to_explain(some: TextColumns, rows: slice, cut: list[np.ndarray]) -> ToExplain:
-            return task.to_explain(some, self.tokenizer_, outputs[rows], cut, rows.start)
+        def to_explain(some: Columns, rows: slice, cut: list[np.ndarray]) -> ToExplain:
+            of_rows = None if outputs is None else outputs[rows]
+            return task.to_explain(some, self.tokenizer_, of_rows, cut, rows.start)
 
         return self._explained(explainer, X, task, columns, to_explain, unit, len(columns.columns) > 1)
 

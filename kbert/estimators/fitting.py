@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple
 
 import numpy as np
 
-from kbert.data.columns import Columns
 from kbert.estimators.fit_plan import RowFacts
 from kbert.estimators.parameters import (
     Parameters,
@@ -22,16 +21,10 @@ from kbert.estimators.runs import Runs
 from kbert.estimators.validation import read_eval_set
 from kbert.model.setup import keras
 from kbert.tasks.row_notices import RowShares, RowsRead, tell_cut, tell_missing, tell_unknown, tell_untrained
-from kbert.tasks.task import Examples, Task
+from kbert.tasks.task import C, E, L, O, Task
 from kbert.text import WordPieceTokenizer
 from kbert.training.backends import able_to_train
 from kbert.training.fit_checkpoints import EpochHistory, FitCheckpoints, saved_seed
-
-C = TypeVar("C", bound=Columns)
-L = TypeVar("L")
-E = TypeVar("E", bound=Examples)
-O = TypeVar("O")  # noqa: E741
-
 
 # With verbose, repeated rows are counted only up to so many rows: that takes some 200 bytes a row.
 _ROWS_COMPARED = 1_000_000

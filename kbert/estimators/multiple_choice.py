@@ -18,7 +18,6 @@ from kbert.estimators.base import of_one_fit
 from kbert.estimators.explaining import new_explainer, whole_numbers
 from kbert.estimators.fine_tuned import FineTunedEstimator
 from kbert.tasks import Choice
-from kbert.tasks.explaining import ToExplain
 
 if TYPE_CHECKING:
     from kbert.model import BertForSequenceClassification
@@ -372,12 +371,7 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
         explainer = new_explainer(self.model_, self.tokenizer_, unit, method, n_steps)
         task, columns = self._read(X)
         wanted = None if option is None else whole_numbers(option, columns.n_rows, "option")
-
-        def to_explain(some: ChoiceColumns, rows: slice, cut: list[np.ndarray]) -> ToExplain:
-            of_rows = None if wanted is None else wanted[rows]
-            return task.to_explain(some, self.tokenizer_, of_rows, cut, rows.start)
-
-        return self._explained(explainer, X, task, columns, to_explain, unit, True)
+        return self._explained_texts(explainer, X, task, columns, wanted, unit)
 
     @of_one_fit
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

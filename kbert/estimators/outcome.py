@@ -6,13 +6,12 @@ Only runs whose training loss is high are looked at, so that a good fit pays not
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from kbert.data.columns import Columns
 from kbert.errors import FailedRunWarning, UnderfitWarning
-from kbert.tasks.task import Examples, Task, some_rows
+from kbert.tasks.task import C, E, L, O, Task, some_rows
 from kbert.training.labelled_batches import TrainingData
 from kbert.warn import warn_user
 
@@ -36,11 +35,6 @@ _UNTRAINED_RANKING = 0.2
 # A linear model's loss is that of rows that it was not fitted to, and a run's that of rows that it was trained on. If
 # even so the run's is higher by this share of the constant predictor's loss, it has learned less.
 _CLEARLY_HIGHER = 0.02
-
-C = TypeVar("C", bound=Columns)
-L = TypeVar("L")
-E = TypeVar("E", bound=Examples)
-O = TypeVar("O")  # noqa: E741
 
 
 class Kind(Enum):
@@ -107,9 +101,9 @@ def outcome_of(
     if not may_be_best and loss >= _FAILED_SHARE * baseline and _ranks_by_chance(task, outputs, some):
         return Outcome(Kind.NOTHING, loss, baseline)
     if linear_loss is not None:
-        loss = task.mean_loss(outputs, some)
-        if loss >= linear_loss + _CLEARLY_HIGHER * baseline:
-            return Outcome(Kind.LESS_THAN_LINEAR, loss, linear_loss)
+        plain_loss = task.mean_loss(outputs, some)  # without class_weight, as the linear model's
+        if plain_loss >= linear_loss + _CLEARLY_HIGHER * baseline:
+            return Outcome(Kind.LESS_THAN_LINEAR, plain_loss, linear_loss)
     if few_updates and loss >= _HIGH_SHARE * baseline:
         return Outcome(Kind.LITTLE, loss, baseline)
     return Outcome(Kind.ENOUGH, loss, baseline)

@@ -116,7 +116,7 @@ LENGTHS_OF_PHASES: Rule = (
 )
 
 # Those that predicting reads too, and that may have been set since the fit.
-_READ_AFTER_FIT = ("max_length", "long_text", "stride", "decoding", "n_best", "max_answer_length")
+READ_AFTER_FIT = ("max_length", "long_text", "stride", "decoding", "n_best", "max_answer_length")
 
 
 class Parameters(SimpleNamespace):
@@ -171,7 +171,7 @@ def warn_of_high_rate(parameters: Parameters) -> None:
 def check_parameters_read_after_fit(estimator: Any) -> None:
     """Check those parameters of a fitted estimator that predicting reads. Raises what `checked_parameters` does."""
     values = vars(estimator)
-    for parameter in _READ_AFTER_FIT:
+    for parameter in READ_AFTER_FIT:
         if parameter in values:
             _check(estimator, parameter, values[parameter])
 

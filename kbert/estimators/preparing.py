@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +18,8 @@ from kbert.data.mistakes import warn_of_other_order
 from kbert.estimators.parameters import Parameters
 from kbert.estimators.recipe import settle_head, settle_lengths, settle_training
 from kbert.estimators.validation import split_rows
-from kbert.tasks.task import Examples, Recipe, Task
+from kbert.tasks.task import C, E, L, O, Recipe, Task
 from kbert.weights.start import Start
-
-C = TypeVar("C", bound=Columns)
-L = TypeVar("L")
-E = TypeVar("E", bound=Examples)
-O = TypeVar("O")  # noqa: E741
 
 
 class HasTask(Protocol[C, L, E, O]):

@@ -6,13 +6,12 @@ import json
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple
 
 import numpy as np
 
 from kbert.config import BertConfig
 from kbert.data.batches import TrainingBatches
-from kbert.data.columns import Columns
 from kbert.errors import DivergedError
 from kbert.estimators.fit_plan import RowFacts, RunFacts
 from kbert.estimators.kbert_json import encode_value
@@ -22,7 +21,7 @@ from kbert.estimators.preparing import settle
 from kbert.estimators.recipe import automatic_epochs
 from kbert.model import BertEncoder, BertForFeatures
 from kbert.model.setup import keras
-from kbert.tasks.task import Examples, Probed, Task, some_rows
+from kbert.tasks.task import C, E, L, O, Probed, Task, some_rows
 from kbert.training.distribution import (
     check_layout,
     description,
@@ -42,11 +41,6 @@ from kbert.training.progress import say
 from kbert.training.step import Loss
 from kbert.weights import load_encoder_weights, tell_of_new
 from kbert.weights.start import Start
-
-C = TypeVar("C", bound=Columns)
-L = TypeVar("L")
-E = TypeVar("E", bound=Examples)
-O = TypeVar("O")  # noqa: E741
 
 # Parameters that a run may go on without, or whose meaning the start and the other settings hold: the weights are
 # compared by a digest, and "dtype", "devices" and the seed are written as what they stood for.

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from kbert.data.columns import Columns
 from kbert.data.frames import readable_again
 from kbert.data.mistakes import warn_of_other_order
 from kbert.tasks.row_notices import RowsRead
-from kbert.tasks.task import Examples, Task
+from kbert.tasks.task import C, E, L, O, Task
 from kbert.text import WordPieceTokenizer
-
-C = TypeVar("C", bound=Columns)
-L = TypeVar("L")
-E = TypeVar("E", bound=Examples)
-O = TypeVar("O")  # noqa: E741
 
 
 def read_eval_set(

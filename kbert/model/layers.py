@@ -6,9 +6,10 @@ Letter key: B batch, T length, N heads, H head size, D hidden, V vocabulary, K t
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Self
 
-from kbert.config import BertConfig
+from kbert.config import GELU, BertConfig
 from kbert.model.base import MASKED, NOT_QUANTIZED, DType, Tensor, constant, one_hot
 from kbert.model.dropout import Dropout
 from kbert.model.products import product
@@ -17,10 +18,8 @@ from kbert.model.setup import keras, ops
 
 def activation(name: str) -> Callable[[Tensor], Tensor]:
     """The activation function for ``hidden_act`` of a config.json."""
-    if name == "gelu":
-        return lambda x: ops.gelu(x, approximate=False)
-    if name in ("gelu_new", "gelu_pytorch_tanh"):
-        return lambda x: ops.gelu(x, approximate=True)
+    if name in GELU:
+        return partial(ops.gelu, approximate=GELU[name] == "tanh")
     function: Callable[[Tensor], Tensor] = getattr(ops, name)
     return function
 

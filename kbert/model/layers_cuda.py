@@ -14,8 +14,9 @@ from typing import Any
 
 import torch
 
+from kbert.config import GELU
 from kbert.model.attention_torch import attention
-from kbert.model.layers_torch import GELU, is_plain, projections, weights_in_use, weights_of
+from kbert.model.layers_torch import is_plain, projections, weights_in_use, weights_of
 
 
 def cuda_layer(

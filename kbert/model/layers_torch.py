@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
+from kbert.config import GELU
 from kbert.model.base import MASKED
 from kbert.model.dropout import LARGEST_RATE, kept
 from kbert.model.products_torch import product_in_training, product_without_grad
@@ -38,9 +39,6 @@ except (AttributeError, RuntimeError):
 
 # Scores of attention that are computed at a time when predicting in bfloat16: 4 MB, which a processor's cache holds.
 _SCORES = 2 << 20
-
-# Of `hidden_act` in config.json, and what PyTorch's GELU calls them.
-GELU = {"gelu": "none", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
 
 
 def fused_layer(

@@ -13,12 +13,6 @@ from kbert.data.label_sets import LabelSets
 from kbert.data.labels import label_column, require_same_type
 from kbert.data.tags import tag_lists
 from kbert.metrics import is_bio
-from kbert.tasks import Choice, Questions, Regression, SeveralLabels, SingleLabel, Tagging
-
-_KINDS = {
-    SingleLabel: "labels", SeveralLabels: "several labels", Regression: "numbers", Tagging: "tags",
-    Questions: "answers", Choice: "choices",
-}  # fmt: skip
 
 
 def kind_of(estimator: Any) -> str:
@@ -29,11 +23,10 @@ def kind_of(estimator: Any) -> str:
     TypeError
         If it is none of these.
     """
-    task = getattr(estimator, "_task_type", None)
-    for known, kind in _KINDS.items():
-        if isinstance(task, type) and issubclass(task, known):
-            return kind
-    raise TypeError(f"{type(estimator).__name__} predicts nothing that could be compared with y here.")
+    kind = getattr(getattr(estimator, "_task_type", None), "kind", None)
+    if kind is None:
+        raise TypeError(f"{type(estimator).__name__} predicts nothing that could be compared with y here.")
+    return str(kind)
 
 
 class Found(NamedTuple):

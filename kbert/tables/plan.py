@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kbert.estimators import BertClassifier, BertMultipleChoice
 from kbert.estimators.base import BertEstimator
 from kbert.estimators.kbert_json import encode_value
 from kbert.tables.files import FORMATS, Head, find_tables, format_of, other_separator
@@ -142,7 +141,7 @@ def check_columns(plan: Plan, estimator: BertEstimator, heads: dict[Path, Head],
     """
     import pyarrow as pa
 
-    if plan.probabilities and not isinstance(estimator, BertClassifier | BertMultipleChoice):
+    if plan.probabilities and predicted_names(estimator, False, True) == predicted_names(estimator, False, False):
         raise ValueError(
             f"{type(estimator).__name__} has no probabilities of labels or options. Leave probabilities "
             "(--probabilities on the command line) out."

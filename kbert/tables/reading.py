@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from kbert.data import answers, choices, questions
 from kbert.tables.files import find_tables, other_separator, read_in_parts, require_pyarrow, require_readable
 from kbert.values.printable import printable, shown
 
-_ANSWER = ["answer", "answer_start"]
+_ANSWER = [*answers.NAMES]
 _ROWS_AT_ONCE = 100_000
 # Of a table's ``attrs``: a file for each column that not all files have; each file with the number of its rows; what is
 # wrong with columns that could not be read.
@@ -216,8 +217,8 @@ def columns_of_task(
 ) -> tuple[list[str], list[str]]:
     """The columns of X and of y, with the names that a task has where none are given."""
     X = list(text) or {
-        "answering": ["question", "context"],
-        "choice": [name for name in ("context", "question", "options") if name in frame.columns],
+        "answering": [*questions.NAMES],
+        "choice": [name for name in choices.NAMES if name in frame.columns],
     }.get(task, ["text"])
     return X, list(label) or (_ANSWER if task == "answering" else ["label"])
 

@@ -7,7 +7,6 @@ from kbert.tasks.several_labels import SeveralLabels
 from kbert.tasks.single_label import SingleLabel
 from kbert.tasks.tagging import Tagging
 from kbert.tasks.task import Task, task_of
-from kbert.training.labelled_batches import TrainingData
 
 __all__ = [
     "Choice",
@@ -17,6 +16,5 @@ __all__ = [
     "SingleLabel",
     "Tagging",
     "Task",
-    "TrainingData",
     "task_of",
 ]

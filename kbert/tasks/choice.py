@@ -92,6 +92,7 @@ class Choice(MissingTexts, RowTask[ChoiceColumns, np.ndarray, ChoiceExamples, np
         most_rows_of_narrow_rate=500,
         narrow_pooling="mean",
     )
+    kind: ClassVar[str | None] = "choices"
     baseline: ClassVar[str] = "guessing"
     architecture: ClassVar[str] = "BertForMultipleChoice"
     whole_rows: ClassVar[bool] = True

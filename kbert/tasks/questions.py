@@ -145,6 +145,7 @@ class Questions(MissingTexts, Task[QuestionColumns, Answers, QuestionExamples, B
 
     loss = staticmethod(span_cross_entropy)
     recipe: ClassVar[Recipe] = Recipe(updates=200, narrow_rate_factor=4.0)  # defaults.md, "Questions and options"
+    kind: ClassVar[str | None] = "answers"
     baseline: ClassVar[str] = "how often a window holds no answer"
     architecture: ClassVar[str] = "BertForQuestionAnswering"
 

@@ -54,6 +54,7 @@ class Regression(TextTask):
     loss = staticmethod(squared_error)
     fit_head = staticmethod(ridge_head)
     recipe: ClassVar[Recipe] = Recipe(narrow_rate_factor=2.0)  # docs/benchmarks/defaults.md, "Numbers"
+    kind: ClassVar[str | None] = "numbers"
     baseline: ClassVar[str] = "the mean of y"
     rows_of_cls: ClassVar[float] = 2000
     rate_factor_of_pairs: ClassVar[float] = 1.0  # as that of single texts, which is high

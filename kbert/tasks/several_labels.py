@@ -68,6 +68,7 @@ class SeveralLabels(TextTask):
 
     loss = staticmethod(binary_cross_entropy)
     fit_head = staticmethod(sigmoid_head)
+    kind: ClassVar[str | None] = "several labels"
     baseline: ClassVar[str] = "how often each label occurs"
     score_name: ClassVar[str | None] = "average precision"
     problem_type: ClassVar[str | None] = "multi_label_classification"
@@ -350,7 +351,6 @@ class SeveralLabels(TextTask):
     def learn_from_json(self, values: SavedValues, model: keras.Model, folder: Path) -> None:
         """As many classes as the head has outputs."""
         self.classes_ = decode_labels(values.inner("classes"), model.num_labels, "labels", folder)
-        self.y_type_ = values.checked("y_type", one_of("indicator", "lists"))
         self.temperature_ = values.checked("temperature", POSITIVE)
         self.at_least_one_ = values.checked("at_least_one", one_of(True, False))
         thresholds = values.checked("thresholds", list_of(NUMBER_OR_INFINITY, model.num_labels))

@@ -57,6 +57,7 @@ class SingleLabel(TextTask):
 
     loss = staticmethod(softmax_cross_entropy)
     fit_head = staticmethod(softmax_head)
+    kind: ClassVar[str | None] = "labels"
     baseline: ClassVar[str] = "how often each label occurs"
     problem_type: ClassVar[str | None] = "single_label_classification"
 

@@ -125,6 +125,7 @@ class Tagging(WordReader, Task[WordColumn, UnreadTags, TaggingExamples, np.ndarr
 
     loss = staticmethod(softmax_cross_entropy)
     recipe: ClassVar[Recipe] = Recipe(updates=200, narrow_rate_factor=4.0)  # defaults.md, "Tags"
+    kind: ClassVar[str | None] = "tags"
     baseline: ClassVar[str] = "how often each label occurs"
     architecture: ClassVar[str] = "BertForTokenClassification"
     splits_words: ClassVar[bool] = True

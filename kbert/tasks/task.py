@@ -164,6 +164,8 @@ class Task(ABC, Generic[C, L, E, O]):
         The class of transformers that opens what `save_model` writes.
     recipe : Recipe
         What "auto" stands for.
+    kind : str or None
+        What a report compares with y, as `kbert.reports.given.Given` has it: "labels", say. None if it cannot.
     score_name : str or None
         What `score` is, where it is not the estimator's own score.
     whole_rows : bool
@@ -177,6 +179,7 @@ class Task(ABC, Generic[C, L, E, O]):
     baseline: ClassVar[str]
     architecture: ClassVar[str]
     recipe: ClassVar[Recipe] = Recipe()
+    kind: ClassVar[str | None] = None
     score_name: ClassVar[str | None] = None
     whole_rows: ClassVar[bool] = False
     splits_words: ClassVar[bool] = False

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 # Control characters, among them the one that begins ANSI's escape sequences; characters that end a line or turn the
@@ -35,6 +36,11 @@ def shown(value: Any) -> str:
             value = value.item()
     text = " ".join(repr(value).split())
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def listed(items: Sequence[Any], show: Callable[[Any], str] = str, most: int = 5) -> str:
+    """The first few of some items, and how many more there are."""
+    return ", ".join(map(show, items[:most])) + (f" and {len(items) - most} more" if len(items) > most else "")
 
 
 def percent(share: float) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 
 from kbert.config import BertConfig
 from kbert.errors import WeightsMismatchError
+from kbert.values.printable import listed
 
 COPIED = "copied"
 
@@ -208,11 +209,6 @@ def check_arrays(arrays: dict[str, np.ndarray], config: BertConfig, path: str | 
             raise WeightsMismatchError(
                 f"{name} in {path} has shape {array.shape}, and its config.json asks for {shapes[name]}."
             )
-
-
-def listed(names: list[str], most: int = 5) -> str:
-    """List names for a message: the first ones, and how many more there are."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def parts_of(names: Iterable[str]) -> list[str]:

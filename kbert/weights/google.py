@@ -17,8 +17,9 @@ import numpy as np
 from kbert.config import BertConfig
 from kbert.errors import KbertWarning, WeightsMismatchError, WeightsNotFoundError
 from kbert.files.json_files import write_json
+from kbert.values.printable import listed
 from kbert.warn import warn_user
-from kbert.weights.arrays import BUFFERS, COPIED, Array, canonical_name, is_half, listed, merge_tied
+from kbert.weights.arrays import BUFFERS, COPIED, Array, canonical_name, is_half, merge_tied
 from kbert.weights.tensor_bundle import TensorBundle, write_bundle
 
 PREFIX = "bert_model.ckpt"

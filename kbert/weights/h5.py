@@ -12,7 +12,8 @@ import ml_dtypes
 import numpy as np
 
 from kbert.errors import WeightsMismatchError
-from kbert.weights.arrays import COPIED, Array, is_half, listed
+from kbert.values.printable import listed
+from kbert.weights.arrays import COPIED, Array, is_half
 
 if TYPE_CHECKING:
     import h5py

@@ -11,7 +11,8 @@ from kbert.errors import WeightsMismatchError
 from kbert.model import BertEncoder, BertForPreTraining
 from kbert.model.base import to_numpy
 from kbert.model.setup import keras
-from kbert.weights.arrays import BUFFERS, HEADS, as_float32, listed, merge_tied
+from kbert.values.printable import listed
+from kbert.weights.arrays import BUFFERS, HEADS, as_float32, merge_tied
 from kbert.weights.folder import write_folder
 from kbert.weights.formats import read_arrays
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from kbert.config import BertConfig
+from kbert.config import GELU, BertConfig
 from kbert.config_json import read_config_json
 from kbert.errors import InexactWarning, WeightsMismatchError, WeightsNotFoundError
 from kbert.files.json_files import json_object
@@ -57,7 +57,6 @@ _WHY_NOT = {
 }
 # The version of keras-hub whose layout is written.
 _LAYOUT = "0.32.0"
-_TANH = ("gelu_new", "gelu_pytorch_tanh")
 
 
 def _encoder_entries(n_layers: int) -> list[Entry]:
@@ -257,7 +256,7 @@ def write_kerashub(
 
 
 def _warn_of_differences(config: BertConfig, arrays: dict[str, np.ndarray]) -> None:
-    if config.hidden_act not in (*_TANH, "gelu"):
+    if config.hidden_act not in GELU:
         raise WeightsMismatchError(
             f"KerasHub's BERT computes the tanh form of GELU, and this model has hidden_act {config.hidden_act!r}: "
             "there it would predict something else. Nothing was written."

@@ -235,21 +235,17 @@ def save_sequence_classifier(
     save_slots(folder, model.config, _classifier_slots(model), prefix="bert.", extra=extra)
 
 
-@skip_initialisation()
 def load_multiple_choice(folder: str | Path, *, dtype: Any = None) -> BertForSequenceClassification:
     """Read what `save_multiple_choice` or transformers wrote: a model with one output, the score of an option.
 
     It has the arrays of a `BertForSequenceClassification`, and a config.json without the number of outputs.
     """
-    config, arrays = read_checkpoint(folder)
-    n_outputs = _n_outputs(arrays, _classifier_name(config), config.hidden_size, folder)
-    if n_outputs != 1:
+    model = load_sequence_classifier(folder, dtype=dtype)
+    if model.num_labels != 1:
         raise WeightsMismatchError(
-            f"The head in {folder} has {n_outputs} outputs, and one for multiple choice has a single one, an option's "
-            "score. Load the folder with the estimator of its task."
+            f"The head in {folder} has {model.num_labels} outputs, and one for multiple choice has a single one, an "
+            "option's score. Load the folder with the estimator of its task."
         )
-    model = BertForSequenceClassification(config, 1, dtype=dtype)
-    load_slots(_classifier_slots(model), folder, arrays=arrays)
     return model
 
 

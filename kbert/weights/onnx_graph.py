@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kbert.config import BertConfig
+from kbert.config import GELU, BertConfig
 from kbert.errors import WeightsMismatchError
 from kbert.model.names import SHORTEST
 from kbert.weights.arrays import canonical_name
@@ -188,6 +188,8 @@ class Graph:
         if name == "gelu":
             x_erf = self.op("Erf", self.op("Div", x, self.constant(np.sqrt(2.0))))
             return self.op("Mul", self.op("Mul", x, self.op("Add", x_erf, one)), half)
+        if name not in GELU:
+            raise NotImplementedError(f"The graph of hidden_act {name!r} is missing here.")
         cube = self.op("Mul", self.op("Pow", x, self.constant(3.0)), self.constant(0.044715))
         inner = self.op("Mul", self.op("Add", x, cube), self.constant(np.sqrt(2 / np.pi)))
         return self.op("Mul", self.op("Mul", x, half), self.op("Add", self.op("Tanh", inner), one))

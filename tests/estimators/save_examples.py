@@ -25,7 +25,7 @@ from kbert import (
     WordPieceTokenizer,
 )
 
-ESTIMATORS = [BertClassifier, BertMultipleChoice, BertPretrainer, BertQA, BertRegressor, BertTagger, BertVectorizer]
+ESTIMATORS = [getattr(kbert, name) for name in kbert.__all__ if hasattr(getattr(kbert, name), "get_params")]
 WORDS = "red blue hot cold table chair great awful".split()
 TEXTS = [" ".join(WORDS[(i + j * j) % 8] for j in range(3 + i % 4)) for i in range(16)]
 WORD_ROWS = [text.split() for text in TEXTS]

@@ -9,7 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import kbert
 from kbert import BertClassifier, BertMultipleChoice, BertQA, BertRegressor, BertTagger
+from kbert.estimators.fine_tuned import FineTunedEstimator
+from kbert.reports.given import kind_of
+from kbert.tables import commands, outputs
 from kbert.tasks import Choice, Questions, Regression, SeveralLabels, SingleLabel, Tagging
 
 pytestmark = pytest.mark.slow
@@ -39,6 +43,15 @@ def grades():
     exec(code, vars(module))
     yield module
     del sys.modules["grades"]
+
+
+def test_tables_and_reports_know_every_estimator_that_is_fitted_to_a_y():
+    """Where they are listed: architecture.md, "Which file to open"."""
+    public = [value for name in kbert.__all__ if isinstance(value := getattr(kbert, name), type)]
+    estimators = [each for each in public if issubclass(each, FineTunedEstimator)]
+    assert len(estimators) >= 5
+    for each in estimators:
+        assert kind_of(each()) and each in outputs._COLUMNS and each.__name__ in commands._TASKS.values()
 
 
 @pytest.fixture

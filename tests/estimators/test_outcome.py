@@ -128,6 +128,10 @@ def test_class_weights_are_those_of_training():
     found = judged(task, constant, labels, last_loss=0.69)
     assert found.kind is Kind.NOTHING
     assert found.loss == pytest.approx(np.log(2)) and found.reference == pytest.approx(np.log(2), abs=1e-3)
+    # The rare label is found to be a little more probable where it is right. Without weights the loss is near 0.4.
+    little = np.array([[1.1, 0], [0.9, 0]])[labels]
+    found = judged(task, little, labels, last_loss=0.8, linear_loss=0.4, few_updates=True)
+    assert found.kind is Kind.LITTLE and found.loss > found.reference > 0.69
 
 
 @pytest.mark.parametrize("task", [SingleLabel, SeveralLabels])
