@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from huggingface_hub import constants
 
+import kbert
 from kbert import BertClassifier, BertConfig
 from kbert.errors import (
     MissingTextWarning,
@@ -279,9 +280,12 @@ RIGHT = {
 
 
 def test_every_parameter_has_a_rule_and_a_wrong_value():
-    parameters = set(BertClassifier().get_params())
-    assert parameters == set(WRONG)
-    assert parameters - {"random_state"} <= set(RULES)
+    assert set(BertClassifier().get_params()) == set(WRONG)
+    public = [getattr(kbert, name) for name in kbert.__all__]
+    estimators = [each for each in public if hasattr(each, "get_params")]
+    assert len(estimators) == 7
+    for each in estimators:
+        assert set(each().get_params()) - {"random_state"} <= set(RULES), each
 
 
 @pytest.mark.parametrize("name", WRONG)
