@@ -57,7 +57,8 @@ def train(
     lengths : ndarray of int, shape (n,)
         Tokens of each example.
     run : dict
-        ``epochs``, ``batch_size``, ``learning_rate`` and ``seed``.
+        ``epochs``, ``batch_size``, ``learning_rate`` and ``seed``. With ``at_once``, the gradients of a batch are those
+        of so many examples at a time, added up: less memory, and the same update but for dropout's draws.
     loss : callable
         From the numbers of the examples of a batch to their loss.
     state : path, optional
@@ -75,6 +76,7 @@ def train(
     n_steps = run["epochs"] * -(-len(lengths) // run["batch_size"])
     schedule = transformers.get_linear_schedule_with_warmup(optimizer, n_steps // 10, n_steps)
     kept = {"model": model, "optimizer": optimizer, "schedule": schedule}
+    at_once = run.get("at_once", run["batch_size"])
     done = 0
     if state is not None and state.exists():
         saved = torch.load(state)
@@ -88,7 +90,8 @@ def train(
         for step, rows in enumerate(batches(lengths, run["batch_size"], rng), epoch * (n_steps // run["epochs"])):
             if step < done:
                 continue
-            loss(rows).backward()
+            for some in np.split(rows, range(at_once, len(rows), at_once)):
+                (loss(some) * (len(some) / len(rows))).backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             schedule.step()
