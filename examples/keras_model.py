@@ -18,6 +18,7 @@ labels = (messages.label == "delivery").to_numpy("float32")
 
 tokenizer = WordPieceTokenizer.from_pretrained("minilm-l6")
 encoder = BertEncoder.from_pretrained("minilm-l6")
+encoder.pooler.trainable = False  # the head below does not read it
 tokens = tokenizer(messages.message, max_length=48)
 
 # A head of one's own: the mean of the word vectors, and as one further feature the

@@ -90,6 +90,11 @@ class BertEncoder(FunctionalBert):
     """
 
     def __init__(self, config: BertConfig, dtype: DType = None, name: str | None = None, seed: int = 0):
+        if not isinstance(config, BertConfig):
+            raise TypeError(
+                f"config must be a BertConfig, got {type(config).__name__}. BertConfig.from_size('tiny') is that of a "
+                "size, and BertConfig(**values) one of your own."
+            )
         policy = keras.dtype_policies.get(dtype) if dtype is not None else keras.config.dtype_policy()
 
         # === Layers ===

@@ -89,7 +89,8 @@ class BertForSequenceClassification(FunctionalBert):
             return super().call(inputs, training=training, mask=mask)
         # The same as by the graph, without what nobody reads of the last layer.
         self.check(inputs)
-        vectors = self.encoder.vectors_of_texts(inputs, inputs["first_positions"], training=bool(training))
+        ids = {key: ops.cast(array, "int32") for key, array in inputs.items()}  # as the graph does
+        vectors = self.encoder.vectors_of_texts(ids, ids["first_positions"], training=bool(training))
         return self.classifier(self.dropout(vectors, training=bool(training)))
 
 

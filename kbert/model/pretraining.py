@@ -178,8 +178,8 @@ class MaskedLanguageHead(keras.layers.Layer):
     def build(self, x_shape: tuple[int | None, ...]) -> None:
         self.dense.build(x_shape)
         self.norm.build(x_shape)
-        # Not cast by the policy, because it is added to logits in float32.
-        self.bias = self.add_weight((self.config.vocab_size,), "zeros", name="bias", autocast=False)
+        # In float32 under every policy, because it is added to logits in float32.
+        self.bias = self.add_weight((self.config.vocab_size,), "zeros", dtype="float32", name="bias", autocast=False)
         self.built = True
 
     def call(self, x: Tensor) -> Tensor:

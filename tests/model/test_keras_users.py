@@ -151,6 +151,22 @@ def test_another_process_opens_a_keras_file_once_it_has_imported_a_model(toy_con
     assert subprocess.run(run, capture_output=True, text=True, check=True).stdout.split()[-1] == "3"
 
 
+@pytest.mark.backend
+@pytest.mark.parametrize("dtype", ["uint8", "int64", "float64"])
+def test_ids_may_have_any_dtype(toy_config, rows_of, dtype):
+    """np.zeros makes first_positions of float64; a classifier on [CLS] does not go by Keras's graph."""
+    x = {**rows_of([[np.arange(10, 20)], [np.arange(30, 35)]], 16), "first_positions": np.zeros((2, 1), "int32")}
+    other = {name: array.astype(dtype) for name, array in x.items()}
+    for model in (BertForSequenceClassification(toy_config, 3), BertForTokenClassification(toy_config, 3)):
+        mine, theirs = ({name: each[name] for name in model.input_names} for each in (x, other))
+        np.testing.assert_array_equal(model.predict(theirs, verbose=0), model.predict(mine, verbose=0))
+
+
+def test_what_is_no_config_is_refused():
+    with pytest.raises(TypeError, match=r"config must be a BertConfig, got str. BertConfig.from_size\('tiny'\)"):
+        BertEncoder("tiny")
+
+
 def test_normalised_vectors_can_be_trained_where_rows_hold_fewer_texts_than_slots(toy_config, rows_of):
     # A slot without a text is zeros, of which the square root has no derivative.
     texts = np.arange(10, 20), np.arange(30, 35)

@@ -252,6 +252,20 @@ def test_half_precision_is_finite_close_and_gives_float32(model, toy_config, inp
     assert np.isfinite(loss) and all(np.isfinite(gradient).all() for gradient in gradients.values())
 
 
+@pytest.mark.backend
+@pytest.mark.parametrize("dtype, tolerance", [("bfloat16", 0.1), ("float16", 0.02)])
+def test_weights_in_half_precision_give_float32_too(model, toy_config, inputs, dtype, tolerance):
+    """TensorFlow refused to add the bias, which had the weights' dtype."""
+    half = BertForPreTraining(toy_config.with_dropout(0.0), dtype=dtype)
+    for mine, weight in zip(half.weights, model.weights, strict=True):
+        mine.assign(ops.cast(weight.value, mine.dtype))
+    outputs = half(inputs)
+    assert {keras.backend.standardize_dtype(tensor.dtype) for tensor in outputs.values()} == {"float32"}
+    for name, array in _outputs(model, inputs).items():
+        difference = np.abs(ops.convert_to_numpy(outputs[name]) - array).max()
+        assert 0 < difference < tolerance * max(1, np.abs(array).max())
+
+
 @pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
 def test_the_bias_of_a_token_keeps_float32s_digits(toy_config, inputs, dtype):
     model = BertForPreTraining(toy_config, dtype=dtype)
