@@ -151,7 +151,6 @@ def test_another_process_opens_a_keras_file_once_it_has_imported_a_model(toy_con
     assert subprocess.run(run, capture_output=True, text=True, check=True).stdout.split()[-1] == "3"
 
 
-@pytest.mark.backend
 @pytest.mark.parametrize("dtype", ["uint8", "int64", "float64"])
 def test_ids_may_have_any_dtype(toy_config, rows_of, dtype):
     """np.zeros makes first_positions of float64; a classifier on [CLS] does not go by Keras's graph."""
