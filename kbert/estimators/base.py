@@ -264,7 +264,7 @@ class BertEstimator(ExportableEstimator):
         Raises
         ------
         TypeError
-            If an estimator that is to be fitted elsewhere has such a distribution, or its model has adapters.
+            If an estimator that is to be fitted elsewhere has such a distribution.
         """
         state = super().__getstate__()
         if is_distribution(state.get("distribution")):
@@ -277,14 +277,9 @@ class BertEstimator(ExportableEstimator):
             state = {**state, "distribution": "auto"}
         # A tuple is what `__setstate__` keeps where no model can be made.
         if "model_" in state and not isinstance(state["model_"], ExportedModel | tuple):
-            from kbert.model.base import has_adapters, to_numpy
+            from kbert.model.base import to_numpy
 
             model = state["model_"]
-            if has_adapters(model):
-                raise TypeError(
-                    f"{type(self).__name__}: the model has low-rank adapters (LoRA), which a pickle cannot hold. Write "
-                    "it with save(folder), which merges them into the weights."
-                )
             weights = [to_numpy(variable.value) for variable in model.weights]
             state = {**state, "model_": (type(model), model.get_config(), weights)}
         return state

@@ -135,25 +135,54 @@ class FunctionalBert(keras.Model):
             "dtype": policy.name if is_named else keras.dtype_policies.serialize(policy),
             "name": self.name,
             "seed": self.seed,
-            "frozen": [number for number, layer in enumerate(self._flatten_layers()) if not layer.trainable],
             **self.choices,
+            **state_of_parts(self),
         }
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> Self:
-        """The model, with those layers frozen that were. Files of earlier versions do not say which."""
-        arguments = {name: value for name, value in config.items() if name != "frozen"}
+        arguments = {name: value for name, value in config.items() if name not in PARTS}
         model = cls(**{**arguments, "config": BertConfig(**config["config"])})
-        if "frozen" in config:
-            # Inner layers come after those that hold them, and take over what these are set to.
-            for number, layer in enumerate(model._flatten_layers()):
-                layer.trainable = number not in config["frozen"]
+        restore_parts(model, config)
         return model
 
 
-def has_adapters(model: keras.Model) -> bool:
-    """Whether a layer has low-rank adapters (LoRA), as `keras.layers.Dense.enable_lora` adds them."""
-    return any(getattr(layer, "lora_enabled", False) for layer in model._flatten_layers())
+# What `get_config` says of the layers that a layer or a model makes itself.
+PARTS = ("frozen", "adapters")
+
+
+def state_of_parts(layer: keras.layers.Layer) -> dict[str, list[Any]]:
+    """What a layer that makes its inner layers itself has to say of them in its ``get_config``.
+
+    Which of them are frozen, and which have low-rank adapters, as `keras.layers.Dense.enable_lora` adds them: the rank
+    and alpha of each. They are known by their numbers in the order in which Keras goes through them.
+    """
+    parts = list(layer._flatten_layers())
+    return {
+        "frozen": [number for number, part in enumerate(parts) if not part.trainable],
+        "adapters": [
+            [number, part.lora_rank, part.lora_alpha]
+            for number, part in enumerate(parts)
+            if getattr(part, "lora_enabled", False)
+        ],
+    }
+
+
+def restore_parts(layer: keras.layers.Layer, config: dict[str, Any]) -> None:
+    """Freeze the layers that ``config`` of `state_of_parts` says, and give adapters to those that had some.
+
+    Files of earlier versions do not say which.
+    """
+    parts = list(layer._flatten_layers())
+    if "frozen" in config:
+        # Inner layers come after those that hold them, and take over what these are set to.
+        for number, part in enumerate(parts):
+            part.trainable = number not in config["frozen"]
+    for number, rank, alpha in config.get("adapters", ()):
+        if parts[number].built:
+            parts[number].enable_lora(rank, alpha)
+        else:
+            parts[number].lora_rank, parts[number].lora_alpha = rank, alpha
 
 
 def token_inputs(*names: str) -> dict[str, Tensor]:

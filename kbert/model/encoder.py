@@ -1,6 +1,8 @@
 """The encoder as a functional Keras model."""
 
 import dataclasses
+import numbers
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -17,7 +19,7 @@ from kbert.model.layers import (
     attention_mask,
     through,
 )
-from kbert.model.names import INPUT_NAMES
+from kbert.model.names import INPUT_NAMES, LARGEST_SEED
 from kbert.model.setup import keras, ops
 
 # Each layer has as many seeds of its own, for its weights and dropouts.
@@ -45,6 +47,26 @@ def skip_initialisation(skip: bool = True) -> Iterator[None]:
         _skip_initialisation.reset(token)
 
 
+def _policy(dtype: DType) -> keras.DTypePolicy:
+    """The policy of all layers of an encoder: one, because inner layers compute in the precision of the outer one."""
+    policy = keras.dtype_policies.get(dtype) if dtype is not None else keras.config.dtype_policy()
+    if isinstance(policy, keras.dtype_policies.DTypePolicyMap) and len(policy):
+        raise ValueError(
+            f"dtype is a DTypePolicyMap with policies of its own for {', '.join(policy)}, and an encoder computes in "
+            "one precision. Give that one, such as dtype='mixed_bfloat16'."
+        )
+    return policy
+
+
+def _seed(seed: int | None) -> int:
+    """The seed, or one that is drawn as Keras draws those of its layers."""
+    if seed is None:
+        return random.randint(1, 10**9)
+    if not isinstance(seed, numbers.Integral) or isinstance(seed, bool) or not 0 <= seed <= LARGEST_SEED:
+        raise ValueError(f"seed must be None or a whole number from 0 to {LARGEST_SEED}, got {seed!r}.")
+    return int(seed)
+
+
 @keras.saving.register_keras_serializable("kbert")
 class BertEncoder(FunctionalBert):
     """BERT without a head: a functional Keras model from token ids to vectors.
@@ -58,8 +80,9 @@ class BertEncoder(FunctionalBert):
         global policy, which is float32 unless it was set. "mixed_bfloat16" trains faster on GPUs and TPUs.
     name : str, optional
         Name of the Keras model.
-    seed : int, default=0
-        Seed of the random initial weights and of dropout.
+    seed : int or None, default=0
+        Seed of the random initial weights and of dropout. None draws one, as Keras's layers do:
+        `keras.utils.set_random_seed` makes it repeatable.
 
     Notes
     -----
@@ -89,13 +112,14 @@ class BertEncoder(FunctionalBert):
     ((2, 6, 128), (2, 128))
     """
 
-    def __init__(self, config: BertConfig, dtype: DType = None, name: str | None = None, seed: int = 0):
+    def __init__(self, config: BertConfig, dtype: DType = None, name: str | None = None, seed: int | None = 0):
         if not isinstance(config, BertConfig):
             raise TypeError(
                 f"config must be a BertConfig, got {type(config).__name__}. BertConfig.from_size('tiny') is that of a "
                 "size, and BertConfig(**values) one of your own."
             )
-        policy = keras.dtype_policies.get(dtype) if dtype is not None else keras.config.dtype_policy()
+        policy = _policy(dtype)
+        seed = _seed(seed)
 
         # === Layers ===
         seeds = range(seed, seed + _SEEDS_PER_LAYER * (config.num_hidden_layers + 2), _SEEDS_PER_LAYER)

@@ -14,6 +14,32 @@ from kbert.model.layers import FirstTokens, TextMeans, dense
 from kbert.model.names import INPUT_NAMES, LAYER_CHOICES, POOLINGS, SHORTEST
 from kbert.model.setup import keras, ops
 
+# The keys of a config that say nothing of the encoder's weights or of what it computes from them without dropout.
+_NOT_OF_THE_ENCODER = {
+    *("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout", "classifier_pooling"),
+    *("initializer_range", "num_trained_positions"),
+}
+
+
+def encoder_of(config: BertConfig, encoder: BertEncoder | None, dtype: DType, seed: int | None) -> BertEncoder:
+    """The encoder of a head: a new one, or the given one.
+
+    Raises
+    ------
+    ValueError
+        If the given one is of another architecture than ``config``, of which a loaded model would be made.
+    """
+    if encoder is None:
+        return BertEncoder(config, dtype=dtype, name="bert", seed=seed)
+    wanted, found = config.to_dict(), encoder.config.to_dict()
+    differing = [key for key in wanted if key not in _NOT_OF_THE_ENCODER and wanted[key] != found[key]]
+    if differing:
+        raise ValueError(
+            f"encoder is of another architecture than config: {differing[0]} is {found[differing[0]]!r} instead of "
+            f"{wanted[differing[0]]!r}. Give config=encoder.config."
+        )
+    return encoder
+
 
 @keras.saving.register_keras_serializable("kbert")
 class BertForSequenceClassification(FunctionalBert):
@@ -32,8 +58,8 @@ class BertForSequenceClassification(FunctionalBert):
         Precision of the encoder, as for `BertEncoder`.
     name : str, optional
         Name of the Keras model.
-    seed : int, default=0
-        Seed of the random initial weights and of dropout.
+    seed : int or None, default=0
+        Seed of the random initial weights and of dropout. None draws one, as for `BertEncoder`.
     encoder : BertEncoder, optional
         One of this architecture, which the model is put around and shares with others; then ``dtype`` and ``seed`` are
         the encoder's. A model that does not read its pooler freezes it. None makes a new one.
@@ -63,10 +89,10 @@ class BertForSequenceClassification(FunctionalBert):
         num_labels: int,
         dtype: DType = None,
         name: str | None = None,
-        seed: int = 0,
+        seed: int | None = 0,
         encoder: BertEncoder | None = None,
     ):
-        encoder = encoder or BertEncoder(config, dtype=dtype, name="bert", seed=seed)
+        encoder = encoder_of(config, encoder, dtype, seed)
         policy, seed = encoder.dtype_policy, encoder.seed
         dropout = Dropout(config.head_dropout, encoder.last_seed + 1, dtype=policy, name="classifier_dropout")
         classifier = dense(config, num_labels, encoder.last_seed + 2, "float32", "classifier")
@@ -108,8 +134,8 @@ class BertForTokenClassification(FunctionalBert):
         Precision of the encoder, as for `BertEncoder`.
     name : str, optional
         Name of the Keras model.
-    seed : int, default=0
-        Seed of the random initial weights and of dropout.
+    seed : int or None, default=0
+        Seed of the random initial weights and of dropout. None draws one, as for `BertEncoder`.
     encoder : BertEncoder, optional
         One of this architecture, which the model is put around and shares with others; then ``dtype`` and ``seed`` are
         the encoder's. A model that does not read its pooler freezes it. None makes a new one.
@@ -135,10 +161,10 @@ class BertForTokenClassification(FunctionalBert):
         num_labels: int,
         dtype: DType = None,
         name: str | None = None,
-        seed: int = 0,
+        seed: int | None = 0,
         encoder: BertEncoder | None = None,
     ):
-        encoder = encoder or BertEncoder(config, dtype=dtype, name="bert", seed=seed)
+        encoder = encoder_of(config, encoder, dtype, seed)
         encoder.pooler.trainable = False
         policy, seed = encoder.dtype_policy, encoder.seed
         dropout = Dropout(config.head_dropout, encoder.last_seed + 1, dtype=policy, name="classifier_dropout")
@@ -167,8 +193,8 @@ class BertForQuestionAnswering(FunctionalBert):
         Precision of the encoder, as for `BertEncoder`.
     name : str, optional
         Name of the Keras model.
-    seed : int, default=0
-        Seed of the random initial weights and of dropout.
+    seed : int or None, default=0
+        Seed of the random initial weights and of dropout. None draws one, as for `BertEncoder`.
     encoder : BertEncoder, optional
         One of this architecture, which the model is put around and shares with others; then ``dtype`` and ``seed`` are
         the encoder's. A model that does not read its pooler freezes it. None makes a new one.
@@ -194,10 +220,10 @@ class BertForQuestionAnswering(FunctionalBert):
         config: BertConfig,
         dtype: DType = None,
         name: str | None = None,
-        seed: int = 0,
+        seed: int | None = 0,
         encoder: BertEncoder | None = None,
     ):
-        encoder = encoder or BertEncoder(config, dtype=dtype, name="bert", seed=seed)
+        encoder = encoder_of(config, encoder, dtype, seed)
         policy, seed = encoder.dtype_policy, encoder.seed
         encoder.pooler.trainable = False
         qa_outputs = dense(config, 2, encoder.last_seed + 1, "float32", "qa_outputs")
@@ -231,8 +257,8 @@ class BertForFeatures(FunctionalBert):
         Precision of the encoder, as for `BertEncoder`.
     name : str, optional
         Name of the Keras model.
-    seed : int, default=0
-        Seed of the random initial weights and of dropout.
+    seed : int or None, default=0
+        Seed of the random initial weights and of dropout. None draws one, as for `BertEncoder`.
     encoder : BertEncoder, optional
         One of this architecture, which the model is put around and shares with others; then ``dtype`` and ``seed`` are
         the encoder's. A model that does not read its pooler freezes it. None makes a new one.
@@ -262,13 +288,13 @@ class BertForFeatures(FunctionalBert):
         normalize: bool = False,
         dtype: DType = None,
         name: str | None = None,
-        seed: int = 0,
+        seed: int | None = 0,
         encoder: BertEncoder | None = None,
     ):
         for value, known in ((layers, LAYER_CHOICES), (pooling, (*POOLINGS, None))):
             if value not in known:
                 raise ValueError(f"BertForFeatures: {value!r} is none of {', '.join(map(repr, known))}.")
-        encoder = encoder or BertEncoder(config, dtype=dtype, name="bert", seed=seed)
+        encoder = encoder_of(config, encoder, dtype, seed)
         policy, seed = encoder.dtype_policy, encoder.seed
         encoder.pooler.trainable = False  # nothing here reads it
         given = {tensor.name: tensor for tensor in encoder.inputs}
@@ -311,8 +337,8 @@ class BertForTextVectors(FunctionalBert):
         Precision of the encoder, as for `BertEncoder`.
     name : str, optional
         Name of the Keras model.
-    seed : int, default=0
-        Seed of the random initial weights.
+    seed : int or None, default=0
+        Seed of the random initial weights. None draws one, as for `BertEncoder`.
     encoder : BertEncoder, optional
         One of this architecture, which the model is put around and shares with others; then ``dtype`` and ``seed`` are
         the encoder's. A model that does not read its pooler freezes it. None makes a new one.
@@ -328,10 +354,10 @@ class BertForTextVectors(FunctionalBert):
         config: BertConfig,
         dtype: DType = None,
         name: str | None = None,
-        seed: int = 0,
+        seed: int | None = 0,
         encoder: BertEncoder | None = None,
     ):
-        encoder = encoder or BertEncoder(config, dtype=dtype, name="bert", seed=seed)
+        encoder = encoder_of(config, encoder, dtype, seed)
         policy, seed = encoder.dtype_policy, encoder.seed
         inputs = token_inputs(*INPUT_NAMES, "first_positions")
         hidden = encoder({key: inputs[key] for key in INPUT_NAMES})["sequence_output"]

@@ -10,7 +10,17 @@ from functools import partial
 from typing import Any, Self
 
 from kbert.config import GELU, BertConfig
-from kbert.model.base import MASKED, NOT_QUANTIZED, DType, Tensor, constant, one_hot
+from kbert.model.base import (
+    MASKED,
+    NOT_QUANTIZED,
+    PARTS,
+    DType,
+    Tensor,
+    constant,
+    one_hot,
+    restore_parts,
+    state_of_parts,
+)
 from kbert.model.dropout import Dropout
 from kbert.model.products import product
 from kbert.model.setup import keras, ops
@@ -33,10 +43,28 @@ def _initializer(config: BertConfig, seed: int) -> str | keras.initializers.Init
 
 @keras.saving.register_keras_serializable("kbert")
 class Dense(keras.layers.Dense):
-    """A dense layer that computes by `product`, which is faster than Keras's own on some backends."""
+    """A dense layer that computes by `product`, which is faster than Keras's own on some backends.
+
+    Its kernel may have low-rank adapters, and it is not quantized.
+    """
+
+    lora_alpha: float | None
 
     def call(self, x: Tensor, training: bool | None = None) -> Tensor:
         return product(x, self.kernel, self.bias)
+
+    def build(self, x_shape: tuple[int | None, ...]) -> None:
+        alpha = self.lora_alpha
+        super().build(x_shape)
+        if self.lora_enabled:  # Keras takes the rank for alpha here
+            self.lora_alpha = alpha
+
+    def load_own_variables(self, store: Any) -> None:
+        super().load_own_variables(store)
+        if self.lora_enabled:
+            # Saved kernels have the adapters in them. Keras sets both matrices of the new ones to 0, where the gradient
+            # of each is 0 for ever.
+            self.lora_kernel_a.assign(keras.initializers.HeUniform()(self.lora_kernel_a.shape, "float32"))
 
     def quantize(self, *_: Any, **__: Any) -> None:
         """Refuse; Keras warns of it where a model of the user's own is quantized, and goes on with the next layer."""
@@ -70,11 +98,16 @@ class LayerOfConfig(keras.layers.Layer):
         self.config, self.seed = config, seed
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "config": self.config.to_dict(), "seed": self.seed}
+        own = {"config": self.config.to_dict(), "seed": self.seed}
+        return {**super().get_config(), **own, **state_of_parts(self)}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        return cls(**{**config, "config": BertConfig(**config["config"])})
+        arguments = {name: value for name, value in config.items() if name not in (*PARTS, "trainable")}
+        layer = cls(**{**arguments, "config": BertConfig(**config["config"])})
+        layer.trainable = config.get("trainable", True)  # after the inner layers are there, which it concerns too
+        restore_parts(layer, config)
+        return layer
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -259,6 +292,9 @@ class Pooler(LayerOfConfig):
 
     def call(self, x: Tensor) -> Tensor:
         return ops.tanh(inner(self.dense, x))
+
+    def compute_output_spec(self, x: Tensor) -> keras.KerasTensor:
+        return keras.KerasTensor(x.shape, self.compute_dtype)
 
 
 def tokens_at(x: Tensor, positions: Tensor) -> Tensor:

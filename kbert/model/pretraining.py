@@ -31,8 +31,8 @@ class BertForPreTraining(FunctionalBert):
         Precision of the encoder, as for `BertEncoder`.
     name : str, optional
         Name of the Keras model.
-    seed : int, default=0
-        Seed of the random initial weights and of dropout.
+    seed : int or None, default=0
+        Seed of the random initial weights and of dropout. None draws one, as for `BertEncoder`.
 
     Notes
     -----
@@ -61,11 +61,11 @@ class BertForPreTraining(FunctionalBert):
         nsp: bool = True,
         dtype: DType = None,
         name: str | None = None,
-        seed: int = 0,
+        seed: int | None = 0,
     ):
         encoder = BertEncoder(config, dtype=dtype, name="bert", seed=seed)
         encoder.pooler.trainable = nsp
-        policy = encoder.dtype_policy
+        policy, seed = encoder.dtype_policy, encoder.seed
         mlm_head = MaskedLanguageHead(config, encoder.embeddings, encoder.last_seed + 1, dtype=policy, name="mlm_head")
         nsp_head = dense(config, 2, encoder.last_seed + 2, "float32", "nsp_head") if nsp else None
 

@@ -85,8 +85,14 @@ def _pytorchs_own(x: torch.Tensor, kernel: torch.Tensor, bias: torch.Tensor | No
 
 
 def _may_call() -> bool:
-    """Whether PyTorch's oneDNN may be called directly now."""
-    return _linear is not None and torch.backends.mkldnn.enabled and not torch.compiler.is_compiling()
+    """Whether PyTorch's oneDNN may be called directly now: not by its compiler, its tracer or its `torch.func`."""
+    return (
+        _linear is not None
+        and torch.backends.mkldnn.enabled
+        and not torch.compiler.is_compiling()
+        and not torch.jit.is_tracing()
+        and not torch._C._are_functorch_transforms_active()
+    )
 
 
 def _takes(x: torch.Tensor, kernel: torch.Tensor) -> bool:

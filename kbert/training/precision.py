@@ -42,14 +42,8 @@ def in_float32(model: keras.Model) -> keras.Model:
     """The model, or a copy that computes in float32 where it does not; the weights are float32 under every policy."""
     if model.dtype_policy.name == "float32":
         return model
-    from kbert.model.base import has_adapters
     from kbert.model.encoder import skip_initialisation
 
-    if has_adapters(model):
-        raise ValueError(
-            f"The model computes in {model.dtype_policy.name}, and a copy in float32 cannot be made of one with LoRA. "
-            "Load or fit the estimator with dtype='float32'."
-        )
     with skip_initialisation():
         copy = type(model).from_config({**model.get_config(), "dtype": "float32"})
     for variable, original in zip(copy.weights, model.weights, strict=True):

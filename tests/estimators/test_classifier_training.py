@@ -416,11 +416,15 @@ def test_a_prediction_that_is_not_finite_is_an_error(fitted, reviews, wrong):
         broken.predict(reviews.text[:5])
 
 
-def test_adapters_do_not_fit_into_a_pickle(fitted):
+def test_adapters_fit_into_a_pickle(fitted, reviews):
     adapted = copy.deepcopy(fitted)
-    adapted.model_.encoder.transformer_layers[0].intermediate.enable_lora(2)
-    with pytest.raises(TypeError, match=r"adapters \(LoRA\).*save\(folder\)"):
-        pickle.dumps(adapted)
+    layer = adapted.model_.encoder.transformer_layers[0].intermediate
+    layer.enable_lora(2, lora_alpha=6)
+    layer.lora_kernel_b.assign(np.full(layer.lora_kernel_b.shape, 0.1))
+    again = pickle.loads(pickle.dumps(adapted))
+    assert np.array_equal(again.predict_proba(reviews.text[:8]), adapted.predict_proba(reviews.text[:8]))
+    assert not np.array_equal(again.predict_proba(reviews.text[:8]), fitted.predict_proba(reviews.text[:8]))
+    assert [v.trainable for v in again.model_.weights] == [v.trainable for v in adapted.model_.weights]
 
 
 def test_going_on_with_another_pooling_is_refused(toy, reviews):

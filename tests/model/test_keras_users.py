@@ -1,6 +1,7 @@
 """BertEncoder as a part of a user's own Keras model, with plain compile, fit, save and load."""
 
 import copy
+import dataclasses
 import subprocess
 import sys
 
@@ -101,6 +102,68 @@ def test_a_head_whose_encoder_is_frozen_is_copied_so(toy_config):
         assert [v.trainable for v in again.weights] == [v.trainable for v in model.weights]
 
 
+def encoder_in_one_graph(encoder):
+    """A user's model of the encoder's own layers, which Keras saves and clones one by one."""
+    return keras.Model(encoder.inputs, keras.layers.Dense(1)(encoder.output["pooled_output"]))
+
+
+def copies(model, path):
+    model.save(path)
+    return keras.saving.load_model(path), keras.models.clone_model(model), copy.deepcopy(model)
+
+
+@pytest.mark.slow
+def test_layers_of_the_encoder_in_the_graph_of_another_model_stay_frozen(toy_config, tmp_path):
+    encoder = BertEncoder(toy_config)
+    encoder.embeddings.trainable = False
+    encoder.transformer_layers[0].trainable = encoder.transformer_layers[-1].attention.trainable = False
+    model = encoder_in_one_graph(encoder)
+    for again in copies(model, tmp_path / "mine.keras"):
+        assert [v.trainable for v in again.weights] == [v.trainable for v in model.weights]
+    assert 0 < len(model.trainable_weights) < len(model.weights)
+
+
+def adapters(model):
+    """Layer by layer: rank and alpha."""
+    dense = [layer for layer in model._flatten_layers() if isinstance(layer, keras.layers.Dense)]
+    return [(layer.lora_rank, layer.lora_alpha) for layer in dense if layer.lora_enabled]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("around", [encoder_in_one_graph, lambda encoder: encoder])
+def test_a_model_with_adapters_is_copied_with_adapters_that_can_be_trained(toy_config, data, tmp_path, around):
+    x, _ = data
+    encoder = BertEncoder(toy_config)
+    encoder.embeddings.trainable = False
+    for layer in encoder.transformer_layers:
+        layer.attention.query.enable_lora(2, lora_alpha=5)
+        layer.attention.query.lora_kernel_b.assign(np.full(layer.attention.query.lora_kernel_b.shape, 0.1))
+        layer.intermediate.enable_lora(3)
+    model = around(encoder)
+    assert set(adapters(model)) == {(2, 5), (3, 3)}
+    loaded, clone, deep = copies(model, tmp_path / "mine.keras")
+    for again in (loaded, clone, deep):
+        assert adapters(again) == adapters(model)
+        assert [v.trainable for v in again.weights] == [v.trainable for v in model.weights]
+        for layer in again._flatten_layers():
+            # One matrix is 0 in a new adapter, so that it changes nothing; were both, they could never be trained.
+            assert not getattr(layer, "lora_enabled", False) or np.any(keras.ops.convert_to_numpy(layer.lora_kernel_a))
+    for again in (loaded, deep):
+        for found, expected in zip(
+            keras.tree.flatten(again.predict(x, verbose=0)),
+            keras.tree.flatten(model.predict(x, verbose=0)),
+            strict=True,
+        ):
+            np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_an_encoder_of_another_architecture_is_refused(toy_config):
+    encoder = BertEncoder(dataclasses.replace(toy_config, max_position_embeddings=100, hidden_dropout_prob=0.3))
+    with pytest.raises(ValueError, match="max_position_embeddings is 100 instead of .*config=encoder.config"):
+        BertForSequenceClassification(toy_config, 2, encoder=encoder)
+    assert BertForSequenceClassification(encoder.config, 2, encoder=encoder).encoder is encoder
+
+
 @pytest.mark.slow
 def test_a_part_of_the_encoder_and_a_clone_are_models_like_any_other(toy_config, data, tmp_path):
     x, _ = data
@@ -164,6 +227,64 @@ def test_ids_may_have_any_dtype(toy_config, rows_of, dtype):
 def test_what_is_no_config_is_refused():
     with pytest.raises(TypeError, match=r"config must be a BertConfig, got str. BertConfig.from_size\('tiny'\)"):
         BertEncoder("tiny")
+
+
+@pytest.mark.parametrize("seed", [-1, 2**31, 0.5, "0", True])
+def test_what_is_no_seed_is_refused(toy_config, seed):
+    with pytest.raises(ValueError, match=f"seed must be None or a whole number from 0 to .*, got {seed!r}"):
+        BertEncoder(toy_config, seed=seed)
+
+
+def test_a_seed_that_is_none_comes_from_kerass_random_state(toy_config):
+    def start():
+        model = BertForTokenClassification(toy_config, 3, seed=None)
+        return keras.ops.convert_to_numpy(model.encoder.embeddings.word)
+
+    keras.utils.set_random_seed(1)
+    first, second = start(), start()
+    keras.utils.set_random_seed(1)
+    np.testing.assert_array_equal(start(), first)
+    assert not np.array_equal(first, second)
+
+
+def test_a_precision_for_each_layer_is_refused(toy_config):
+    policies = keras.dtype_policies.DTypePolicyMap("float32", {"layer_0": keras.DTypePolicy("bfloat16")})
+    with pytest.raises(ValueError, match="policies of its own for layer_0, .* one precision.*mixed_bfloat16"):
+        BertEncoder(toy_config, dtype=policies)
+
+
+@pytest.mark.filterwarnings(
+    "ignore:.*torch.jit.*deprecated",
+    "ignore:There is a performance drop",
+    "ignore:Converting a tensor",
+)
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="these are functions of PyTorch")
+@pytest.mark.parametrize("transform", ["grad", "vmap", "jvp", "trace"])
+def test_pytorchs_transforms_take_a_model(toy_config, rows_of, transform):
+    import torch
+
+    x = rows_of([[np.arange(10, 20)], [np.arange(30, 35)]], 16)
+    layer = BertEncoder(toy_config).transformer_layers[0]
+    vectors = torch.rand(2, 16, toy_config.hidden_size)
+    mask = torch.tensor(x["text_ids"])[:, None, :, None] == torch.tensor(x["text_ids"])[:, None, None, :]
+
+    def total(vectors):
+        return (layer(vectors, mask) ** 2).sum()
+
+    wanted = torch.autograd.functional.jacobian(total, vectors)
+    if transform == "grad":
+        torch.testing.assert_close(torch.func.grad(total)(vectors), wanted)
+    elif transform == "jvp":
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):  # the others have no such derivative
+            found = torch.func.jvp(total, (vectors,), (torch.ones_like(vectors),))[1]
+        torch.testing.assert_close(found, wanted.sum(), rtol=1e-4, atol=1e-4)
+    elif transform == "vmap":
+        shifts = torch.tensor([0.0, 1.0])
+        found = torch.func.vmap(lambda shift: total(vectors + shift))(shifts)
+        torch.testing.assert_close(found, torch.stack([total(vectors + shift) for shift in shifts]))
+    else:
+        traced = torch.jit.trace(layer, (vectors, mask))
+        torch.testing.assert_close(traced(2 * vectors, mask), layer(2 * vectors, mask))
 
 
 def test_normalised_vectors_can_be_trained_where_rows_hold_fewer_texts_than_slots(toy_config, rows_of):
