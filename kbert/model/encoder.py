@@ -1,7 +1,6 @@
 """The encoder as a functional Keras model."""
 
 import dataclasses
-import numbers
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from kbert.model.layers import (
 )
 from kbert.model.names import INPUT_NAMES, LARGEST_SEED
 from kbert.model.setup import keras, ops
+from kbert.values.number_rules import is_whole
 
 # Each layer has as many seeds of its own, for its weights and dropouts.
 _SEEDS_PER_LAYER = 16
@@ -62,7 +62,7 @@ def _seed(seed: int | None) -> int:
     """The seed, or one that is drawn as Keras draws those of its layers."""
     if seed is None:
         return random.randint(1, 10**9)
-    if not isinstance(seed, numbers.Integral) or isinstance(seed, bool) or not 0 <= seed <= LARGEST_SEED:
+    if not is_whole(seed, 0) or seed > LARGEST_SEED:
         raise ValueError(f"seed must be None or a whole number from 0 to {LARGEST_SEED}, got {seed!r}.")
     return int(seed)
 
