@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
 
 from kbert import BertClassifier, BertPretrainer, BertVectorizer
 from kbert.plots import LayerDisplay, LengthDisplay, PretrainingDisplay, TrainingDisplay
@@ -180,6 +181,9 @@ def test_a_table_without_a_validation_set(fine_tuning):
 def test_what_is_no_fine_tuning_is_refused(history):
     with pytest.raises(NotFittedError):
         TrainingDisplay.from_estimator(BertClassifier())
+    for display in (TrainingDisplay, PretrainingDisplay):
+        with pytest.raises(TypeError, match="estimator of kbert is needed, got Pipeline.*pipeline.-1"):
+            display.from_estimator(make_pipeline(BertClassifier()))
     with pytest.raises(ValueError, match="no update_loss.*It has mlm_loss, .*PretrainingDisplay"):
         TrainingDisplay.from_history(history)
     vectorizer = BertVectorizer()

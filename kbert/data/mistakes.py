@@ -39,7 +39,7 @@ _FAR_SHARE, _MOST_FAR = 0.02, 5
 def looks_like_text(values: Sequence[Any]) -> bool:
     """Whether a column holds texts, to go by its first rows: several words, and most rows different or long."""
     some = _strings(values)
-    return _has_words(values) and (len(set(some)) > len(some) / 2 or _mean_length(some) >= _LONG)
+    return _has_words(values) and (_are_mostly_different(values) or _mean_length(some) >= _LONG)
 
 
 def _has_words(values: Sequence[Any]) -> bool:
@@ -47,6 +47,12 @@ def _has_words(values: Sequence[Any]) -> bool:
     some = _strings(values)
     n_words = sum(_WORDS.search(value) is not None for value in some)
     return len(some) >= max(1, len(values[:_LOOKED_AT]) / 2) and n_words >= len(some) / 2
+
+
+def _are_mostly_different(values: Sequence[Any]) -> bool:
+    """Whether most rows hold a string, and most of these another one than all other rows."""
+    some = _strings(values)
+    return len(some) >= max(1, len(values[:_LOOKED_AT]) / 2) and len(set(some)) > len(some) / 2
 
 
 def _strings(values: Sequence[Any]) -> list[str]:
@@ -69,10 +75,10 @@ def texts_of(table: Table) -> str | None:
 def check_y_in_X(X: Any, y: Any, call: str) -> None:
     """Refuse an X of which a column is y, from which the model would read the answer, or warn of it.
 
-    That is a column with the same values; or one with the name of y, unless it holds several words a row: y may have
-    been made from a column of texts by ``map``, which keeps its name. Of a table of more columns, it is refused where
-    others look like texts; else by what reads it. Of two columns, one with another value for each label of y, as
-    before a LabelEncoder, is warned of: in a toy it may be meant.
+    That is a column with the same values; or one with the name of y, unless it holds texts, several words a row or one
+    that hardly any other row has: y may have been made from them by ``map``, which keeps the name. Of a table of more
+    columns, it is refused where others look like texts; else by what reads it. Of two columns, one with another value
+    for each label of y, as before a LabelEncoder, is warned of: in a toy it may be meant.
 
     Parameters
     ----------
@@ -99,11 +105,13 @@ def check_y_in_X(X: Any, y: Any, call: str) -> None:
     renamed = [_is_one_to_one(column, rows) for column in columns]
     for j, column in enumerate(columns):
         same_name = len(columns) > 1 and j < len(of_x.labels) and of_x.labels[j] in names
-        only_warned_of = False
+        only_warned_of, otherwise = False, ""
         if len(answers) == 1 and _are_equal(column, rows):
             what, labels = "is y", _label_of(of_x, j)
-        elif same_name and not _has_words(column):
-            what, labels = "has the name of y", _label_of(of_x, j) if len(names) == 1 else ""
+        elif same_name and not _has_words(column) and not _are_mostly_different(column):
+            what, labels = "has the name of y", "y" if len(names) == 1 else ""
+            if len(names) == 1 and isinstance(column[0], str):
+                otherwise = " If it holds texts that the model is to read, give y without a name: y.rename(None)."
         elif renamed[j] and not all(renamed):
             what, labels = "tells y: it has another value for each of y's", _expression(y, "y")
             only_warned_of = len(columns) <= 2
@@ -113,7 +121,7 @@ def check_y_in_X(X: Any, y: Any, call: str) -> None:
         if message is None:
             continue
         if not only_warned_of:
-            raise ValueError(message)
+            raise ValueError(message + otherwise)
         warn_user(message, LabelsWarning)
 
 

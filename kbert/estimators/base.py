@@ -147,30 +147,24 @@ class BertEstimator(ExportableEstimator):
                 f"{name} has {_n_features(columns)} features, but {type(self).__name__} is expecting {n_features} "
                 f"features as input: {self._columns_are}, as in fit."
             )
-        # In scikit-learn's words. Where either has no names, all is well.
+        # Where either has no names, all is well.
         if columns.names is not None and names is not None and columns.names != names:
-            if set(columns.names) == set(names):
-                what_to_do = f"Select X[{names}]."
-            else:
-                renamed = {now: before for now, before in zip(columns.names, names, strict=True) if now != before}
-                what_to_do = f"Give the columns of fit; if these are the same, X.rename(columns={renamed})."
-            raise ValueError(
-                "The feature names should match those that were passed during fit.\n"
-                f"Feature names must be in the same order as they were in fit: {names}; {name} has {columns.names}. "
-                f"{what_to_do}"
-            )
+            raise _other_names(columns.names, names, name)
 
-    def _refuse_more_columns(self, X: Any) -> None:
-        """Say what to select of a table that was refused, if it has the columns of fit and others."""
+    def _refuse_other_columns(self, X: Any) -> None:
+        """Say of a table that was refused what to select of it, if it has other columns than fit had."""
         names: list[str] = getattr(self, "feature_names_in_", np.array([])).tolist()
         columns = list(getattr(X, "columns", ()))
-        if not names or not all(isinstance(column, str) for column in columns):
+        are_names = all(isinstance(column, str) for column in columns) and len(set(columns)) == len(columns)
+        if not names or columns == names or not are_names:
             return
-        if set(names) < set(columns) and len(set(columns)) == len(columns):
+        if set(names) < set(columns):
             raise ValueError(
                 f"X has {len(columns)} features, but {type(self).__name__} is expecting {len(names)} features as "
                 f"input, as in fit. Select X[{names}]."
             ) from None
+        if len(names) == len(columns):
+            raise _other_names(columns, names, "X") from None
 
     def _columns_to_predict(self, reader: RowReader[C], X: Any) -> C:
         """X as plain columns, which are those of fit; with a warning if many more are empty."""
@@ -179,8 +173,8 @@ class BertEstimator(ExportableEstimator):
         try:
             columns = reader.read(readable_again(X))
             self._check_columns(columns)
-        except ValueError:
-            self._refuse_more_columns(X)
+        except (TypeError, ValueError):
+            self._refuse_other_columns(X)
             raise
         self._tell_missing(reader, X, columns)
         return columns
@@ -316,6 +310,19 @@ def of_one_fit(
             return method(fitted, *args, **kwargs)
 
     return of_its_state_now
+
+
+def _other_names(found: list[str], names: list[str], name: str) -> ValueError:
+    """In scikit-learn's words."""
+    if set(found) == set(names):
+        what_to_do = f"Select X[{names}]."
+    else:
+        renamed = {now: before for now, before in zip(found, names, strict=True) if now != before}
+        what_to_do = f"Give the columns of fit; if these are the same, X.rename(columns={renamed})."
+    return ValueError(
+        "The feature names should match those that were passed during fit.\n"
+        f"Feature names must be in the same order as they were in fit: {names}; {name} has {found}. {what_to_do}"
+    )
 
 
 def _n_features(columns: Columns) -> int:

@@ -393,8 +393,8 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         -------
         ndarray of shape (n_rows,), or of shape (n_rows, n_classes), or DataFrame of that shape, or list of list
             Labels of the type that ``fit`` was given. With several a row: an indicator matrix of int64 if ``fit`` was
-            given one, or else a list of labels for each row. Where X is a Series or DataFrame, the matrix is a
-            DataFrame with X's index, whose columns are ``classes_``.
+            given one, or else a list of labels for each row. Where the columns of ``fit``'s matrix had names, and X is
+            a Series or DataFrame, the matrix is a DataFrame with X's index, whose columns are ``classes_``.
 
         Raises
         ------
@@ -405,8 +405,9 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
             When the model's outputs are not finite.
         """
         logits = self._outputs(X).astype("float64")
-        answers, index = self._task().decode(logits), row_index(X)
-        if index is not None and self.y_type_ == "indicator":
+        task, index = self._task(), row_index(X)
+        answers = task.decode(logits)
+        if index is not None and isinstance(task, SeveralLabels) and task.y_type_ == "indicator" and task.has_names:
             return pd.DataFrame(answers, index=index, columns=self.classes_)
         return answers
 
@@ -493,8 +494,7 @@ class BertClassifier(ClassifierMixin, FineTunedEstimator[SingleLabel | SeveralLa
         sample_weight : array-like of shape (n_rows,), optional
         """
         warn_of_other_order(X, y)
-        logits = self._outputs(X).astype("float64")
-        right = self._task().right_rows(readable_again(y), logits)
+        right = self._task().right_rows(readable_again(y), self.predict(X))
         return float(np.average(right, weights=sample_weights(sample_weight, len(right))))
 
     def __sklearn_tags__(self) -> Tags:

@@ -386,8 +386,9 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
         sample_weight : array-like of shape (n_rows,), optional
         """
         warn_of_other_order(X, y)
-        logits = self._outputs(X)
-        right = logits.argmax(axis=1) == option_indices(readable_again(y), (logits > -np.inf).sum(axis=1))
+        X = readable_again(X)
+        n_options = np.array([len(options) for options in self._task().read(X).options])
+        right = self.predict(X) == option_indices(readable_again(y), n_options)
         return float(np.average(right, weights=sample_weights(sample_weight, len(right))))
 
     # --- Saving ----------------------------------------------------------------------------------------------------

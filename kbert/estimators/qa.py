@@ -424,7 +424,7 @@ class BertQA(FineTunedEstimator[Questions]):
         sample_weight : array-like of shape (n_rows,), optional
         """
         warn_of_other_order(X, y)
-        predicted = _best_answers(self._found(X, 1))
+        predicted = self.predict(X)
         _, f1 = answer_scores(answer_texts(readable_again(y), len(predicted)), predicted)
         return float(np.average(f1, weights=sample_weights(sample_weight, len(f1))))
 

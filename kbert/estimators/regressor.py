@@ -376,10 +376,10 @@ class BertRegressor(RegressorMixin, FineTunedEstimator[Regression]):
         sample_weight : array-like of shape (n_rows,), optional
         """
         warn_of_other_order(X, y)
-        task, columns = self._read(X)
-        numbers = task.read_labels(readable_again(y), columns)
-        weights = sample_weights(sample_weight, columns.n_rows)
-        return float(r2_score(numbers, self._outputs_of(X, task, columns).astype("float64"), sample_weight=weights))
+        X, task = readable_again(X), self._task()
+        numbers = task.read_labels(readable_again(y), task.read(X))
+        weights = sample_weights(sample_weight, len(numbers))
+        return float(r2_score(numbers, np.reshape(self.predict(X), numbers.shape), sample_weight=weights))
 
     # --- Exporting -------------------------------------------------------------------------------------------------
 

@@ -32,6 +32,28 @@ def axes_of(ax: Axes | None, display: object) -> Axes:
     return plt.subplots(layout="constrained")[1] if ax is None else ax
 
 
+def history_of(estimator: Any) -> dict[str, Any]:
+    """``history_`` of a fitted estimator; empty where another program has fitted it.
+
+    Raises
+    ------
+    TypeError
+        If it is no estimator of kbert.
+    """
+    from sklearn.utils.validation import check_is_fitted
+
+    from kbert.estimators.base import BertEstimator
+
+    if not isinstance(estimator, BertEstimator):
+        raise TypeError(
+            f"A fitted estimator of kbert is needed, got {type(estimator).__name__}. A search holds one as "
+            "search.best_estimator_, a pipeline as pipeline[-1]."
+        )
+    check_is_fitted(estimator)
+    history: dict[str, Any] = getattr(estimator, "history_", {})
+    return history
+
+
 def legend_above(ax: Axes, handles: list[Any]) -> None:
     """A legend that covers nothing, whatever is drawn."""
     ax.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)

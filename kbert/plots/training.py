@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from kbert.plots.curves import axes_of, legend_above, plot_known, smoothed
+from kbert.plots.curves import axes_of, history_of, legend_above, plot_known, smoothed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -101,11 +101,13 @@ class TrainingDisplay:
         Returns
         -------
         TrainingDisplay
-        """
-        from sklearn.utils.validation import check_is_fitted
 
-        check_is_fitted(estimator)
-        return cls.from_history(getattr(estimator, "history_", {}), smoothing=smoothing, ax=ax, **kwargs)
+        Raises
+        ------
+        TypeError
+            If it is no estimator of kbert, such as a pipeline or a search that holds one.
+        """
+        return cls.from_history(history_of(estimator), smoothing=smoothing, ax=ax, **kwargs)
 
     @classmethod
     def from_history(

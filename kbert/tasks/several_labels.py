@@ -121,19 +121,22 @@ class SeveralLabels(TextTask):
                 f"{name} has {len(sets.classes)} columns, and y of fit had {len(self.classes_)}: one for each of "
                 f"{self.classes_.tolist()[:20]}."
             )
-        if sets.columns is None:
+        if sets.columns is None or (not self.has_names and set(sets.columns) != set(self.classes_.tolist())):
             return LabelSets(sets.indicator, self.classes_)
         positions = columns_by_name(sets.columns, self.classes_.tolist(), name)
         return LabelSets(sets.indicator[:, positions], self.classes_)
 
-    def right_rows(self, y: Any, outputs: np.ndarray) -> np.ndarray:
-        """Which rows of y have exactly the labels that the outputs give them."""
-        found = self._indicator(outputs)
-        sets = self.read_sets(y, len(outputs))
-        known = np.isin(sets.classes, self.classes_)
-        known_sets = LabelSets(sets.indicator[:, known], sets.classes[known])
-        # A row with a label that is no class of this classifier is wrong, whatever is found.
-        return (known_sets.under(self.classes_) == found).all(axis=1) & ~sets.indicator[:, ~known].any(axis=1)
+    @property
+    def has_names(self) -> bool:
+        """Whether the labels of a matrix have names: the columns of an array are numbered."""
+        return bool(self.classes_.tolist() != list(range(len(self.classes_))))
+
+    def right_rows(self, y: Any, answers: Any) -> np.ndarray:
+        """Which rows of y have exactly the labels that ``predict`` gave them."""
+        sets = self.read_sets(y, len(answers))
+        found = answers if self.y_type_ == "lists" else _labels_of(np.asarray(answers) != 0, self.classes_)
+        labels = _labels_of(sets.indicator, sets.classes)
+        return np.array([set(row) == set(answer) for row, answer in zip(labels, found, strict=True)])
 
     def learn(self, labels: np.ndarray, weights: np.ndarray) -> None:
         """Whether each row that is trained on has a label; and the weights of the labels."""
@@ -294,9 +297,7 @@ class SeveralLabels(TextTask):
     def decode(self, outputs: np.ndarray) -> np.ndarray | list[list[Any]]:
         """The labels of each row: an indicator matrix of int64, or lists."""
         indicator = self._indicator(outputs)
-        if self.y_type_ == "indicator":
-            return indicator.astype("int64")
-        return [self.classes_[row].tolist() for row in indicator]
+        return indicator.astype("int64") if self.y_type_ == "indicator" else _labels_of(indicator, self.classes_)
 
     def _indicator(self, outputs: np.ndarray) -> np.ndarray:
         return self.given(self.probabilities(outputs))
@@ -382,3 +383,8 @@ def _best_threshold(true: np.ndarray, probabilities: np.ndarray, weights: np.nda
     nearest = np.where(steps < 0.5, np.maximum(middle, 0.99 * steps), np.where(below < 0.5, 0.5, middle))
     nearest = nearest[f1 >= f1.max() - 1e-12]
     return float(nearest[np.abs(nearest - 0.5).argmin()])
+
+
+def _labels_of(indicator: np.ndarray, classes: np.ndarray) -> list[list[Any]]:
+    """The labels of each row of a boolean matrix, whose columns are those of ``classes``."""
+    return [classes[row].tolist() for row in indicator]

@@ -93,17 +93,17 @@ class SingleLabel(TextTask):
         self.classes_ = classes
         return numbers.astype("int32")
 
-    def right_rows(self, y: Any, outputs: np.ndarray) -> np.ndarray:
-        """Which rows of y have the label that the outputs give them. Labels that are no classes are wrong.
+    def right_rows(self, y: Any, answers: Any) -> np.ndarray:
+        """Which rows of y have the label that ``predict`` gave them. Labels that are no classes are wrong.
 
         Raises
         ------
         TypeError
             Where y holds numbers and y of fit held strings, or the other way round.
         """
-        labels, answers = label_column(y, len(outputs)), self.decode(outputs)
+        labels = label_column(y, len(answers))
         require_same_type(labels, self.classes_)
-        return np.array([label == answer for label, answer in zip(labels.tolist(), answers.tolist(), strict=True)])
+        return np.array([label == answer for label, answer in zip(labels.tolist(), answers, strict=True)])
 
     def learn(self, labels: np.ndarray, weights: np.ndarray) -> None:
         """The weight of each class, float64, with ``class_weight``. A class that a dict does not name counts 1."""

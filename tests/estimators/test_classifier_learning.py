@@ -105,6 +105,11 @@ def test_score_is_the_accuracy(fitted_three, three_classes):
     assert fitted_three.score(X, y, weight) == pytest.approx(accuracy_score(y, predicted, sample_weight=weight))
 
 
+def test_score_is_of_what_a_subclass_predicts(fitted_three, three_classes, answering):
+    always_good = answering(fitted_three, ["good"] * 48)
+    assert always_good.score(three_classes[["text"]], three_classes.label) == pytest.approx(1 / 3)
+
+
 def test_score_reads_labels_and_weights_as_fit_does(fitted_three, three_classes):
     X, y = three_classes[["text"]], three_classes.label
     score = fitted_three.score(X, y)

@@ -10,8 +10,9 @@ import pytest
 from scipy import sparse
 from scipy.special import expit
 from sklearn.exceptions import NotFittedError
-from sklearn.metrics import average_precision_score, f1_score
+from sklearn.metrics import accuracy_score, average_precision_score, f1_score
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_validate
+from sklearn.preprocessing import MultiLabelBinarizer
 from sklearn.utils import get_tags
 
 import kbert
@@ -121,12 +122,13 @@ def test_the_order_of_labels_in_a_list_does_not_matter(by_lists, tagged, lists):
     assert by_lists.score(tagged[0], backwards) == by_lists.score(tagged[0], lists)
 
 
-def test_score_of_labels_that_were_not_seen_and_with_weights(by_lists, tagged, lists):
+def test_score_of_labels_that_were_not_seen_and_with_weights(by_lists, tagged, lists, answering):
     texts = tagged[0][:2]
     right = by_lists.predict(texts)
     assert by_lists.score(texts, right) == 1
     assert by_lists.score(texts, [right[0], [*right[1], "new"]]) == 0.5
     assert by_lists.score(texts, [right[0], [*right[1], "new"]], sample_weight=[3, 1]) == 0.75
+    assert answering(by_lists, [right[1][::-1], right[1]]).score(texts, right) == 0.5 + 0.5 * (right[0] == right[1])
     # Labels that cannot be compared would all count as new, and each row as wrong.
     with pytest.raises(TypeError, match="y is a matrix whose columns have no names.*DataFrame with a column for each"):
         by_lists.score(texts, np.zeros((2, 3), int))
@@ -208,8 +210,19 @@ def test_what_is_predicted_of_a_series_is_a_table_with_its_index_and_the_names(t
         table = classifier.predict(X)
         pd.testing.assert_frame_equal(table, pd.DataFrame(expected, texts.index, ["x", "a", "m"]))
         assert table.dtypes.eq("int64").all()
-    # The columns of an array have no names but their numbers.
-    assert toy().fit(texts, matrix).predict(texts).columns.tolist() == [0, 1, 2]
+
+
+def test_a_matrix_without_names_gives_matrices_and_takes_tables_by_their_places(toy, tagged):
+    texts, binarizer = tagged[0][:32], MultiLabelBinarizer()
+    matrix = binarizer.fit_transform([np.flatnonzero(row).tolist() for row in tagged[1][:32]])
+    table = pd.DataFrame(matrix, columns=["x", "a", "m"])
+    classifier = toy().fit(texts, matrix, eval_set=(texts, table))
+    predicted = classifier.predict(texts)
+    assert isinstance(predicted, np.ndarray) and len(binarizer.inverse_transform(predicted)) == 32
+    assert classifier.score(texts, table) == classifier.score(texts, matrix) == accuracy_score(matrix, predicted)
+    # Columns that are numbered in another order are found by their numbers.
+    other = pd.DataFrame(matrix)[[2, 0, 1]]
+    assert classifier.score(texts, other) == classifier.score(texts, matrix)
 
 
 @pytest.mark.thorough

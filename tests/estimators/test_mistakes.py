@@ -85,7 +85,17 @@ def test_labels_that_are_numbers_are_not_to_be_made_texts(clf, df):
 
 
 def test_the_name_of_y_alone_is_enough(clf, df):
-    refused(lambda: clf.fit(df, df.label.str.upper()), "X's column 'label' has the name of y", RIGHT)
+    told = "X's column 'label' has the name of y"
+    refused(lambda: clf.fit(df, df.label.str.upper()), told, 'clf.fit(df["message"], y)', "y.rename(None)")
+    stars = pd.DataFrame({"message": df.message, "stars": np.arange(40) % 5})
+    refused(
+        lambda: clf.fit(stars, stars.stars > 2), "X's column 'stars' has the name of y", 'clf.fit(df["message"], y)'
+    )
+
+
+def test_labels_that_were_made_from_a_column_of_words_may_have_its_name(clf, df):
+    words = pd.DataFrame({"word": [f"word{number}" for number in range(40)], "message": df.message})
+    quiet(lambda: clf.fit(words, words.word.map(lambda word: word[-1] in "02468")))
 
 
 def test_labels_written_in_another_way_are_y_too(clf, df):

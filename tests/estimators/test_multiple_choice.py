@@ -393,11 +393,12 @@ def test_in_one_step_a_weight_counts_as_that_many_rows(make, riddles, new):
     assert not np.allclose(weighted, learned(some, some.label), atol=1e-3, equal_nan=True)
 
 
-def test_the_score_takes_weights_too(fitted, new):
+def test_the_score_is_of_what_predict_gives_and_takes_weights(fitted, new, answering):
     right = fitted.predict(new)
     wrong = np.where(np.arange(60) < 20, (right + 1) % new.options.map(len), right)
     assert fitted.score(new, wrong) == pytest.approx(2 / 3)
     assert fitted.score(new, wrong, np.arange(60) >= 20) == 1
+    assert answering(fitted, np.zeros(60)).score(new, [0] * 15 + [1] * 45) == 0.25
 
 
 def test_early_stopping_watches_the_accuracy_and_restores_the_best(make, riddles, new):

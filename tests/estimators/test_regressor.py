@@ -40,6 +40,11 @@ def fitted(make, priced):
     return make().fit(*priced)
 
 
+def test_the_score_is_of_what_a_subclass_predicts(fitted, priced, answering):
+    assert answering(fitted, np.full(200, priced[1].mean())).score(*priced) == pytest.approx(0)
+    assert answering(fitted, priced[1].to_numpy()[:, None]).score(*priced) == 1
+
+
 @pytest.mark.backend
 def test_numbers_are_learned(fitted, priced):
     texts, prices = priced
