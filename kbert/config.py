@@ -64,8 +64,8 @@ class BertConfig:
     layer_norm_eps : float
         Epsilon of LayerNorm.
     num_trained_positions : int or None
-        Positions that pre-training from a random start has reached: those of its longest rows. The others are random.
-        None: not known, as in weights that kbert has not trained, and all are taken for trained.
+        Positions that pre-training from a random start has reached: those of the longest text that it has read. The
+        others are random. None: not known, as in weights that kbert has not trained, and all are taken for trained.
 
     Examples
     --------
@@ -97,7 +97,7 @@ class BertConfig:
             # A NumPy number could not be written as JSON.
             object.__setattr__(self, name, whole_number(getattr(self, name), f"BertConfig: {name}"))
         if self.num_trained_positions is not None:
-            n_trained = whole_number(self.num_trained_positions, "BertConfig: num_trained_positions")
+            n_trained = whole_number(self.num_trained_positions, "BertConfig: num_trained_positions", least=0)
             if n_trained > self.max_position_embeddings:
                 raise ValueError(
                     f"BertConfig: num_trained_positions ({n_trained}) must be at most max_position_embeddings "

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from safetensors.numpy import load_file, save_file
 
 import kbert
 from kbert import BertClassifier, BertConfig, BertForPreTraining, BertPretrainer, WordPieceTokenizer
@@ -160,8 +161,10 @@ def test_a_finished_run_is_scored_on_another_held_out_text(folder, trained, tmp_
     for text in (folder / "held_out.txt", tmp_path / "other.txt"):
         assert pretrain(folder, trained, "--max-steps", "12", "--held-out", str(text)) == 0
         losses.append(re.search(r"held-out text: masked LM loss ([\d.]+)", capsys.readouterr().out)[1])
-    history = pd.read_csv(trained / "history.csv")
-    assert losses[0] == f"{history.val_mlm_loss.iloc[-1]:.3f}" != losses[1]
+        history = pd.read_csv(trained / "history.csv")
+        assert losses[-1] == f"{history.val_mlm_loss.iloc[-1]:.3f}"
+    # Nothing of the other text is left beside it.
+    assert losses[0] != losses[1] and history.val_mlm_loss.notna().sum() == 1
 
 
 def test_what_the_model_sees_is_shown(folder, trained, capsys):
@@ -225,6 +228,19 @@ def test_weights_are_gone_on_from(folder, trained, tmp_path):
     assert main(call) == 0
     before, after = read_folder(trained), read_folder(tmp_path)
     assert all(np.allclose(before[name], after[name], atol=1e-6) for name in before)
+
+
+def test_a_run_does_not_go_on_from_weights_that_have_changed(folder, trained, tmp_path, capsys):
+    start, moved = tmp_path / "start", tmp_path / "moved"
+    shutil.copytree(trained, start, ignore=shutil.ignore_patterns("run"))
+    call = ["pretrain", folder / "shards", "--out", tmp_path / "out", *TRAINING, "--max-steps", 1, "--weights"]
+    assert main([str(word) for word in [*call, start]]) == 0
+    start.rename(moved)
+    assert main([str(word) for word in [*call, moved]]) == 0
+    arrays = load_file(moved / "model.safetensors")
+    save_file({name: array * 1.01 for name, array in arrays.items()}, moved / "model.safetensors", {"format": "pt"})
+    capsys.readouterr()
+    assert "another start" in failed(capsys, *call, moved)
 
 
 def test_new_words_take_the_unused_places_of_weights(folder, tmp_path, capsys):
@@ -424,8 +440,11 @@ def test_what_does_not_fit_together_is_told(folder, trained, tmp_path, capsys):
     assert "another vocabulary" in failed(capsys, *call, "--held-out", other)
     again = ["--model-config", folder / "config.json", *TRAINING, "--max-steps", 12]
     assert "other text and vocabulary" in failed(capsys, "pretrain", other, "--out", trained, *again)
+    assert "another architecture or dropout" in failed(
+        capsys, "pretrain", shards, "--out", trained, *again, "--dropout", 0.3
+    )
     assert "another learning_rate" in failed(
-        capsys, "pretrain", shards, "--out", trained, *again, "--learning-rate", 0.1
+        capsys, "pretrain", shards, "--out", trained, *again, "--learning-rate", 0.01
     )
 
 

@@ -397,11 +397,21 @@ def answers_that_no_window_holds(folder):
     return toy_of(BertQA, folder).fit([("fox", LONG)] * 2, [(LONG, 0), ("quick", 4)])
 
 
-@warns(ParameterWarning, "this model was pre-trained on rows of up to 8")
+@warns(ParameterWarning, "this model was pre-trained on texts of up to 8")
 def rows_longer_than_those_of_pre_training(folder):
     shutil.copytree(folder / "model", folder / "short-rows", dirs_exist_ok=True)
     change_json(folder / "short-rows" / "config.json", num_trained_positions=8)
     return toy_of(BertQA, folder, weights=folder / "short-rows").fit([("fox", LONG[:80])] * 6, ANSWERS)
+
+
+@warns(UnknownWordsWarning, "of the letters of the texts stand in words of more than 100 letters, such as 'acgt")
+def a_vocabulary_of_unbroken_strings(folder):
+    return WordPieceTokenizer.train(["it is acgt", "acgt" * 200])
+
+
+@warns(ParameterWarning, "Update 1 had no word to predict")
+def words_that_do_not_fit_as_a_whole(folder):
+    return BertPretrainer(weights=folder / "model", max_steps=1, batch_size=4, whole_word=True).fit(["foooo"] * 4)
 
 
 @warns(ParameterWarning, 'quantize="int8" takes the scales of its integers from 6 rows')

@@ -14,7 +14,6 @@ from kbert.estimators.parameters import (
     checked_parameters,
     checkpoint_folder,
     fit_seed,
-    warn_of_high_rate,
 )
 from kbert.estimators.preparing import HasTask, find_start, held_out, read_rows
 from kbert.estimators.runs import Runs
@@ -25,6 +24,7 @@ from kbert.tasks.task import C, E, L, O, Task
 from kbert.text import WordPieceTokenizer
 from kbert.training.backends import able_to_train
 from kbert.training.fit_checkpoints import EpochHistory, FitCheckpoints, saved_seed
+from kbert.training.schedule import warn_of_high_rate
 
 # With verbose, repeated rows are counted only up to so many rows: that takes some 200 bytes a row.
 _ROWS_COMPARED = 1_000_000
@@ -66,7 +66,7 @@ def fit(
     """Fine-tune: what an estimator becomes by a fit, which leaves it as it was. Its own ``fit`` has the arguments."""
     # Check the parameters.
     parameters = checked_parameters(estimator)
-    warn_of_high_rate(parameters)
+    warn_of_high_rate(parameters.learning_rate)
     callbacks = checked_callbacks(callbacks)
     seed = fit_seed(parameters, saved_seed)
 

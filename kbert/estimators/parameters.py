@@ -15,7 +15,6 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from kbert.config import CLASSIFIER_POOLINGS, BertConfig
-from kbert.errors import ParameterWarning
 from kbert.model import LAYER_CHOICES, POOLINGS
 from kbert.model.names import LARGEST_SEED
 from kbert.sizes import named_size
@@ -24,7 +23,6 @@ from kbert.training.distribution import is_distribution, of_all_processes
 from kbert.training.precision import DTYPES
 from kbert.values.number_rules import MASK_RATE, OVER_0, PHASES, WARMUP, WEIGHT_DECAY, is_real, is_whole, whole
 from kbert.values.saved import Rule
-from kbert.warn import warn_user
 
 if TYPE_CHECKING:
     import keras
@@ -150,22 +148,6 @@ def checked_parameters(estimator: Any) -> Parameters:
     if isinstance(estimator.size, str) and estimator.weights in ("auto", None):
         named_size(estimator.size)
     return Parameters(**{parameter: plain(value) for parameter, value in values.items()})
-
-
-# AdamW moves each weight by about the rate in an update, and the weights of a BERT have a standard deviation of 0.02 at
-# the start (``initializer_range``): a higher rate writes over what a checkpoint has learned in the first update.
-_HIGHEST_RATE = 0.02
-
-
-def warn_of_high_rate(parameters: Parameters) -> None:
-    """Warn of a learning rate at which nothing can be learned."""
-    rate = parameters.learning_rate
-    if not isinstance(rate, str) and rate > _HIGHEST_RATE:
-        warn_user(
-            f"learning_rate={rate:g} is so high that the first updates write over all that the weights hold. Usual are "
-            '1e-5 to 5e-4, in pre-training up to 1e-3. learning_rate="auto" chooses one.',
-            ParameterWarning,
-        )
 
 
 def check_parameters_read_after_fit(estimator: Any) -> None:

@@ -13,7 +13,7 @@ from kbert.config import BertConfig
 from kbert.data.batches import DealtTexts
 from kbert.data.columns import Columns
 from kbert.estimators.fit_plan import FitPlan, RowFacts, RunFacts, median_and_95
-from kbert.estimators.parameters import Parameters, checked_parameters, draw_seed, warn_of_high_rate
+from kbert.estimators.parameters import Parameters, checked_parameters, draw_seed
 from kbert.estimators.preparing import HasTask, find_start, held_out, read_rows, settle
 from kbert.model import BertEncoder
 from kbert.tasks.row_lengths import RowLengths, row_lengths
@@ -28,6 +28,7 @@ from kbert.training.cost import (
     trained_numbers,
 )
 from kbert.training.precision import dtype_policy, has_accelerator
+from kbert.training.schedule import warn_of_high_rate
 
 # Characters of the rows whose tokens are counted: half a second's work.
 _CHARACTERS = 2_000_000
@@ -46,7 +47,7 @@ def plan(estimator: HasTask[Any, Any, Any, Any], X: Any, y: Any, sample_weight: 
     """Plan a fit of an estimator, whose ``plan`` documents the arguments. The estimator stays as it is."""
     began = time.perf_counter()
     parameters = checked_parameters(estimator)
-    warn_of_high_rate(parameters)
+    warn_of_high_rate(parameters.learning_rate)
     seed = draw_seed(deepcopy(parameters.random_state))
     read = read_rows(estimator, parameters, X, y, sample_weight)
     task, columns, n_rows = read.task, read.columns, read.columns.n_rows

@@ -40,15 +40,14 @@ from kbert.estimators.parameters import (
     checked_parameters,
     checkpoint_folder,
     fit_seed,
-    warn_of_high_rate,
 )
 from kbert.estimators.recipe import remember_settled, settled_values
 from kbert.estimators.saving import GOLDEN_TEXTS
 from kbert.model import BertForPreTraining
-from kbert.pretraining.begin import begun_model, steps_of_epochs
+from kbert.pretraining.begin import begun_model, digest_of_start, steps_of_epochs
 from kbert.pretraining.checkpoints import dtype_of_run, saved_seed
 from kbert.pretraining.corpus import Corpus
-from kbert.pretraining.evaluation import held_out_scores
+from kbert.pretraining.evaluation import held_out_scores, require_words_that_fit
 from kbert.pretraining.fill_mask import fill_mask
 from kbert.pretraining.instances import Documents, require_tokens, warn_of_unknown
 from kbert.pretraining.masking import Masking
@@ -67,7 +66,6 @@ from kbert.pretraining.shards import tokenised
 from kbert.pretraining.trainer import Pretraining
 from kbert.text import WordPieceTokenizer, build_sequences
 from kbert.training.backends import able_to_train
-from kbert.training.fit_checkpoints import digest_of_weights
 from kbert.training.precision import dtype_policy
 from kbert.training.predict import as_array, input_names, predictor
 from kbert.values.number_rules import OVER_0
@@ -76,7 +74,7 @@ from kbert.values.saved import TEXT, Rule, SavedValues, list_of
 from kbert.warn import warn_user
 from kbert.weights import load_pretraining, save_pretraining
 from kbert.weights.runtimes import ExportedModel
-from kbert.weights.start import Start, pretrained_start
+from kbert.weights.start import pretrained_start
 
 # Rows on which an exported model is compared, each token with a number for every word of the vocabulary.
 _ROWS_OF_A_CHECK = 8
@@ -321,7 +319,6 @@ class BertPretrainer(BertEstimator):
             If five updates in a row gave a loss or gradients that are not finite.
         """
         parameters = checked_parameters(self)
-        warn_of_high_rate(parameters)
         folder, seed = checkpoint_folder(parameters), fit_seed(parameters, saved_seed)
         if parameters.new_words is not None and parameters.weights is None:
             raise ValueError(
@@ -353,7 +350,7 @@ class BertPretrainer(BertEstimator):
 
         from_scratch = start.folder is None and start.model is None
         phases, mixed = settle_pretraining(parameters, start.config, from_scratch)
-        config = config_of_run(start.config, parameters.dropout, parameters.max_length, from_scratch)
+        config = config_of_run(start.config, parameters.dropout, from_scratch)
         policy = dtype_of_run(parameters.dtype, folder)
         model, new_words = begun_model(start, tokenizer, documents, config, parameters.nsp, policy, seed)
         if start.model is not None:
@@ -367,14 +364,14 @@ class BertPretrainer(BertEstimator):
             held_out,
             folder,
             distribution=parameters.distribution,
-            start=None if folder is None else _start_of(model, start),
+            start=None if folder is None else digest_of_start(model, start),
         )
         history = run.run()
         model.has_new_mlm_head = False
 
         fitted = self._without_fit()
         fitted.__dict__.pop("_unfitted", None)  # weights that `fill_mask` or `score` had loaded before the fit
-        fitted.model_, fitted.tokenizer_, fitted.config_, fitted.new_words_ = model, tokenizer, config, new_words
+        fitted.model_, fitted.tokenizer_, fitted.config_, fitted.new_words_ = model, tokenizer, model.config, new_words
         fitted.history_ = {name: history[name].tolist() for name in history if name != "step"}
         fitted.n_iter_ = len(history)
         self._remember_start(fitted, parameters)
@@ -433,6 +430,8 @@ class BertPretrainer(BertEstimator):
 
         Raises
         ------
+        ValueError
+            When X holds no text, or with ``whole_word`` no word that can be masked as a whole.
         DivergedError
             When the loss is not a finite number.
         """
@@ -445,8 +444,9 @@ class BertPretrainer(BertEstimator):
         corpus = _corpus(X, "X", parameters.split)
         documents = _single_element(_documents(corpus, tokenizer, model.choices["nsp"], "X"))
         warn_of_unknown([documents], tokenizer, "X")
-        masking = Masking(tokenizer, self._scored_mask_rate(), parameters.whole_word)
-        scores = held_out_scores(model, tokenizer, documents, masking, parameters.batch_size, parameters.max_length)
+        masking, longest = Masking(tokenizer, self._scored_mask_rate(), parameters.whole_word), parameters.max_length
+        require_words_that_fit(tokenizer, documents, masking, longest, model.choices["nsp"], "X")
+        scores = held_out_scores(model, tokenizer, documents, masking, parameters.batch_size, longest)
         if not np.isfinite(scores["mlm_loss"]):
             raise DivergedError(
                 "The masked-LM loss is not a finite number: the model's weights are not usable. Train with a lower "
@@ -536,7 +536,13 @@ class BertPretrainer(BertEstimator):
         )
 
     def _load_model(self, folder: Path, policy: str) -> BertForPreTraining:
-        return load_pretraining(folder, nsp=self.nsp is True, dtype=policy)
+        return load_pretraining(folder, nsp=None, dtype=policy)
+
+    def _settle_lengths_without_fit(self) -> None:
+        """Choose the length for weights that no estimator saved, and say whether they have the next sentence."""
+        self.nsp_ = self.model_.choices["nsp"]
+        if self.max_length == "auto":
+            self.max_length_ = longest_automatic_row(self.config_)
 
     def _learned_to_json(self) -> dict[str, Any]:
         return {"new_words": self.new_words_}
@@ -564,16 +570,6 @@ def _files_of(weights: str | os.PathLike[str]) -> list[tuple[str, int, int, int]
             status = path.stat()
             found.append((str(path.absolute()), status.st_ino, status.st_size, status.st_mtime_ns))
     return found
-
-
-def _start_of(model: BertForPreTraining, start: Start) -> str | None:
-    """A digest of the weights that a run starts from; None of random ones, which the seed tells.
-
-    Of an encoder's checkpoint those of the encoder, since a new head may have other last digits on another machine.
-    """
-    if start.folder is None and start.model is None:
-        return None
-    return digest_of_weights(model if start.model is not None else model.encoder)
 
 
 def _corpus(X: Any, name: str, split: Literal["sentences", "lines"]) -> Corpus:

@@ -40,6 +40,16 @@ class PretrainingBatch(NamedTuple):
         """Tokens that are no padding."""
         return int(np.count_nonzero(self.inputs["text_ids"]))
 
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest text."""
+        return int(self.inputs["position_ids"].max()) + 1
+
+    @property
+    def n_masked(self) -> int:
+        """Tokens to predict. There may be none where no whole word fits into their number."""
+        return int(np.count_nonzero(self.weights["mlm"]))
+
 
 def batches_of(
     instances: Instances,

@@ -13,6 +13,7 @@ from kbert.pretraining.options import PretrainingOptions
 from kbert.pretraining.output_bias import start_at_frequencies
 from kbert.pretraining.stream import BatchStream
 from kbert.text import WordPieceTokenizer
+from kbert.training.fit_checkpoints import digest_of_weights
 from kbert.weights import load_pretraining_weights
 from kbert.weights.start import Start
 
@@ -46,6 +47,16 @@ def begun_model(
     if start.folder is None and start.model is None:
         start_at_frequencies(model, documents)
     return model, start_new_words(model, start.tokenizer, tokenizer)
+
+
+def digest_of_start(model: BertForPreTraining, start: Start) -> str | None:
+    """A digest of the weights that a run starts from; None of random ones, which the seed tells.
+
+    Of an encoder's checkpoint those of the encoder, since a new head may have other last digits on another machine.
+    """
+    if start.folder is None and start.model is None:
+        return None
+    return digest_of_weights(model if start.model is not None else model.encoder)
 
 
 def steps_of_epochs(

@@ -25,7 +25,7 @@ from kbert.training.precision import dtype_policy
 from kbert.training.updater import Updater
 from kbert.values.saved import TEXT, SavedValues, list_of, none_or, whole
 
-_FACTS = {"settings", "tokens", "cursors", "updater", "checksum"}
+_FACTS = {"settings", "tokens", "longest", "held_out", "cursors", "updater", "checksum"}
 
 
 def only_run_in(folder: Path) -> AbstractContextManager[None]:
@@ -112,6 +112,8 @@ def _facts(path: Path) -> SavedValues:
         raise ValueError(f"{path} is of a fit, or was written by another version of kbert. Give another folder.")
     facts.inner("settings")
     facts.checked("tokens", whole(0))
+    if "longest" in facts:  # which earlier versions did not write
+        facts.checked("longest", whole(1))
     facts.checked("cursors", list_of(list_of(whole(0), 4)))
     Updater.check_state(facts.inner("updater"))
     check_facts(path, facts)

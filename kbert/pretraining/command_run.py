@@ -43,17 +43,18 @@ def with_recipe(options: Namespace) -> Namespace:
 
 def new_run(options: Namespace, shards: Shards) -> Pretraining:
     """The run, before its first step. The options have a recipe."""
-    from kbert.pretraining.begin import begun_model
+    from kbert.pretraining.begin import begun_model, digest_of_start
     from kbert.pretraining.checkpoints import dtype_of_run
     from kbert.pretraining.trainer import Pretraining
 
     start = _start(options, shards.tokenizer)
     settings = _settings(options, start.config)
-    config = config_of_run(start.config, options.dropout, options.max_length, from_scratch=options.weights is None)
+    config = config_of_run(start.config, options.dropout, from_scratch=options.weights is None)
     held_out = None if options.held_out is None else _held_out(options, shards.tokenizer)
     policy = dtype_of_run(options.dtype, options.out / "run")
     model, _ = begun_model(start, shards.tokenizer, shards, config, options.nsp, policy, options.seed)
-    return Pretraining(model, shards.tokenizer, shards, settings, held_out, options.out / "run")
+    of_start = digest_of_start(model, start)
+    return Pretraining(model, shards.tokenizer, shards, settings, held_out, options.out / "run", start=of_start)
 
 
 def words_not_in(before: WordPieceTokenizer, after: WordPieceTokenizer) -> list[str]:

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from tqdm import tqdm
 
 from kbert.pretraining.command_options import (
@@ -148,7 +147,7 @@ class PretrainCommand:
         if options.nsp and (too_few := _too_few_documents(shards)):
             raise ValueError(f"{too_few}. Leave --nsp out (--no-nsp), or write shards of more documents.")
         run = new_run(options, shards)
-        note_source(out / "run", shards, None if options.weights is None else folder_or_name(options.weights))
+        note_source(out / "run", shards)
         was_finished = (out / "config.json").exists()
 
         if not was_finished and any((out / "run").glob("checkpoint-*")):
@@ -163,10 +162,7 @@ class PretrainCommand:
         speed = run.tokens / max(run.seconds, 1e-9)
         print(f"\n{run.step:,} steps, {run.tokens:,} tokens in {_time(run.seconds)}, {speed:,.0f} tokens/s")
         _print_scores("last steps", history.tail(max(1, len(history) // 20)))
-        scored = history.tail(1)
-        if was_finished and run.held_out is not None:  # it may be another text than that of the run
-            scored = {f"val_{name}": np.array([value]) for name, value in run.evaluate().items()}
-        _print_scores("held-out text", scored, "val_")
+        _print_scores("held-out text", history.tail(1), "val_")
         print(f"the model is in {out}, with its tokenizer and history.csv; checkpoints are in {out / 'run'}")
         print(f'next, in Python: BertClassifier(weights="{out}").fit(texts, labels)')
 

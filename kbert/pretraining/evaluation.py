@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from kbert.model import BertForPreTraining
 from kbert.pretraining.batches import PretrainingBatch, batches_of
 from kbert.pretraining.instances import Documents, draw_pairs, draw_runs
-from kbert.pretraining.masking import Masking
+from kbert.pretraining.masking import NO_WORD_FITS, Masking
 from kbert.pretraining.objective import REPORTED, TASKS, mean_scores, score_sums
 from kbert.text import WordPieceTokenizer
 from kbert.training.backends import backend_step
@@ -15,6 +15,16 @@ from kbert.training.step import StepBatch, Tensor
 
 # Tells the seeds of instances and masks from those of training.
 _SEED = 10**6
+
+
+def require_words_that_fit(
+    tokenizer: WordPieceTokenizer, documents: Documents, masking: Masking, max_length: int, nsp: bool, name: str
+) -> None:
+    """Raise a ValueError where no word of a text, which the message calls ``name``, can be masked as a whole."""
+    if masking.whole_word:
+        batches = held_out_batches(tokenizer, documents, masking, 32, max_length, nsp)
+        if not any(batch.n_masked for batch in batches):
+            raise ValueError(f"{name}: there is no word to predict. {NO_WORD_FITS}")
 
 
 def held_out_scores(

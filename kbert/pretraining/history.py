@@ -50,6 +50,10 @@ class History:
         for name, value in values.items():
             self._columns[name][-1] = value
 
+    def forget(self, prefix: str) -> None:
+        """Drop the columns whose names begin so."""
+        self._columns = {name: column for name, column in self._columns.items() if not name.startswith(prefix)}
+
     def record(self, line: int) -> dict[str, float]:
         """The numbers that a line has."""
         values = {name: column[line] for name, column in self._columns.items()}

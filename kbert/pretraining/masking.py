@@ -11,6 +11,10 @@ from kbert.text import WordPieceTokenizer
 # Of the tokens to predict, the shares that become [MASK] and that stay as they are; the others become any token of the
 # vocabulary (Devlin et al., 2018, appendix A.1).
 MASKED, KEPT = 0.8, 0.1
+NO_WORD_FITS = (
+    "With whole_word=True a word is masked with all of its pieces, and these are more than are to be predicted of a "
+    "text: mask_rate of its tokens, and at least one. Set whole_word=False, or give longer texts."
+)
 
 
 class Masked(NamedTuple):

@@ -78,22 +78,18 @@ def longest_automatic_row(config: BertConfig) -> int:
     return min(max(length for length, _ in _FROM_WEIGHTS.phases), config.trained_positions)
 
 
-def config_of_run(config: BertConfig, dropout: float | None, longest: int, from_scratch: bool) -> BertConfig:
-    """The config of a model that is pre-trained, with the positions that are then trained.
+def config_of_run(config: BertConfig, dropout: float | None, from_scratch: bool) -> BertConfig:
+    """The config of a model that is to be pre-trained. `Pretraining` notes in it which positions it has trained.
 
     Parameters
     ----------
     config : BertConfig
         Of the start.
     dropout : float or None
-    longest : int
-        Tokens of the longest rows of the run.
     from_scratch : bool
-        Whether the start is random.
+        Whether the start is random, so that no position is trained.
     """
-    trained = longest if from_scratch else config.num_trained_positions
-    if trained is not None:  # `Pretraining` refuses rows that are longer than the model has positions
-        trained = min(max(trained, longest), config.max_position_embeddings)
+    trained = 0 if from_scratch else config.num_trained_positions
     return replace(config.with_dropout(dropout), num_trained_positions=trained)
 
 

@@ -14,16 +14,14 @@ if TYPE_CHECKING:
     from kbert.pretraining.trainer import Pretraining
 
 
-def note_source(folder: Path, shards: Shards, weights: str | Path | None) -> None:
-    """Note the text, the vocabulary and the start of a run; or check that they are those that were noted.
+def note_source(folder: Path, shards: Shards) -> None:
+    """Note the text and the vocabulary of a run; or check that they are those that were noted.
 
     Parameters
     ----------
     folder : Path
         Where the run has its checkpoints.
     shards : Shards
-    weights : str, Path or None
-        A name or a folder that the run goes on from.
 
     Raises
     ------
@@ -34,9 +32,7 @@ def note_source(folder: Path, shards: Shards, weights: str | Path | None) -> Non
     """
     from kbert.pretraining.checkpoints import only_run_in
 
-    if isinstance(weights, Path):
-        weights = str(weights.resolve())
-    facts = {"text": shards.manifest["corpus"], "vocabulary": shards.manifest["vocabulary"], "weights": weights}
+    facts = {"text": shards.manifest["corpus"], "vocabulary": shards.manifest["vocabulary"]}
     path = folder / "source.json"
     with only_run_in(folder):
         # Without a checkpoint nothing has been trained.

@@ -15,15 +15,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kbert.data.frames import data_frame
-from kbert.errors import DivergedError
+from kbert.errors import DivergedError, ParameterWarning
 from kbert.model import BertForPreTraining
 from kbert.model.base import to_numpy
 from kbert.pretraining.batches import PretrainingBatch
 from kbert.pretraining.checkpoints import Checkpoint, digest_of_text, only_run_in, read_checkpoint
-from kbert.pretraining.evaluation import held_out_scores, scores_on, step_batch
+from kbert.pretraining.evaluation import held_out_scores, require_words_that_fit, scores_on, step_batch
 from kbert.pretraining.history import HISTORY, History, HistoryFile, TensorBoard
 from kbert.pretraining.instances import Documents, DocumentSource, require_documents, require_tokens, warn_of_unknown
-from kbert.pretraining.masking import Masking
+from kbert.pretraining.masking import NO_WORD_FITS, Masking
 from kbert.pretraining.objective import REPORTED, pretraining_losses
 from kbert.pretraining.options import PretrainingOptions, warn_of_long_warmup
 from kbert.pretraining.progress import PretrainingProgress
@@ -47,17 +47,22 @@ from kbert.training.hyperparameters import HyperparameterFactory
 from kbert.training.interruption import Interruption
 from kbert.training.memory import memory_kept
 from kbert.training.non_finite import NonFiniteGuard
-from kbert.training.schedule import LinearSchedule
-from kbert.training.segments import check_segments
+from kbert.training.schedule import LinearSchedule, warn_of_high_rate
 from kbert.training.step import StepBatch
 from kbert.training.updater import Update, Updater
+from kbert.warn import warn_user
+
+# What messages call settings under which a user does not know them.
+_CALLED = {"config": "architecture or dropout", "held_out_mask_rate": "mask_rate", "n": "text"}
 
 
 class BatchRead(NamedTuple):
-    """Of a batch: how far the run has read with it, and its tokens without padding."""
+    """Of a batch: how far the run has read with it, and what `PretrainingBatch` says of its texts."""
 
     cursor: Cursor
     n_tokens: int
+    longest: int
+    n_masked: int
 
 
 class Pretraining:
@@ -97,6 +102,9 @@ class Pretraining:
         Time that they took.
     tokens : int
         Tokens without padding that were read for them.
+    longest : int
+        Tokens of the longest text among them. At the end of `run` the model's config says that these positions are
+        trained, unless it was not known which were before.
 
     Raises
     ------
@@ -147,11 +155,16 @@ class Pretraining:
         self.held_out, self.on_step_end = held_out, on_step_end
         self.folder = None if folder is None else Path(folder).expanduser()
         self.nsp = model.choices["nsp"]
-        check_segments(model, self.nsp)
+        if self.nsp and model.config.type_vocab_size < 2:
+            raise ValueError(
+                "Next-sentence prediction reads pairs, whose second text has segment 1, and the model knows segment 0 "
+                "alone (type_vocab_size 1 in its config.json). Set nsp=False, or take weights with two segments."
+            )
         require_documents(source, held_out)
         require_tokens(source, "source", self.nsp)
         if held_out is not None:
             require_tokens([held_out], "held_out", self.nsp)
+            warn_of_unknown([held_out], tokenizer, "the held-out text")
         self._vocabulary = vocabulary_hash(tokenizer)
         if isinstance(source, Shards) and vocabulary_hash(source.tokenizer) != self._vocabulary:
             raise ValueError("The shards have another vocabulary than the tokenizer. Give theirs: shards.tokenizer.")
@@ -165,6 +178,7 @@ class Pretraining:
         lengths = [length for length, _ in options.phases]
         warn_of_unknown(source, tokenizer, "the text")
         warn_of_long_warmup(options)
+        warn_of_high_rate(options.learning_rate)
         if max(lengths) > model.config.max_position_embeddings:
             raise ValueError(
                 f"A phase has {max(lengths)} tokens, and the model has {model.config.max_position_embeddings} "
@@ -194,10 +208,16 @@ class Pretraining:
         self.process, self.n_processes = process_number()
         if self.n_processes > 1 and options.max_seconds is not None:
             raise ValueError("Give max_steps where there are several processes: their clocks differ.")
-        self.tokens = 0
+        self.tokens = self.longest = 0
+        self._of_held_out = None if held_out is None else digest_of_text([held_out])
         self.guard = NonFiniteGuard(
             model.compute_dtype == "float16", "a lower learning_rate, a longer warmup, or dtype='float32'"
         )
+        if held_out is not None:
+            require_words_that_fit(
+                tokenizer, held_out, self._held_out_masking(), max(lengths), self.nsp, "held-out text"
+            )
+        self._told_of_nothing = False  # that an update had nothing to predict
         self.cursors = [Cursor(phase) for phase in range(len(lengths))]
         self.phase = 0  # that of the last update; after a checkpoint was read, that of the next one
         self.history = History()
@@ -273,7 +293,7 @@ class Pretraining:
             Interruption(self.folder is not None) as interruption,
         ):
             if updater.share >= 1 and self.held_out is not None and "val_loss" not in self.history.record(-1):
-                self._evaluate_now()  # the run has ended, and had no such text
+                self._evaluate_now()  # the run has ended, and had no such text, or another one
                 self._write(updater)
             try:
                 self._train(updater, progress, board, interruption)
@@ -285,7 +305,16 @@ class Pretraining:
             board.write(self.history)
             updater.trainer.write_back()
             self._require_usable_model()
+            self._note_trained_positions()
         return data_frame(self.history.columns())
+
+    def _note_trained_positions(self) -> None:
+        """Let the configs of the model and its encoder say how far training has reached, if they say so at all."""
+        before = self.model.config.num_trained_positions
+        if before is not None:
+            trained = max(before, self.longest)
+            for model in (self.model, self.model.encoder):
+                model.config = replace(model.config, num_trained_positions=trained)
 
     def _train(
         self, updater: Updater, progress: PretrainingProgress, board: TensorBoard, interruption: Interruption
@@ -313,16 +342,22 @@ class Pretraining:
         return self.stream.first_batch()
 
     def evaluate(self) -> dict[str, float]:
-        """Losses and accuracies on the held-out text, under masks that are always the same."""
+        """Losses and accuracies on the held-out text, under masks that are always the same.
+
+        Where phases come one after the other, its rows are as long as those of the phase that the run is in.
+        """
         if self.held_out is None:
             raise ValueError("There is no text to evaluate on: give held_out.")
         if self._updater is not None:
             self._updater.trainer.write_back()
         lengths = self.stream.lengths
         length = max(lengths) if self.options.mixed else lengths[self.phase]
-        rate = self.options.held_out_mask_rate or self.options.mask_rate
-        masking = Masking(self.tokenizer, rate, self.options.whole_word)
+        masking = self._held_out_masking()
         return held_out_scores(self.model, self.tokenizer, self.held_out, masking, self.options.batch_size, length)
+
+    def _held_out_masking(self) -> Masking:
+        rate = self.options.held_out_mask_rate or self.options.mask_rate
+        return Masking(self.tokenizer, rate, self.options.whole_word)
 
     def _evaluate_now(self) -> None:
         """Add what `evaluate` gives to the newest line of the history."""
@@ -354,13 +389,15 @@ class Pretraining:
             if self.options.mixed:  # a budget in seconds is looked at when a batch is made, a few updates ahead
                 phase = self.options.phase(n_updates, updater.schedule.share(n_updates, updater.seconds))
             for cursor, batch in itertools.islice(streams[phase], updater.accumulation):
-                yield BatchRead(cursor, batch.n_tokens), step_batch(self.model, batch)
+                note = BatchRead(cursor, batch.n_tokens, batch.longest, batch.n_masked)
+                yield note, step_batch(self.model, batch)
 
     def _take_in(self, update: Update[BatchRead], progress: PretrainingProgress) -> None:
         """Count what an update has read, and note its losses once they are computed."""
         cursor = update.notes[-1].cursor
         self.cursors[cursor.phase], self.phase = cursor, cursor.phase
         self.tokens += sum(note.n_tokens for note in update.notes)
+        self.longest = max(self.longest, *(note.longest for note in update.notes))
         record = {
             "step": self.step, "learning_rate": update.learning_rate, "tokens": self.tokens, "seconds": self.seconds,
         }  # fmt: skip
@@ -368,10 +405,19 @@ class Pretraining:
         record |= progress.advance(self.phase, self.step, self.seconds, self.tokens, newest)
         n = len(update.losses)
         losses = update.losses[0] if n == 1 else sum(losses / n for losses in update.losses)
-        self.guard.record(self.step, losses, partial(self._append_to_history, record))
+        n_masked = sum(note.n_masked for note in update.notes)
+        if not n_masked and not self._told_of_nothing:
+            self._told_of_nothing = True
+            told = f"Update {self.step} had no word to predict, and there may be others. {NO_WORD_FITS}"
+            warn_user(told, ParameterWarning)
+        self.guard.record(self.step, losses, partial(self._append_to_history, record, n_masked))
 
-    def _append_to_history(self, record: dict[str, float], losses: np.ndarray) -> None:
-        self.history.append(record | dict(zip(REPORTED, losses.tolist(), strict=True)))
+    def _append_to_history(self, record: dict[str, float], n_masked: int, losses: np.ndarray) -> None:
+        reported = dict(zip(REPORTED, losses.tolist(), strict=True))
+        if not n_masked:
+            unknown = ("mlm_loss", "mlm_accuracy") if self.nsp else ("loss", "mlm_loss", "mlm_accuracy")
+            reported |= dict.fromkeys(unknown, math.nan)
+        self.history.append(record | reported)
 
     def _after_update(
         self, updater: Updater, progress: PretrainingProgress, board: TensorBoard, interruption: Interruption
@@ -435,7 +481,8 @@ class Pretraining:
         if self._history_file is None or self.process > 0:
             return
         facts = {
-            "settings": self._settings(), "tokens": self.tokens, "cursors": self.cursors, "updater": updater.state(),
+            "settings": self._settings(), "tokens": self.tokens, "longest": self.longest,
+            "held_out": self._of_held_out, "cursors": self.cursors, "updater": updater.state(),
         }  # fmt: skip
         write_checkpoint(self.folder, self.step, Checkpoint(arrays, self.history.columns(), facts).files(), facts)
         self._history_file.write(self.history)
@@ -451,7 +498,8 @@ class Pretraining:
         if found is None:
             return
         facts, settings = found.facts, self._settings()
-        different = sorted(name for name in settings if facts["settings"].get(name) != settings[name])
+        different = [name for name in settings if facts["settings"].get(name) != settings[name]]
+        different = sorted({_CALLED.get(name, name) for name in different})
         if different:
             raise ValueError(
                 f"{self.folder} holds the checkpoints of a run with another {', '.join(different)}. Give another "
@@ -462,5 +510,10 @@ class Pretraining:
         updater.trainer.restore(found.arrays)
         updater.restore(facts["updater"])
         self.history, self.tokens = History(found.history), facts["tokens"]
+        self.longest = facts["longest"] or max(self.stream.lengths)
+        of_held_out = facts.get("held_out")
+        if self._of_held_out not in (None, of_held_out):
+            self.history.forget("val_")  # which were of another text
+        self._of_held_out = self._of_held_out or of_held_out
         self.cursors = [Cursor(*cursor) for cursor in facts["cursors"]]
         self.phase = self.options.phase(self.step, updater.share)

@@ -163,13 +163,13 @@ def tell_untrained(config: BertConfig, lengths: NDArray[np.int64]) -> None:
         Tokens of each sequence to train on.
     """
     n_trained = config.num_trained_positions
-    if n_trained is None or not (n_longer := int((lengths > n_trained).sum())):
+    if not n_trained or not (n_longer := int((lengths > n_trained).sum())):
         return
     warn_user(
         f"{n_longer} of {len(lengths)} sequences have more than {n_trained} tokens, and this model was pre-trained on "
-        f"rows of up to {n_trained}, which did not reach its positions beyond: they are learned in this fit alone. Set "
-        f"max_length={n_trained}, with long_text='window' where there is one; or pre-train with longer rows "
-        "(max_length of BertPretrainer, --max-length of kbert pretrain).",
+        f"texts of up to {n_trained}, which did not reach its positions beyond: they are learned in this fit alone. "
+        f"Set max_length={n_trained}, with long_text='window' where there is one; or pre-train on longer texts, in "
+        "rows that hold them (max_length of BertPretrainer, --phases of kbert pretrain).",
         ParameterWarning,
     )
 

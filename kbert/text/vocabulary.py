@@ -9,10 +9,15 @@ from operator import index
 
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
+from kbert.errors import UnknownWordsWarning
+from kbert.values.printable import percent, shown
 from kbert.values.surrogates import require_no_surrogates
+from kbert.warn import warn_user
 
 # Characters beyond the most frequent 1,000 become [UNK], as in the Hugging Face BERT vocabularies.
 ALPHABET = 1000
+# Share of a text's letters in words that are too long, from which on a warning says so.
+_MUCH = 0.05
 
 
 def learn_vocabulary(
@@ -44,18 +49,21 @@ def learn_vocabulary(
     Raises
     ------
     ValueError
-        If there is no word in the texts, or room for no piece but the special tokens.
+        If there is no word in the texts that is not too long, or room for no piece but the special tokens.
     TypeError
         If a text is not a str.
+
+    Warns
+    -----
+    UnknownWordsWarning
+        If words that are too long have much of the text.
     """
     vocab_size, min_frequency = index(vocab_size), index(min_frequency)
     # A letter may need two pieces: at the start of a word, and inside.
     room = (vocab_size - len(special_tokens)) // 2
     if room < 1:
         raise ValueError(f"vocab_size must be at least {len(special_tokens) + 2}, got {vocab_size}.")
-    words = count_words(texts, tokenizer)
-    if not words:
-        raise ValueError("There is no word in the texts. Check that they are not empty, or used up by an earlier loop.")
+    words = _known_words(_all_words(texts, tokenizer), tokenizer)
     frequency: Counter[str] = Counter()
     inside: set[str] = set()
     for word, count in words.items():
@@ -108,6 +116,45 @@ def count_words(texts: Iterable[str], tokenizer: Tokenizer) -> dict[str, int]:
     TypeError
         If a text is not a str.
     """
+    words, longest = _all_words(texts, tokenizer), tokenizer.model.max_input_chars_per_word
+    return {word: words[word] for word in sorted(words) if len(word) <= longest}
+
+
+def _known_words(words: dict[str, int], tokenizer: Tokenizer) -> dict[str, int]:
+    """The words without those that are too long for the tokenizer, in alphabetical order.
+
+    Raises
+    ------
+    ValueError
+        If there are none.
+
+    Warns
+    -----
+    UnknownWordsWarning
+        If the others have much of the text.
+    """
+    longest = tokenizer.model.max_input_chars_per_word
+    known = {word: words[word] for word in sorted(words) if len(word) <= longest}
+    long = [word for word in words if len(word) > longest]
+    if not words:
+        raise ValueError("There is no word in the texts. Check that they are not empty, or used up by an earlier loop.")
+    if not long:
+        return known
+    share = sum(words[word] * len(word) for word in long) / sum(count * len(word) for word, count in words.items())
+    told = (
+        f"{percent(share)} of the letters of the texts stand in words of more than {longest} letters, such as "
+        f"{shown(min(long))}. Each is one unknown token, [UNK]. Put spaces into such strings: "
+        "' '.join(textwrap.wrap(text, 6)) puts one after every sixth letter."
+    )
+    if not known:
+        raise ValueError(told)
+    if share > _MUCH:
+        warn_user(told, UnknownWordsWarning)
+    return known
+
+
+def _all_words(texts: Iterable[str], tokenizer: Tokenizer) -> dict[str, int]:
+    """How often each word occurs."""
     counter = Tokenizer(models.WordPiece(unk_token=tokenizer.model.unk_token))
     counter.normalizer = tokenizer.normalizer
     counter.pre_tokenizer = tokenizer.pre_tokenizer
@@ -115,8 +162,7 @@ def count_words(texts: Iterable[str], tokenizer: Tokenizer) -> dict[str, int]:
     trainer = trainers.WordPieceTrainer(vocab_size=0, special_tokens=[], show_progress=False)
     counter.train_from_iterator(_checked(texts), trainer)
     words: dict[str, int] = json.loads(trainer.__getstate__())["WordPieceTrainer"]["bpe_trainer"]["words"]
-    longest = tokenizer.model.max_input_chars_per_word
-    return {word: words[word] for word in sorted(words) if len(word) <= longest}
+    return words
 
 
 def _checked(texts: Iterable[str]) -> Iterator[str]:

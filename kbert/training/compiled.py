@@ -5,6 +5,7 @@ import operator
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,7 +80,8 @@ def _key(model: keras.Model, variables: list[keras.Variable], trainable: list[bo
     # which takes seconds, and half a gigabyte, under the other backends.
     kinds = [(tuple(v.shape), v.dtype, is_trained) for v, is_trained in zip(variables, trainable, strict=True)]
     choices = getattr(model, "choices", {})
-    facts = [type(model).__name__, model.config.to_dict(), choices, model.dtype_policy.name, kinds, _constants(model)]
+    config = replace(model.config, num_trained_positions=None).to_dict()  # on which no computation depends
+    facts = [type(model).__name__, config, choices, model.dtype_policy.name, kinds, _constants(model)]
     return json.dumps(facts, sort_keys=True)
 
 

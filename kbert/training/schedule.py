@@ -5,9 +5,25 @@ from __future__ import annotations
 import numbers
 from dataclasses import dataclass
 
+from kbert.errors import ParameterWarning
+from kbert.warn import warn_user
+
 # Of the peak: the rate of the first update where warm-up is a share of a time. It is the first rate of a warm-up of a
 # hundred updates; how many there will be is not known yet.
 _FIRST_SHARE = 0.01
+# AdamW moves each weight by about the rate in an update, and the weights of a BERT have a standard deviation of 0.02 at
+# the start (``initializer_range``): a higher rate writes over what a checkpoint has learned in the first update.
+_HIGHEST_RATE = 0.02
+
+
+def warn_of_high_rate(learning_rate: float | str) -> None:
+    """Warn of a learning rate at which nothing can be learned. "auto" and the like are none."""
+    if not isinstance(learning_rate, str) and learning_rate > _HIGHEST_RATE:
+        warn_user(
+            f"learning_rate={learning_rate:g} is so high that the first updates write over all that the weights hold. "
+            'Usual are 1e-5 to 5e-4, in pre-training up to 3e-3. learning_rate="auto" chooses one.',
+            ParameterWarning,
+        )
 
 
 @dataclass(frozen=True)

@@ -123,25 +123,34 @@ def save_encoder(encoder: BertEncoder, folder: str | Path, dtype: str = "float32
 
 
 def load_pretraining(
-    name_or_folder: str | Path, *, nsp: bool = True, dtype: Any = None, revision: str | None = None, seed: int = 0
+    name_or_folder: str | Path,
+    *,
+    nsp: bool | None = True,
+    dtype: Any = None,
+    revision: str | None = None,
+    seed: int = 0,
 ) -> BertForPreTraining:
     """Make a `BertForPreTraining` with the weights of a folder, a size or a hub name.
 
-    What the folder may lack is said in `load_pretraining_weights`.
+    With ``nsp=None`` it has the head for next sentences where the folder has it. What the folder may lack is said in
+    `load_pretraining_weights`.
     """
     folder = resolve_folder(name_or_folder, revision)
     config, arrays = read_checkpoint(folder)
+    if nsp is None:
+        nsp = any(name.startswith(_NSP_HEAD) for name in arrays)
     with skip_initialisation():
         model = BertForPreTraining(config, nsp, dtype=dtype, seed=seed)
     load_pretraining_weights(model, folder, arrays)
     return model
 
 
+_NSP_HEAD = "cls.seq_relationship."
 # The parts that a checkpoint may lack, and what the warning calls them. They start at random.
 _PRETRAINING_PARTS = {
     "cls.predictions.": "masked-LM head (cls.predictions.*)",
     "pooler.": "pooler (pooler.*)",
-    "cls.seq_relationship.": "next-sentence head (cls.seq_relationship.*)",
+    _NSP_HEAD: "next-sentence head (cls.seq_relationship.*)",
 }
 
 

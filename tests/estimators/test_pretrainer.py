@@ -169,7 +169,7 @@ def test_the_defaults_from_scratch(tmp_path, trained_shapes):
 
 def test_positions_that_were_trained_are_known(tmp_path, toy_folder):
     texts = made_texts(40)
-    make(max_length=16, max_steps=2).fit(corpus_of(texts)).save(tmp_path / "short")
+    make(max_length=16, max_steps=8).fit(corpus_of(texts)).save(tmp_path / "short")
     assert BertConfig.from_folder(tmp_path / "short").num_trained_positions == 16
     # Windows of a fine-tuning fit end there, and other rows do not, of which the user is told.
     rows, labels = ["ada wrote a program " * 6, "grace found the bug " * 6] * 8, ["a", "b"] * 8
@@ -181,11 +181,50 @@ def test_positions_that_were_trained_are_known(tmp_path, toy_folder):
         BertClassifier(weights=tmp_path / "short", long_text="truncate", epochs=1).fit(rows, labels)
     # Going on with longer rows trains more of them, and with shorter ones no fewer.
     for further in (dict(max_length=32), dict(max_length=8), dict(max_length="auto")):
-        again = make(weights=tmp_path / "short", max_steps=1, **further).fit(corpus_of(texts))
+        again = make(weights=tmp_path / "short", max_steps=8, **further).fit(corpus_of(texts))
         assert again.config_.num_trained_positions == again.model_.config.num_trained_positions
         assert again.config_.num_trained_positions == (16 if further["max_length"] == 8 else 32)
+    # Texts that are shorter than the rows stand beside each other in them, each from position 0 on.
+    parts = [" ".join([name, *SUBJECTS[name]]) for name in SUBJECTS] * 8
+    fitted = make(max_steps=8, nsp=False, weight_decay=0).fit(corpus_of(parts))
+    positions = keras.ops.convert_to_numpy(fitted.model_.encoder.embeddings.position)
+    start = BertForPreTraining(fitted.config_, nsp=False, dtype="float32", seed=0).encoder.embeddings.position
+    changed = np.flatnonzero((positions != keras.ops.convert_to_numpy(start)).any(axis=1))
+    assert 3 <= fitted.config_.num_trained_positions == changed.max() + 1 == len(changed) < fitted.max_length_ == 32
     # Of weights from elsewhere it is not known.
     assert make(weights=toy_folder, max_steps=1, max_length=8).fit(corpus_of(texts)).config_.trained_positions > 8
+
+
+def test_weights_that_no_estimator_saved_are_opened_with_what_they_have(fitted, tmp_path):
+    """As `kbert pretrain` leaves them, and transformers: here without the estimator's own file."""
+    short = make(max_steps=2, max_length=16).fit(corpus_of(made_texts(20)))
+    for name, pretrainer in (("pairs", fitted), ("short", short)):
+        pretrainer.save(tmp_path / name)
+        (tmp_path / name / "kbert.json").unlink()
+    opened = BertPretrainer.load(tmp_path / "pairs")
+    assert opened.nsp_ and opened.model_.choices["nsp"]
+    opened.save(tmp_path / "again")
+    arrays = [load_file(tmp_path / name / "model.safetensors") for name in ("pairs", "again")]
+    assert arrays[0].keys() == arrays[1].keys()
+    # Rows are no longer than the positions that are trained.
+    opened = BertPretrainer.load(tmp_path / "short")
+    assert opened.max_length_ == opened.config_.num_trained_positions <= 16
+    texts, unfitted = corpus_of(made_texts(9, 1)), BertPretrainer(weights=tmp_path / "short", nsp=True)
+    assert opened.score(texts) == pytest.approx(unfitted.score(texts), rel=1e-5)
+
+
+def test_where_no_whole_word_fits_there_is_no_loss(fitted, folder):
+    texts = corpus_of(["aaaa"] * 8)
+    pretrainer = make(weights=folder, nsp=False, whole_word=True, max_steps=3)
+    with pytest.warns(ParameterWarning, match="Update 1 had no word to predict.*whole_word=False") as caught:
+        trained = pretrainer.fit(texts)
+    assert len([warning for warning in caught if "had no word" in str(warning.message)]) == 1
+    assert np.isnan(trained.history_["mlm_loss"]).all() and np.isnan(trained.history_["loss"]).all()
+    with pytest.raises(ValueError, match="X: there is no word to predict. With whole_word=True"):
+        trained.score(texts)
+    with pytest.raises(ValueError, match="held-out text: there is no word to predict"):
+        pretrainer.fit(corpus_of(made_texts(9)), eval_set=texts)
+    assert np.isfinite(trained.set_params(whole_word=False).score(texts))
 
 
 def test_from_scratch_it_starts_at_the_frequencies(fitted, tmp_path):

@@ -53,7 +53,7 @@ def made(nsp=True, n_elements=2, **options):
     ).with_dropout(options.pop("dropout", None))
     model = BertForPreTraining(config, nsp=nsp, dtype=options.pop("dtype", "float32"), seed=1)
     source = [documents_of(made_documents(40, seed), tokenizer) for seed in range(n_elements)]
-    held_out = documents_of(made_documents(10, 99), tokenizer)
+    held_out = documents_of(made_documents(10, options.pop("held_out_seed", 99)), tokenizer)
     values = dict(max_steps=12, phases=((32, 1.0),), batch_size=4, learning_rate=3e-3, seed=5, evaluate_every=5)
     of_run = ("folder", "on_step_end", "distribution", "start")
     run = {name: options.pop(name) for name in of_run if name in options}
@@ -419,6 +419,21 @@ def test_a_finished_run_is_evaluated_on_a_text_that_it_had_not(tmp_path, monkeyp
     opened = made(max_steps=2, folder=tmp_path)
     monkeypatch.setattr(opened, "evaluate", None)
     pd.testing.assert_frame_equal(opened.run(), history)
+
+
+def test_scores_of_another_held_out_text_are_not_kept_beside_its_own(tmp_path):
+    made(max_steps=12, evaluate_every=3, folder=tmp_path).run()
+    again = made(max_steps=12, evaluate_every=3, folder=tmp_path, held_out_seed=7)
+    history = again.run()
+    assert history.val_mlm_loss.notna().sum() == 1
+    assert history.val_mlm_loss.iloc[-1] == pytest.approx(again.evaluate()["mlm_loss"], rel=1e-6)
+
+
+def test_pairs_for_a_model_of_one_segment_are_refused():
+    run = made()
+    model = BertForPreTraining(replace(run.model.config, type_vocab_size=1))
+    with pytest.raises(ValueError, match="type_vocab_size 1.*Set nsp=False"):
+        Pretraining(model, run.tokenizer, run.source, run.options)
 
 
 def test_a_history_that_goes_with_no_checkpoint_is_left_as_it_is(tmp_path):

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from kbert.errors import UnknownWordsWarning
 from kbert.text import WordPieceTokenizer
 
 
@@ -58,7 +59,10 @@ def test_casing_and_accents():
 
 
 def test_long_words():
-    tokenizer = WordPieceTokenizer.train(["ab" * 60 + " ba"] * 3)
+    with pytest.warns(UnknownWordsWarning, match="98% of the letters.*textwrap"):
+        tokenizer = WordPieceTokenizer.train(["ab" * 60 + " ba"] * 3)
+    with pytest.raises(ValueError, match="100% of the letters of the texts stand in words of more than 100"):
+        WordPieceTokenizer.train(["ab" * 60])
     assert list(tokenizer.vocab)[5:] == ["a", "b", "##a", "ba"]  # nothing is learned from the long word
     tokenizer = WordPieceTokenizer.train(["ab" * 50] * 3)
     assert tokenizer.encode("ab" * 50).tokens[1:-1] == ["ab" * 50]
