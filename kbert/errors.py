@@ -68,7 +68,7 @@ class TruncationWarning(KbertWarning):
 
 
 class DatasetWarning(KbertWarning):
-    """A data set's file has faults: rows were left out or are missing, or answers are not where the file says."""
+    """A data set has faults: rows or files were left out or are missing, or answers are not where the file says."""
 
 
 class NewWeightsWarning(KbertWarning):

@@ -404,6 +404,17 @@ def rows_longer_than_those_of_pre_training(folder):
     return toy_of(BertQA, folder, weights=folder / "short-rows").fit([("fox", LONG[:80])] * 6, ANSWERS)
 
 
+@warns(
+    DatasetWarning,
+    "2 of 4 files are passed over, whose endings say of no format that is read: b.txt.zst, c.zip. Known are",
+)
+def files_of_a_corpus_that_are_not_read(folder):
+    (folder / "texts").mkdir()
+    for name in ("a.txt", "b.txt.zst", "c.zip", "README"):
+        (folder / "texts" / name).write_text("the quick fox")
+    return Corpus(folder / "texts")
+
+
 @warns(UnknownWordsWarning, "of the letters of the texts stand in words of more than 100 letters, such as 'acgt")
 def a_vocabulary_of_unbroken_strings(folder):
     return WordPieceTokenizer.train(["it is acgt", "acgt" * 200])

@@ -13,8 +13,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from kbert.errors import DatasetWarning
+from kbert.values.printable import listed
+from kbert.warn import warn_user
+
 # How a file is opened, by the ending that says how it is packed.
 OPENERS: dict[str, Callable[..., Any]] = {"": open, ".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+
+# Endings of data that may be passed over by mistake in a folder.
+_OTHER_DATA = {".zst", ".zip", ".tar", ".7z", ".tsv", ".arrow", ".feather", ".html", ".xml", ".pdf"}
 
 # What separates the values of a row, and what messages call it.
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
@@ -47,7 +54,8 @@ def files_at(
     """The files that a path, a folder or a pattern leads to, sorted, as absolute paths.
 
     Of a folder, files that are not known are passed over: beside the data there may be anything, such as a licence, or
-    what an editor or a file manager hides. A file to which several names or links lead is there once.
+    what an editor or a file manager hides. A warning tells of those that may be data in another format. A file to which
+    several names or links lead is there once.
 
     Parameters
     ----------
@@ -67,13 +75,23 @@ def files_at(
         If a folder in the folder cannot be read.
     ValueError
         If the ending of a name says of no known format.
+
+    Warns
+    -----
+    DatasetWarning
     """
     path = path.expanduser().absolute()  # for processes with another working folder
     if path.is_dir():
-        files = [file for file in _files_in(path) if is_known(file)]
-        found = _once(sorted(file for file in files if is_hidden is None or not is_hidden(file)))
+        files = sorted(_files_in(path))
+        found = _once([file for file in files if is_known(file) and (is_hidden is None or not is_hidden(file))])
         if not found:
             raise FileNotFoundError(f"There is no {what} in the folder {path}. {known}")
+        if other := [file for file in files if not is_known(file) and endings_of(file)[0] in _OTHER_DATA]:
+            warn_user(
+                f"{path}: {len(other)} of {len(files)} files are passed over, whose endings say of no format that is "
+                f"read: {listed(other, lambda file: file.name)}. {known}",
+                DatasetWarning,
+            )
         return found
     if path.exists():
         found = [path]
