@@ -168,6 +168,12 @@ class BertEstimator(ExportableEstimator):
 
     def _columns_to_predict(self, reader: RowReader[C], X: Any) -> C:
         """X as plain columns, which are those of fit; with a warning if many more are empty."""
+        columns = self._columns_of_fit(reader, X)
+        self._tell_missing(reader, X, columns)
+        return columns
+
+    def _columns_of_fit(self, reader: RowReader[C], X: Any) -> C:
+        """X as plain columns, which are those of fit."""
         self._check_max_length(self.config_)
         self._refuse_one_row(X)
         try:
@@ -176,7 +182,6 @@ class BertEstimator(ExportableEstimator):
         except (TypeError, ValueError):
             self._refuse_other_columns(X)
             raise
-        self._tell_missing(reader, X, columns)
         return columns
 
     # --- What the user is told of the rows -------------------------------------------------------------------------

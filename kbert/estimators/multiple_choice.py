@@ -387,7 +387,7 @@ class BertMultipleChoice(FineTunedEstimator[Choice]):
         """
         warn_of_other_order(X, y)
         X = readable_again(X)
-        n_options = np.array([len(options) for options in self._task().read(X).options])
+        n_options = np.array([len(options) for options in self._columns_of_fit(self._task(), X).options])
         right = self.predict(X) == option_indices(readable_again(y), n_options)
         return float(np.average(right, weights=sample_weights(sample_weight, len(right))))
 

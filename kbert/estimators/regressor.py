@@ -377,7 +377,7 @@ class BertRegressor(RegressorMixin, FineTunedEstimator[Regression]):
         """
         warn_of_other_order(X, y)
         X, task = readable_again(X), self._task()
-        numbers = task.read_labels(readable_again(y), task.read(X))
+        numbers = task.read_labels(readable_again(y), self._columns_of_fit(task, X))
         weights = sample_weights(sample_weight, len(numbers))
         return float(r2_score(numbers, np.reshape(self.predict(X), numbers.shape), sample_weight=weights))
 
