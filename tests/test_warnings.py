@@ -404,6 +404,14 @@ def rows_longer_than_those_of_pre_training(folder):
     return toy_of(BertQA, folder, weights=folder / "short-rows").fit([("fox", LONG[:80])] * 6, ANSWERS)
 
 
+@warns(DatasetWarning, "the columns country stand in the names of its folders alone")
+def a_table_with_columns_in_the_names_of_folders(folder):
+    toy_of(BertClassifier, folder).fit(TEXTS, LABELS).save(folder / "saved")
+    table = pd.DataFrame({"text": ["quick", "fox"], "country": ["DE", "FR"]})
+    table.to_parquet(folder / "table", partition_cols=["country"])
+    return predict_table(folder / "saved", folder / "table", folder / "out.csv")
+
+
 @warns(
     DatasetWarning,
     "2 of 4 files are passed over, whose endings say of no format that is read: b.txt.zst, c.zip. Known are",

@@ -93,6 +93,8 @@ def _check_values(values: SavedValues) -> None:
     golden.checked("texts", list_of(TEXT))
     golden.checked("logits", (_is_logits, "an array of finite numbers"))
     golden.checked("dtype", one_of("float32", "mixed_bfloat16", "mixed_float16"))
+    if "weights" in golden:  # which earlier versions did not write
+        golden.checked("weights", TEXT)
 
 
 def check_architecture(folder: str | Path, architecture: str, estimator: str) -> None:

@@ -18,8 +18,10 @@ from kbert.estimators import kbert_json, model_card
 from kbert.estimators.parameters import OF_START, RULES, checked_parameters
 from kbert.estimators.recipe import SETTLED, automatic_length
 from kbert.files.atomic_folder import read_whole, replace_folder
+from kbert.files.checksums import sha256_of
 from kbert.forks import require_usable_process
 from kbert.hub import model_cards, resolve_saved, uploads
+from kbert.hub.weight_files import SAFETENSORS
 from kbert.tasks.row_notices import RowShares
 from kbert.text import WordPieceTokenizer
 from kbert.text.files import check_vocabulary
@@ -224,6 +226,7 @@ class SavableEstimator(BaseEstimator):
         self._save_model(folder)
         self.tokenizer_.save(folder)
         values = self._to_json(facts)
+        values["golden"]["weights"] = sha256_of(folder / SAFETENSORS)
         (folder / model_cards.FILE).write_bytes(model_card.model_card(self, folder, name, facts))
         # Last, because it is what makes a folder that of a saved estimator.
         kbert_json.write(folder, values)
@@ -283,7 +286,8 @@ class SavableEstimator(BaseEstimator):
             A folder; or a name on the Hugging Face hub, "owner/name". What was downloaded stays in the hub's cache, and
             is taken from there without asking the hub again.
         verify : bool, default=False
-            Predict a few stored texts and compare with the logits that were stored with them.
+            Compare the checksum of the weights with the one that was stored, and the logits of a few texts with those
+            that were stored with them.
         revision : str, optional
             Branch, tag or commit of a hub name. Give the commit to have the same model always.
         runtime : {"auto", "onnxruntime", "openvino", "tensorflow"}, default="auto"
@@ -411,6 +415,12 @@ class SavableEstimator(BaseEstimator):
             self.row_shares_ = RowShares(rows.checked("cut", SHARE), rows.checked("empty", SHARE))
 
     def _verify(self, golden: dict[str, Any], folder: Path) -> None:
+        # In bfloat16 outputs vary so much with the machine that they do not tell of every damage.
+        if "weights" in golden and (saved := folder / SAFETENSORS).exists() and sha256_of(saved) != golden["weights"]:
+            raise WeightsMismatchError(
+                f"{saved} is not the file that was saved with {kbert_json.file_of(folder)}: it was changed or damaged. "
+                "Copy the folder again, or save the estimator again."
+            )
         expected, found = np.array(golden["logits"]), self._logits_of_texts(golden["texts"])
         if expected.size != found.size or (found.size and expected.shape != found.shape):
             raise WeightsMismatchError(

@@ -30,9 +30,15 @@ class MainScore(NamedTuple):
     score_of: ScoreOf
 
     def of(self, rows: NDArray[Any] | slice = slice(None)) -> dict[str, float]:
-        """The score of some rows: its value, and the ends ``low`` and ``high`` of its 95% interval."""
+        """The score of some rows: its value, and the ends ``low`` and ``high`` of its 95% interval.
+
+        The ends are NaN where the rows do not tell: of an F1 of no label or entity at all, and of one row whose score
+        is neither 0 nor 1.
+        """
         sums = self.sums[rows]
         value = float(self.score_of(sums.sum(axis=0)))
+        if (self.score_of is _f1 and not sums.any()) or (len(sums) == 1 and value not in (0, 1)):
+            return {"value": value, "low": np.nan, "high": np.nan}
         if self.score_of is _share and (sums[:, 1] == 1).all() and np.isin(sums[:, 0], (0, 1)).all():
             low, high = share_interval(int(sums[:, 0].sum()), len(sums))
         else:

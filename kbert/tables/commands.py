@@ -177,6 +177,8 @@ class PredictCommand:
         """Predict, and say what was written."""
         from kbert.tables import predict_table
 
+        if str(options.out) == "-":
+            raise ValueError("--out: predictions are written to a file or a folder, not to standard output. Name one.")
         written = predict_table(
             options.model,
             options.table,

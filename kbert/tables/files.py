@@ -16,8 +16,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-from kbert.files.inputs import OPENERS, SEPARATORS, endings_of, files_at, with_long_fields
+from kbert.errors import DatasetWarning
+from kbert.files.inputs import OPENERS, SEPARATORS, endings_of, files_at, root_of, with_long_fields
 from kbert.values.printable import printable, shown
+from kbert.warn import warn_user
 
 FORMATS = ("parquet", "csv", "tsv", "jsonl")
 _KNOWN = "Known are .csv, .tsv and .jsonl, plain or packed (.gz, .bz2, .xz), and .parquet."
@@ -50,7 +52,8 @@ def format_of(path: Path) -> str | None:
 def find_tables(source: str | os.PathLike[str]) -> list[Path]:
     """The files that a path, a folder or a pattern leads to, sorted by name.
 
-    Of a folder, files with other endings are passed over, and those whose name starts with "_" or ".".
+    Of a folder, files with other endings are passed over, and those whose name starts with "_" or ".". A warning tells
+    of columns that stand in the names of folders alone, as in country=DE/part.parquet, and are not read.
 
     Raises
     ------
@@ -59,8 +62,16 @@ def find_tables(source: str | os.PathLike[str]) -> list[Path]:
     ValueError
         If the ending of a file's name says of no known format.
     """
-    path = Path(source)
-    return files_at(path, lambda file: format_of(file) is not None, "table", _KNOWN, lambda file: file.name[0] in "_.")
+    path, root = Path(source), root_of(source)
+    found = files_at(path, lambda file: format_of(file) is not None, "table", _KNOWN, lambda file: file.name[0] in "_.")
+    folders = {part for file in found if file.is_relative_to(root) for part in file.relative_to(root).parts[:-1]}
+    if columns := sorted({name.split("=")[0] for name in folders if "=" in name}):
+        warn_user(
+            f"{path}: the columns {', '.join(columns)} stand in the names of its folders alone, and are not read. Write "
+            f"them into a file first: pandas.read_parquet({str(path)!r}).to_parquet('table.parquet').",
+            DatasetWarning,
+        )
+    return found
 
 
 class Head(NamedTuple):

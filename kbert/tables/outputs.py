@@ -59,6 +59,12 @@ def columns_read(estimator: Any, names: Sequence[str], given: Sequence[str] | No
     if twice is not None:
         where = "columns (--text on the command line)" if given is not None else "the columns of the fit"
         raise ValueError(f"the column {twice!r} is named twice in {where}. Name it once.")
+    n_features = getattr(estimator, "n_features_in_", None)
+    if given is not None and n_features is not None and len(wanted) != n_features:
+        raise ValueError(
+            f"{len(wanted)} columns are named, and {type(estimator).__name__} reads {n_features}, as in its fit. Name "
+            "these: columns (--text on the command line)."
+        )
     return wanted
 
 

@@ -241,7 +241,21 @@ def test_save_into_the_working_folder(fitted, tmp_path, monkeypatch):
     BertClassifier.load(tmp_path, verify=True)
 
 
+def test_verify_notices_a_byte_of_the_weights(damaged):
+    content = bytearray((damaged / "model.safetensors").read_bytes())
+    content[-100] ^= 1
+    (damaged / "model.safetensors").write_bytes(content)
+    BertClassifier.load(damaged)
+    with pytest.raises(
+        WeightsMismatchError, match=r"model.safetensors is not the file that was saved with .*kbert.json"
+    ):
+        BertClassifier.load(damaged, verify=True)
+
+
 def test_verify_notices_a_changed_weight(damaged):
+    """In a folder of an earlier version, without a checksum."""
+    golden = json.loads((damaged / "kbert.json").read_text(encoding="utf-8"))["golden"]
+    change_json(damaged / "kbert.json", golden={name: golden[name] for name in golden if name != "weights"})
     arrays = load_file(damaged / "model.safetensors")
     arrays["classifier.weight"] = arrays["classifier.weight"] + 0.5 * np.sign(arrays["classifier.weight"])
     save_file(arrays, damaged / "model.safetensors", {"format": "pt"})

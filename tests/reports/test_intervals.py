@@ -37,6 +37,14 @@ def test_a_share_of_rows_has_wilsons_interval_and_no_other_score_has():
         assert list(main_score(given).of().values()) == pytest.approx([value] * 3)
 
 
+def test_rows_that_do_not_tell_have_no_interval():
+    nothing = Given("tags", [["O", "O"]] * 2, Found([["O", "O"]] * 2, classes=["B-X", "O"]))
+    half = Given("answers", [["red hot"]], Found(["red"]))
+    for given, value in ((nothing, 0), (half, 2 / 3)):
+        score = main_score(given).of()
+        assert score["value"] == pytest.approx(value) and np.isnan([score["low"], score["high"]]).all()
+
+
 @pytest.mark.parametrize("right", [True, False])
 def test_a_few_rows_that_are_all_right_or_all_wrong_are_not_sure_to_stay_so(right):
     sets = np.ones((8, 3), bool)

@@ -5,6 +5,7 @@ import re
 import shutil
 from argparse import Namespace
 from decimal import Decimal
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -477,6 +478,8 @@ def test_columns_of_the_fit_are_taken_by_name_and_pandas_index_is_none(call, row
     assert "48 rows of review" in out and "on 12 rows" in out
     assert call("evaluate", tmp_path / "model", single)[0] == 0
     assert call("predict", tmp_path / "model", single, "--out", tmp_path / "out.csv")[0] == 0
+    status, _, err = call("predict", tmp_path / "model", single, "--out", "-")
+    assert status == 2 and "not to standard output" in err and not Path("-").exists()
     by_series = kbert.load(tmp_path / "model").predict(frame.review)
     assert pd.read_csv(tmp_path / "out.csv").prediction.tolist() == list(map(int, by_series))
 

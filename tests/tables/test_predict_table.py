@@ -347,6 +347,8 @@ def test_bad_input_is_named(estimator, rows, tmp_path, monkeypatch):
 
     refused(ValueError, "in.csv: the table has no column 'review'. It has id, text", columns="review")
     refused(ValueError, "in.csv: the column 'text' is named twice in columns", columns=["text", "text"])
+    two = r"in.csv: 2 columns are named, and BertClassifier reads 1, as in its fit.*\(--text on the command line\)"
+    refused(ValueError, two, columns=["text", "id"])
     refused(ValueError, "in.csv: the column 'text' is named twice in columns", columns=np.array(["text", "text"]))
     refused(ValueError, "in.csv: the table has no column 'review'", columns=np.array(["review"]))
     refused(TypeError, "columns must be the name of a column or a list of names, got 0", columns=0)
