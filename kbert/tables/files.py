@@ -67,8 +67,8 @@ def find_tables(source: str | os.PathLike[str]) -> list[Path]:
     folders = {part for file in found if file.is_relative_to(root) for part in file.relative_to(root).parts[:-1]}
     if columns := sorted({name.split("=")[0] for name in folders if "=" in name}):
         warn_user(
-            f"{path}: the columns {', '.join(columns)} stand in the names of its folders alone, and are not read. Write "
-            f"them into a file first: pandas.read_parquet({str(path)!r}).to_parquet('table.parquet').",
+            f"{path}: the columns {', '.join(columns)} stand in the names of its folders alone, and are not read. "
+            f"Write them into a file first: pandas.read_parquet({str(path)!r}).to_parquet('table.parquet').",
             DatasetWarning,
         )
     return found
