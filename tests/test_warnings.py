@@ -414,7 +414,7 @@ def a_table_with_columns_in_the_names_of_folders(folder):
 
 @warns(
     DatasetWarning,
-    "2 of 4 files are passed over, whose endings say of no format that is read: b.txt.zst, c.zip. Known are",
+    "2 files that may be data are passed over, since their endings say of no format that is read: b.txt.zst, c.zip.",
 )
 def files_of_a_corpus_that_are_not_read(folder):
     (folder / "texts").mkdir()

@@ -22,6 +22,7 @@ from kbert.warn import warn_user
 
 # Two words beside each other, or so many letters of a script that writes no spaces.
 _WORDS = re.compile(r"[^\W\d_]\W*\s\W*[^\W\d_]|[^\W\d_\x00-\u02ff]{6}")
+_LETTER = re.compile(r"[^\W\d_]")
 # A column of texts this long is one of texts even if many of them are the same, as the premises of pairs are.
 _LONG = 40
 # Rows that are looked at to tell what a column holds.
@@ -50,8 +51,8 @@ def _has_words(values: Sequence[Any]) -> bool:
 
 
 def _are_mostly_different(values: Sequence[Any]) -> bool:
-    """Whether most rows hold a string, and most of these another one than all other rows."""
-    some = _strings(values)
+    """Whether most rows hold a string with a letter, and most of these another one than all other rows."""
+    some = [value for value in _strings(values) if _LETTER.search(value)]
     return len(some) >= max(1, len(values[:_LOOKED_AT]) / 2) and len(set(some)) > len(some) / 2
 
 
@@ -101,6 +102,8 @@ def check_y_in_X(X: Any, y: Any, call: str) -> None:
     of_x, of_y = tables
     columns, names = [column.values for column in of_x.columns], column_names(y)
     answers = [column.values for column in of_y.columns]
+    if not answers[0]:
+        return
     rows = answers[0] if len(answers) == 1 else list(zip(*answers, strict=True))
     renamed = [_is_one_to_one(column, rows) for column in columns]
     for j, column in enumerate(columns):
@@ -110,7 +113,7 @@ def check_y_in_X(X: Any, y: Any, call: str) -> None:
             what, labels = "is y", _label_of(of_x, j)
         elif same_name and not _has_words(column) and not _are_mostly_different(column):
             what, labels = "has the name of y", "y" if len(names) == 1 else ""
-            if len(names) == 1 and isinstance(column[0], str):
+            if len(names) == 1 and _strings(column):
                 otherwise = " If it holds texts that the model is to read, give y without a name: y.rename(None)."
         elif renamed[j] and not all(renamed):
             what, labels = "tells y: it has another value for each of y's", _expression(y, "y")

@@ -156,8 +156,8 @@ class BertEstimator(ExportableEstimator):
         names: list[str] = getattr(self, "feature_names_in_", np.array([])).tolist()
         columns = list(getattr(X, "columns", ()))
         are_names = all(isinstance(column, str) for column in columns) and len(set(columns)) == len(columns)
-        if not names or columns == names or not are_names:
-            return
+        if self._columns_are is None or not names or columns == names or not are_names:
+            return  # also where columns are found by their names, among any others
         if set(names) < set(columns):
             raise ValueError(
                 f"X has {len(columns)} features, but {type(self).__name__} is expecting {len(names)} features as "

@@ -112,7 +112,9 @@ class BertPretrainer(BertEstimator):
         lines, or the lines themselves. A `kbert.pretraining.Corpus` has a ``split`` of its own, which then counts.
     nsp : "auto" or bool, default="auto"
         Whether to train next-sentence prediction beside the masked language model, which needs two documents. "auto"
-        does not (Liu et al., 2019, "RoBERTa"); with ``warm_start`` it does what the fit before did.
+        does not (Liu et al., 2019, "RoBERTa"); with ``warm_start`` it does what the fit before did. ``load`` opens
+        weights that no estimator saved with the head for next sentences where they have it (``nsp_``), and ``score``
+        then reads pairs.
     mask_rate : "auto" or float, default="auto"
         Share of the tokens to predict. "auto": 0.4 from scratch, on from weights 0.15, as in the paper.
     whole_word : bool, default=False

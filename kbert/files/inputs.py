@@ -86,10 +86,11 @@ def files_at(
         found = _once([file for file in files if is_known(file) and (is_hidden is None or not is_hidden(file))])
         if not found:
             raise FileNotFoundError(f"There is no {what} in the folder {path}. {known}")
-        if other := [file for file in files if not is_known(file) and endings_of(file)[0] in _OTHER_DATA]:
+        others = [file for file in files if not is_known(file) and (is_hidden is None or not is_hidden(file))]
+        if others := [file for file in others if endings_of(file)[0] in _OTHER_DATA]:
             warn_user(
-                f"{path}: {len(other)} of {len(files)} files are passed over, whose endings say of no format that is "
-                f"read: {listed(other, lambda file: file.name)}. {known}",
+                f"{path}: {len(others)} files that may be data are passed over, since their endings say of no format "
+                f"that is read: {listed(others, lambda file: file.name)}. {known}",
                 DatasetWarning,
             )
         return found

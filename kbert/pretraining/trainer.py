@@ -300,6 +300,7 @@ class Pretraining:
             except KeyboardInterrupt:
                 if self.n_processes == 1:  # with several, the others would have to do the same
                     updater.trainer.write_back()  # somebody may use the model
+                    self._note_trained_positions()
                 raise
             self.guard.read_all()
             board.write(self.history)
@@ -499,6 +500,8 @@ class Pretraining:
             return
         facts, settings = found.facts, self._settings()
         different = [name for name in settings if facts["settings"].get(name) != settings[name]]
+        if "longest" not in facts and facts["settings"].get("start") is None:
+            different = [name for name in different if name != "start"]  # which earlier versions' `kbert` did not write
         different = sorted({_CALLED.get(name, name) for name in different})
         if different:
             raise ValueError(
@@ -510,10 +513,10 @@ class Pretraining:
         updater.trainer.restore(found.arrays)
         updater.restore(facts["updater"])
         self.history, self.tokens = History(found.history), facts["tokens"]
-        self.longest = facts["longest"] or max(self.stream.lengths)
-        of_held_out = facts.get("held_out")
-        if self._of_held_out not in (None, of_held_out):
+        # Earlier versions wrote neither of these two.
+        self.longest = facts.get("longest") or max(self.stream.lengths)
+        if "held_out" in facts and self._of_held_out not in (None, facts["held_out"]):
             self.history.forget("val_")  # which were of another text
-        self._of_held_out = self._of_held_out or of_held_out
+        self._of_held_out = self._of_held_out or facts.get("held_out")
         self.cursors = [Cursor(*cursor) for cursor in facts["cursors"]]
         self.phase = self.options.phase(self.step, updater.share)

@@ -65,10 +65,15 @@ def find_tables(source: str | os.PathLike[str]) -> list[Path]:
     path, root = Path(source), root_of(source)
     found = files_at(path, lambda file: format_of(file) is not None, "table", _KNOWN, lambda file: file.name[0] in "_.")
     folders = {part for file in found if file.is_relative_to(root) for part in file.relative_to(root).parts[:-1]}
-    if columns := sorted({name.split("=")[0] for name in folders if "=" in name}):
+    columns = {name.split("=")[0] for name in folders if "=" in name}
+    if columns and (schema := head_of(found[0]).schema) is not None:
+        columns -= set(schema.names)
+    if columns:
+        is_parquet = path.is_dir() and all(format_of(file) == "parquet" for file in found)
+        with_pandas = f": pandas.read_parquet({str(path)!r}).to_parquet('table.parquet')" if is_parquet else ""
         warn_user(
-            f"{path}: the columns {', '.join(columns)} stand in the names of its folders alone, and are not read. "
-            f"Write them into a file first: pandas.read_parquet({str(path)!r}).to_parquet('table.parquet').",
+            f"{path}: the columns {', '.join(sorted(columns))} stand in the names of its folders alone, and are not "
+            f"read. Write them into the table first{with_pandas}.",
             DatasetWarning,
         )
     return found

@@ -96,6 +96,11 @@ def test_the_name_of_y_alone_is_enough(clf, df):
 def test_labels_that_were_made_from_a_column_of_words_may_have_its_name(clf, df):
     words = pd.DataFrame({"word": [f"word{number}" for number in range(40)], "message": df.message})
     quiet(lambda: clf.fit(words, words.word.map(lambda word: word[-1] in "02468")))
+    # Numbers are no words, as a CSV that was read with dtype=str has them.
+    prices = pd.DataFrame({"message": df.message, "price": [str(number * 1.5) for number in range(40)]})
+    refused(lambda: clf.fit(prices, prices.price.astype(float) > 30), "X's column 'price' has the name of y")
+    empty = pd.DataFrame({"a": [], "b": []})
+    refused(lambda: clf.fit(empty, empty.b), "0 sample")
 
 
 def test_labels_written_in_another_way_are_y_too(clf, df):

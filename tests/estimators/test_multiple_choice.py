@@ -492,6 +492,13 @@ def test_other_weights_in_the_folder_are_noticed(make, riddles, saved, tmp_path)
     other.save(tmp_path / "other")
     BertMultipleChoice.load(tmp_path / "other", verify=True)
     (tmp_path / "other" / "model.safetensors").write_bytes((saved / "model.safetensors").read_bytes())
+    with pytest.raises(WeightsMismatchError, match="model.safetensors is not the file that was saved"):
+        BertMultipleChoice.load(tmp_path / "other", verify=True)
+    # Without the checksum, as in folders of earlier versions, the outputs tell.
+    path = tmp_path / "other" / "kbert.json"
+    values = json.loads(path.read_text())
+    del values["golden"]["weights"]
+    path.write_text(json.dumps(values))
     with pytest.raises(WeightsMismatchError, match="does not predict what it did"):
         BertMultipleChoice.load(tmp_path / "other", verify=True)
 

@@ -22,6 +22,7 @@ from kbert.pretraining.checkpoints import dtype_of_run
 from kbert.pretraining.instances import documents_of
 from kbert.pretraining.stream import Cursor
 from kbert.pretraining.trainer import Pretraining, PretrainingOptions
+from kbert.training import checkpoint_folders
 from kbert.training.checkpoint_folders import checkpoints_in
 from kbert.training.non_finite import LossScaler
 
@@ -427,6 +428,18 @@ def test_scores_of_another_held_out_text_are_not_kept_beside_its_own(tmp_path):
     history = again.run()
     assert history.val_mlm_loss.notna().sum() == 1
     assert history.val_mlm_loss.iloc[-1] == pytest.approx(again.evaluate()["mlm_loss"], rel=1e-6)
+
+
+def test_a_checkpoint_of_an_earlier_version_is_gone_on_from(tmp_path):
+    """It did not write the longest text, which held-out text there was, and of `kbert pretrain` no start."""
+    first = made(max_steps=12, evaluate_every=3, folder=tmp_path).run()
+    for path in tmp_path.glob("checkpoint-*/facts.json"):
+        facts = json.loads(path.read_text())
+        facts = {name: facts[name] for name in facts if name not in ("longest", "held_out", "checksum")}
+        path.write_text(json.dumps({**facts, "checksum": checkpoint_folders._checksum(facts)}))
+    run = made(max_steps=12, evaluate_every=3, folder=tmp_path, start="some weights")
+    pd.testing.assert_frame_equal(run.run(), first)
+    assert run.longest == 32
 
 
 def test_pairs_for_a_model_of_one_segment_are_refused():
