@@ -102,7 +102,7 @@ def check_y_in_X(X: Any, y: Any, call: str) -> None:
     of_x, of_y = tables
     columns, names = [column.values for column in of_x.columns], column_names(y)
     answers = [column.values for column in of_y.columns]
-    if not answers[0]:
+    if not answers or not len(answers[0]):
         return
     rows = answers[0] if len(answers) == 1 else list(zip(*answers, strict=True))
     renamed = [_is_one_to_one(column, rows) for column in columns]
