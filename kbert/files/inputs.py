@@ -65,7 +65,7 @@ def files_at(
     what, known : str
         For messages: what a folder must hold, and which formats there are.
     is_hidden : callable, optional
-        Which known files of a folder are passed over too.
+        Which files of a folder are passed over in silence, also known ones.
 
     Raises
     ------
@@ -82,12 +82,11 @@ def files_at(
     """
     path = path.expanduser().absolute()  # for processes with another working folder
     if path.is_dir():
-        files = sorted(_files_in(path))
-        found = _once([file for file in files if is_known(file) and (is_hidden is None or not is_hidden(file))])
+        files = [file for file in sorted(_files_in(path)) if is_hidden is None or not is_hidden(file)]
+        found = _once([file for file in files if is_known(file)])
         if not found:
             raise FileNotFoundError(f"There is no {what} in the folder {path}. {known}")
-        others = [file for file in files if not is_known(file) and (is_hidden is None or not is_hidden(file))]
-        if others := [file for file in others if endings_of(file)[0] in _OTHER_DATA]:
+        if others := [file for file in files if not is_known(file) and endings_of(file)[0] in _OTHER_DATA]:
             warn_user(
                 f"{path}: {len(others)} files that may be data are passed over, since their endings say of no format "
                 f"that is read: {listed(others, lambda file: file.name)}. {known}",

@@ -48,6 +48,7 @@ from kbert.training.interruption import Interruption
 from kbert.training.memory import memory_kept
 from kbert.training.non_finite import NonFiniteGuard
 from kbert.training.schedule import LinearSchedule, warn_of_high_rate
+from kbert.training.segments import check_segments
 from kbert.training.step import StepBatch
 from kbert.training.updater import Update, Updater
 from kbert.warn import warn_user
@@ -155,11 +156,7 @@ class Pretraining:
         self.held_out, self.on_step_end = held_out, on_step_end
         self.folder = None if folder is None else Path(folder).expanduser()
         self.nsp = model.choices["nsp"]
-        if self.nsp and model.config.type_vocab_size < 2:
-            raise ValueError(
-                "Next-sentence prediction reads pairs, whose second text has segment 1, and the model knows segment 0 "
-                "alone (type_vocab_size 1 in its config.json). Set nsp=False, or take weights with two segments."
-            )
+        check_segments(model, self.nsp, instead="Set nsp=False")
         require_documents(source, held_out)
         require_tokens(source, "source", self.nsp)
         if held_out is not None:

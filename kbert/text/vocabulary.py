@@ -63,7 +63,9 @@ def learn_vocabulary(
     room = (vocab_size - len(special_tokens)) // 2
     if room < 1:
         raise ValueError(f"vocab_size must be at least {len(special_tokens) + 2}, got {vocab_size}.")
-    words = _known_words(_all_words(texts, tokenizer), tokenizer)
+    all_words = _all_words(texts, tokenizer)
+    words = _without_long(all_words, tokenizer)
+    _tell_of_long(all_words, words, tokenizer)
     frequency: Counter[str] = Counter()
     inside: set[str] = set()
     for word, count in words.items():
@@ -116,30 +118,23 @@ def count_words(texts: Iterable[str], tokenizer: Tokenizer) -> dict[str, int]:
     TypeError
         If a text is not a str.
     """
-    words, longest = _all_words(texts, tokenizer), tokenizer.model.max_input_chars_per_word
+    return _without_long(_all_words(texts, tokenizer), tokenizer)
+
+
+def _without_long(words: dict[str, int], tokenizer: Tokenizer) -> dict[str, int]:
+    """The words that are not too long for the tokenizer, in alphabetical order."""
+    longest = tokenizer.model.max_input_chars_per_word
     return {word: words[word] for word in sorted(words) if len(word) <= longest}
 
 
-def _known_words(words: dict[str, int], tokenizer: Tokenizer) -> dict[str, int]:
-    """The words without those that are too long for the tokenizer, in alphabetical order.
-
-    Raises
-    ------
-    ValueError
-        If there are none.
-
-    Warns
-    -----
-    UnknownWordsWarning
-        If the others have much of the text.
-    """
-    longest = tokenizer.model.max_input_chars_per_word
-    known = {word: words[word] for word in sorted(words) if len(word) <= longest}
-    long = [word for word in words if len(word) > longest]
+def _tell_of_long(words: dict[str, int], known: dict[str, int], tokenizer: Tokenizer) -> None:
+    """Raise a ValueError where no word is known; warn where those that are too long have much of the text."""
     if not words:
         raise ValueError("There is no word in the texts. Check that they are not empty, or used up by an earlier loop.")
+    long = words.keys() - known.keys()
     if not long:
-        return known
+        return
+    longest = tokenizer.model.max_input_chars_per_word
     share = sum(words[word] * len(word) for word in long) / sum(count * len(word) for word, count in words.items())
     told = (
         f"{percent(share)} of the letters of the texts stand in words of more than {longest} letters, such as "
@@ -150,7 +145,6 @@ def _known_words(words: dict[str, int], tokenizer: Tokenizer) -> dict[str, int]:
         raise ValueError(told)
     if share > _MUCH:
         warn_user(told, UnknownWordsWarning)
-    return known
 
 
 def _all_words(texts: Iterable[str], tokenizer: Tokenizer) -> dict[str, int]:

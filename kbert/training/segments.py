@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     import keras
 
 
-def check_segments(model: keras.Model, in_second: np.ndarray | bool) -> None:
+def check_segments(
+    model: keras.Model, in_second: np.ndarray | bool, instead: str = "Join the two texts into one"
+) -> None:
     """Refuse second texts for a model of one segment: looked up in silence, they would get zeros on accelerators.
 
     Parameters
@@ -18,6 +20,8 @@ def check_segments(model: keras.Model, in_second: np.ndarray | bool) -> None:
     model : keras.Model
     in_second : ndarray or bool
         Not 0 where a token has the segment id 1.
+    instead : str
+        What the message advises, beside other weights.
 
     Raises
     ------
@@ -27,5 +31,5 @@ def check_segments(model: keras.Model, in_second: np.ndarray | bool) -> None:
     if model.config.type_vocab_size < 2 and np.any(in_second):
         raise ValueError(
             "The texts are pairs, whose second text has segment 1, and the model knows segment 0 alone "
-            "(type_vocab_size 1 in its config.json). Join the two texts into one, or take weights with two segments."
+            f"(type_vocab_size 1 in its config.json). {instead}, or take weights with two segments."
         )
