@@ -211,20 +211,38 @@ class BertEncoder(FunctionalBert):
 
         save_encoder(self, folder, dtype)
 
+    def outputs_of(self, inputs: dict[str, Tensor], training: bool) -> dict[str, Tensor]:
+        x = self.vectors_of_tokens(inputs, training)
+        return {"sequence_output": x, "pooled_output": self.pooler(x[:, 0])}
+
+    def vectors_of_tokens(self, inputs: dict[str, Tensor], training: bool = False) -> Tensor:
+        """``sequence_output`` alone: shape (B, T, D)."""
+        *lower_layers, last_layer = self.transformer_layers
+        x, mask = self._through(lower_layers, inputs, training)
+        return through(last_layer, x, mask, training=training)
+
     def vectors_of_texts(self, inputs: dict[str, Tensor], first_positions: Tensor, training: bool = False) -> Tensor:
         """The pooler's vector of each text that starts at one of ``first_positions`` (B, K): shape (B, K, D).
 
         It is that of ``sequence_output`` there. Of the last layer only these tokens are computed, which saves five
         sixths of it: the keys and values of all tokens remain.
         """
+        *lower_layers, last_layer = self.transformer_layers
+        x, _ = self._through(lower_layers, inputs, training)
+        text_ids = ops.convert_to_tensor(inputs["text_ids"])
+        mask = attention_mask(ops.take_along_axis(text_ids, first_positions, axis=1), text_ids)
+        return self.pooler(through(last_layer, x, mask, first_positions, training))
+
+    def _through(
+        self, layers: list[TransformerLayer], inputs: dict[str, Tensor], training: bool
+    ) -> tuple[Tensor, Tensor]:
+        """The embeddings through these layers, and the mask of attention among all tokens."""
         x = self.embeddings(inputs["token_ids"], inputs["position_ids"], inputs["segment_ids"], training=training)
         text_ids = ops.convert_to_tensor(inputs["text_ids"])
         mask = attention_mask(text_ids, text_ids)
-        *lower_layers, last_layer = self.transformer_layers
-        for layer in lower_layers:
+        for layer in layers:
             x = through(layer, x, mask, training=training)
-        mask = attention_mask(ops.take_along_axis(text_ids, first_positions, axis=1), text_ids)
-        return self.pooler(through(last_layer, x, mask, first_positions, training))
+        return x, mask
 
 
 def first_token_vectors(encoder: BertEncoder, sequence_output: Tensor, first_positions: Tensor) -> Tensor:

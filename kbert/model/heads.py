@@ -4,8 +4,6 @@ The output layer computes in float32 under every policy. It costs next to nothin
 two or three digits: too few for a regression whose values are far from 0.
 """
 
-from typing import Any
-
 from kbert.config import BertConfig
 from kbert.model.base import DType, FunctionalBert, Tensor, token_inputs
 from kbert.model.dropout import Dropout
@@ -96,28 +94,29 @@ class BertForSequenceClassification(FunctionalBert):
         policy, seed = encoder.dtype_policy, encoder.seed
         dropout = Dropout(config.head_dropout, encoder.last_seed + 1, dtype=policy, name="classifier_dropout")
         classifier = dense(config, num_labels, encoder.last_seed + 2, "float32", "classifier")
+        text_means = TextMeans(name="text_means") if config.classifier_pooling == "mean" else None
 
         inputs = token_inputs(*INPUT_NAMES, "first_positions")
         hidden = encoder({key: inputs[key] for key in INPUT_NAMES})["sequence_output"]
-        if config.classifier_pooling == "mean":
+        if text_means is not None:
             encoder.pooler.trainable = False
-            vectors = TextMeans(name="text_means")(hidden, inputs["text_ids"], inputs["first_positions"])
+            vectors = text_means(hidden, inputs["text_ids"], inputs["first_positions"])
         else:
             vectors = first_token_vectors(encoder, hidden, inputs["first_positions"])
         logits = classifier(dropout(vectors))  # vectors: (B, K, D)
         super().__init__(inputs, logits, config=config, policy=policy, name=name, seed=seed, num_labels=num_labels)
         self.num_labels = num_labels
         self.encoder, self.hidden = encoder, hidden
-        self.dropout, self.classifier = dropout, classifier
+        self.text_means, self.dropout, self.classifier = text_means, dropout, classifier
 
-    def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Tensor:
-        if self.config.classifier_pooling == "mean":
-            return super().call(inputs, training=training, mask=mask)
-        # The same as by the graph, without what nobody reads of the last layer.
-        self.check(inputs)
-        ids = {key: ops.cast(array, "int32") for key, array in inputs.items()}  # as the graph does
-        vectors = self.encoder.vectors_of_texts(ids, ids["first_positions"], training=bool(training))
-        return self.classifier(self.dropout(vectors, training=bool(training)))
+    def outputs_of(self, inputs: dict[str, Tensor], training: bool) -> Tensor:
+        first_positions = inputs["first_positions"]
+        if self.text_means is not None:
+            hidden = self.encoder.vectors_of_tokens(inputs, training)
+            vectors = self.text_means(hidden, inputs["text_ids"], first_positions)
+        else:
+            vectors = self.encoder.vectors_of_texts(inputs, first_positions, training)
+        return self.classifier(self.dropout(vectors, training=training))
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -176,7 +175,11 @@ class BertForTokenClassification(FunctionalBert):
         super().__init__(inputs, logits, config=config, policy=policy, name=name, seed=seed, num_labels=num_labels)
         self.num_labels = num_labels
         self.encoder, self.hidden = encoder, hidden
-        self.classifier = classifier
+        self.dropout, self.classifier = dropout, classifier
+
+    def outputs_of(self, inputs: dict[str, Tensor], training: bool) -> Tensor:
+        hidden = self.encoder.vectors_of_tokens(inputs, training)
+        return self.classifier(self.dropout(hidden, training=training))
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -234,6 +237,9 @@ class BertForQuestionAnswering(FunctionalBert):
         super().__init__(inputs, logits, config=config, policy=policy, name=name, seed=seed)
         self.encoder, self.hidden = encoder, hidden
         self.qa_outputs = qa_outputs
+
+    def outputs_of(self, inputs: dict[str, Tensor], training: bool) -> Tensor:
+        return self.qa_outputs(self.encoder.vectors_of_tokens(inputs, training))
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -300,6 +306,7 @@ class BertForFeatures(FunctionalBert):
         given = {tensor.name: tensor for tensor in encoder.inputs}
         inputs = {name: given[name] for name in INPUT_NAMES}
         hidden = [layer.output for layer in encoder.transformer_layers]
+        pool = {"mean": TextMeans(name="text_means"), "cls": FirstTokens(name="first_tokens"), None: None}[pooling]
         x = {
             "embeddings": lambda: encoder.embeddings.output,
             "second_to_last": lambda: hidden[-2] if len(hidden) > 1 else encoder.embeddings.output,
@@ -310,19 +317,31 @@ class BertForFeatures(FunctionalBert):
         }[layers]()
         if pooling is not None:
             inputs |= token_inputs("first_positions")
-        if pooling == "mean":
-            x = TextMeans(name="text_means")(x, inputs["text_ids"], inputs["first_positions"])
-        elif pooling == "cls":
-            x = FirstTokens(name="first_tokens")(x, inputs["first_positions"])
-        vectors = ops.cast(x, "float32")
-        if normalize:
-            # On JAX, ops.norm of Keras 3.10 to 3.12 cannot be part of a functional model. The square root of 0, in
-            # slots without a text, has no derivative.
-            squares = ops.sum(ops.square(vectors), axis=-1, keepdims=True)
-            vectors = vectors / ops.sqrt(ops.maximum(squares, SHORTEST**2))
+        vectors = _pooled(x, inputs, pool, normalize)
         choices = {"layers": layers, "pooling": pooling, "normalize": normalize}
         super().__init__(inputs, vectors, config=config, policy=policy, name=name, seed=seed, **choices)
-        self.encoder, self.hidden = encoder, hidden[-1]
+        self.encoder, self.hidden, self.pool = encoder, hidden[-1], pool
+
+    def outputs_of(self, inputs: dict[str, Tensor], training: bool) -> Tensor:
+        if self.choices["layers"] != "last":
+            return super().outputs_of(inputs, training)
+        x = self.encoder.vectors_of_tokens(inputs, training)
+        return _pooled(x, inputs, self.pool, self.choices["normalize"])
+
+
+def _pooled(x: Tensor, inputs: dict[str, Tensor], pool: TextMeans | FirstTokens | None, normalize: bool) -> Tensor:
+    """The vectors of texts, or without ``pool`` of tokens, in float32."""
+    if isinstance(pool, TextMeans):
+        x = pool(x, inputs["text_ids"], inputs["first_positions"])
+    elif pool is not None:
+        x = pool(x, inputs["first_positions"])
+    vectors = ops.cast(x, "float32")
+    if not normalize:
+        return vectors
+    # On JAX, ops.norm of Keras 3.10 to 3.12 cannot be part of a functional model. The square root of 0, in slots
+    # without a text, has no derivative.
+    squares = ops.sum(ops.square(vectors), axis=-1, keepdims=True)
+    return vectors / ops.sqrt(ops.maximum(squares, SHORTEST**2))
 
 
 @keras.saving.register_keras_serializable("kbert")

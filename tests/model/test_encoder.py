@@ -1,11 +1,14 @@
 """The encoder: texts packed into rows, padding, precision, input checks, initial weights, Keras's serialisation."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
 from keras import ops
 
 from kbert import BertConfig, BertEncoder
+from kbert.model.base import FunctionalBert
 from kbert.model import (
     BertForFeatures,
     BertForQuestionAnswering,
@@ -310,6 +313,42 @@ def test_of_the_last_layer_what_is_read_is_enough(dtype, tolerance):
     inputs["token_ids"][0, 6] += 1
     changed = keras.ops.convert_to_numpy(keras.ops.cast(encoder.vectors_of_texts(inputs, first_positions), "float32"))
     assert np.array_equal(changed[0, 0], found[0, 0]) and not np.array_equal(changed[0, 1], found[0, 1])
+
+
+@pytest.mark.parametrize("kind", ["encoder", "mean", "cls", "tagger", "answers", "features", "unit", "tokens"])
+def test_outputs_are_those_of_the_graph_of_layers(toy_config, inputs, kind):
+    """Models compute them without Keras's walk through the graph (`outputs_of`)."""
+    config = dataclasses.replace(toy_config, initializer_range=0.2)
+    model = {
+        "encoder": lambda: BertEncoder(config),
+        "mean": lambda: BertForSequenceClassification(dataclasses.replace(config, classifier_pooling="mean"), 3),
+        "cls": lambda: BertForSequenceClassification(config, 3),
+        "tagger": lambda: BertForTokenClassification(config, 3),
+        "answers": lambda: BertForQuestionAnswering(config),
+        "features": lambda: BertForFeatures(config, pooling="cls"),
+        "unit": lambda: BertForFeatures(config, normalize=True),
+        "tokens": lambda: BertForFeatures(config, pooling=None),
+    }[kind]()
+    given = _with_starts(inputs) if "first_positions" in model.input_names else inputs
+    found, expected = (
+        [_array(tensor) for tensor in keras.tree.flatten(outputs)]
+        for outputs in (model(given), FunctionalBert.outputs_of(model, given, training=False))
+    )
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-5)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="hooks are PyTorch's")
+def test_a_hook_of_a_layer_is_run(toy_config, inputs):
+    model = BertForSequenceClassification(toy_config, 3)
+    seen = []
+    handle = model.encoder.transformer_layers[0].register_forward_hook(lambda layer, _, output: seen.append(output))
+    model(_with_starts(inputs))
+    handle.remove()
+    before = model(_with_starts(inputs))
+    assert len(seen) == 1 and seen[0].shape == (2, 16, toy_config.hidden_size)
+    model.encoder.transformer_layers[0].register_forward_hook(lambda layer, _, output: 0 * output)
+    assert not np.array_equal(_array(model(_with_starts(inputs))), _array(before))
 
 
 # === Heads around one encoder ===
