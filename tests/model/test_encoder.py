@@ -8,13 +8,13 @@ import pytest
 from keras import ops
 
 from kbert import BertConfig, BertEncoder
-from kbert.model.base import FunctionalBert
 from kbert.model import (
     BertForFeatures,
     BertForQuestionAnswering,
     BertForSequenceClassification,
     BertForTokenClassification,
 )
+from kbert.model.base import FunctionalBert
 
 pytestmark = pytest.mark.backend
 
