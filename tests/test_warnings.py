@@ -404,7 +404,7 @@ def rows_longer_than_those_of_pre_training(folder):
     return toy_of(BertQA, folder, weights=folder / "short-rows").fit([("fox", LONG[:80])] * 6, ANSWERS)
 
 
-@warns(DatasetWarning, "the columns country stand in the names of its folders alone")
+@warns(DatasetWarning, "columns that stand in the names of its folders alone are not read: country.")
 def a_table_with_columns_in_the_names_of_folders(folder):
     toy_of(BertClassifier, folder).fit(TEXTS, LABELS).save(folder / "saved")
     table = pd.DataFrame({"text": ["quick", "fox"], "country": ["DE", "FR"]})
@@ -414,7 +414,7 @@ def a_table_with_columns_in_the_names_of_folders(folder):
 
 @warns(
     DatasetWarning,
-    "2 files that may be data are passed over, since their endings say of no format that is read: b.txt.zst, c.zip.",
+    "files that may be data are passed over, since their endings say of no format that is read: b.txt.zst, c.zip.",
 )
 def files_of_a_corpus_that_are_not_read(folder):
     (folder / "texts").mkdir()

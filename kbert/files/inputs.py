@@ -88,8 +88,8 @@ def files_at(
             raise FileNotFoundError(f"There is no {what} in the folder {path}. {known}")
         if others := [file for file in files if not is_known(file) and endings_of(file)[0] in _OTHER_DATA]:
             warn_user(
-                f"{path}: {len(others)} files that may be data are passed over, since their endings say of no format "
-                f"that is read: {listed(others, lambda file: file.name)}. {known}",
+                f"{path}: files that may be data are passed over, since their endings say of no format that is read: "
+                f"{listed(others, lambda file: file.name)}. {known}",
                 DatasetWarning,
             )
         return found

@@ -72,8 +72,8 @@ def find_tables(source: str | os.PathLike[str]) -> list[Path]:
         is_parquet = path.is_dir() and all(format_of(file) == "parquet" for file in found)
         with_pandas = f": pandas.read_parquet({str(path)!r}).to_parquet('table.parquet')" if is_parquet else ""
         warn_user(
-            f"{path}: the columns {', '.join(sorted(columns))} stand in the names of its folders alone, and are not "
-            f"read. Write them into the table first{with_pandas}.",
+            f"{path}: columns that stand in the names of its folders alone are not read: {', '.join(sorted(columns))}. "
+            f"Write them into the table first{with_pandas}.",
             DatasetWarning,
         )
     return found
