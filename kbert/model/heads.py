@@ -5,7 +5,7 @@ two or three digits: too few for a regression whose values are far from 0.
 """
 
 from kbert.config import BertConfig
-from kbert.model.base import DType, FunctionalBert, Tensor, token_inputs
+from kbert.model.base import DType, FunctionalBert, Tensor, constant, token_inputs
 from kbert.model.dropout import Dropout
 from kbert.model.encoder import BertEncoder, first_token_vectors
 from kbert.model.layers import FirstTokens, TextMeans, dense
@@ -341,7 +341,7 @@ def _pooled(x: Tensor, inputs: dict[str, Tensor], pool: TextMeans | FirstTokens 
     # On JAX, ops.norm of Keras 3.10 to 3.12 cannot be part of a functional model. The square root of 0, in slots
     # without a text, has no derivative.
     squares = ops.sum(ops.square(vectors), axis=-1, keepdims=True)
-    return vectors / ops.sqrt(ops.maximum(squares, SHORTEST**2))
+    return vectors / ops.sqrt(ops.maximum(squares, constant(SHORTEST**2, "float32")))
 
 
 @keras.saving.register_keras_serializable("kbert")

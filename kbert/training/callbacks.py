@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kbert.model.base import to_numpy
-from kbert.model.setup import keras
+from kbert.model.setup import keras, ops
 from kbert.training.updater import Updater
 
 
@@ -84,6 +84,26 @@ class CallbackOptimizer:
     def get_config(self) -> dict[str, Any]:
         """What trackers log of an optimiser."""
         return {"name": "adamw", "learning_rate": float(self.learning_rate)}
+
+
+class WeightsBefore:
+    """The weights of a model at one moment, to tell later whether a callback has changed them.
+
+    Parameters
+    ----------
+    model : keras.Model
+    """
+
+    def __init__(self, model: keras.Model):
+        # An array of JAX never changes. A callback assigns another one.
+        is_constant = keras.backend.backend() == "jax"
+        values = [variable.value for variable in model.weights]
+        self._values = values if is_constant else [ops.copy(ops.stop_gradient(value)) for value in values]
+
+    def differ_from(self, model: keras.Model) -> bool:
+        """Whether the model has other weights now."""
+        pairs = zip(self._values, (variable.value for variable in model.weights), strict=True)
+        return any(now is not before and not bool(ops.all(ops.equal(now, before))) for before, now in pairs)
 
 
 @contextmanager

@@ -11,11 +11,12 @@ import numpy as np
 
 from kbert.data.batches import TrainingBatches
 from kbert.model.setup import keras
-from kbert.training.callbacks import optimizer_for_callbacks
+from kbert.training.callbacks import WeightsBefore, optimizer_for_callbacks
 from kbert.training.distribution import agreed, process_number, trainer_on
 from kbert.training.early_stopping import Evaluation
-from kbert.training.fit_checkpoints import EpochHistory, FitCheckpoints, Standing, digest_of_weights
+from kbert.training.fit_checkpoints import EpochHistory, FitCheckpoints, Standing
 from kbert.training.frozen import frozen_part
+from kbert.training.host_copies import as_numbers
 from kbert.training.hyperparameters import HyperparameterFactory
 from kbert.training.interruption import Interruption
 from kbert.training.labelled_batches import Counts, TrainingData, labelled_batches
@@ -110,9 +111,9 @@ def train(
         if trimmed is not None:
             trimmed.write_back()
 
-    def digest_if_watched() -> str | None:
-        """What tells the model's weights from others, if a callback might change them and this process has them all."""
-        return digest_of_weights(model) if options.callbacks and is_alone else None
+    def watched() -> WeightsBefore | None:
+        """The model's weights, if a callback might change them and this process has them all."""
+        return WeightsBefore(model) if options.callbacks and is_alone else None
 
     callbacks = keras.callbacks.CallbackList(
         [*_before_files_of_batches(options.callbacks, write_back), *options.callbacks],
@@ -140,7 +141,7 @@ def train(
         progress.update(standing.texts, [])
         if standing.stopped or standing.epoch == options.epochs:
             write_back()
-        trainable, known = _trainable(model), digest_if_watched()
+        trainable, before = _trainable(model), watched()
         callbacks.on_train_begin()
         while standing.epoch < options.epochs and not model.stop_training:
             epoch = standing.epoch
@@ -150,11 +151,12 @@ def train(
                     "A callback changed which layers are trainable, after what is trained was settled. Give the fit "
                     "freeze=n, the number of lower layers that are not trained."
                 )
-            if known != digest_if_watched():
+            if before is not None and before.differ_from(model):
                 raise ValueError(
                     "A callback changed the weights of the model between two epochs, which the training would undo: it "
                     "goes on from its own. Change them after the fit, or give the weights to start from."
                 )
+            before = None  # the copy is not needed while the epoch runs
             steps = labelled_batches(batches.epoch(epoch, len(standing.losses)), data, inputs_of)
             mean_loss, of_updates = _train_epoch(
                 model, updater, steps, standing, trimmed, callbacks, progress, after_update
@@ -165,7 +167,7 @@ def train(
                 write_back()
             if evaluation is not None:
                 logs.update(evaluation(epoch))
-            known = digest_if_watched()
+            before = watched()
             callbacks.on_epoch_end(epoch, logs)
             progress.end_epoch(epoch, logs)
             for name, value in logs.items():
@@ -231,7 +233,7 @@ def _train_epoch(
             if model.stop_training:
                 updates.close()  # there are no further ones
     updater.guard.read_all()
-    values, weighted = np.array([float(loss) for loss in standing.losses]), np.array(standing.weighted)
+    values, weighted = as_numbers(standing.losses), np.array(standing.weighted)
     finite = np.isfinite(values)
     mean = float(np.average(values[finite], weights=weighted[finite])) if finite.any() else float("nan")
     return mean, _by_update(values, weighted, updater.accumulation)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kbert.errors import DivergedError
-from kbert.model.base import to_numpy
+from kbert.training.host_copies import host_copy
 from kbert.warn import warn_user
 
 # Skipped updates in a row after which training is given up.
@@ -75,7 +75,7 @@ class NonFiniteGuard:
         self._scaler = LossScaler() if float16 else None
         self._delay = 0 if float16 else _DELAY
         self._in_a_row = 0
-        self._unread: deque[tuple[int, Any, Callable[[np.ndarray], None] | None]] = deque()
+        self._unread: deque[tuple[int, Callable[[], np.ndarray], Callable[[np.ndarray], None] | None]] = deque()
 
     @property
     def loss_scale(self) -> float:
@@ -99,7 +99,7 @@ class NonFiniteGuard:
         DivergedError
             At the fifth update in a row that was skipped; under float16, once no smaller loss scale is left to try.
         """
-        self._unread.append((update, losses, on_read))
+        self._unread.append((update, host_copy(losses), on_read))
         while len(self._unread) > self._delay:
             self._read_oldest()
 
@@ -109,8 +109,8 @@ class NonFiniteGuard:
             self._read_oldest()
 
     def _read_oldest(self) -> None:
-        update, losses, on_read = self._unread.popleft()
-        values = np.asarray(to_numpy(losses), "float64")
+        update, read, on_read = self._unread.popleft()
+        values = np.asarray(read(), "float64")
         if on_read is not None:
             on_read(values)
         self._check(update, float(values.flat[0]))

@@ -124,7 +124,8 @@ def lamb_all(
     for value, step, length, step_length, rate in zip(
         parameters, steps, lengths, step_lengths, hyper.learning_rates.tolist(), strict=True
     ):
-        ratio = length / step_length if value.dim() > 1 and length > 0 and step_length > 0 else 1.0
+        # Not by `if`, for which the host would wait for a GPU once for each matrix.
+        ratio = torch.where((length > 0) & (step_length > 0), length / step_length, 1.0) if value.dim() > 1 else 1.0
         value.sub_(rate * ratio * step)
     return 0.0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -186,11 +186,16 @@ def _n_devices(model: keras.Model | ExportedModel) -> int:
 
 def as_array(outputs: Tensor) -> np.ndarray:
     """What a predictor gives as an array, once it is computed."""
-    if isinstance(outputs, np.ndarray):  # of an exported model, which needs no Keras
-        return outputs
-    from kbert.model.base import to_numpy
+    return _reading(outputs)()
 
-    return to_numpy(outputs)
+
+def _reading(outputs: Tensor) -> Callable[[], np.ndarray]:
+    """What gives a predictor's outputs as an array, once they are computed."""
+    if isinstance(outputs, np.ndarray):  # of an exported model, which needs no Keras
+        return lambda: outputs
+    from kbert.training.host_copies import host_copy
+
+    return host_copy(outputs)
 
 
 def batch_outputs(
@@ -199,19 +204,19 @@ def batch_outputs(
     """The model's output for each batch, beside what came with it, in order; some are computed ahead."""
     predict = predictor(model)
     names = input_names(model)
-    in_flight: deque[tuple[Note, Tensor]] = deque()
+    in_flight: deque[tuple[Note, Callable[[], np.ndarray]]] = deque()
     most_in_flight = _IN_FLIGHT * _n_devices(model)
 
     def oldest() -> tuple[Note, np.ndarray]:
-        note, outputs = in_flight.popleft()
-        return note, as_array(outputs)
+        note, read = in_flight.popleft()
+        return note, read()
 
     with ExitStack() as stack:
         for i, (note, inputs) in enumerate(prefetched(batches)):
             if i == 1:  # one batch, perhaps of one text, is done before this would pay
                 stack.enter_context(memory_kept(trim=False))
             check_segments(model, inputs["segment_ids"])
-            in_flight.append((note, predict({name: inputs[name] for name in names})))
+            in_flight.append((note, _reading(predict({name: inputs[name] for name in names}))))
             if len(in_flight) >= most_in_flight:
                 yield oldest()
         while in_flight:

@@ -14,6 +14,7 @@ from kbert.data.batches import PADDING_ID, Batch
 from kbert.model.encoder import skip_initialisation
 from kbert.model.setup import keras, ops
 from kbert.text.sequences import Sequences, some_at_a_time
+from kbert.training.host_copies import as_numbers
 from kbert.training.hyperparameters import Hyperparameters
 from kbert.training.step import Tensor
 
@@ -95,7 +96,8 @@ class TrimmedModel:
                 whole.assign(ops.scatter_update(decayed, self._kept_ids[:, None], trimmed.value))
 
     def _factors(self) -> list[np.float32]:
-        return [factor for factor, loss in self._decays if np.isfinite(float(loss))]
+        finite = np.isfinite(as_numbers([loss for _, loss in self._decays]))
+        return [factor for (factor, _), was_made in zip(self._decays, finite, strict=True) if was_made]
 
     def state(self) -> dict[str, np.ndarray]:
         """The factors, for a checkpoint."""

@@ -285,6 +285,21 @@ def test_weights_that_a_callback_changes_between_epochs_are_not_lost_silently(mo
         trained(model, n_texts=16, epochs=2, callbacks=[keras.callbacks.LambdaCallback(**{when: change})])
 
 
+def test_a_callback_may_look_at_other_weights_and_put_the_own_ones_back(model_of, trained):
+    """As one that evaluates an average of weights."""
+    seen = []
+
+    def look(epoch, logs):
+        own = model.get_weights()
+        model.set_weights([0 * array for array in own])
+        seen.append(epoch)
+        model.set_weights(own)
+
+    model = model_of()
+    trained(model, n_texts=16, epochs=3, callbacks=[keras.callbacks.LambdaCallback(on_epoch_end=look)])
+    assert seen == [0, 1, 2]
+
+
 def test_a_callback_may_change_the_weights_at_the_end(model_of, trained):
     def change(epoch, logs):
         if epoch == 1:
