@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -224,17 +225,15 @@ def test_short_runs_its_parts_in_order_while_there_is_time(gpu, setting, monkeyp
     full = gpu.setting.Setting(setting.backend, setting.out, setting.state)
     for part in short.PARTS:
         cells = gpu.runner.stage_module(part.stage).cells(replace(full, backend=part.backend))
-        known = {cell.name for cell in cells}
-        on_torch = {name for name in part.names if "Trainer" in name or "pipeline" in name}
-        assert set(part.names) - known == (on_torch if part.backend == "jax" else set())
+        assert set(part.names) <= {cell.name for cell in cells}
 
     def run_stage(stage, setting, seconds, only):
         asked.append((setting.backend, stage, seconds))
         return [{"unfinished": True}] if stage == "kbert-mini" else [{}]
 
     monkeypatch.setattr(short, "run_stage", run_stage)
-    assert len(short.run_short(full, 100.0)) == len(asked) == 9
-    assert asked[1][:2] == ("jax", "check") and asked[-1][1] == "kbert-mini" and 99 < asked[-1][2] <= 100
+    assert len(short.run_short(full, 100.0)) == len(asked) == 13
+    assert asked[8][:2] == ("jax", "check") and asked[-1][1] == "kbert-mini" and 99 < asked[-1][2] <= 100
 
 
 def test_results_of_an_earlier_run_are_taken_over(gpu, setting, fake, tmp_path):
@@ -402,6 +401,27 @@ def test_sst2_is_made_up_where_there_is_no_vocabulary_for_it(gpu, setting):
     some, _ = gpu.texts.rows("sst2", 8, gpu.texts.weights_folder("tiny", setting), full)
     assert not any("bobo" in text or "kaka" in text for text in some)
     assert "bobo deli" in gpu.texts.rows("sst2", 64, setting.state, setting)[0]
+
+
+@pytest.mark.filterwarnings("ignore:The run failed")
+def test_waits_of_the_second_fit_are_counted_by_their_places(gpu, setting, monkeypatch):
+    torch = pytest.importorskip("torch")
+    if keras.backend.backend() != "torch":
+        pytest.skip("PyTorch tells of waits")
+    fits = []
+
+    def tell(mode):
+        fits.append(mode)
+        if mode == "warn":
+            for _ in range(3):
+                warnings.warn("called a synchronizing CUDA operation", stacklevel=1)
+
+    monkeypatch.setattr(gpu.device, "is_gpu", lambda: True)
+    monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", tell)
+    found = importlib.import_module("gpu_stages.check").waits(setting)
+    [(place, n)] = found["places"]
+    assert found["waits"] == n == 3 and place.startswith("test_gpu_stages.py:") and found["updates"] == 3
+    assert fits == ["warn", "default"]
 
 
 @pytest.mark.parametrize(("event", "busy"), [("kernel", 0.5), ("Optimizer.step#AdamW.step", None)])

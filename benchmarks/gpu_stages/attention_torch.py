@@ -88,12 +88,25 @@ def _ways(packed: Packed, device: str, miniature: bool) -> dict[str, Callable[[]
 
         return attend, packed.values, every
 
+    def kbert() -> Any:
+        from kbert.model.attention_torch import attention, text_bounds, texts_at
+
+        bounds = torch.as_tensor(text_bounds(packed.text_ids), device=device)
+        mask = torch.as_tensor(packed.mask(), device=device)
+
+        def attend(query: Any, key: Any, value: Any) -> Any:
+            with texts_at(bounds):
+                return attention(query, key, value, mask, 0.0, all_read=True)
+
+        return attend, packed.rows(), packed.real
+
     def varlen() -> Any:
         from torch.nn.attention.varlen import varlen_attn
 
         return lambda *arrays: varlen_attn(*arrays, starts, starts, longest, longest), packed.values, every
 
     return {
+        "packed, kbert": kbert,
         "explicit softmax": explicit,
         "mask, SDPA": masked,
         "padded, SDPA with mask": padded,

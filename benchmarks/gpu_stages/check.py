@@ -6,9 +6,12 @@
                                   computes in float32 on the CPU: within 1e-4
     parity, float32 as it comes   the same with the backend's own choice of TF32, for comparison
     parity, bfloat16              within 1e-1, and the same labels
+    waits                         how often the host waits for the device in a fit on PyTorch, and where, as PyTorch
+                                  itself warns of it
     product peak                  operations a second of large products
 
-``passed`` says whether a cell is within its limits.
+``passed`` says whether a cell is within its limits. ``unequal_margin`` is how far apart transformers' two logits are in
+the most decided of the rows whose labels differ: next to nothing where only rounding decides.
 
 ``weights_drift`` is how far the weights of two fits with the same seed are apart, over the way that training has moved
 them. It has to be 0 on a CPU. A GPU may add in another order each time: there it has to be 0.05 at most, with the same
@@ -17,6 +20,8 @@ labels, and ``weights_repeat`` says whether it is 0.
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -25,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from gpu_stages import texts
-from gpu_stages.setting import Cell, Setting
+from gpu_stages.setting import Absent, Cell, Setting
 
 LIMITS = {"float32": 1e-4, "bfloat16": 1e-1}
 # The most of `weights_drift` on a GPU.
@@ -48,6 +53,7 @@ def cells(setting: Setting) -> list[Cell]:
             )
             for dtype, as_it_comes in compared
         ),
+        Cell("waits", {"dtype": "waits"}, 15),
         Cell("product peak", {"dtype": "peak"}, 10),
     ]
 
@@ -56,6 +62,8 @@ def measure(setting: Setting, seconds: float, dtype: str, as_it_comes: bool | No
     """One cell."""
     if dtype == "peak":
         return peaks(setting)
+    if dtype == "waits":
+        return waits(setting)
     if as_it_comes is None:
         return fit(setting, dtype)
     return parity(setting, dtype, as_it_comes)
@@ -70,6 +78,36 @@ def peaks(setting: Setting) -> dict[str, Any]:
         rate, side = device.product_peak(dtype, setting.miniature)
         found |= {f"{dtype}_tflops": rate / 1e12, f"{dtype}_side": side}
     return found
+
+
+def waits(setting: Setting) -> dict[str, Any]:
+    """Waits in the second fit, when all shapes are recorded."""
+    from gpu_stages import device
+
+    if setting.backend != "torch" or not device.is_gpu():
+        raise Absent("only PyTorch on CUDA tells of waits")
+    import torch
+
+    from kbert import BertClassifier
+
+    folder = texts.weights_folder("minilm-l6", setting)
+    some, labels, _, _ = _data(setting, folder)
+
+    def fit_once() -> None:
+        BertClassifier.paper(weights=folder, max_length=texts.max_length("sst2", setting), random_state=0).fit(
+            some, labels
+        )
+
+    fit_once()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            fit_once()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    places = Counter(f"{Path(one.filename).name}:{one.lineno}" for one in told if "synchroniz" in str(one.message))
+    return {"updates": 3 * -(-len(some) // 32), "waits": places.total(), "places": places.most_common(12)}
 
 
 def _data(setting: Setting, folder: Path) -> tuple[list[str], list[int], list[str], list[int]]:
@@ -177,12 +215,15 @@ def parity(setting: Setting, dtype: str, as_it_comes: bool) -> dict[str, Any]:
         encoded = tokenizer(dev, truncation=True, max_length=longest, padding=True, return_tensors="pt")
         theirs = model(**encoded).logits.numpy()
     difference = float(np.abs(theirs - ours).max())
-    unequal = int(np.sum(theirs.argmax(axis=1) != ours.argmax(axis=1)))
+    is_unequal = theirs.argmax(axis=1) != ours.argmax(axis=1)
+    unequal = int(is_unequal.sum())
+    margins = np.abs(theirs[:, 1] - theirs[:, 0])[is_unequal]
     return {
         "rows": len(dev),
         "logit_difference": difference,
         "limit": LIMITS[dtype],
         "unequal_labels": unequal,
+        "unequal_margin": float(margins.max(initial=0.0)),
         "largest_logit": float(np.abs(theirs).max()),
         "passed": difference <= LIMITS[dtype] and unequal == 0,
     }

@@ -42,7 +42,9 @@ def cells(setting: Setting) -> list[Cell]:
             for name, needs in who.items():
                 seconds = 60.0 if "compile" in name else 35.0
                 options = {"size": size, "kind": kind, "who": name}
-                found.append(Cell(f"{size}, {kind}: {name}", options, seconds, needs))
+                # JAX counts memory from the start of the process.
+                alone = setting.backend == "jax"
+                found.append(Cell(f"{size}, {kind}: {name}", options, seconds, needs, alone=alone))
     return found
 
 

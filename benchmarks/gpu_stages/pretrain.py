@@ -1,7 +1,8 @@
 """Pre-training: tokens a second, the share of the measured bfloat16 peak, and the same losses on both backends.
 
     SIZE, LENGTH      full rows of 128 or 512 tokens, 15% masked, by `kbert.pretraining.Pretraining` as a user runs it:
-                      tokens without padding a second of the updates after the first fifth
+                      tokens without padding a second of the updates after the first fifth. ``busy`` and ``kernels`` are
+                      those of the last updates of a further short run, by the profiler
     SIZE, LENGTH, short texts   the same of texts of a few sentences, which are packed
     losses            tiny for 200 updates, in float32, from weights that do not depend on the backend: ``losses``, and
                       the greatest difference to the other backend's, once that is in the results too
@@ -15,6 +16,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,8 @@ SIZES = ("base", "small", "mini", "tiny")
 _BATCH = {128: 256, 512: 64}
 _UPDATES = {"base": 60, "small": 150, "mini": 300, "tiny": 300}
 _LOSS_UPDATES = 200
+# Updates of the run for the profiler: the second half is profiled, when all is compiled and recorded.
+_PROFILED = 16
 # Documents of Wikipedia that are read, where they are there.
 _DOCUMENTS = 600
 
@@ -121,6 +125,20 @@ def rates(setting: Setting, size: str, length: int, kind: str) -> dict[str, Any]
     history = run.run()
     first = n // 5
     elapsed, tokens = (float(history[name].iloc[-1] - history[name].iloc[first]) for name in ("seconds", "tokens"))
+    memory = device.peak_memory_mb()
+    few = setting.pick(_PROFILED, 4)
+    again = Pretraining(model, tokenizer, source, replace(options, max_steps=few), distribution=None)
+    profiler, profile = device.Profiler(), dict[str, Any]()
+
+    def profiled(step: int) -> None:
+        if step == few // 2:
+            profiler.start()
+        elif step == few:
+            device.wait()
+            profile.update(profiler.stop())
+
+    again.on_step_end = profiled
+    again.run()
     peak = device.peak_of(setting)
     flops = flops_per_token(model.config, length, options.mask_rate, nsp=False)
     return {
@@ -129,7 +147,8 @@ def rates(setting: Setting, size: str, length: int, kind: str) -> dict[str, Any]
         "peak_share": tokens / elapsed * flops / peak,
         "peak_tflops": peak / 1e12,
         "real_share": filled.n_tokens / filled.inputs["token_ids"].size,
-        "memory_mb": device.peak_memory_mb(),
+        "memory_mb": memory,
+        **profile,
         "batch_size": options.batch_size,
         "updates": n,
         "dtype": model.compute_dtype,
