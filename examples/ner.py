@@ -2,6 +2,7 @@
 
     python examples/ner.py                                                             # a small slice, to see it run
     python examples/ner.py --rows 0 --dev-rows 0 --learning-rate 5e-5 --seeds 0 1 2    # all of it, three seeds
+    python examples/ner.py --rows 0 --dev-rows 0 --defaults --seeds 0 1 2              # kbert's defaults
     python examples/ner.py --passages 0.67 --batch-size 16                             # to tag documents as well
 
 The environment variable KBERT_DATA names the folder that holds CoNLL-2003 (docs/reference/datasets.md). Each finished
@@ -27,6 +28,8 @@ from kbert.metrics import entity_scores
 
 PAPER = {"base": 0.964, "large": 0.966}  # Devlin et al., 2018, Table 7: fine-tuned, cased, dev
 ROWS = {"train": 14_041, "dev": 3_250}
+RECIPE = {"max_length": 128, "epochs": 3, "batch_size": 32, "learning_rate": 3e-4}
+CHOSEN = tuple(RECIPE)  # numbers, or "auto" where kbert chooses
 DOCUMENT_WORDS = 3_000
 PASSAGE_WORDS = 90  # about a window of 128 tokens
 SCORES = {"argmax": "f1_argmax", "bio": "f1_bio", "argmax, as documents": "f1_documents"}
@@ -69,10 +72,12 @@ def fit_and_score(run: dict[str, Any], train: pd.DataFrame, dev: pd.DataFrame) -
     """The scores of a new tagger on dev; prints some of the entities that it finds there."""
     from kbert import BertTagger  # here, because loading a backend takes seconds
 
-    names = ("size", "max_length", "epochs", "batch_size", "learning_rate")
     weights = None if run["weights"] == "none" else run["weights"]
-    parameters = {name: run[name] for name in names}
-    tagger = BertTagger.paper(weights=weights, random_state=run["seed"], verbose=1, **parameters)
+    parameters = {"size": run["size"], "weights": weights, "random_state": run["seed"], "verbose": 1}
+    if is_default(run):
+        tagger = BertTagger(**parameters)
+    else:
+        tagger = BertTagger.paper(**parameters, **{name: run[name] for name in CHOSEN})
     start = time.perf_counter()
     rows = with_passages(train, run["passages"])
     tagger.fit(rows.words, rows.tags)
@@ -90,12 +95,21 @@ def fit_and_score(run: dict[str, Any], train: pd.DataFrame, dev: pd.DataFrame) -
     return scores
 
 
+def is_default(run: dict[str, Any]) -> bool:
+    """Whether a run is with kbert's defaults, and not with the paper's recipe."""
+    return all(run[name] == "auto" for name in CHOSEN)
+
+
+def _setting(text: str) -> int | float | str:
+    """A setting as it was given: a number to its last bit, as it is compared, or "auto"."""
+    return text if text == "auto" else int(text) if text.isdigit() else float(text)
+
+
 def find(results: Path, run: dict[str, Any]) -> pd.DataFrame:
     """The finished runs of a setting, or the one of a setting and a seed."""
     if not results.exists():
         return pd.DataFrame()
-    # To the last bit, as they are compared.
-    runs = pd.read_csv(results, converters={"learning_rate": float, "passages": float})
+    runs = pd.read_csv(results, converters=dict.fromkeys(CHOSEN, _setting) | {"passages": float})
     return runs[(runs[list(run)] == pd.Series(run)).all(axis=1)]
 
 
@@ -116,6 +130,7 @@ def differences(setting: dict[str, Any]) -> str:
     for part, column in (("train", "rows"), ("dev", "dev_rows")):
         if setting[column] < ROWS[part]:
             notes.append(f"{setting[column]:,} of {ROWS[part]:,} sentences of {part}")
+    notes += ["kbert's defaults, not the paper's recipe"] * is_default(setting)
     if setting["passages"]:
         notes.append(f"{setting['passages']:.0%} of the training documents as passages")
     return "; ".join([*notes, "dev sentences by themselves, where the paper's have their document around them"])
@@ -128,10 +143,15 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--dev-rows", type=int, default=400, help="score so many sentences; 0 for all")
     parser.add_argument("--passages", type=float, default=0.0, help="join the sentences of this share of documents")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
-    parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--learning-rate", type=float, default=3e-4, help="few rows need more than the paper's 5e-5")
-    parser.add_argument("--max-length", type=int, default=128)
+    parser.add_argument("--epochs", type=int, help=f"default: {RECIPE['epochs']}")
+    parser.add_argument("--batch-size", type=int, help=f"default: {RECIPE['batch_size']}")
+    parser.add_argument(
+        "--learning-rate",
+        type=float,
+        help=f"default: {RECIPE['learning_rate']}, since few rows need more than the paper's 5e-5",
+    )
+    parser.add_argument("--max-length", type=int, help=f"default: {RECIPE['max_length']}")
+    parser.add_argument("--defaults", action="store_true", help="kbert's defaults, which choose these four")
     parser.add_argument("--size", default="minilm-l6")
     parser.add_argument("--weights", default="auto", help="a folder, a hub name, or none for a random start")
     parser.add_argument("--results", type=Path, default=Path("ner_results.csv"))
@@ -140,6 +160,11 @@ def main(argv: list[str] | None = None) -> None:
         parser.error(f"--{negative[0].replace('_', '-')} is {getattr(options, negative[0])}: give 0 for all, or more")
     if not 0 <= options.passages <= 1:
         parser.error(f"--passages is {options.passages:g}: give a share, from 0 to 1")
+    for name, value in RECIPE.items():
+        if options.defaults and getattr(options, name) is not None:
+            parser.error(f"--{name.replace('_', '-')} cannot be set with --defaults, which chooses it")
+        if getattr(options, name) is None:
+            setattr(options, name, "auto" if options.defaults else value)
     try:
         train, dev = load("train", options.rows), load("dev", options.dev_rows)
     except DatasetNotFoundError as error:

@@ -2,6 +2,7 @@
 
     python examples/squad.py                                          # a small slice of 1.1, to see it run
     python examples/squad.py --rows 10000 --epochs 2 --seeds 0 1 2    # 10,000 questions, three seeds, all of dev
+    python examples/squad.py --rows 10000 --defaults                  # the same questions with kbert's defaults
     python examples/squad.py --rows 0 --predictions mine.json         # in full; a file for the official evaluation
     python examples/squad.py --version 2.0 --rows 10000               # with questions that have no answer
     python examples/squad.py --table                                  # run nothing, only print the table
@@ -29,6 +30,8 @@ from kbert.metrics import squad_scores
 
 # Devlin et al., 2018, Tables 2 and 3: exact match and F1 on dev, of single models without TriviaQA; only LARGE on 2.0.
 PAPER = {("1.1", "base"): (0.808, 0.885), ("1.1", "large"): (0.841, 0.909), ("2.0", "large"): (0.787, 0.819)}
+RECIPE = {"epochs": 3, "batch_size": 32, "learning_rate": 5e-5, "max_length": 384, "stride": 128}
+CHOSEN = tuple(RECIPE)  # numbers, or "auto" where kbert chooses
 SLICE = {"rows": 1000, "dev_rows": 300, "epochs": 3, "batch_size": 16, "learning_rate": 1e-4, "max_length": 256}
 
 # The columns of the results. Runs that are equal in all of SETTING differ in the seed alone.
@@ -85,10 +88,18 @@ def fit(run: dict[str, Any], train: pd.DataFrame) -> Any:
     """The fitted estimator of a run."""
     from kbert import BertQA  # here, because loading a backend takes seconds
 
-    names = ("size", "max_length", "stride", "epochs", "batch_size", "learning_rate")
     weights = None if run["weights"] == "none" else run["weights"]
-    qa = BertQA.paper(weights=weights, random_state=run["seed"], verbose=1, **{name: run[name] for name in names})
+    parameters = {"size": run["size"], "weights": weights, "random_state": run["seed"], "verbose": 1}
+    if is_default(run):
+        qa = BertQA(**parameters)
+    else:
+        qa = BertQA.paper(**parameters, **{name: run[name] for name in CHOSEN})
     return qa.fit(train, train)
+
+
+def is_default(run: dict[str, Any]) -> bool:
+    """Whether a run is with kbert's defaults, and not with the paper's recipe."""
+    return all(run[name] == "auto" for name in CHOSEN)
 
 
 def best_answers(qa: Any, dev: pd.DataFrame) -> pd.DataFrame:
@@ -119,7 +130,12 @@ def read(results: Path) -> pd.DataFrame:
     """All runs so far."""
     if not results.exists():
         return pd.DataFrame(columns=COLUMNS)
-    return pd.read_csv(results, converters={"learning_rate": float, "squad": str})
+    return pd.read_csv(results, converters=dict.fromkeys(CHOSEN, _setting) | {"squad": str})
+
+
+def _setting(text: str) -> int | float | str:
+    """A setting as it was given: a number to its last bit, as it is compared, or "auto"."""
+    return text if text == "auto" else int(text) if text.isdigit() else float(text)
 
 
 def find(results: Path, run: dict[str, Any]) -> bool:
@@ -188,6 +204,7 @@ def table(runs: pd.DataFrame) -> pd.DataFrame:
         start = {"auto": setting["size"], "none": f"{setting['size']} from a random start"}
         start = start.get(setting["weights"], setting["weights"])
         notes = ["dev, as in the paper", *[f"{start}, not BERT-{large}"] * (start != large)]
+        notes += ["kbert's defaults, not the paper's recipe"] * is_default(setting)
         if setting["squad"] == "2.0" and setting["dev_rows"] < 11_000:
             notes.append("a part of dev, of which other articles may have been learned")
         if setting["rows"] < (87_599 if setting["squad"] == "1.1" else 130_319):
@@ -213,18 +230,21 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--dev-rows", type=int, default=0, help="score so many questions; 0 is all")
     parser.add_argument("--size", default="minilm-l6")
     parser.add_argument("--weights", default="auto", help="a folder, a hub name, or none for a random start")
-    parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--learning-rate", type=float, default=5e-5)
-    parser.add_argument("--max-length", type=int, default=384)
-    parser.add_argument("--stride", type=int, default=128)
+    for name, value in RECIPE.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=type(value), help=f"default: {value}")
+    parser.add_argument("--defaults", action="store_true", help="kbert's defaults, which choose these five")
     parser.add_argument("--results", type=Path, default=Path("squad_results.csv"))
     parser.add_argument("--predictions", type=Path, metavar="FILE", help="write the last run's answers as JSON")
     parser.add_argument("--table", action="store_true", help="run nothing")
     options = parser.parse_args(argv)
+    if options.defaults and (given := [name for name in CHOSEN if getattr(options, name) is not None]):
+        parser.error(f"--{given[0].replace('_', '-')} cannot be set with --defaults, which chooses it")
     if options.rows is None and not options.table:
         parser.set_defaults(**SLICE)
         options = parser.parse_args(argv)
+    for name, value in RECIPE.items():
+        if options.defaults or getattr(options, name) is None:
+            setattr(options, name, "auto" if options.defaults else value)
 
     if negative := [name for name in ("rows", "dev_rows") if (getattr(options, name) or 0) < 0]:
         parser.error(f"--{negative[0].replace('_', '-')} is {getattr(options, negative[0])}: give 0 for all, or more")

@@ -3,6 +3,7 @@
 import bz2
 import gzip
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,6 +60,18 @@ def test_a_packed_file_that_is_not_whole_is_named(tmp_path, ending):
     path.write_bytes(b"no packed data")
     with pytest.raises(ValueError, match=f"is no whole .{ending} file"):
         read_conll(path)
+
+
+def test_a_csv_file_is_refused_with_the_line_that_reads_it(tmp_path):
+    path = _write(tmp_path / "train.csv", "sentence,word,tag\n1,Ada,B-PER\n1,left,O\n2,it,O\n")
+    with pytest.raises(
+        ValueError, match="train.csv looks like CSV: each line has commas, as in 'sentence,word"
+    ) as error:
+        read_conll(path)
+    line = str(error.value).partition("becomes lists by ")[2].rstrip(".")
+    assert eval(line, {"pd": pd, "path": path}).word.tolist() == [["Ada", "left"], ["it"]]
+    path = _write(tmp_path / "words.txt", "10,000\npeople\nleft\n")
+    assert read_conll(path).words.tolist() == [["10,000", "people", "left"]]
 
 
 def test_a_column_is_chosen_by_number_or_by_name(tmp_path):

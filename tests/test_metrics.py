@@ -126,6 +126,13 @@ def test_unusable_tags_are_an_error_that_names_the_row(y_true, y_pred, options, 
         entity_scores(y_true, y_pred, **options)
 
 
+def test_a_table_of_entities_is_refused():
+    """Of which a list has the names of its columns."""
+    table = pd.DataFrame({"row": [0], "start": [0], "end": [3], "label": ["PER"]})
+    with pytest.raises(ValueError, match="y_pred is a table. Give the tags or the spans of each row"):
+        entity_scores([[(0, 3, "PER")]] * 4, table)
+
+
 def test_spans_score_like_the_tags_that_mark_them():
     truth = [[(0, 12, "PER"), (22, 28, "LOC")], [], [(3, 7, "ORG")]]
     found = [[(0, 12, "PER"), (22, 29, "LOC")], [(0, 2, "ORG")], [{"start": 3, "end": 7, "label": "ORG"}]]

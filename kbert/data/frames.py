@@ -321,7 +321,11 @@ def read_column(X: Any, name: str) -> Column:
     X = to_known_container(X)
     if isinstance(X, pd.DataFrame):
         if X.shape[1] != 1:
-            raise ValueError(f"{name} has {X.shape[1]} columns, where 1 is expected: choose it, as in df['words'].")
+            example = f", as in df[{X.columns[0]!r}]" if X.shape[1] else ""
+            raise ValueError(
+                f"{name} has {X.shape[1]} columns ({listed(X.columns.tolist(), shown)}), where 1 is expected: choose "
+                f"it{example}."
+            )
         label = X.columns[0]
         if isinstance(label, str):
             require_no_surrogates(label, f"{name}: the name of its column")

@@ -9,12 +9,20 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kbert.data.frames import Table, column_names, is_scalar, is_sparse, read_table, refuse_what_has_no_rows
+from kbert.data.frames import (
+    Table,
+    column_names,
+    is_scalar,
+    is_sparse,
+    read_table,
+    refuse_what_has_no_rows,
+)
 from kbert.errors import LabelsWarning
 from kbert.metrics.entities import hint_for_scheme, is_bio_tag
 from kbert.values.printable import shown
@@ -150,29 +158,54 @@ def _y_in_X(table: Table, j: int, what: str, labels: str, call: str) -> str | No
 
 
 def refuse_swapped(X: Any, y: Any, call: str) -> None:
-    """Refuse labels as X and texts as y: X holds few values or no texts, y texts that are nearly all different.
+    """Refuse labels as X and texts, or pairs of them, as y.
+
+    X holds few values or no texts; y texts that are nearly all different, or that have far more values than X.
 
     Raises
     ------
     ValueError
     """
     tables = _tables(X, y)
-    if tables is None or any(len(table.columns) != 1 for table in tables):
+    if tables is None or len(tables[0].columns) != 1 or len(tables[1].columns) not in (1, 2):
         return
-    labels, texts = (table.columns[0].values for table in tables)
+    labels, texts = tables[0].columns[0].values, max((column.values for column in tables[1].columns), key=_mean_length)
     n_rows = len(texts)
-    if len(labels) != n_rows or n_rows < _LEAST_ROWS_OF_SWAPPED or not all(isinstance(text, str) for text in texts):
+    if len(labels) != n_rows or n_rows < _LEAST_ROWS_OF_SWAPPED or not _has_words(texts):
         return
-    if len(set(texts)) < _NEARLY_ALL * n_rows or not looks_like_text(texts):
+    if not all(isinstance(text, str) for column in tables[1].columns for text in column.values):
         return
     strings = [label for label in labels if isinstance(label, str)]
-    n_labels = len(set(map(str, labels)))
+    n_labels, n_texts = len(set(map(str, labels))), len(set(texts))
+    if n_texts < min(_NEARLY_ALL * n_rows, 2 * n_labels):
+        return
     few = n_labels <= n_rows / 2 and _mean_length(strings) < _mean_length(texts)
     if not strings or few:
         raise ValueError(
             f"X and y are exchanged: X holds {n_labels} different values ({shown(labels[0])} in row 0), and y a text "
             f"in nearly every row ({shown(texts[0])}). Texts go first: {call}({_expression(y, 'y')}, "
             f"{_expression(X, 'X')})."
+        )
+
+
+def refuse_answers_as_questions(X: Any, y: Any, call: str) -> None:
+    """Refuse answers as X and questions as y: of two columns each, X has one of whole numbers and y has texts alone.
+
+    Raises
+    ------
+    ValueError
+    """
+    try:
+        of_x, of_y = read_table(X, "X"), read_table(y, "y")
+    except (TypeError, ValueError):
+        return
+    if len(of_x.columns) != 2 or len(of_y.columns) != 2 or not len(of_x.columns[0].values):
+        return
+    has_starts = any(all(isinstance(value, Integral) for value in column.values) for column in of_x.columns)
+    if has_starts and all(isinstance(value, str) for column in of_y.columns for value in column.values):
+        raise ValueError(
+            "X and y are exchanged: X has a column of whole numbers, as the starts of answers are, and y holds texts "
+            f"alone. Questions and contexts go first: {call}({_expression(y, 'y')}, {_expression(X, 'X')})."
         )
 
 
@@ -236,11 +269,13 @@ def check_labels(labels: np.ndarray, y: Any) -> None:
             if isinstance(classes[0], str)
             else "If these are numbers to predict, use BertRegressor instead."
         )
+        counts = Counter(labels.tolist()).values()
+        once = ", most of them once" if sum(n == 1 for n in counts) > len(classes) / 2 else ""
         line = _applied(y, "{}.astype(str)", "pd.Series(y).astype(str)")
+        join = f" Rare labels can be joined into one: y = {line}; y = y.where(y.map(y.value_counts()) > 2, 'other')."
         warn_user(
-            f"y holds {len(classes)} different labels in {n_rows} rows, most of them once: a label is learned from "
-            f"several rows that have it. {instead} Rare labels can be joined into one: y = {line}; "
-            "y = y.where(y.map(y.value_counts()) > 2, 'other').",
+            f"y holds {len(classes)} different labels in {n_rows} rows{once}: a label is learned from several rows "
+            f"that have it. {instead}{join if max(counts) > 2 else ''}",
             LabelsWarning,
         )
 
@@ -377,14 +412,18 @@ def _has_a_label_as_part(classes: list[str], joined: list[str], mark: str) -> bo
 
 
 def _come_again(classes: list[str], joined: list[str], mark: str) -> bool:
-    """Whether labels with a mark, at least two, are made of others: most of them of nothing but parts of other labels.
+    """Whether labels with a mark are made of others: of nothing but parts that other labels have too.
 
-    "comedy, drama" is, beside "comedy" and "drama, romance".
+    Most of several are, or one that has a whole label as a part: "a, b" beside "a" and "b, c". "Paris, France" is not,
+    beside "Lyon, France".
     """
+    if _are_numbers(classes, mark):
+        return False
+    known = set(classes)
     parts = {label: {part.strip() for part in label.split(mark)} for label in classes}
     counts = Counter(part for of_label in parts.values() for part in of_label)
-    n_made = sum(all(part and counts[part] > 1 for part in parts[label]) for label in joined)
-    return n_made >= 2 and n_made > len(joined) / 2
+    made = [label for label in joined if all(part and counts[part] > 1 for part in parts[label])]
+    return (len(made) >= 2 and len(made) > len(joined) / 2) or any(parts[label] & known for label in made)
 
 
 def warn_of_untidy_labels(classes: Sequence[Any], y: Any) -> None:
@@ -558,9 +597,10 @@ def _expression(values: Any, otherwise: str) -> str:
 
 
 def _applied(y: Any, of_series: str, of_others: str) -> str:
+    """An expression of pandas's on y, for a Series; for other containers the other one."""
     expression = _expression(y, "")
     if expression:
-        return of_series.format(expression)
+        return of_series.format(expression if hasattr(y, "iloc") else f"{expression}.to_pandas()")
     return of_series.format("y") if hasattr(y, "str") else of_others
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 from kbert.datasets.files import is_blank, read_lines
 from kbert.metrics.entities import hint_for_scheme, is_bio_tag
 from kbert.values.number_rules import is_whole
+from kbert.values.printable import shown
 
 # The lines that begin a document in CoNLL-2003 and CoNLL-U.
 _DOCUMENT = re.compile(r"-DOCSTART-|# newdoc\b")
@@ -61,7 +62,7 @@ def read_conll(
     ------
     ValueError
         If a line has another number of columns than the others, a column is not there, or a tag is not BIO; the message
-        names file and line.
+        names file and line. Also if the file looks like CSV.
 
     Examples
     --------
@@ -80,6 +81,8 @@ def read_conll(
     n_columns = _number_of_columns(lines)
     if n_columns == 0:
         raise ValueError(f"{path} holds no words.")
+    if n_columns == 1:
+        _refuse_csv(lines, path)
     names = _names(lines, n_columns)
     default = "form" if names[:2] == _CONLL_U[:2] else 0
     word_index = _column_index(default if word_column is None else word_column, names, n_columns, path)
@@ -167,6 +170,18 @@ def _number_of_columns(lines: list[str]) -> int:
     """Return the number of columns of the first line that is certainly a word; 0 if there is none."""
     first = _first_word(lines)
     return 0 if first is None else len(_split(first))
+
+
+def _refuse_csv(lines: list[str], path: str | Path) -> None:
+    """Refuse a file without tabs and spaces in which all lines have as many commas."""
+    words = [line.strip() for line in lines if _is_word(line)]
+    counts = {line.count(",") for line in words}
+    if len(words) > 1 and len(counts) == 1 and counts != {0}:
+        raise ValueError(
+            f"{path} looks like CSV: each line has commas, as in {shown(words[0])}, and no tabs or spaces. A table "
+            'with the columns sentence, word and tag becomes lists by pd.read_csv(path).groupby("sentence", '
+            "sort=False).agg(list)."
+        )
 
 
 def _first_word(lines: list[str]) -> str | None:

@@ -405,16 +405,7 @@ class BertPretrainer(BertEstimator):
         WeightsMismatchError
             If the weights have no masked-LM head, so that the words would be random.
         """
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", NewWeightsWarning)  # a new head is refused below
-            model, tokenizer = self._model_and_tokenizer()
-        if model.has_new_mlm_head:
-            raise WeightsMismatchError(
-                "BertPretrainer.fill_mask: these weights have no masked-LM head, since they were trained for another "
-                "task or saved without it. One that starts at random would give random words. Take the weights of a "
-                'masked language model, such as size="base" with weights="auto"; or call fit on texts of your own, '
-                "which trains the head."
-            )
+        model, tokenizer = self._model_with_head("fill_mask", "give random words")
         return fill_mask(model, tokenizer, text, top_k)
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -422,7 +413,7 @@ class BertPretrainer(BertEstimator):
 
         The masks cover 15% of the tokens where ``mask_rate`` is "auto", whatever training had. To compare estimators,
         give them the same ``batch_size``, ``max_length`` and ``nsp``, on which pairs and masks depend. Works without
-        ``fit`` where ``weights`` are given.
+        ``fit`` where ``weights`` are given that have a masked-LM head.
 
         Parameters
         ----------
@@ -434,11 +425,13 @@ class BertPretrainer(BertEstimator):
         ------
         ValueError
             When X holds no text, or with ``whole_word`` no word that can be masked as a whole.
+        WeightsMismatchError
+            If the weights have no masked-LM head, so that the loss would be that of a random one.
         DivergedError
             When the loss is not a finite number.
         """
         parameters = checked_parameters(self)
-        model, tokenizer = self._model_and_tokenizer()
+        model, tokenizer = self._model_with_head("score", "have a loss that says nothing of them")
         self._check_max_length(model.config)
         parameters.max_length = self._longest_row(model.config)
         parameters.batch_size = settled_values(vars(self))["batch_size"]
@@ -455,6 +448,20 @@ class BertPretrainer(BertEstimator):
                 "learning_rate, or load another model."
             )
         return -scores["mlm_loss"]
+
+    def _model_with_head(self, method: str, would: str) -> tuple[BertForPreTraining, WordPieceTokenizer]:
+        """The model, whose masked-LM head is trained, and its tokenizer."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NewWeightsWarning)  # a new head is refused here
+            model, tokenizer = self._model_and_tokenizer()
+        if model.has_new_mlm_head:
+            raise WeightsMismatchError(
+                f"BertPretrainer.{method}: these weights have no masked-LM head, since they were trained for another "
+                f"task or saved without it. One that starts at random would {would}. Take the weights of a masked "
+                'language model, such as size="base" with weights="auto"; or call fit on texts of your own, which '
+                "trains the head."
+            )
+        return model, tokenizer
 
     def _scored_mask_rate(self) -> float:
         return SCORED_MASK_RATE if isinstance(self.mask_rate, str) else self.mask_rate

@@ -186,6 +186,12 @@ def entity_scores(
     >>> entity_scores([[(0, 12, "PER"), (22, 28, "LOC")]], [[(0, 12, "PER")]])
     EntityScores(precision=1.0, recall=0.5, f1=0.6666666666666666, support=2)
     """
+    for name, values in (("y_true", y_true), ("y_pred", y_pred)):
+        if hasattr(values, "columns"):  # of which `list` would give the names
+            raise ValueError(
+                f"{name} is a table. Give the tags or the spans of each row, as BertTagger.predict gives them: the "
+                "table of BertTagger.entities has a line for each entity."
+            )
     y_true, y_pred = list(y_true), list(y_pred)
     weights = row_weights(sample_weight, y_true, y_pred).tolist()
     are_spans = _are_spans(y_true, y_pred)

@@ -19,7 +19,7 @@ from kbert.data.choices import NAMES, ChoiceColumns, choice_columns, option_indi
 from kbert.tasks.explaining import Explained, Part, ToExplain
 from kbert.tasks.ranking import option_ranking
 from kbert.tasks.row_lengths import PieceCounts, RowLengths
-from kbert.tasks.row_notices import MissingTexts, warn_cut_texts
+from kbert.tasks.row_notices import USUAL_POSITIONS, MissingTexts, warn_cut_texts
 from kbert.tasks.task import Probed, Recipe, RowTask, mean_one
 from kbert.tasks.texts import chunks_of, noting_cut_rows
 from kbert.text import TokenSequences, WordPieceTokenizer, build_choices
@@ -138,10 +138,12 @@ class Choice(MissingTexts, RowTask[ChoiceColumns, np.ndarray, ChoiceExamples, np
 
     def warn_cut(self, n_cut: int, n_rows: int, details: str) -> None:
         """Say that rows were cut."""
-        remedy = (
-            "Shorten the contexts. A larger max_length, of up to the model's positions (512 as a rule), reads more of "
-            "them, and costs time."
-        )
+        remedy = "Shorten the contexts."
+        if self.max_length < USUAL_POSITIONS:
+            remedy += (
+                " A larger max_length, of up to the model's positions (512 as a rule), reads more of them, and costs "
+                "time."
+            )
         warn_cut_texts(n_cut, n_rows, self.max_length, details, remedy)
 
     # --- Training

@@ -14,6 +14,7 @@ from kbert import model as models
 from kbert import weights
 from kbert.config import BertConfig
 from kbert.data.answers import Answers, answer_columns
+from kbert.data.mistakes import refuse_answers_as_questions
 from kbert.data.questions import NAMES, QuestionColumns, question_columns
 from kbert.data.spans import SpanReader, Spans, pieces_of, span_targets
 from kbert.errors import ParameterWarning, TruncationWarning
@@ -150,6 +151,10 @@ class Questions(MissingTexts, Task[QuestionColumns, Answers, QuestionExamples, B
     architecture: ClassVar[str] = "BertForQuestionAnswering"
 
     # --- X and y to examples
+
+    def check(self, X: Any, y: Any, call: str) -> None:
+        """Refuse answers as X and questions as y. ``call`` is what messages write."""
+        refuse_answers_as_questions(X, y, call)
 
     def read(self, X: Any, name: str = "X") -> QuestionColumns:
         """Questions and contexts."""

@@ -32,6 +32,9 @@ _MANY_WITH_UNKNOWN = 0.05
 _ROWS_LOOKED_AT = 100
 _EXAMPLES = 3
 
+# Most models of BERT's have no more positions, so no row can be longer.
+USUAL_POSITIONS = BertConfig.max_position_embeddings
+
 C = TypeVar("C", bound=Columns)
 
 

@@ -18,7 +18,7 @@ from kbert.config import BertConfig
 from kbert.data.mistakes import warn_of_other_schemes
 from kbert.data.tags import WidenedSpans, WordColumn, tag_lists, words_in_texts
 from kbert.errors import DivergedError, LabelsWarning
-from kbert.metrics import bio_spans, entity_f1, is_bio
+from kbert.metrics import bio_spans, entity_f1, is_bio, is_bio_tag
 from kbert.tasks.bio import is_legal, legal_tags
 from kbert.tasks.explaining import Explained, Part, ToExplain
 from kbert.tasks.linear_head import softmax_head
@@ -179,8 +179,9 @@ class Tagging(WordReader, Task[WordColumn, UnreadTags, TaggingExamples, np.ndarr
         widened.warn(labels.name)
         known = {tag for row in tags for tag in row}
         if not len(self.classes_):
-            marks = (word for row in split.words for word in row if word.startswith("B-"))
-            if (mark := next(marks, None)) and is_bio(split.words) and not is_bio(tags):
+            words = {word for row in split.words for word in row}
+            mark = min((word for word in words if word.startswith(("B-", "I-"))), default=None)
+            if mark and all(map(is_bio_tag, words)) and not all(map(is_bio_tag, known)):
                 raise ValueError(
                     f"X and {labels.name} are exchanged: X holds tags ({shown(mark)}), and {labels.name} the words. "
                     f"Words go first: tagger.fit({labels.name}, X)."

@@ -23,7 +23,7 @@ from kbert.tasks.explaining import Explained, Part, ToExplain, chosen_numbers
 from kbert.tasks.linear_head import FitHead
 from kbert.tasks.probe import MOST_ROWS, Fitting, best_probe, rows_to_probe, tells_little, varies_little
 from kbert.tasks.row_lengths import PieceCounts, RowLengths
-from kbert.tasks.row_notices import MissingTexts, warn_cut_texts
+from kbert.tasks.row_notices import USUAL_POSITIONS, MissingTexts, warn_cut_texts
 from kbert.tasks.task import Probed, RowTask, mean_one
 from kbert.text import TokenSequences, WordPieceTokenizer, build_sequences, build_windows
 from kbert.text.chunks import chunks
@@ -123,6 +123,8 @@ class TextReader(MissingTexts):
         remedy = (
             "long_text='window' reads all of them, a larger max_length, of up to the model's positions (512 as a "
             "rule), more of them; both cost time."
+            if self.max_length < USUAL_POSITIONS
+            else "long_text='window' reads all of them, which costs time."
         )
         warn_cut_texts(n_cut, n_rows, self.max_length, details, remedy)
 

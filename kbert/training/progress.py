@@ -58,7 +58,7 @@ class Progress:
         """Count texts as done. The loss shown is that of the step before, which is ready."""
         if self.bar is None:
             return
-        self.n_updates += 1
+        self.n_updates += bool(losses)  # none where texts were done before this process
         if len(losses) > 1 and (self.n_updates == 2 or self.n_updates % _EVERY == 0):
             self._show(loss=float(losses[-2]))
         self.texts_done += n_texts

@@ -13,7 +13,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import LabelEncoder
 
-from kbert import BertClassifier, BertPretrainer, BertRegressor, BertVectorizer
+from kbert import BertClassifier, BertPretrainer, BertQA, BertRegressor, BertVectorizer
 from kbert.data.mistakes import looks_like_text
 from kbert.errors import LabelsWarning, ParameterWarning
 
@@ -220,6 +220,27 @@ def test_labels_as_X_and_texts_as_y_are_refused_with_the_right_call(clf, df):
     refused(lambda: regressor.fit(stars.stars, stars.review), 'estimator.fit(df["review"], df["stars"])')
 
 
+def test_texts_that_come_twice_and_pairs_as_y_are_refused(clf, df):
+    texts = df.message.repeat(2).reset_index(drop=True)
+    labels = df.label.repeat(2).reset_index(drop=True)
+    refused(lambda: clf.fit(labels, texts), "X and y are exchanged", RIGHT)
+    df["answer"] = messages(40, seed=1)
+    right = 'clf.fit(df[["message", "answer"]], df["label"])'
+    refused(lambda: clf.fit(df.label, df[["message", "answer"]]), "X and y are exchanged", right)
+    quiet(lambda: clf.fit(texts, labels))
+    few = pd.Series(["please close the account", "the bill was paid twice"] * 20)
+    quiet(lambda: clf.fit(few, ["account locked", "billing issue"] * 20))  # labels of several words
+
+
+def test_answers_as_X_and_questions_as_y_are_refused_with_the_right_call(toy):
+    df = pd.DataFrame(
+        {"question": ["who left"] * 4, "context": ["Ada left"] * 4, "answer": ["Ada"] * 4, "answer_start": [0] * 4}
+    )
+    qa = BertQA(weights=toy().weights)
+    right = 'estimator.fit(df[["question", "context"]], df[["answer", "answer_start"]]).'
+    refused(lambda: qa.fit(df[["answer", "answer_start"]], df[["question", "context"]]), "exchanged", right)
+
+
 # --- Labels that look like something else
 
 
@@ -239,6 +260,35 @@ def test_more_labels_than_half_of_the_rows(clf, df):
             assert given["y"].value_counts().to_dict() == {"20": 20, "other": 20}
     quiet(lambda: clf.fit(df.message, [*range(20)] * 2))
     quiet(lambda: clf.fit(df.message[:3], ["a", "b", "c"]))  # a first try
+
+
+def test_rare_labels_are_not_to_be_joined_where_none_would_be_left(clf, df):
+    with pytest.warns(LabelsWarning, match="y holds 30 different labels in 40 rows, most of them once") as told:
+        clf.fit(df.message, [f"c{i % 30}" for i in range(40)])
+    assert "joined" not in str(told[0].message)
+    with pytest.warns(LabelsWarning, match="y holds 22 different labels in 40 rows: a label is learned from") as told:
+        clf.fit(df.message, [f"c{i % 22}" for i in range(40)])
+    assert "joined" not in str(told[0].message)
+
+
+def test_a_column_of_polars_has_lines_that_can_be_run(clf, df):
+    pl = pytest.importorskip("polars")
+    lists = pl.Series("labels", ["['a', 'b']", "['b']"] * 20)
+    with pytest.raises(ValueError, match="lists written as strings") as error:
+        clf.fit(df.message, lists)
+    given = {"df": pl.DataFrame({"labels": lists})}
+    exec(str(error.value).partition("several labels a row: ")[2].rstrip("."), given)
+    assert given["y"].tolist() == [["a", "b"], ["b"]] * 20
+    numbers = pl.Series("n", [*range(20), *[20] * 20])
+    with pytest.warns(LabelsWarning) as told:
+        clf.fit(df.message, numbers)
+    given = {"df": pl.DataFrame({"n": numbers})}
+    exec(str(told[0].message).partition("joined into one: ")[2].rstrip("."), given)
+    assert given["y"].value_counts().to_dict() == {"20": 20, "other": 20}
+    with pytest.warns(LabelsWarning, match="several labels in one string") as told:
+        clf.fit(df.message, pl.Series("labels", ["a,b", "a"] * 20))
+    line = str(told[0].message).partition("a row write y = ")[2].rstrip(".")
+    assert list(eval(line, {"df": pl.DataFrame({"labels": ["a,b", "a"]})})[0]) == ["a", "b"]
 
 
 def test_a_one_hot_y_is_fitted_as_several_labels_with_a_warning(clf, df):
@@ -293,6 +343,10 @@ def test_arrays_in_strings_are_refused_with_a_line_that_reads_them(clf, df, labe
         (["a, b", "b,a", "a"], r'df["labels"].str.split(r"\s*,\s*", regex=True)'),
         (["a|b", "b | a", "a"], r'df["labels"].str.split(r"\s*\|\s*", regex=True)'),
         (["a|b", "b|c", "a|b"], 'df["labels"].str.split("|")'),
+        (["a, b", "b", "a"], 'df["labels"].str.split(", ")'),
+        (["Action, Drama", "Drama", "Comedy", "Action"], 'df["labels"].str.split(", ")'),
+        (["a; b", "b", "a"], 'df["labels"].str.split("; ")'),
+        (["a, b", "b, c", "a"], 'df["labels"].str.split(", ")'),
     ],
 )
 def test_labels_with_a_mark_between_them_are_warned_of(clf, labels, line):

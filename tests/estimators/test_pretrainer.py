@@ -144,6 +144,8 @@ def test_no_random_words_are_filled_in(toy_folder, fitted, tmp_path):
         for _ in range(2):  # the model is kept for the second call
             with pytest.raises(WeightsMismatchError, match=message):
                 unfitted.fill_mask("the [MASK] was red")
+            with pytest.raises(WeightsMismatchError, match="BertPretrainer.score: these weights have " + message):
+                unfitted.score(["the table was red"])
     with pytest.warns(NewWeightsWarning):
         trained = unfitted.set_params(max_steps=1).fit(corpus_of(["the table\nwas red", "a room\nand it"]))
     assert len(trained.fill_mask("the [MASK] was red")) == 5

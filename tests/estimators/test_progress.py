@@ -24,8 +24,11 @@ def bars(text):
     return found
 
 
-def test_the_bar_shows_a_loss_whatever_batches_an_update_has(toy, reviews, capfd):
-    toy(epochs=2, verbose=1, batch_size=4, gradient_accumulation=5).fit(reviews.text[:40], reviews.label[:40])
+@pytest.mark.parametrize("batch_size, gradient_accumulation", [(4, 5), (20, 1)])
+def test_the_bar_shows_a_loss_from_the_second_update_on(toy, reviews, capfd, batch_size, gradient_accumulation):
+    """Whatever batches an update has."""
+    batches = {"batch_size": batch_size, "gradient_accumulation": gradient_accumulation}
+    toy(epochs=2, verbose=1, **batches).fit(reviews.text[:40], reviews.label[:40])
     assert re.search(r"loss=\d", capfd.readouterr().err)
 
 

@@ -41,6 +41,13 @@ def test_fit_tells_number_share_and_first_rows_once(toy):
     assert classifier.n_truncated_ == 2
 
 
+def test_no_larger_max_length_is_advised_than_models_have_positions():
+    (message,) = told(lambda: TextReader(max_length=512).warn_cut(1, 2, ""))
+    assert message.endswith("long_text='window' reads all of them, which costs time.")
+    (message,) = told(lambda: TextReader(max_length=256).warn_cut(1, 2, ""))
+    assert "a larger max_length" in message
+
+
 def test_rows_of_pandas_are_told_by_their_index(toy):
     df = pd.DataFrame({"text": with_rows(LONG, *range(1, 8)), "label": LABELS}, index=[f"r{i}" for i in range(20)])
     (message,) = told(lambda: toy().fit(df.text, df.label))

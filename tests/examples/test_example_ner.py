@@ -117,3 +117,31 @@ def test_the_published_numbers_of_rows(ner, data_folder):
     documents = ner.documents(parts["dev"])
     assert documents.words.map(len).sum() == parts["dev"].words.map(len).sum()
     assert documents.words.map(len)[:-1].between(2_850, 3_150).all()
+
+
+def test_the_defaults_are_runs_of_their_own(ner, data, fits, capsys):
+    for arguments in (["--defaults"], [], ["--defaults"]):
+        ner.main(arguments)
+    assert [run["learning_rate"] for run in fits] == ["auto", 3e-4] and [ner.is_default(run) for run in fits] == [1, 0]
+    out = capsys.readouterr().out
+    assert "done before" in out and out.count("kbert's defaults, not the paper's recipe") == 2
+    with pytest.raises(SystemExit):
+        ner.main(["--defaults", "--epochs", "2"])
+    assert "--epochs cannot be set with --defaults" in capsys.readouterr().err
+
+
+def test_the_defaults_are_those_of_the_estimator(ner, monkeypatch):
+    from kbert import BertTagger
+
+    class FittedError(Exception):
+        pass
+
+    def fit(self, *data):
+        raise FittedError(self.get_params())
+
+    monkeypatch.setattr(BertTagger, "fit", fit)
+    monkeypatch.setattr(ner, "with_passages", lambda train, share: train)
+    run = {"size": "tiny", "weights": "none", "seed": 0, "passages": 0.0, **dict.fromkeys(ner.CHOSEN, "auto")}
+    with pytest.raises(FittedError) as fitted:
+        ner.fit_and_score(run, pd.DataFrame({"words": [["a"]], "tags": [["O"]]}), pd.DataFrame())
+    assert fitted.value.args == (BertTagger("tiny", weights=None, random_state=0, verbose=1).get_params(),)

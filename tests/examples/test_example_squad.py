@@ -123,3 +123,32 @@ def test_the_best_answers_are_those_of_predict(squad):
 
     best = squad.best_answers(Answers(), range(3))
     assert best.answer.tolist() == ["Ada", "in", "Ada"] and best.margin.tolist() == [-3.0, 3.0, -float("inf")]
+
+
+def test_the_defaults_are_runs_of_their_own(squad, capsys, monkeypatch):
+    made = []
+
+    def fit(run, train):
+        made.append(squad.is_default(run))
+        return None
+
+    monkeypatch.setattr(squad, "fit", fit)
+    monkeypatch.setattr(squad, "best_answers", lambda qa, dev: None)
+    monkeypatch.setattr(squad, "dev_scores", lambda qa, dev, best: {"exact": 0.25, "f1": 0.5})
+    for arguments in (["--defaults"], [], ["--defaults"]):
+        squad.main(arguments)
+    runs = squad.read(Path("squad_results.csv"))
+    assert made == [True, False] and runs.epochs.tolist() == ["auto", 3]
+    assert runs.learning_rate.tolist() == ["auto", 1e-4]
+    assert "kbert's defaults, not the paper's recipe" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        squad.main(["--defaults", "--stride", "2"])
+    assert "--stride cannot be set with --defaults" in capsys.readouterr().err
+
+
+def test_the_defaults_are_those_of_the_estimator(squad, monkeypatch):
+    from kbert import BertQA
+
+    monkeypatch.setattr(BertQA, "fit", lambda self, X, y: self)
+    run = {"size": "tiny", "weights": "none", "seed": 0, **dict.fromkeys(squad.CHOSEN, "auto")}
+    assert squad.fit(run, None).get_params() == BertQA("tiny", weights=None, random_state=0, verbose=1).get_params()
