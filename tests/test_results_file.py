@@ -1,9 +1,20 @@
 """benchmarks/results_file.py: what is measured is kept, and is not measured again."""
 
 import importlib
+import shutil
 from pathlib import Path
 
 import pytest
+
+
+@pytest.mark.parametrize("name", ["first_fit", "first_fit_other", "first_fit_tiny"])
+def test_the_tables_of_first_fits_are_those_of_their_runs(name, monkeypatch, tmp_path):
+    benchmarks = Path(__file__).parents[1] / "benchmarks"
+    monkeypatch.syspath_prepend(str(benchmarks))
+    stored = benchmarks / "results" / f"{name}_table.csv"
+    shutil.copy(benchmarks / "results" / f"{name}.csv", tmp_path)
+    importlib.import_module("first_fit").make_page(tmp_path / f"{name}.csv", None)
+    assert (tmp_path / stored.name).read_text() == stored.read_text()
 
 
 @pytest.fixture

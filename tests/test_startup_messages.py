@@ -1,4 +1,4 @@
-"""What TensorFlow's runtime writes to stderr while kbert imports and first uses it."""
+"""What TensorFlow's runtime, or another backend, writes to stderr while kbert imports and first uses it."""
 
 import os
 import subprocess
@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import keras
 import pytest
 
 import kbert
@@ -37,6 +38,15 @@ def run(code, **variables):
 def test_a_first_fit_on_tensorflow_writes_nothing():
     pytest.importorskip("tensorflow")
     assert run(FIT).stderr == ""
+
+
+@pytest.mark.backend
+def test_a_first_fit_writes_nothing():
+    backend = keras.backend.backend()
+    if backend == "tensorflow":
+        pytest.skip("the test above")
+    code = FIT.partition("import tensorflow")[0]
+    assert run(code, KERAS_BACKEND=backend).stderr == ""
 
 
 @pytest.mark.thorough
