@@ -16,6 +16,7 @@ from kbert.model.layers import (
     SameText,
     TransformerLayer,
     attention_mask,
+    outer,
     through,
 )
 from kbert.model.names import INPUT_NAMES, LARGEST_SEED
@@ -237,7 +238,8 @@ class BertEncoder(FunctionalBert):
         self, layers: list[TransformerLayer], inputs: dict[str, Tensor], training: bool
     ) -> tuple[Tensor, Tensor]:
         """The embeddings through these layers, and the mask of attention among all tokens."""
-        x = self.embeddings(inputs["token_ids"], inputs["position_ids"], inputs["segment_ids"], training=training)
+        ids = (inputs[name] for name in ("token_ids", "position_ids", "segment_ids"))
+        x = outer(self.embeddings, *ids, training=training)
         text_ids = ops.convert_to_tensor(inputs["text_ids"])
         mask = attention_mask(text_ids, text_ids)
         for layer in layers:

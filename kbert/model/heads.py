@@ -8,7 +8,7 @@ from kbert.config import BertConfig
 from kbert.model.base import DType, FunctionalBert, Tensor, constant, token_inputs
 from kbert.model.dropout import Dropout
 from kbert.model.encoder import BertEncoder, first_token_vectors
-from kbert.model.layers import FirstTokens, TextMeans, dense
+from kbert.model.layers import FirstTokens, TextMeans, dense, outer
 from kbert.model.names import INPUT_NAMES, LAYER_CHOICES, POOLINGS, SHORTEST
 from kbert.model.setup import keras, ops
 
@@ -37,6 +37,11 @@ def encoder_of(config: BertConfig, encoder: BertEncoder | None, dtype: DType, se
             f"{wanted[differing[0]]!r}. Give config=encoder.config."
         )
     return encoder
+
+
+def dropped(dropout: Dropout, vectors: Tensor, training: bool) -> Tensor:
+    """Vectors in the precision of the encoder, in training with dropout."""
+    return outer(dropout, ops.cast(vectors, dropout.compute_dtype), training=training)
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -113,10 +118,10 @@ class BertForSequenceClassification(FunctionalBert):
         first_positions = inputs["first_positions"]
         if self.text_means is not None:
             hidden = self.encoder.vectors_of_tokens(inputs, training)
-            vectors = self.text_means(hidden, inputs["text_ids"], first_positions)
+            vectors = outer(self.text_means, hidden, inputs["text_ids"], first_positions)
         else:
             vectors = self.encoder.vectors_of_texts(inputs, first_positions, training)
-        return self.classifier(self.dropout(vectors, training=training))
+        return self.classifier(dropped(self.dropout, vectors, training))
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -179,7 +184,7 @@ class BertForTokenClassification(FunctionalBert):
 
     def outputs_of(self, inputs: dict[str, Tensor], training: bool) -> Tensor:
         hidden = self.encoder.vectors_of_tokens(inputs, training)
-        return self.classifier(self.dropout(hidden, training=training))
+        return self.classifier(dropped(self.dropout, hidden, training))
 
 
 @keras.saving.register_keras_serializable("kbert")

@@ -90,6 +90,19 @@ def inner(layer: keras.layers.Layer, *arrays: Tensor, **options: Any) -> Tensor:
     return layer.call(*arrays, **options)
 
 
+def outer(layer: keras.layers.Layer, *arrays: Tensor, **options: Any) -> Tensor:
+    """The same for a layer of a model, whose hooks are run: those that a user registered with PyTorch for it."""
+    return layer(*arrays, **options) if _has_hooks(layer) else inner(layer, *arrays, **options)
+
+
+# Where a module of PyTorch keeps them.
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def _has_hooks(layer: keras.layers.Layer) -> bool:
+    return any(getattr(layer, name, None) for name in _HOOKS)
+
+
 class LayerOfConfig(keras.layers.Layer):
     """A layer that is made of the architecture and a seed, from which Keras makes it again."""
 
@@ -266,20 +279,14 @@ class TransformerLayer(LayerOfConfig):
         return keras.KerasTensor((*(x if positions is None else positions).shape[:2], x.shape[-1]), self.compute_dtype)
 
 
-# Where a module of PyTorch keeps the hooks that a user registered.
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-
-
 def through(
     layer: TransformerLayer, x: Tensor, mask: Tensor, positions: Tensor | None = None, training: bool = False
 ) -> Tensor:
     """``layer(x, mask, positions)``, without Keras's own ``__call__`` where PyTorch computes it in few operations.
 
-    For one short text that call takes about as long as the layer (docs/project/performance_notes.md). Hooks that a user
-    registered with PyTorch for the layer are run by that call.
+    For one short text that call takes about as long as the layer (docs/project/performance_notes.md).
     """
-    has_hooks = any(getattr(layer, name, None) for name in _HOOKS)
-    if not has_hooks and (fused := layer.fused(x, mask, positions, training)) is not None:
+    if not _has_hooks(layer) and (fused := layer.fused(x, mask, positions, training)) is not None:
         return fused
     return layer(x, mask, positions, training=training)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.autograd.function import once_differentiable
@@ -25,8 +25,9 @@ from kbert.model.dropout import LARGEST_RATE, kept
 from kbert.model.products_torch import product_in_training, product_without_grad
 
 # What takes the place of weights, by their variables' ids, where layers may be computed by this module; None elsewhere.
-# `kbert.training.fused_layers` sets it. Layers then have first derivatives only.
-weights_in_use: ContextVar[dict[int, torch.Tensor] | None] = ContextVar("fused_layers", default=None)
+# `kbert.training.fused_layers` sets it. Layers then have first derivatives only. `_Weights` are kept there too, by the
+# ids of layers.
+weights_in_use: ContextVar[dict[int, Any] | None] = ContextVar("fused_layers", default=None)
 
 # Not part of PyTorch's public interface. A version that does not have them leaves the layers to `kbert.model.layers`.
 try:
@@ -107,19 +108,46 @@ def weights_of(*variables: Any) -> Iterator[torch.Tensor]:
         yield variable.value if weight is None else weight
 
 
+class _Weights(NamedTuple):
+    """A layer's weights, of the type that is computed in: kernel and bias, or gamma and beta, of each part."""
+
+    projections: tuple[tuple[torch.Tensor, ...], ...]
+    output: tuple[torch.Tensor, ...]
+    attention_norm: tuple[torch.Tensor, ...]
+    intermediate: tuple[torch.Tensor, ...]
+    narrow: tuple[torch.Tensor, ...]
+    output_norm: tuple[torch.Tensor, ...]
+
+    @classmethod
+    def of(cls, layer: Any) -> _Weights:
+        """Those in use. To ask Keras for them takes as long as a product of a short text, so they are kept there."""
+        kept = weights_in_use.get()
+        assert kept is not None
+        if id(layer) not in kept:
+            attention = layer.attention
+            dense = (*projections(attention), attention.output_dense, layer.intermediate, layer.output_dense)
+            query, key, value, output, wide, narrow = (tuple(weights_of(part.kernel, part.bias)) for part in dense)
+            norms = (tuple(weights_of(part.gamma, part.beta)) for part in (layer.attention_norm, layer.output_norm))
+            of_attention, of_output = norms
+            kept[id(layer)] = cls((query, key, value), output, of_attention, wide, narrow, of_output)
+        found: _Weights = kept[id(layer)]
+        return found
+
+
 def _predicted(layer: Any, x: torch.Tensor, mask: torch.Tensor, readers: torch.Tensor) -> torch.Tensor:
     """The same without dropout and derivatives, for which nothing has to be kept."""
-    attention, (B, S, D) = layer.attention, readers.shape
+    weights, config, (B, S, D) = _Weights.of(layer), layer.config, readers.shape
     read, flat = readers.reshape(-1, D), x.reshape(-1, D)
     query, key, value = (
-        _heads(product_without_grad(of, *weights_of(part.kernel, part.bias)), B, layer.config.num_attention_heads)
-        for of, part in zip((read, flat, flat), projections(attention), strict=True)
+        _heads(product_without_grad(of, *projection), B, config.num_attention_heads)
+        for of, projection in zip((read, flat, flat), weights.projections, strict=True)
     )
     context = _joined(_attended(query, key, value, mask))
-    y = _sum_and_norm(context, read, attention.output_dense, layer.attention_norm)
-    wide = product_without_grad(y, *weights_of(layer.intermediate.kernel, layer.intermediate.bias))
-    active = torch.nn.functional.gelu(wide, approximate=GELU[layer.config.hidden_act])
-    return _sum_and_norm(active, y, layer.output_dense, layer.output_norm).view(B, S, D)
+    epsilon = config.layer_norm_eps
+    y = _sum_and_norm(context, read, weights.output, weights.attention_norm, epsilon)
+    wide = product_without_grad(y, *weights.intermediate)
+    active = torch.nn.functional.gelu(wide, approximate=GELU[config.hidden_act])
+    return _sum_and_norm(active, y, weights.narrow, weights.output_norm, epsilon).view(B, S, D)
 
 
 def _attended(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -139,11 +167,16 @@ def _attended(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask:
     return context
 
 
-def _sum_and_norm(inside: torch.Tensor, x: torch.Tensor, dense: Any, norm: Any) -> torch.Tensor:
+def _sum_and_norm(
+    inside: torch.Tensor,
+    x: torch.Tensor,
+    dense: tuple[torch.Tensor, ...],
+    norm: tuple[torch.Tensor, ...],
+    epsilon: float,
+) -> torch.Tensor:
     """LayerNorm(x + inside kernel + bias), of matrices."""
-    summed = product_without_grad(inside, *weights_of(dense.kernel, dense.bias)).add_(x)
-    weights = weights_of(norm.gamma, norm.beta)
-    return torch.nn.functional.layer_norm(summed, summed.shape[-1:], *weights, norm.epsilon)
+    summed = product_without_grad(inside, *dense).add_(x)
+    return torch.nn.functional.layer_norm(summed, summed.shape[-1:], *norm, epsilon)
 
 
 class _Attention(torch.autograd.Function):

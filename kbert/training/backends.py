@@ -40,7 +40,9 @@ def tokens_at_once(model: keras.Model | ExportedModel) -> int | None:
     from kbert.training.precision import has_accelerator
 
     if backend_name() == "torch":  # where the model is, which may be a CPU beside a GPU
-        return _TOKENS_AT_ONCE if model.weights[0].value.device.type == "cuda" else None
+        from kbert.training.step_torch import device_of
+
+        return _TOKENS_AT_ONCE if device_of(model).type == "cuda" else None
     return _TOKENS_AT_ONCE if has_accelerator() else None
 
 

@@ -42,7 +42,8 @@ class FusedLayers:
             variables, norms = [], {}
         self._variables = variables
         self._values = [variable.value.detach() for variable in variables]
-        self._versions = [_version(value) for value in self._values]
+        self._given = [variable.value for variable in variables]
+        self._stamps = list(map(_stamp, self._given))
         self._cast = [value.to(torch.bfloat16) for value in self._values]
         for cast, variable in zip(self._cast, variables, strict=True):
             cast.requires_grad_(variable.trainable)
@@ -74,8 +75,7 @@ class FusedLayers:
 
     def _is_up_to_date(self) -> bool:
         return all(
-            variable.value.data_ptr() == value.data_ptr() and version is not None and _version(value) == version
-            for variable, value, version in zip(self._variables, self._values, self._versions, strict=True)
+            stamp is not None and _stamp(value) == stamp for value, stamp in zip(self._given, self._stamps, strict=True)
         )
 
     @torch.no_grad()
@@ -120,12 +120,12 @@ class FusedLayers:
         found |= floats
 
 
-def _version(value: torch.Tensor) -> int | None:
-    """How often PyTorch has changed a tensor, which a view of it shares; None where it does not count.
+def _stamp(value: torch.Tensor) -> tuple[int, int] | None:
+    """Where a tensor lies, and how often PyTorch has changed it; None where PyTorch does not count.
 
     That is so for a model that was made under ``torch.inference_mode()``.
     """
-    return None if value.is_inference() else value._version
+    return None if value.is_inference() else (value.data_ptr(), value._version)
 
 
 def _layers(model: keras.Model) -> Iterator[keras.layers.Layer]:

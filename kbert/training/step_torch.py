@@ -12,6 +12,7 @@ import torch
 
 from kbert.forks import LockOfProcess
 from kbert.model.attention_torch import text_bounds, texts_at
+from kbert.model.layers import outer
 from kbert.model.setup import keras
 from kbert.training.compiled import model_variables
 from kbert.training.cuda_graphs import RecordedSteps, on_device
@@ -137,11 +138,11 @@ def predictor(model: keras.Model, devices: Sequence[Any] = ()) -> Predictor:
     It computes where the model is, which is one device: ``devices`` are none here.
     """
     layers = FusedLayers.for_predicting(model)
-    device = model.weights[0].value.device
+    device = device_of(model)
 
     def predict(inputs: dict[str, np.ndarray]) -> Any:
         with _current(device), torch.no_grad(), layers.in_use(), texts_at(*_bounds_on(device, inputs)):
-            return model(_on_device(inputs, device), training=False)
+            return outer(model, _on_device(inputs, device), training=False)
 
     return predict
 
@@ -155,13 +156,18 @@ def differentiator(model: keras.Model, name: str) -> Differentiator:
     def differentiate(inputs: dict[str, np.ndarray], chosen: np.ndarray) -> tuple[Tensor, Tensor]:
         # Also where PyTorch was told to record no gradients, which a user may do around all that only predicts.
         with torch.inference_mode(False), torch.enable_grad():
-            given, chosen = _on_device((inputs, chosen), model.weights[0].value.device)
+            given, chosen = _on_device((inputs, chosen), device_of(model))
             given[name] = given[name].detach().requires_grad_()
             sums = (model.stateless_call(*weights, given, training=False)[0] * chosen).sum(-1)
             (gradient,) = torch.autograd.grad(sums.sum(), [given[name]])
         return sums.detach(), gradient
 
     return differentiate
+
+
+def device_of(model: keras.Model) -> torch.device:
+    """Where a model is. Not by ``model.weights``, which goes through all layers."""
+    return next(model.parameters()).device
 
 
 def _bounds_of(inputs: dict[str, Any]) -> list[np.ndarray]:

@@ -15,6 +15,7 @@ from kbert.model import (
     BertForTokenClassification,
 )
 from kbert.model.base import FunctionalBert
+from kbert.training.backends import backend_step
 
 pytestmark = pytest.mark.backend
 
@@ -339,16 +340,21 @@ def test_outputs_are_those_of_the_graph_of_layers(toy_config, inputs, kind):
 
 
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="hooks are PyTorch's")
-def test_a_hook_of_a_layer_is_run(toy_config, inputs):
-    model = BertForSequenceClassification(toy_config, 3)
-    seen = []
-    handle = model.encoder.transformer_layers[0].register_forward_hook(lambda layer, _, output: seen.append(output))
-    model(_with_starts(inputs))
-    handle.remove()
-    before = model(_with_starts(inputs))
-    assert len(seen) == 1 and seen[0].shape == (2, 16, toy_config.hidden_size)
-    model.encoder.transformer_layers[0].register_forward_hook(lambda layer, _, output: 0 * output)
-    assert not np.array_equal(_array(model(_with_starts(inputs))), _array(before))
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_hooks_that_a_user_registers_are_run(toy_config, inputs, pooling):
+    """Of the model, its embeddings and layers, its dropout and its classifier; predicting calls none of these else."""
+    model = BertForSequenceClassification(dataclasses.replace(toy_config, classifier_pooling=pooling), 3)
+    predict = backend_step().predictor(model)
+    given, seen = _with_starts(inputs), []
+    before = _array(predict(given))
+    hooked = [model, model.encoder.embeddings, *model.encoder.transformer_layers, model.dropout, model.classifier]
+    handles = [part.register_forward_hook(lambda part, _, output: seen.append(part)) for part in hooked]
+    np.testing.assert_allclose(_array(predict(given)), before, atol=1e-6)
+    assert sorted(map(id, seen)) == sorted(map(id, hooked))
+    for handle in handles:
+        handle.remove()
+    hooked[1].register_forward_hook(lambda layer, _, output: 0 * output)
+    assert not np.allclose(_array(predict(given)), before)
 
 
 # === Heads around one encoder ===
