@@ -64,14 +64,20 @@ def test_a_packed_file_that_is_not_whole_is_named(tmp_path, ending):
 
 def test_a_csv_file_is_refused_with_the_line_that_reads_it(tmp_path):
     path = _write(tmp_path / "train.csv", "sentence,word,tag\n1,Ada,B-PER\n1,left,O\n2,it,O\n")
-    with pytest.raises(
-        ValueError, match="train.csv looks like CSV: each line has commas, as in 'sentence,word"
-    ) as error:
+    with pytest.raises(ValueError, match="train.csv looks like CSV: each line has 3 cells between ','") as error:
         read_conll(path)
     line = str(error.value).partition("becomes lists by ")[2].rstrip(".")
     assert eval(line, {"pd": pd, "path": path}).word.tolist() == [["Ada", "left"], ["it"]]
-    path = _write(tmp_path / "words.txt", "10,000\npeople\nleft\n")
-    assert read_conll(path).words.tolist() == [["10,000", "people", "left"]]
+    for text in (
+        'sentence,word,tag\n1,Ada,B-PER\n1,",",O\n2,New York,B-LOC\n',
+        "Sentence #,Word,POS,Tag\nSentence: 1,Ada,NNP,B-per\n,left,VB,O\n",
+        "word;tag\nAda;B-PER\nleft;O\n",
+    ):
+        with pytest.raises(ValueError, match="looks like CSV"):
+            read_conll(_write(tmp_path / "train.csv", text))
+    for text in ("10,000\npeople\nleft\n", "1,000\n2,000\n3,000\n", ", O\n, O\n, O\n", '"\n,\n'):
+        words = [line.split(" ")[0] for line in text.split()] if " O" not in text else [","] * 3
+        assert read_conll(_write(tmp_path / "words.txt", text)).words.tolist() == [words]
 
 
 def test_a_column_is_chosen_by_number_or_by_name(tmp_path):

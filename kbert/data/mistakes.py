@@ -15,14 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kbert.data.frames import (
-    Table,
-    column_names,
-    is_scalar,
-    is_sparse,
-    read_table,
-    refuse_what_has_no_rows,
-)
+from kbert.data.frames import Table, column_names, is_missing, is_scalar, is_sparse, read_table, refuse_what_has_no_rows
 from kbert.errors import LabelsWarning
 from kbert.metrics.entities import hint_for_scheme, is_bio_tag
 from kbert.values.printable import shown
@@ -38,7 +31,7 @@ _LOOKED_AT = 1000
 # In fewer rows, labels that are nearly all different say nothing yet: a first try has two or three.
 _LEAST_ROWS = 10
 _LEAST_ROWS_OF_SWAPPED = 4
-_NEARLY_ALL = 0.9
+_NEARLY_ALL, _TWICE_OR_SO = 0.9, 0.4
 # A number is far from the others if the standard deviation with it is so many times that without it. So may a few be
 # together: up to 2% of the rows.
 _FAR = 3.0
@@ -160,7 +153,8 @@ def _y_in_X(table: Table, j: int, what: str, labels: str, call: str) -> str | No
 def refuse_swapped(X: Any, y: Any, call: str) -> None:
     """Refuse labels as X and texts, or pairs of them, as y.
 
-    X holds few values or no texts; y texts that are nearly all different, or that have far more values than X.
+    X holds few values or no texts; y texts that are nearly all different, or most of which come two times or so, and
+    which are far more than the values of X.
 
     Raises
     ------
@@ -175,15 +169,17 @@ def refuse_swapped(X: Any, y: Any, call: str) -> None:
         return
     if not all(isinstance(text, str) for column in tables[1].columns for text in column.values):
         return
+    labels = [label for label in labels if not is_missing(label) and (not isinstance(label, str) or label.strip())]
     strings = [label for label in labels if isinstance(label, str)]
     n_labels, n_texts = len(set(map(str, labels))), len(set(texts))
-    if n_texts < min(_NEARLY_ALL * n_rows, 2 * n_labels):
+    repeat_rarely = n_texts >= max(2 * n_labels, _TWICE_OR_SO * n_rows)
+    if len(labels) < _LEAST_ROWS_OF_SWAPPED or not (n_texts >= _NEARLY_ALL * n_rows or repeat_rarely):
         return
     few = n_labels <= n_rows / 2 and _mean_length(strings) < _mean_length(texts)
     if not strings or few:
         raise ValueError(
-            f"X and y are exchanged: X holds {n_labels} different values ({shown(labels[0])} in row 0), and y a text "
-            f"in nearly every row ({shown(texts[0])}). Texts go first: {call}({_expression(y, 'y')}, "
+            f"X and y are exchanged: X holds {n_labels} different values, such as {shown(labels[0])}, and y {n_texts} "
+            f"different texts, such as {shown(texts[0])}. Texts go first: {call}({_expression(y, 'y')}, "
             f"{_expression(X, 'X')})."
         )
 

@@ -1,5 +1,6 @@
 """Words and tags from files in columns, such as those of CoNLL-2003 and CoNLL-U."""
 
+import csv
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -81,8 +82,7 @@ def read_conll(
     n_columns = _number_of_columns(lines)
     if n_columns == 0:
         raise ValueError(f"{path} holds no words.")
-    if n_columns == 1:
-        _refuse_csv(lines, path)
+    _refuse_csv(lines, path)
     names = _names(lines, n_columns)
     default = "form" if names[:2] == _CONLL_U[:2] else 0
     word_index = _column_index(default if word_column is None else word_column, names, n_columns, path)
@@ -173,15 +173,21 @@ def _number_of_columns(lines: list[str]) -> int:
 
 
 def _refuse_csv(lines: list[str], path: str | Path) -> None:
-    """Refuse a file without tabs and spaces in which all lines have as many commas."""
-    words = [line.strip() for line in lines if _is_word(line)]
-    counts = {line.count(",") for line in words}
-    if len(words) > 1 and len(counts) == 1 and counts != {0}:
-        raise ValueError(
-            f"{path} looks like CSV: each line has commas, as in {shown(words[0])}, and no tabs or spaces. A table "
-            'with the columns sentence, word and tag becomes lists by pd.read_csv(path).groupby("sentence", '
-            "sort=False).agg(list)."
-        )
+    """Refuse a table: lines that all have as many cells between commas or semicolons, the last of them tags."""
+    words = [line for line in lines if _is_word(line)]
+    for mark in (",", ";"):
+        try:
+            first, *rows = csv.reader(words, delimiter=mark)
+        except csv.Error:
+            continue
+        is_table = len(rows) > 0 and len(first) > 1 and all(len(row) == len(first) for row in rows)
+        if is_table and all(is_bio_tag(row[-1]) for row in rows):
+            sep = "" if mark == "," else f", sep={mark!r}"
+            raise ValueError(
+                f"{path} looks like CSV: each line has {len(first)} cells between {mark!r}, as in {shown(words[0])}. "
+                f"A table with the columns sentence, word and tag becomes lists by pd.read_csv(path{sep}).groupby("
+                '"sentence", sort=False).agg(list).'
+            )
 
 
 def _first_word(lines: list[str]) -> str | None:

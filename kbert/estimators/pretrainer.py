@@ -431,7 +431,7 @@ class BertPretrainer(BertEstimator):
             When the loss is not a finite number.
         """
         parameters = checked_parameters(self)
-        model, tokenizer = self._model_with_head("score", "have a loss that says nothing of them")
+        model, tokenizer = self._model_with_head("score", "give a loss that says nothing about them")
         self._check_max_length(model.config)
         parameters.max_length = self._longest_row(model.config)
         parameters.batch_size = settled_values(vars(self))["batch_size"]

@@ -225,7 +225,7 @@ def check_inputs(inputs: Any, names: tuple[str, ...], config: BertConfig) -> Non
         )
     shapes = {name: tuple(inputs[name].shape) for name in INPUT_NAMES if hasattr(inputs[name], "shape")}
     known = all(isinstance(n, int) for shape in shapes.values() for n in shape)
-    if (len(set(shapes.values())) > 1 and known) or any(len(shape) < 2 for shape in shapes.values()):
+    if (len(set(shapes.values())) > 1 and known) or any(len(shape) != 2 for shape in shapes.values()):
         raise ValueError(
             f"{', '.join(INPUT_NAMES)} must have one shape, (rows, tokens), got "
             f"{', '.join(f'{name} of {shape}' for name, shape in shapes.items())}."

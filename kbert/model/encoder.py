@@ -16,6 +16,7 @@ from kbert.model.layers import (
     SameText,
     TransformerLayer,
     attention_mask,
+    has_hooks,
     outer,
     through,
 )
@@ -213,14 +214,15 @@ class BertEncoder(FunctionalBert):
         save_encoder(self, folder, dtype)
 
     def outputs_of(self, inputs: dict[str, Tensor], training: bool) -> dict[str, Tensor]:
-        x = self.vectors_of_tokens(inputs, training)
+        x, _ = self._through(self.transformer_layers, inputs, training)
         return {"sequence_output": x, "pooled_output": self.pooler(x[:, 0])}
 
     def vectors_of_tokens(self, inputs: dict[str, Tensor], training: bool = False) -> Tensor:
-        """``sequence_output`` alone: shape (B, T, D)."""
-        *lower_layers, last_layer = self.transformer_layers
-        x, mask = self._through(lower_layers, inputs, training)
-        return through(last_layer, x, mask, training=training)
+        """``sequence_output`` alone: shape (B, T, D). ``inputs`` may have more than the encoder's."""
+        if self._must_be_called():
+            outputs: dict[str, Tensor] = self({name: inputs[name] for name in INPUT_NAMES}, training=training)
+            return outputs["sequence_output"]
+        return self._through(self.transformer_layers, inputs, training)[0]
 
     def vectors_of_texts(self, inputs: dict[str, Tensor], first_positions: Tensor, training: bool = False) -> Tensor:
         """The pooler's vector of each text that starts at one of ``first_positions`` (B, K): shape (B, K, D).
@@ -228,11 +230,18 @@ class BertEncoder(FunctionalBert):
         It is that of ``sequence_output`` there. Of the last layer only these tokens are computed, which saves five
         sixths of it: the keys and values of all tokens remain.
         """
+        if self._must_be_called():
+            return first_token_vectors(self, self.vectors_of_tokens(inputs, training), first_positions)
         *lower_layers, last_layer = self.transformer_layers
         x, _ = self._through(lower_layers, inputs, training)
         text_ids = ops.convert_to_tensor(inputs["text_ids"])
         mask = attention_mask(ops.take_along_axis(text_ids, first_positions, axis=1), text_ids)
         return self.pooler(through(last_layer, x, mask, first_positions, training))
+
+    def _must_be_called(self) -> bool:
+        """Whether a user has changed what a call of the encoder does, or wants to be told of it."""
+        methods = (type(self).call, type(self).outputs_of)
+        return methods != (FunctionalBert.call, BertEncoder.outputs_of) or has_hooks(self)
 
     def _through(
         self, layers: list[TransformerLayer], inputs: dict[str, Tensor], training: bool

@@ -92,15 +92,20 @@ def inner(layer: keras.layers.Layer, *arrays: Tensor, **options: Any) -> Tensor:
 
 def outer(layer: keras.layers.Layer, *arrays: Tensor, **options: Any) -> Tensor:
     """The same for a layer of a model, whose hooks are run: those that a user registered with PyTorch for it."""
-    return layer(*arrays, **options) if _has_hooks(layer) else inner(layer, *arrays, **options)
+    return layer(*arrays, **options) if has_hooks(layer) else inner(layer, *arrays, **options)
 
 
 # Where a module of PyTorch keeps them.
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
-def _has_hooks(layer: keras.layers.Layer) -> bool:
-    return any(getattr(layer, name, None) for name in _HOOKS)
+def has_hooks(layer: keras.layers.Layer) -> bool:
+    """Whether PyTorch is to run a user's functions when it calls a layer: those of this layer, or those of all."""
+    if keras.backend.backend() != "torch":
+        return False
+    from torch.nn.modules.module import _has_any_global_hook
+
+    return any(getattr(layer, name) for name in _HOOKS) or bool(_has_any_global_hook())
 
 
 class LayerOfConfig(keras.layers.Layer):
@@ -267,7 +272,7 @@ class TransformerLayer(LayerOfConfig):
 
     def fused(self, x: Tensor, mask: Tensor, positions: Tensor | None, training: bool) -> Tensor | None:
         """The same by `kbert.model.layers_torch` or `layers_cuda`; None where these cannot compute it."""
-        if keras.backend.backend() != "torch":
+        if keras.backend.backend() != "torch" or isinstance(x, keras.KerasTensor):
             return None
         from kbert.model.layers_cuda import cuda_layer
         from kbert.model.layers_torch import fused_layer
@@ -286,7 +291,7 @@ def through(
 
     For one short text that call takes about as long as the layer (docs/project/performance_notes.md).
     """
-    if not _has_hooks(layer) and (fused := layer.fused(x, mask, positions, training)) is not None:
+    if not has_hooks(layer) and (fused := layer.fused(x, mask, positions, training)) is not None:
         return fused
     return layer(x, mask, positions, training=training)
 

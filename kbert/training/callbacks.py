@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kbert.model.base import to_numpy
+from kbert.model.base import Tensor, to_numpy
 from kbert.model.setup import keras, ops
 from kbert.training.updater import Updater
 
@@ -95,7 +95,7 @@ class WeightsBefore:
     """
 
     def __init__(self, model: keras.Model):
-        # An array of JAX never changes. A callback assigns another one.
+        # What is in an array of JAX never changes. A callback assigns another one.
         is_constant = keras.backend.backend() == "jax"
         values = [variable.value for variable in model.weights]
         self._values = values if is_constant else [ops.copy(ops.stop_gradient(value)) for value in values]
@@ -103,7 +103,15 @@ class WeightsBefore:
     def differ_from(self, model: keras.Model) -> bool:
         """Whether the model has other weights now."""
         pairs = zip(self._values, (variable.value for variable in model.weights), strict=True)
-        return any(now is not before and not bool(ops.all(ops.equal(now, before))) for before, now in pairs)
+        return any(now is not before and not _are_equal(now, before) for before, now in pairs)
+
+
+def _are_equal(now: Tensor, before: Tensor) -> bool:
+    """Whether two arrays have the same numbers. NaN is equal to NaN, and to nothing what JAX has given away since."""
+    if any(array.is_deleted() for array in (now, before) if hasattr(array, "is_deleted")):
+        return False
+    both_nan = ops.logical_and(ops.not_equal(now, now), ops.not_equal(before, before))
+    return bool(ops.all(ops.logical_or(ops.equal(now, before), both_nan)))
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """What the device computed, brought to the host without waiting for what it was asked for since.
 
-On JAX and TensorFlow the host waits for an array alone. On PyTorch a copy from a GPU takes its turn after all that the
-GPU was asked for before the copy. So copies of what is read later are asked for at once, into memory that the GPU
-writes itself, and only the reading waits.
+On JAX the host waits for an array alone. On PyTorch a copy from a GPU takes its turn after all that the GPU was asked
+for before the copy. So copies of what is read later are asked for at once, into memory that the GPU writes itself, and
+only the reading waits.
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ import numpy as np
 from kbert.model.base import to_numpy
 from kbert.model.setup import keras
 
+# Bytes of the largest copy that is asked for at once: PyTorch never gives such memory back to the system.
+_LARGEST = 8 << 20
+
 
 def host_copy(tensor: Any) -> Callable[[], np.ndarray]:
-    """Ask for a copy of a tensor; what is given waits for it, and for nothing else, and returns it."""
-    if not _is_on_gpu(tensor):
+    """Ask for a copy of a tensor. What is given returns it, and waits for nothing else, unless the tensor is large."""
+    if not _is_on_gpu(tensor) or tensor.nbytes > _LARGEST:
         return partial(to_numpy, tensor)
     import torch
 
@@ -39,12 +42,12 @@ def host_copy(tensor: Any) -> Callable[[], np.ndarray]:
 def as_numbers(scalars: Sequence[Any]) -> np.ndarray:
     """Scalars of the backend, or numbers, in an array of float64: those on a GPU of PyTorch's by one copy."""
     on_gpu = [i for i, scalar in enumerate(scalars) if _is_on_gpu(scalar)]
-    if not on_gpu:
-        return np.array([float(scalar) for scalar in scalars], "float64")
-    import torch
+    values: dict[int, Any] = dict(enumerate(scalars))
+    if on_gpu:
+        import torch
 
-    brought = iter(to_numpy(torch.stack([scalars[i].detach().float() for i in on_gpu])).tolist())
-    return np.array([next(brought) if _is_on_gpu(scalar) else float(scalar) for scalar in scalars], "float64")
+        values |= zip(on_gpu, to_numpy(torch.stack([scalars[i].detach().float() for i in on_gpu])), strict=True)
+    return np.array([float(value) for value in values.values()], "float64")
 
 
 def _is_on_gpu(tensor: Any) -> bool:

@@ -167,7 +167,7 @@ def train(
                 write_back()
             if evaluation is not None:
                 logs.update(evaluation(epoch))
-            before = watched()
+            before = watched() if epoch + 1 < options.epochs else None
             callbacks.on_epoch_end(epoch, logs)
             progress.end_epoch(epoch, logs)
             for name, value in logs.items():

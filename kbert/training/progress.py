@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from contextvars import ContextVar, Token
 from typing import Any, Self
 
+import numpy as np
 from tqdm import tqdm
 
+from kbert.training.host_copies import host_copy
 from kbert.training.step import Tensor
 
 # How often the loss is fetched from the device, in steps.
@@ -44,6 +47,7 @@ class Progress:
     def __init__(self, n_rows: int, n_texts: int, epochs: int, verbose: int):
         self.n_rows, self.n_texts, self.epochs, self.verbose = n_rows, n_texts, epochs, verbose
         self.texts_done, self.n_updates, self.shown = 0, 0, dict[str, str]()
+        self.before: Callable[[], np.ndarray] | None = None  # the loss of the update before, if it is to be shown
         self.epoch_began = time.perf_counter()
         self.bar: Any = _bar(n_rows * epochs, "fit") if verbose else None
 
@@ -55,12 +59,14 @@ class Progress:
             self.bar.close()
 
     def update(self, n_texts: int, losses: list[Tensor]) -> None:
-        """Count texts as done. The loss shown is that of the step before, which is ready."""
+        """Count texts as done. The loss shown is that of the update before, for which nothing has to wait."""
         if self.bar is None:
             return
-        self.n_updates += bool(losses)  # none where texts were done before this process
-        if len(losses) > 1 and (self.n_updates == 2 or self.n_updates % _EVERY == 0):
-            self._show(loss=float(losses[-2]))
+        if losses:  # none where texts were done before this process
+            if self.before is not None:
+                self._show(loss=float(self.before()))
+            self.n_updates += 1
+            self.before = host_copy(losses[-1]) if self.n_updates == 1 or (self.n_updates + 1) % _EVERY == 0 else None
         self.texts_done += n_texts
         self.bar.update(self.texts_done * self.n_rows // self.n_texts - self.bar.n)
 

@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import LabelEncoder
 
 from kbert import BertClassifier, BertPretrainer, BertQA, BertRegressor, BertVectorizer
-from kbert.data.mistakes import looks_like_text
+from kbert.data.mistakes import looks_like_text, refuse_swapped
 from kbert.errors import LabelsWarning, ParameterWarning
 
 pytestmark = pytest.mark.slow
@@ -230,6 +230,9 @@ def test_texts_that_come_twice_and_pairs_as_y_are_refused(clf, df):
     quiet(lambda: clf.fit(texts, labels))
     few = pd.Series(["please close the account", "the bill was paid twice"] * 20)
     quiet(lambda: clf.fit(few, ["account locked", "billing issue"] * 20))  # labels of several words
+    for X in ([""] * 90 + ["broken again", "came late"] * 5, ["lamp", "chair", "bed", "table"] * 25):
+        labels = [f"{how} {what}" for how in ("very", "rather") for what in ("good", "bad", "cheap", "late", "dear")]
+        refuse_swapped(X, labels * 10, "clf.fit")  # few texts, and more labels of several words
 
 
 def test_answers_as_X_and_questions_as_y_are_refused_with_the_right_call(toy):

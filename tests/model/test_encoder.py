@@ -342,19 +342,75 @@ def test_outputs_are_those_of_the_graph_of_layers(toy_config, inputs, kind):
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="hooks are PyTorch's")
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 def test_hooks_that_a_user_registers_are_run(toy_config, inputs, pooling):
-    """Of the model, its embeddings and layers, its dropout and its classifier; predicting calls none of these else."""
+    """Of the model, its encoder with embeddings and layers, its dropout and its classifier."""
+    from torch.nn.modules.module import register_module_forward_hook
+
     model = BertForSequenceClassification(dataclasses.replace(toy_config, classifier_pooling=pooling), 3)
     predict = backend_step().predictor(model)
     given, seen = _with_starts(inputs), []
     before = _array(predict(given))
-    hooked = [model, model.encoder.embeddings, *model.encoder.transformer_layers, model.dropout, model.classifier]
+    encoder = model.encoder
+    hooked = [model, encoder, encoder.embeddings, *encoder.transformer_layers, model.dropout, model.classifier]
     handles = [part.register_forward_hook(lambda part, _, output: seen.append(part)) for part in hooked]
     np.testing.assert_allclose(_array(predict(given)), before, atol=1e-6)
     assert sorted(map(id, seen)) == sorted(map(id, hooked))
     for handle in handles:
         handle.remove()
-    hooked[1].register_forward_hook(lambda layer, _, output: 0 * output)
+    seen.clear()
+    handle = register_module_forward_hook(lambda part, _, output: seen.append(part))  # of all modules
+    np.testing.assert_allclose(_array(predict(given)), before, atol=1e-6)
+    handle.remove()
+    assert {id(part) for part in seen} >= set(map(id, hooked))
+    encoder.embeddings.register_forward_hook(lambda layer, _, output: 0 * output)
     assert not np.allclose(_array(predict(given)), before)
+
+
+class WithoutTexts(BertEncoder):
+    """What a user may make of an encoder."""
+
+    def call(self, inputs, training=None, mask=None):
+        return {name: 0 * output for name, output in super().call(inputs, training).items()}
+
+
+@pytest.mark.parametrize("kind", ["mean", "cls", "tagger", "answers", "features"])
+def test_an_encoder_with_a_call_of_its_own_is_called(toy_config, inputs, kind):
+    of_mean = dataclasses.replace(toy_config, classifier_pooling="mean")
+    found = []
+    for encoder in (WithoutTexts(toy_config), BertEncoder(toy_config)):
+        model = {
+            "mean": lambda encoder: BertForSequenceClassification(of_mean, 3, encoder=encoder),
+            "cls": lambda encoder: BertForSequenceClassification(toy_config, 3, encoder=encoder),
+            "tagger": lambda encoder: BertForTokenClassification(toy_config, 3, encoder=encoder),
+            "answers": lambda encoder: BertForQuestionAnswering(toy_config, encoder=encoder),
+            "features": lambda encoder: BertForFeatures(toy_config, encoder=encoder),
+        }[kind](encoder)
+        found.append(_array(model(_with_starts(inputs) if "first_positions" in model.input_names else inputs)))
+    assert not found[0].any() and found[1].any()  # biases are 0 at the start
+
+
+@pytest.mark.parametrize("part", ["hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"])
+@pytest.mark.parametrize("kind", ["encoder", "mean", "cls", "tagger", "answers", "features"])
+def test_dropout_is_in_training_alone(toy_config, inputs, kind, part):
+    rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "classifier_dropout": 0.0, part: 0.5}
+    config = dataclasses.replace(toy_config, initializer_range=0.2, **rates)
+    model = {
+        "encoder": lambda: BertEncoder(config),
+        "mean": lambda: BertForSequenceClassification(dataclasses.replace(config, classifier_pooling="mean"), 3),
+        "cls": lambda: BertForSequenceClassification(config, 3),
+        "tagger": lambda: BertForTokenClassification(config, 3),
+        "answers": lambda: BertForQuestionAnswering(config),
+        "features": lambda: BertForFeatures(config),
+    }[kind]()
+    given = _with_starts(inputs) if "first_positions" in model.input_names else inputs
+    without, within = (_array(keras.tree.flatten(model(given, training=training))[-1]) for training in (False, True))
+    has_one = part != "classifier_dropout" or kind in ("mean", "cls", "tagger")
+    assert np.allclose(within, without, atol=1e-5) != has_one
+    np.testing.assert_allclose(_array(keras.tree.flatten(model(given))[-1]), without, atol=1e-6)
+
+
+def test_a_call_with_symbolic_inputs_has_symbolic_outputs(classifier):
+    inputs = {tensor.name: tensor for tensor in classifier.inputs}
+    assert classifier.call(inputs).shape == (None, None, 3)
 
 
 # === Heads around one encoder ===

@@ -10,7 +10,7 @@ import pytest
 from keras import ops
 
 from kbert.estimators.parameters import _REFUSED_CALLBACKS, checked_callbacks
-from kbert.training.callbacks import LearningRate
+from kbert.training.callbacks import LearningRate, WeightsBefore
 from kbert.training.early_stopping import Evaluation
 
 pytestmark = pytest.mark.backend
@@ -283,6 +283,36 @@ def test_weights_that_a_callback_changes_between_epochs_are_not_lost_silently(mo
     model = model_of()
     with pytest.raises(ValueError, match="A callback changed the weights of the model between two epochs"):
         trained(model, n_texts=16, epochs=2, callbacks=[keras.callbacks.LambdaCallback(**{when: change})])
+
+
+def test_nan_in_a_weight_is_no_change(model_of):
+    """As in a row of a table that no text reads."""
+    model = model_of()
+    table = np.array(ops.convert_to_numpy(model.encoder.embeddings.position))
+    table[-1] = np.nan
+    model.encoder.embeddings.position.assign(table.copy())  # of which JAX may use the memory
+    before = WeightsBefore(model)
+    assert not before.differ_from(model)
+    model.encoder.embeddings.position.assign(table + 0.0)
+    assert not before.differ_from(model)
+    table[-1, 0] = 0
+    model.encoder.embeddings.position.assign(table)
+    assert before.differ_from(model)
+
+
+def test_a_callback_that_trains_the_model_is_told(model_of, trained):
+    """On JAX, Keras's own training gives the arrays of the weights away."""
+
+    def train(epoch, logs):
+        for variable in model.trainable_variables:
+            value = variable.value
+            variable.assign(value + 1)
+            if hasattr(value, "delete"):
+                value.delete()
+
+    model = model_of()
+    with pytest.raises(ValueError, match="A callback changed the weights of the model between two epochs"):
+        trained(model, n_texts=16, epochs=2, callbacks=[keras.callbacks.LambdaCallback(on_epoch_end=train)])
 
 
 def test_a_callback_may_look_at_other_weights_and_put_the_own_ones_back(model_of, trained):

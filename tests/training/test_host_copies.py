@@ -56,10 +56,21 @@ def test_a_reading_waits_for_its_own_copy_alone(gpu):
     assert gpu == ["copy", "another step", "wait for 0"]
 
 
-def test_scalars_on_a_gpu_come_in_one_copy(gpu):
+def test_scalars_on_a_gpu_come_in_one_copy(gpu, monkeypatch):
     """And in their places among numbers."""
+    copied = []
+    monkeypatch.setattr(host_copies, "to_numpy", lambda tensor: copied.append(tensor.shape) or tensor.numpy())
     one, two = keras.ops.convert_to_tensor(1.5), keras.ops.convert_to_tensor(2.5)
     np.testing.assert_array_equal(as_numbers([0.5, one, 9, two]), [0.5, 1.5, 9, 2.5])
+    assert copied == [(2,)]
+
+
+def test_a_large_copy_is_made_when_it_is_read(gpu):
+    """PyTorch would keep the memory that a GPU can write for good."""
+    large = keras.ops.zeros((host_copies._LARGEST // 4 + 1,), "float32")
+    assert host_copy(large)().shape == tuple(large.shape) and gpu == []
+    host_copy(large[1:])
+    assert gpu == ["copy"]
 
 
 def test_the_loss_of_an_update_is_copied_at_once_and_read_later(gpu):
