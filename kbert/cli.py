@@ -303,8 +303,13 @@ def _shown(action: argparse.Action) -> str:
 # --- Messages
 
 
+# What other programs call a command of kbert.
+_OTHER_NAMES = {"train": "fit", "finetune": "fit", "fine-tune": "fit", "test": "evaluate", "score": "evaluate"}
+
+
 def _nearest(name: str, known: Iterable[str]) -> str:
-    near = get_close_matches(name, known, n=1, cutoff=0.5)
+    names = list(known)
+    near = [other for other in (_OTHER_NAMES.get(name),) if other in names] or get_close_matches(name, names, 1, 0.5)
     return f" Did you mean {near[0]}?" if near else ""
 
 

@@ -400,6 +400,7 @@ def test_an_option_without_values_has_none(tmp_path, monkeypatch):
     [
         ("", "which command? The commands are fit, evaluate, predict, vocab"),
         ("vocabs a.txt", "there is no command 'vocabs'. Did you mean vocab?"),
+        ("train a.csv", "there is no command 'train'. Did you mean fit?"),
         ("vocab", "vocab needs SOURCE and --out"),
         ("vocab nowhere.txt --out out", "no file or folder"),
         ("vocab a.txt --out out --vocab-sizes 3", "unknown argument --vocab-sizes. Did you mean --vocab-size?"),

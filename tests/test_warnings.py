@@ -145,7 +145,7 @@ def pre_training_from_an_encoder(folder):
 
 @warns(NewWeightsWarning, "no masked-LM head")
 def an_estimator_that_starts_from_an_encoder(folder):
-    return BertPretrainer(weights=folder / "model", max_length=24).score(["the quick fox"] * 4)
+    return BertPretrainer(weights=folder / "model", max_length=24, max_steps=1).fit(["the quick fox"] * 4)
 
 
 @warns(KbertWarning, "knows no activation")
@@ -532,6 +532,27 @@ def labels_in_another_order(folder):
     return toy_of(BertClassifier, folder).fit(pd.Series(TEXTS), pd.Series(LABELS).iloc[::-1])
 
 
+@warns(LabelsWarning, "y shares 4 of its 6 index labels with X: they seem to be other rows of one table")
+def labels_of_other_rows(folder):
+    X, y = pd.Series(TEXTS * 2)[:6], pd.Series(LABELS * 2)[2:8]
+    return toy_of(BertClassifier, folder).fit(X, y)
+
+
+@warns(LabelsWarning, "y has no label that the model knows: y has 'GOOD', 'BAD', and the model 'good', 'bad'.")
+def labels_that_the_model_does_not_know(folder):
+    return BertClassifier.load(folder / "classifier").score(TEXTS, ["GOOD", "BAD"] * 3)
+
+
+@warns(LabelsWarning, "y holds one number, 1.5, in all rows")
+def numbers_that_are_all_the_same(folder):
+    return toy_of(BertRegressor, folder).fit(TEXTS, [1.5] * 6)
+
+
+@warns(MissingTextWarning, "2 of 6 rows have the text 'nan' (rows 1, 3): a missing value looks so")
+def texts_that_were_missing_values(folder):
+    return toy_of(BertClassifier, folder).fit(["nan" if i in (1, 3) else text for i, text in enumerate(TEXTS)], LABELS)
+
+
 @warns(UnknownWordsWarning, "have words that the vocabulary lacks, such as")
 def words_that_the_vocabulary_lacks(folder):
     return toy_of(BertClassifier, folder).fit([*TEXTS[:-1], "the \N{THUMBS UP SIGN}"], LABELS)
@@ -545,7 +566,10 @@ def a_text_in_another_script(folder):
 
 @warns(UnknownWordsWarning, "of the tokens of X are [UNK]")
 def a_score_on_text_in_another_script(folder):
-    return BertPretrainer(weights=folder / "model", max_length=16).score(["\u6c34 \u706b"] * 4)
+    pretrainer = BertPretrainer(weights=folder / "model", max_length=16, max_steps=1)
+    with warnings.catch_warnings(action="ignore"):
+        pretrainer.fit(["the quick fox"] * 4)
+    return pretrainer.score(["\u6c34 \u706b"] * 4)
 
 
 @warns(ParameterWarning, "warmup=9 is a number of updates, and max_steps=3: the learning rate stays low")

@@ -119,14 +119,14 @@ def refuse_what_has_no_rows(X: Any, name: str) -> None:
     if isinstance(X, str):
         raise ValueError(
             f"{name} is a single str ({shown(X)}), where one value for each row is expected. Put it in a list: "
-            f"[{shown(X)}]."
+            f"[{shown(X)}]. If it is the name of a column, give the column: df[{shown(X)}]."
         )
     if isinstance(X, bytes | bytearray):
         raise TypeError(f"{name} is {type(X).__name__}. Decode it, and put it in a list: [{name}.decode('utf-8')].")
     if is_sparse(X):
         raise TypeError(
             f"Sparse data was passed for {name}, but dense data is required. Give a list, a Series, a DataFrame or an "
-            "array."
+            "array. Texts are given as they are, without a vectorizer before kbert's estimator."
         )
     if isinstance(X, Mapping):
         raise TypeError(
@@ -292,9 +292,11 @@ def _split_rows(column: Column, name: str) -> Table:
                 f"{shown(rows[k])} ({'no row' if w is None else f'length {w}'})"
                 for k, w in ((0, widths[0]), (i, width))
             )
+            words = all(isinstance(row, list | tuple) and all(isinstance(word, str) for word in row) for row in rows)
+            join = f' If a row is the words of a text: [" ".join(words) for words in {name}].' if words else ""
             raise ValueError(
                 f"{name} is ragged: {column.row(0)} is {first} and {column.row(i)} is {other}. Give every row the same "
-                "number of values."
+                f"number of values.{join}"
             )
     width = widths[0]
     if width is None:  # arrays without a dimension

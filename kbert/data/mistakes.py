@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kbert.data.frames import Table, column_names, is_missing, is_scalar, is_sparse, read_table, refuse_what_has_no_rows
 from kbert.errors import LabelsWarning
 from kbert.metrics.entities import hint_for_scheme, is_bio_tag
-from kbert.values.printable import shown
+from kbert.values.printable import listed, shown
 from kbert.warn import warn_user
 
 # Two words beside each other, or so many letters of a script that writes no spaces.
@@ -206,9 +206,10 @@ def refuse_answers_as_questions(X: Any, y: Any, call: str) -> None:
 
 
 def warn_of_other_order(X: Any, values: Any, what: str = "y", of: str = "") -> None:
-    """Warn of labels or weights that have the index of X in another order.
+    """Warn of labels or weights that have the index of X in another order, or a part of it and other rows.
 
-    Rows are taken by their position, as in scikit-learn.
+    Rows are taken by their position, as in scikit-learn. An index that has nothing in common with that of X, or counts
+    the rows from 0, may be that of new objects.
 
     Parameters
     ----------
@@ -226,13 +227,42 @@ def warn_of_other_order(X: Any, values: Any, what: str = "y", of: str = "") -> N
     if len(of_X) != len(other) or of_X.nlevels != other.nlevels or not of_X.is_unique or not other.is_unique:
         return
     try:
-        is_same = bool(other.isin(of_X).all())
+        n_shared = int(other.isin(of_X).sum())
     except (TypeError, ValueError):  # of values that do not compare
         return
-    if is_same:
+    if 0 < n_shared < len(other) and not _is_renumbered(of_X, other):
+        warn_user(
+            f"{of}{what} shares {n_shared} of its {len(other)} index labels with {of}X: they seem to be other rows of "
+            "one table. Rows are taken by their position, whatever the index says. Take both from the same rows; if "
+            f"they are, write {what} = {what}.set_axis(X.index).",
+            LabelsWarning,
+        )
+    if n_shared == len(other):
         warn_user(
             f"{of}{what} has the index of {of}X, in another order. Rows are taken by their position, whatever the "
             f"index says. If it says which belong together, write {what} = {what}.loc[X.index].",
+            LabelsWarning,
+        )
+
+
+def _is_renumbered(one: Any, other: Any) -> bool:
+    """Whether one of two indexes counts the rows from 0, and the other is no slice of such."""
+    starts = [getattr(index, "start", None) for index in (one, other)]  # of a RangeIndex
+    return 0 in starts and None in starts
+
+
+def warn_of_unknown_labels(labels: np.ndarray, classes: np.ndarray) -> None:
+    """Warn where a model is scored by labels of which it knows none.
+
+    Warns
+    -----
+    LabelsWarning
+    """
+    found = list(dict.fromkeys(labels.tolist()))
+    if len(labels) >= _LEAST_ROWS_OF_SWAPPED and set(found).isdisjoint(classes.tolist()):
+        warn_user(
+            f"y has no label that the model knows: y has {listed(found, shown, 3)}, and the model "
+            f"{listed(classes.tolist(), shown, 3)}. So no answer can be right.",
             LabelsWarning,
         )
 

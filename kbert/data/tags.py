@@ -254,6 +254,12 @@ class WidenedSpans:
         )
 
 
+_WORD_A_ROW = (
+    ' A table with a word in each row and the columns sentence, word and tag becomes lists by df.groupby("sentence", '
+    "sort=False).agg(list)."
+)
+
+
 def tag_lists(
     y: Any, words: WordColumn, name: str = "y", widened: WidenedSpans | None = None, bio: bool = True
 ) -> list[list[str]]:
@@ -295,7 +301,7 @@ def tag_lists(
         if not isinstance(value, _LISTS):
             raise ValueError(
                 f"{name}: {column.row(i)} is {shown(value)}. Give a list for each row; [] for none."
-                f"{hint_for_list_as_text(value)}"
+                f"{hint_for_list_as_text(value) or _WORD_A_ROW}"
             )
         if words.raw_texts is not None:
             rows.append(_tags_of_spans(value, words, i, name, column.row(i), widened, bio))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -131,6 +132,8 @@ def _wrong_number_of_columns(table: Table, columns: tuple[int, ...], name: str) 
         choice = texts_of(table)
         example = "" if choice is None else f", for example {choice}"
         return f"{message} Choose those that hold the texts{example}."
+    if all(isinstance(value, Number) for column in table.columns for value in column.values[:10]):
+        return f"{message} These are numbers: give the texts as they are, without a vectorizer before."
     return f"{message} Rows go first: give one tuple for each row, as in list(zip(first_texts, second_texts))."
 
 

@@ -19,7 +19,15 @@ from kbert.estimators.preparing import HasTask, find_start, held_out, read_rows
 from kbert.estimators.runs import Runs
 from kbert.estimators.validation import read_eval_set
 from kbert.model.setup import keras
-from kbert.tasks.row_notices import RowShares, RowsRead, tell_cut, tell_missing, tell_unknown, tell_untrained
+from kbert.tasks.row_notices import (
+    RowShares,
+    RowsRead,
+    tell_cut,
+    tell_missing,
+    tell_unknown,
+    tell_untrained,
+    tell_written_missing,
+)
 from kbert.tasks.task import C, E, L, O, Task
 from kbert.text import WordPieceTokenizer
 from kbert.training.backends import able_to_train
@@ -83,6 +91,7 @@ def fit(
         validation, read_for_validation = read_eval_set(eval_set, estimator, task, columns, start.tokenizer)
         read.append(read_for_validation)
     shares = RowShares(tell_cut(task, read), tell_missing(task, read))
+    tell_written_missing(X, columns)
     tell_unknown(X, columns, examples.sequences, start.tokenizer)
     if start.model is None:  # else the fits before have trained them
         tell_untrained(start.config, examples.sequences.lengths)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -181,8 +182,10 @@ def require_columns(frame: pd.DataFrame, names: Sequence[str], source: str | Pat
             )
     missing = [name for name in names if name not in frame.columns]
     if missing:
+        near = get_close_matches(missing[0], map(str, frame.columns), n=1, cutoff=0.7)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
         raise ValueError(
-            f"{source} has no column {missing[0]!r}. It has {printable(', '.join(map(str, frame.columns)))}. "
+            f"{source} has no column {missing[0]!r}.{hint} It has {printable(', '.join(map(str, frame.columns)))}. "
             f"Name those to use: --text for texts, --label for labels. {_other_separator(frame)}".rstrip()
         )
 

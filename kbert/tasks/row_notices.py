@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from kbert.config import BertConfig
 from kbert.data.columns import Columns
 from kbert.data.frames import listed_positions
+from kbert.data.texts import TextColumns
 from kbert.errors import MissingTextWarning, ParameterWarning, TruncationWarning, UnknownWordsWarning
 from kbert.text import WordPieceTokenizer
 from kbert.text.sequences import Sequences
@@ -28,6 +29,8 @@ _HIGHER_BY = 0.05
 
 # Words that the vocabulary lacks are told of where at least this share of the rows has some: rarer ones decide little.
 _MANY_WITH_UNKNOWN = 0.05
+# What a missing value is in Python, NumPy and pandas, written as a text.
+_WRITTEN_MISSING = frozenset(("nan", "NaN", "None", "<NA>", "NaT"))
 # In so many of these rows examples are looked for.
 _ROWS_LOOKED_AT = 100
 _EXAMPLES = 3
@@ -152,6 +155,30 @@ def tell_unknown(X: Any, columns: Columns, sequences: Sequences, tokenizer: Word
             f"{listed_positions(X, rows)}). To the model they are all the same, [UNK]. If they matter, replace them by "
             "words before fit and predict (the package emoji has demojize), or take weights of their language.",
             UnknownWordsWarning,
+        )
+
+
+def tell_written_missing(X: Any, columns: Columns) -> None:
+    """Issue a warning about texts that are the name of a missing value, as ``astype(str)`` makes them.
+
+    Parameters
+    ----------
+    X : array-like
+        As the user gave it.
+    columns : Columns
+        What it was read into.
+    """
+    if not isinstance(columns, TextColumns):  # a word may be "None"
+        return
+    texts = zip(*columns.columns, strict=True)
+    found = {i: text for i, row in enumerate(texts) for text in row if text in _WRITTEN_MISSING}
+    if found:
+        rows = np.array(list(found), np.int64)
+        warn_user(
+            f"{len(rows)} of {columns.n_rows} rows have the text {shown(found[rows[0]])} "
+            f"({listed_positions(X, rows)}): a missing value looks so once it was made a text. It is read like any "
+            "other text. If it is none, leave such rows out.",
+            MissingTextWarning,
         )
 
 

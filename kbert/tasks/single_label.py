@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import log_softmax, softmax
 
 from kbert.data.labels import label_column, require_same_type
-from kbert.data.mistakes import check_labels
+from kbert.data.mistakes import check_labels, warn_of_unknown_labels
 from kbert.data.texts import TextColumns
 from kbert.errors import WeightsMismatchError
 from kbert.tasks.calibration import divide_by_temperature
@@ -103,6 +103,7 @@ class SingleLabel(TextTask):
         """
         labels = label_column(y, len(answers))
         require_same_type(labels, self.classes_)
+        warn_of_unknown_labels(labels, self.classes_)
         return np.array([label == answer for label, answer in zip(labels.tolist(), answers, strict=True)])
 
     def learn(self, labels: np.ndarray, weights: np.ndarray) -> None:

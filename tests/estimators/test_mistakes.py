@@ -451,6 +451,34 @@ def test_a_hub_name_of_no_size_is_refused_with_weights(df):
         BertClassifier(size="user/name").fit(df.message, df.label)
 
 
+def test_y_of_other_rows_than_X_is_warned_of(clf, df):
+    fits = "y shares .* of its .* index labels with X"
+    with pytest.warns(LabelsWarning, match=fits):
+        clf.fit(df.message[:30], df.label[10:])
+    shuffled = df.sample(frac=1, random_state=0)
+    with pytest.warns(LabelsWarning, match=fits):
+        clf.fit(shuffled.message[:30], shuffled.label[10:])
+    quiet(lambda: clf.fit(df.message[:20], df.label[20:]))  # nothing in common: perhaps new objects
+    quiet(lambda: clf.fit(pd.Series(df.message[5:30].tolist()), df.label[5:30].sample(frac=1, random_state=0)))
+    quiet(lambda: clf.fit(shuffled.message[:30].reset_index(drop=True), shuffled.label[:30]))
+
+
+def test_numbers_words_and_names_of_columns_get_advice_that_helps(clf, df):
+    refused(lambda: clf.fit(np.ones((40, 5)), df.label), "These are numbers: give the texts as they are")
+    with pytest.raises(TypeError, match="without a vectorizer before kbert's estimator"):
+        clf.fit(sparse.csr_matrix(np.ones((40, 5))), df.label)
+    refused(lambda: clf.fit(df.message.str.split()[:2].tolist() + [["a"]] * 38, df.label), '[" ".join(words) for words')
+    refused(lambda: clf.fit(df.message, "label"), "If it is the name of a column, give the column: df['label']")
+
+
+def test_labels_of_which_the_model_knows_none_are_warned_of(clf, df):
+    clf.fit(df.message, df.label)
+    with pytest.warns(LabelsWarning, match="y has no label that the model knows: y has 'BILLING', 'BUG', 'LOGIN'"):
+        assert clf.score(df.message, df.label.str.upper()) == 0
+    quiet(lambda: clf.score(df.message[:2], ["else", "other"]))
+    quiet(lambda: clf.score(df.message[:1], ["else"]))  # one row left out in cross-validation
+
+
 def test_y_in_another_order_than_X_is_warned_of(clf, df):
     for y in (df.label.sample(frac=1, random_state=1), df[["label"]].iloc[::-1]):
         with pytest.warns(LabelsWarning, match=r"^y has the index of X, in another order.*y = y.loc\[X.index\]"):
