@@ -100,8 +100,8 @@ class Texts(HTMLParser):
 @pytest.mark.parametrize("name", ["attributions", "entities", "answers", "report"])
 def test_a_page_has_the_texts_and_asks_for_nothing(name, tmp_path):
     display = displays()[name]
-    display.save(tmp_path / "page.html")
-    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    display.save(tmp_path / "new" / "page.html")
+    page = (tmp_path / "new" / "page.html").read_text(encoding="utf-8")
     assert page == display.html() and display._repr_html_() in page
     assert TEXT in Texts(page).texts
     assert not re.search(r"<script|<link|<img|@import|url\(|src=|href=|<b>bold|<i>&|<u>", page)

@@ -169,9 +169,11 @@ class HtmlPage:
         Parameters
         ----------
         path : str or Path
-            A file that is there is replaced. "~" is the home folder.
+            A file that is there is replaced, and folders that are not there are made. "~" is the home folder.
         """
-        Path(path).expanduser().write_text(self.html(), encoding="utf-8", newline="")
+        file = Path(path).expanduser()
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(self.html(), encoding="utf-8", newline="")
 
 
 class HtmlDisplay(HtmlPage):

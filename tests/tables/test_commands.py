@@ -254,7 +254,7 @@ def test_what_a_table_is_about():
         ("review,label\na,1\nb,2\n", [], "has no column 'text'. It has review, label"),
         ("text,label\na,1\nb,2\n", ["--text", "text", "text"], "The column 'text' is named twice"),
         ("text,label\na,1\nb,2\n", ["--text", "words"], "has no column 'words'. It has text, label"),
-        ("message,label\na,1\nb,2\n", ["--text", "mesage"], "has no column 'mesage'. Did you mean 'message'"),
+        ("message,label\na,1\nb,2\n", ["--text", "messages"], "has no column 'messages'. Did you mean 'message'"),
         ("text,label\na,1\nb,x\n", ["--task", "regression"], "'label' .*: 'x' in row 1 of /.*/rows.csv is no number"),
         ("text,label\na,1\nb,\n", [], r"column 'label' of row 1 of \S+/rows.csv is empty"),
         ("text,a,b\nx,1,0\ny,0,z\n", ["--label", "a", "b"], "column 'b' .*: 'z' in row 1 of .* is no whole number"),
