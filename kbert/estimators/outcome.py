@@ -166,7 +166,7 @@ def warn_of_outcome(
             "(validation_fraction, eval_set), or leave early_stopping out."
             if went_back and (by_patience or n_epochs >= enough_epochs)
             else f'That was after epochs={n_epochs}, and epochs="auto" would make {enough_epochs} of so few rows. Try '
-            "that, or a higher learning_rate."
+            "that, or a higher learning_rate; plan(X, y) says how long a fit takes."
         )
         warn_user(
             f"The run learned little: {ended}, and {baseline} alone gives {outcome.reference:.3f}. {what_now}",
