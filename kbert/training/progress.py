@@ -11,7 +11,6 @@ from typing import Any, Self
 import numpy as np
 from tqdm import tqdm
 
-from kbert.training.host_copies import host_copy
 from kbert.training.step import Tensor
 
 # How often the loss is fetched from the device, in steps.
@@ -63,6 +62,8 @@ class Progress:
         if self.bar is None:
             return
         if losses:  # none where texts were done before this process
+            from kbert.training.host_copies import host_copy  # here: what predicts without Keras has this module too
+
             if self.before is not None:
                 self._show(loss=float(self.before()))
             self.n_updates += 1
