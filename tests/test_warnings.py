@@ -543,11 +543,6 @@ def labels_that_the_model_does_not_know(folder):
     return BertClassifier.load(folder / "classifier").score(TEXTS, ["GOOD", "BAD"] * 3)
 
 
-@warns(LabelsWarning, "y holds one number, 1.5, in all rows")
-def numbers_that_are_all_the_same(folder):
-    return toy_of(BertRegressor, folder).fit(TEXTS, [1.5] * 6)
-
-
 @warns(MissingTextWarning, "2 of 6 rows have the text 'nan' (rows 1, 3): a missing value looks so")
 def texts_that_were_missing_values(folder):
     return toy_of(BertClassifier, folder).fit(["nan" if i in (1, 3) else text for i, text in enumerate(TEXTS)], LABELS)

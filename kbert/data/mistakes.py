@@ -191,10 +191,10 @@ def refuse_answers_as_questions(X: Any, y: Any, call: str) -> None:
     ------
     ValueError
     """
-    try:
-        of_x, of_y = read_table(X, "X"), read_table(y, "y")
-    except (TypeError, ValueError):
+    tables = _tables(X, y, of_texts=False)
+    if tables is None:
         return
+    of_x, of_y = tables
     if len(of_x.columns) != 2 or len(of_y.columns) != 2 or not len(of_x.columns[0].values):
         return
     has_starts = any(all(isinstance(value, Integral) for value in column.values) for column in of_x.columns)
@@ -574,12 +574,12 @@ def warn_of_far_number(numbers: NDArray[np.float64], name: str = "y") -> None:
 # --- Reading and writing
 
 
-def _tables(X: Any, y: Any) -> tuple[Table, Table] | None:
-    """X and y as columns; None where either cannot be read."""
+def _tables(X: Any, y: Any, of_texts: bool = True) -> tuple[Table, Table] | None:
+    """X, perhaps of texts, and y as columns; None where either cannot be read."""
     try:
         for values, name in ((X, "X"), (y, "y")):
             refuse_what_has_no_rows(values, name)
-        return read_table(X, "X", of_texts=True), read_table(y, "y")
+        return read_table(X, "X", of_texts=of_texts), read_table(y, "y")
     except (TypeError, ValueError):
         return None
 

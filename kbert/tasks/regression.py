@@ -13,7 +13,7 @@ from kbert.data.frames import columns_by_name
 from kbert.data.mistakes import warn_of_far_number
 from kbert.data.numbers import number_columns
 from kbert.data.texts import TextColumns
-from kbert.errors import LabelsWarning, WeightsMismatchError
+from kbert.errors import WeightsMismatchError
 from kbert.tasks.linear_head import ridge_head
 from kbert.tasks.ranking import number_ranking
 from kbert.tasks.task import Recipe, nothing_learned
@@ -22,7 +22,6 @@ from kbert.text import WordPieceTokenizer
 from kbert.training.labelled_batches import TrainingData
 from kbert.training.losses import squared_error
 from kbert.values.saved import NUMBER, POSITIVE, SavedValues, list_of, none_or, whole
-from kbert.warn import warn_user
 
 if TYPE_CHECKING:
     import keras
@@ -97,11 +96,6 @@ class Regression(TextTask):
             warn_of_far_number(column, f"y{of_column}")
         # Not scale > 0: the mean of equal numbers may be off by its last digit.
         varies = np.ptp(labels[weights > 0], axis=0) > 0
-        if not varies.any():
-            warn_user(
-                f"y holds one number, {mean[0]:g}, in all rows, so there is nothing to learn. Is it the right column?",
-                LabelsWarning,
-            )
         scale = np.where(varies, scale, 1.0)
         for i in np.flatnonzero(varies & (np.abs(mean) > _LARGEST_MEAN * scale)).tolist():
             of_column = "" if self.y_ndim_ == 1 else f" of column {self.y_columns_[i] if self.y_columns_ else i!r}"
