@@ -31,7 +31,9 @@ _LOOKED_AT = 1000
 # In fewer rows, labels that are nearly all different say nothing yet: a first try has two or three.
 _LEAST_ROWS = 10
 _LEAST_ROWS_OF_SWAPPED = 4
-_NEARLY_ALL, _TWICE_OR_SO = 0.9, 0.4
+_NEARLY_ALL = 0.9
+# Where texts come two times or so, this share of the rows has a text that is not in the rows before.
+_TWICE_OR_SO = 0.4
 # A number is far from the others if the standard deviation with it is so many times that without it. So may a few be
 # together: up to 2% of the rows.
 _FAR = 3.0
