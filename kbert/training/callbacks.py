@@ -107,7 +107,7 @@ class WeightsBefore:
 
 
 def _are_equal(now: Tensor, before: Tensor) -> bool:
-    """Whether two arrays have the same numbers, or NaN in the same places. An array that JAX has given away has none."""
+    """Whether two arrays have the same numbers, or NaN in the same places. One that JAX has given away has none."""
     if any(array.is_deleted() for array in (now, before) if hasattr(array, "is_deleted")):
         return False
     both_nan = ops.logical_and(ops.not_equal(now, now), ops.not_equal(before, before))
