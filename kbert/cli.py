@@ -308,8 +308,8 @@ _OTHER_NAMES = {"train": "fit", "finetune": "fit", "fine-tune": "fit", "test": "
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
-    names = list(known)
-    near = [other for other in (_OTHER_NAMES.get(name),) if other in names] or get_close_matches(name, names, 1, 0.5)
+    names, other = list(known), _OTHER_NAMES.get(name, "")
+    near = [other] if other in names else get_close_matches(name, names, n=1, cutoff=0.5)
     return f" Did you mean {near[0]}?" if near else ""
 
 

@@ -316,21 +316,36 @@ def test_of_the_last_layer_what_is_read_is_enough(dtype, tolerance):
     assert np.array_equal(changed[0, 0], found[0, 0]) and not np.array_equal(changed[0, 1], found[0, 1])
 
 
-@pytest.mark.parametrize("kind", ["encoder", "mean", "cls", "tagger", "answers", "features", "unit", "tokens"])
-def test_outputs_are_those_of_the_graph_of_layers(toy_config, inputs, kind):
-    """Models compute them without Keras's walk through the graph (`outputs_of`)."""
-    config = dataclasses.replace(toy_config, initializer_range=0.2)
-    model = {
+def _model(kind, config, **options):
+    """A model of a kind, with a head on the mean or on [CLS], for instance."""
+    of_mean = dataclasses.replace(config, classifier_pooling="mean")
+    makers = {
         "encoder": lambda: BertEncoder(config),
-        "mean": lambda: BertForSequenceClassification(dataclasses.replace(config, classifier_pooling="mean"), 3),
-        "cls": lambda: BertForSequenceClassification(config, 3),
-        "tagger": lambda: BertForTokenClassification(config, 3),
-        "answers": lambda: BertForQuestionAnswering(config),
-        "features": lambda: BertForFeatures(config, pooling="cls"),
-        "unit": lambda: BertForFeatures(config, normalize=True),
-        "tokens": lambda: BertForFeatures(config, pooling=None),
-    }[kind]()
-    given = _with_starts(inputs) if "first_positions" in model.input_names else inputs
+        "mean": lambda: BertForSequenceClassification(of_mean, 3, **options),
+        "cls": lambda: BertForSequenceClassification(config, 3, **options),
+        "tagger": lambda: BertForTokenClassification(config, 3, **options),
+        "answers": lambda: BertForQuestionAnswering(config, **options),
+        "features": lambda: BertForFeatures(config, **options),
+    }
+    return makers[kind]()
+
+
+def _taken_by(model, inputs):
+    """The inputs, with the starts of texts where the model takes them."""
+    return _with_starts(inputs) if "first_positions" in model.input_names else inputs
+
+
+@pytest.mark.parametrize(
+    "kind, options",
+    [
+        *((kind, {}) for kind in ("encoder", "mean", "cls", "tagger", "answers")),
+        *(("features", options) for options in ({"pooling": "cls"}, {"normalize": True}, {"pooling": None})),
+    ],
+)
+def test_outputs_are_those_of_the_graph_of_layers(toy_config, inputs, kind, options):
+    """Models compute them without Keras's walk through the graph (`outputs_of`)."""
+    model = _model(kind, dataclasses.replace(toy_config, initializer_range=0.2), **options)
+    given = _taken_by(model, inputs)
     found, expected = (
         [_array(tensor) for tensor in keras.tree.flatten(outputs)]
         for outputs in (model(given), FunctionalBert.outputs_of(model, given, training=False))
@@ -374,17 +389,8 @@ class WithoutTexts(BertEncoder):
 
 @pytest.mark.parametrize("kind", ["mean", "cls", "tagger", "answers", "features"])
 def test_an_encoder_with_a_call_of_its_own_is_called(toy_config, inputs, kind):
-    of_mean = dataclasses.replace(toy_config, classifier_pooling="mean")
-    found = []
-    for encoder in (WithoutTexts(toy_config), BertEncoder(toy_config)):
-        model = {
-            "mean": lambda encoder: BertForSequenceClassification(of_mean, 3, encoder=encoder),
-            "cls": lambda encoder: BertForSequenceClassification(toy_config, 3, encoder=encoder),
-            "tagger": lambda encoder: BertForTokenClassification(toy_config, 3, encoder=encoder),
-            "answers": lambda encoder: BertForQuestionAnswering(toy_config, encoder=encoder),
-            "features": lambda encoder: BertForFeatures(toy_config, encoder=encoder),
-        }[kind](encoder)
-        found.append(_array(model(_with_starts(inputs) if "first_positions" in model.input_names else inputs)))
+    models = (_model(kind, toy_config, encoder=encoder(toy_config)) for encoder in (WithoutTexts, BertEncoder))
+    found = [_array(model(_taken_by(model, inputs))) for model in models]
     assert not found[0].any() and found[1].any()  # biases are 0 at the start
 
 
@@ -392,16 +398,8 @@ def test_an_encoder_with_a_call_of_its_own_is_called(toy_config, inputs, kind):
 @pytest.mark.parametrize("kind", ["encoder", "mean", "cls", "tagger", "answers", "features"])
 def test_dropout_is_in_training_alone(toy_config, inputs, kind, part):
     rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "classifier_dropout": 0.0, part: 0.5}
-    config = dataclasses.replace(toy_config, initializer_range=0.2, **rates)
-    model = {
-        "encoder": lambda: BertEncoder(config),
-        "mean": lambda: BertForSequenceClassification(dataclasses.replace(config, classifier_pooling="mean"), 3),
-        "cls": lambda: BertForSequenceClassification(config, 3),
-        "tagger": lambda: BertForTokenClassification(config, 3),
-        "answers": lambda: BertForQuestionAnswering(config),
-        "features": lambda: BertForFeatures(config),
-    }[kind]()
-    given = _with_starts(inputs) if "first_positions" in model.input_names else inputs
+    model = _model(kind, dataclasses.replace(toy_config, initializer_range=0.2, **rates))
+    given = _taken_by(model, inputs)
     without, within = (_array(keras.tree.flatten(model(given, training=training))[-1]) for training in (False, True))
     has_one = part != "classifier_dropout" or kind in ("mean", "cls", "tagger")
     assert np.allclose(within, without, atol=1e-5) != has_one
