@@ -75,6 +75,8 @@ def test_a_csv_file_is_refused_with_the_line_that_reads_it(tmp_path):
     ):
         with pytest.raises(ValueError, match="looks like CSV"):
             read_conll(_write(tmp_path / "train.csv", text))
+    two_layers = _write(tmp_path / "two.conll", "Ada B-PER,O\nin O,O\nParis B-LOC,O\n")
+    assert read_conll(two_layers, scheme=None).tags.tolist() == [["B-PER,O", "O,O", "B-LOC,O"]]
     for text in ("10,000\npeople\nleft\n", "1,000\n2,000\n3,000\n", ", O\n, O\n, O\n", '"\n,\n'):
         words = [line.split(" ")[0] for line in text.split()] if " O" not in text else [","] * 3
         assert read_conll(_write(tmp_path / "words.txt", text)).words.tolist() == [words]

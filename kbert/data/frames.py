@@ -293,7 +293,8 @@ def _split_rows(column: Column, name: str) -> Table:
                 for k, w in ((0, widths[0]), (i, width))
             )
             words = all(isinstance(row, list | tuple) and all(isinstance(word, str) for word in row) for row in rows)
-            join = f' If a row is the words of a text: [" ".join(words) for words in {name}].' if words else ""
+            hint = ' If a row is the words of a text: [" ".join(words) for words in X].'
+            join = hint if words and name == "X" else ""
             raise ValueError(
                 f"{name} is ragged: {column.row(0)} is {first} and {column.row(i)} is {other}. Give every row the same "
                 f"number of values.{join}"

@@ -210,8 +210,8 @@ def refuse_answers_as_questions(X: Any, y: Any, call: str) -> None:
 def warn_of_other_order(X: Any, values: Any, what: str = "y", of: str = "") -> None:
     """Warn of labels or weights that have the index of X in another order, or a part of it and other rows.
 
-    Rows are taken by their position, as in scikit-learn. An index that has nothing in common with that of X, or counts
-    the rows from 0, may be that of new objects.
+    Rows are taken by their position, as in scikit-learn. An index that has nothing in common with that of X may be
+    that of new objects, and so may one that counts the rows from 0, unless the other is a slice of such.
 
     Parameters
     ----------
@@ -224,13 +224,13 @@ def warn_of_other_order(X: Any, values: Any, what: str = "y", of: str = "") -> N
     """
     of_X: Any = getattr(X, "index", None)
     other: Any = getattr(values, "index", None)
-    if not hasattr(of_X, "is_unique") or not hasattr(other, "is_unique") or of_X.equals(other):  # lists have a method
-        return
-    if len(of_X) != len(other) or of_X.nlevels != other.nlevels or not of_X.is_unique or not other.is_unique:
+    if not hasattr(of_X, "nlevels") or not hasattr(other, "nlevels") or of_X.equals(other):  # lists have a method
         return
     try:
+        if len(of_X) != len(other) or of_X.nlevels != other.nlevels or not of_X.is_unique or not other.is_unique:
+            return
         n_shared = int(other.isin(of_X).sum())
-    except (TypeError, ValueError):  # of values that do not compare
+    except (TypeError, ValueError):  # of values that do not compare, or have no hash
         return
     if 0 < n_shared < len(other) and not _is_renumbered(of_X, other):
         warn_user(
@@ -248,9 +248,10 @@ def warn_of_other_order(X: Any, values: Any, what: str = "y", of: str = "") -> N
 
 
 def _is_renumbered(one: Any, other: Any) -> bool:
-    """Whether one of two indexes counts the rows from 0, and the other is no slice of such."""
-    starts = [getattr(index, "start", None) for index in (one, other)]  # of a RangeIndex
-    return 0 in starts and None in starts
+    """Whether one of two indexes counts the rows from 0, and the other is no slice of such, which has a start."""
+    counted = [index.nlevels == 1 and np.array_equal(index, np.arange(len(index))) for index in (one, other)]
+    pairs = zip(counted, (one, other), strict=True)
+    return any(counted) and any(not is_counted and not hasattr(index, "start") for is_counted, index in pairs)
 
 
 def warn_of_unknown_labels(labels: np.ndarray, classes: np.ndarray) -> None:

@@ -301,7 +301,7 @@ def tag_lists(
         if not isinstance(value, _LISTS):
             raise ValueError(
                 f"{name}: {column.row(i)} is {shown(value)}. Give a list for each row; [] for none."
-                f"{hint_for_list_as_text(value) or _WORD_A_ROW}"
+                f"{hint_for_list_as_text(value) or (_WORD_A_ROW if isinstance(value, str) else '')}"
             )
         if words.raw_texts is not None:
             rows.append(_tags_of_spans(value, words, i, name, column.row(i), widened, bio))

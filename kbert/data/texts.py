@@ -132,7 +132,8 @@ def _wrong_number_of_columns(table: Table, columns: tuple[int, ...], name: str) 
         choice = texts_of(table)
         example = "" if choice is None else f", for example {choice}"
         return f"{message} Choose those that hold the texts{example}."
-    if all(isinstance(value, Number) for column in table.columns for value in column.values[:10]):
+    some = [value for column in table.columns for value in column.values[:10] if not is_missing(value)]
+    if some and all(isinstance(value, Number) and not isinstance(value, bool) for value in some):
         return f"{message} These are numbers: give the texts as they are, without a vectorizer before."
     return f"{message} Rows go first: give one tuple for each row, as in list(zip(first_texts, second_texts))."
 

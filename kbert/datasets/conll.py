@@ -175,6 +175,9 @@ def _number_of_columns(lines: list[str]) -> int:
 def _refuse_csv(lines: list[str], path: str | Path) -> None:
     """Refuse a table: lines that all have as many cells between commas or semicolons, the last of them tags."""
     words = [line for line in lines if _is_word(line)]
+    widths = {len(_split(line)) for line in words}
+    if len(widths) == 1 and widths != {1}:  # columns, in which a tag may have a comma
+        return
     for mark in (",", ";"):
         try:
             first, *rows = csv.reader(words, delimiter=mark)
@@ -183,9 +186,13 @@ def _refuse_csv(lines: list[str], path: str | Path) -> None:
         is_table = len(rows) > 0 and len(first) > 1 and all(len(row) == len(first) for row in rows)
         if is_table and all(is_bio_tag(row[-1]) for row in rows):
             sep = "" if mark == "," else f", sep={mark!r}"
+            message = (
+                f"{path} looks like CSV: each line has {len(first)} cells between {mark!r}, as in {shown(words[0])}."
+            )
+            if "sentence" not in first:
+                raise ValueError(f"{message} Read it by pandas, and make a row of lists for each sentence.")
             raise ValueError(
-                f"{path} looks like CSV: each line has {len(first)} cells between {mark!r}, as in {shown(words[0])}. "
-                f"A table with the columns sentence, word and tag becomes lists by pd.read_csv(path{sep}).groupby("
+                f"{message} A table with the columns sentence, word and tag becomes lists by pd.read_csv(path{sep}).groupby("
                 '"sentence", sort=False).agg(list).'
             )
 

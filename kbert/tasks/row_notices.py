@@ -175,9 +175,9 @@ def tell_written_missing(X: Any, columns: Columns) -> None:
     if found:
         rows = np.array(list(found), np.int64)
         warn_user(
-            f"{len(rows)} of {columns.n_rows} rows have the text {shown(found[rows[0]])} "
+            f"{len(rows)} of {columns.n_rows} rows have the text {' or '.join(map(shown, dict.fromkeys(found.values())))} "
             f"({listed_positions(X, rows)}): a missing value looks so once it was made a text. It is read like any "
-            "other text. If it is none, leave such rows out.",
+            "other text. If it was a missing value, leave such rows out.",
             MissingTextWarning,
         )
 

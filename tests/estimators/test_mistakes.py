@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import LabelEncoder
 
 from kbert import BertClassifier, BertPretrainer, BertQA, BertRegressor, BertVectorizer
-from kbert.data.mistakes import looks_like_text, refuse_swapped
+from kbert.data.mistakes import looks_like_text, refuse_swapped, warn_of_other_order
 from kbert.errors import LabelsWarning, ParameterWarning
 
 pytestmark = pytest.mark.slow
@@ -461,6 +461,9 @@ def test_y_of_other_rows_than_X_is_warned_of(clf, df):
     quiet(lambda: clf.fit(df.message[:20], df.label[20:]))  # nothing in common: perhaps new objects
     quiet(lambda: clf.fit(pd.Series(df.message[5:30].tolist()), df.label[5:30].sample(frac=1, random_state=0)))
     quiet(lambda: clf.fit(shuffled.message[:30].reset_index(drop=True), shuffled.label[:30]))
+    counted = shuffled.label[:30].set_axis(pd.Index(list(range(30))))
+    quiet(lambda: clf.fit(shuffled.message[:30], counted))
+    warn_of_other_order(df.message[:2], pd.Series(["a", "b"], index=pd.Index([{}, {1: 2}], dtype=object)))
 
 
 def test_numbers_words_and_names_of_columns_get_advice_that_helps(clf, df):
