@@ -186,14 +186,13 @@ def _refuse_csv(lines: list[str], path: str | Path) -> None:
         is_table = len(rows) > 0 and len(first) > 1 and all(len(row) == len(first) for row in rows)
         if is_table and all(is_bio_tag(row[-1]) for row in rows):
             sep = "" if mark == "," else f", sep={mark!r}"
-            message = (
-                f"{path} looks like CSV: each line has {len(first)} cells between {mark!r}, as in {shown(words[0])}."
-            )
+            cells = f"{len(first)} cells between {mark!r}, as in {shown(words[0])}"
+            message = f"{path} looks like CSV: each line has {cells}."
             if "sentence" not in first:
                 raise ValueError(f"{message} Read it by pandas, and make a row of lists for each sentence.")
             raise ValueError(
-                f"{message} A table with the columns sentence, word and tag becomes lists by pd.read_csv(path{sep}).groupby("
-                '"sentence", sort=False).agg(list).'
+                f"{message} A table with the columns sentence, word and tag becomes lists by "
+                f'pd.read_csv(path{sep}).groupby("sentence", sort=False).agg(list).'
             )
 
 

@@ -173,9 +173,9 @@ def tell_written_missing(X: Any, columns: Columns) -> None:
     texts = zip(*columns.columns, strict=True)
     found = {i: text for i, row in enumerate(texts) for text in row if text in _WRITTEN_MISSING}
     if found:
-        rows = np.array(list(found), np.int64)
+        rows, names = np.array(list(found), np.int64), dict.fromkeys(found.values())
         warn_user(
-            f"{len(rows)} of {columns.n_rows} rows have the text {' or '.join(map(shown, dict.fromkeys(found.values())))} "
+            f"{len(rows)} of {columns.n_rows} rows have the text {' or '.join(map(shown, names))} "
             f"({listed_positions(X, rows)}): a missing value looks so once it was made a text. It is read like any "
             "other text. If it was a missing value, leave such rows out.",
             MissingTextWarning,
